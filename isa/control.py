@@ -1,0 +1,74 @@
+"""The sequencers: scalar registers, which hold loop bounds, conditions and addresses."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+
+from neuroncore import codec, cost
+from neuroncore.enums import engine
+from neuroncore.errors import DynamicControlError, KernelError, ShapeError
+from neuroncore.instruction import HBM, SBUF, Call, Operand, instruction, require
+from neuroncore.machine import Machine
+from neuroncore.register import VirtualRegister
+from neuroncore.tile import Tile
+
+sync = engine.sync
+
+OneIn = Annotated[Tile, Operand(reads=True, regions=(SBUF, *HBM), starts=False)]
+OneOut = Annotated[Tile, Operand(writes=True, regions=(SBUF, *HBM), starts=False)]
+
+
+def sequencer(call: Call, machine: Machine) -> cost.Cost:
+    return cost.stream(call, machine, 1)
+
+
+def one_element(name: str):  # type: ignore[no-untyped-def]
+    def rule(call: Call, machine: Machine) -> KernelError | None:
+        view = call.view(name)
+        if view.size == 1:
+            return None
+        return ShapeError(
+            f"{call.name}: {name} must have one element",
+            argument=name,
+            expected="shape (1, 1)",
+            got=str(view),
+        )
+
+    return rule
+
+
+def require_register(value: object, name: str) -> None:
+    require(
+        isinstance(value, VirtualRegister),
+        f"{name} must be a register",
+        DynamicControlError,
+        argument=name,
+        got=repr(value),
+        hint="allocate one with nisa.register_alloc",
+    )
+
+
+@instruction(sync, cost=sequencer)
+def register_move(dst: VirtualRegister, src: VirtualRegister | int) -> None:
+    """dst = src"""
+    require_register(dst, "dst")
+    dst.set(src.value if isinstance(src, VirtualRegister) else int(src))
+
+
+@instruction(sync, cost=sequencer, rules=[one_element("src")], opcode="TENSOR_LOAD")
+def register_load(dst: VirtualRegister, src: OneIn) -> None:
+    """dst = src[0, 0]"""
+    require_register(dst, "dst")
+    dst.set(int(src.codes().flat[0]) if src.dtype.is_integer else int(src.values().flat[0]))
+
+
+@instruction(sync, cost=sequencer, rules=[one_element("dst")], opcode="TENSOR_STORE")
+def register_store(dst: OneOut, src: VirtualRegister) -> None:
+    """dst[0, 0] = src"""
+    require_register(src, "src")
+    if dst.dtype.is_integer:
+        dst.codes()[...] = np.array(src.value).astype(dst.dtype.storage)
+    else:
+        dst.codes()[...] = codec.encode(dst.dtype, np.array([src.value], np.float32))

@@ -1,0 +1,10 @@
+"""neuroncore: run NKI kernels on the CPU."""
+
+import importlib as _importlib
+from pathlib import Path as _Path
+
+# In a source checkout isa/ and kernels/ stand beside this folder; in an install they lie inside it.
+if not (_Path(__file__).parent / "isa").is_dir():
+    __path__.append(str(_Path(__file__).parents[1]))
+
+_importlib.import_module("neuroncore.isa")  # fills the instruction table

@@ -1,0 +1,185 @@
+"""Numbers to codes and back: float32 values against the bits a format keeps in memory.
+
+`encode_one` and `decode_one` are the definition, in exact arithmetic; `encode` and `decode` are
+the same on arrays. Rounding is to nearest even. Floats overflow to infinity as IEEE says (NaN
+where a format has no infinity); integers saturate (NKI 0.6.0 release notes).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.formats import Format, bfloat16, float16, float32, tfloat32
+from neuroncore.lazy import Lazy
+
+Array = npt.NDArray[Any]
+native: Any = Lazy("neuroncore.native.codec")
+
+
+def decode_one(form: Format, code: int) -> float:
+    """The value of one code, exactly; `code` is the memory image as an unsigned integer."""
+    if form.is_integer:
+        low, _ = form.range
+        return float(code - (1 << form.bits) if low < 0 and code >> form.bits - 1 else code)
+    code >>= _padding(form)
+    sign = -1.0 if code >> (form.exponent + form.mantissa) else 1.0
+    magnitude = code & ((1 << form.exponent + form.mantissa) - 1)
+    if magnitude == form.inf_code:
+        return sign * math.inf
+    if magnitude > form.max_code:
+        return math.copysign(math.nan, sign)
+    exponent, fraction = magnitude >> form.mantissa, magnitude & ((1 << form.mantissa) - 1)
+    if exponent:
+        fraction += 1 << form.mantissa
+    return sign * math.ldexp(fraction, max(exponent, 1) - form.bias - form.mantissa)
+
+
+def encode_one(form: Format, value: float) -> int:
+    """The code of one float32 value, as the memory image, an unsigned integer."""
+    if form.kind == "bool":
+        return int(value != 0)
+    if form.is_integer:
+        low, high = form.range
+        whole = 0 if math.isnan(value) else _clamped(value, low, high)
+        return whole % (1 << form.bits)
+    sign = (math.copysign(1.0, value) < 0) << (form.exponent + form.mantissa)
+    return (sign | _magnitude_code(form, abs(value))) << _padding(form)
+
+
+def _clamped(value: float, low: int, high: int) -> int:
+    if math.isinf(value):
+        return high if value > 0 else low
+    return min(max(round(Fraction(value)), low), high)
+
+
+def _magnitude_code(form: Format, value: float) -> int:
+    if math.isnan(value):
+        return form.nan_code
+    overflow = form.nan_code if form.inf_code is None else form.inf_code
+    if math.isinf(value):
+        return overflow
+    exponent = max(math.frexp(value)[1] - 1 if value else 0, 1 - form.bias)
+    steps = round(Fraction(value) / Fraction(2) ** (exponent - form.mantissa))
+    code = ((exponent + form.bias - 1) << form.mantissa) + steps
+    return overflow if code > form.max_code else code
+
+
+def _padding(form: Format) -> int:
+    """Low bits of the container that the format does not use (TF32 in 32 bits)."""
+    return form.bits - 1 - form.exponent - form.mantissa
+
+
+# --- arrays ------------------------------------------------------------------------------------
+
+
+def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
+    """The float32 values of `codes` (of `form.storage`), in `out` if given, of the same shape.
+
+    float32 codes are returned as they are. Integers beyond 2^24 round to nearest even.
+    """
+    if form is float32 and out is None:
+        return codes
+    if out is None:
+        out = np.empty(codes.shape, np.float32)
+    if not form.is_float or form.bits == 32:
+        np.copyto(out, codes)
+        return out
+    flat, bits = np.ascontiguousarray(codes).reshape(-1), out.reshape(-1).view(np.uint32)
+    if form is bfloat16:
+        native.float32_from_bfloat16(flat, bits)
+    else:
+        native.float32_from_narrow(flat.view(form.code_type), bits, *_widening(form))
+    return out
+
+
+def encode(form: Format, values: Array, out: Array | None = None) -> Array:
+    """The codes of float32 `values`, in the contiguous array `out` if given."""
+    if form is float32:
+        if out is None:
+            return values
+        np.copyto(out, values)
+        return out
+    if out is None:
+        out = np.empty(values.shape, form.storage)
+    flat, target = np.ascontiguousarray(values).reshape(-1), out.reshape(-1)
+    if form.is_integer:
+        _encode_integers(form, flat, target)
+    elif form is bfloat16:
+        native.bfloat16_from(flat.view(np.uint32), target)
+    elif form is tfloat32:
+        native.tfloat32_from(flat.view(np.uint32), target.view(np.uint32))
+    elif form is float16:
+        native.float16_from(flat.view(np.uint32), target.view(np.uint16), *_narrowing(form))
+    else:
+        native.float8_from(flat.view(np.uint32), target, *_narrowing(form))
+    return out
+
+
+def _encode_integers(form: Format, values: Array, out: Array) -> None:
+    if form.kind == "bool":
+        np.not_equal(values, 0, out=out.view(np.bool_))
+    else:
+        low, high = form.range
+        native.integer_from(values, out, float(low), float(high))
+
+
+@cache
+def _widening(form: Format) -> tuple[Any, ...]:
+    """What `native.codec.float32_from_narrow` needs to know of a format."""
+    none = (1 << form.exponent + form.mantissa) + 1
+    return (
+        np.uint32(23 - form.mantissa),
+        np.uint32(form.exponent + form.mantissa),
+        np.uint32((127 - form.bias) << 23),
+        np.uint32(1 << form.mantissa),
+        np.float32(form.min_subnormal),
+        np.uint32(none if form.inf_code is None else form.inf_code),
+        np.uint32(form.max_code),
+    )
+
+
+@cache
+def _narrowing(form: Format) -> tuple[Any, ...]:
+    """What `native.codec._narrow` needs to know of a format narrower in exponent than float32."""
+    shift = 23 - form.mantissa
+    rebias = (127 - form.bias) << form.mantissa
+    largest = (form.max_code << shift) + ((127 - form.bias) << 23)  # as float32 bits
+    tie = largest + (1 << (shift - 1))
+    overflow = form.nan_code if form.inf_code is None else form.inf_code
+    magic = np.float32(2.0 ** (24 - form.bias - form.mantissa))
+    return (
+        np.uint32((1 << (shift - 1)) - 1),
+        np.uint32(shift),
+        np.uint32(rebias),
+        magic,
+        magic.view(np.uint32),
+        np.uint32((128 - form.bias) << 23),
+        # a tie goes to the even code, which is the overflow when the largest finite code is odd
+        np.uint32(tie if form.max_code & 1 else tie + 1),
+        np.uint32(overflow),
+        np.uint32(form.nan_code),
+        np.uint32(form.exponent + form.mantissa),
+    )
+
+
+def cast(source: Format, target: Format, codes: Array) -> Array:
+    """Codes of one format as codes of another, through float32; equal formats are a bit copy."""
+    if source is target:
+        return codes
+    return encode(target, decode(source, codes))
+
+
+def poison(form: Format) -> int:
+    """The code that stands for memory nothing has written: NaN, and 4 for integers.
+
+    (The vendor's simulator uses the same two values: NKI simulator guide, "Uninitialized memory".)
+    """
+    return encode_one(form, math.nan if form.is_float else 1.0 if form.kind == "bool" else 4.0)
+
+

@@ -1,0 +1,438 @@
+"""One NeuronCore. `issue` is the only door by which anything happens: recognise the call, check
+it, let it read and then write, note it in the record.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore import codec, source
+from neuroncore.enums import engine
+from neuroncore.errors import (
+    BufferKindError,
+    KernelError,
+    OutsideKernelError,
+    SignatureError,
+    TargetError,
+)
+from neuroncore.instruction import (
+    INSTRUCTIONS,
+    PSUM,
+    Act,
+    Call,
+    Instruction,
+    Op,
+    Operand,
+    Parameter,
+    Static,
+    View,
+)
+from neuroncore.machine import Machine
+from neuroncore.memory import Memory
+from neuroncore.options import Options
+from neuroncore.program import Program
+from neuroncore.register import VirtualRegister
+from neuroncore.tile import Dynamic, Tile
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was not refused but is likely wrong on the device."""
+
+    code: str
+    message: str
+    place: source.Place | None
+
+    def __str__(self) -> str:
+        return f"{self.place}: warning[{self.code}] {self.message}"
+
+
+@dataclass(eq=False)
+class Core:
+    """A machine with memories, a record and the few registers that instructions share."""
+
+    machine: Machine
+    options: Options = field(default_factory=Options)
+    program_id: int = 0
+    grid: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.memory = Memory(self.machine)
+        self.program: Program | None = Program() if self.options.record else None
+        self.calls: dict[Any, Call] = {}
+        self.findings: list[Finding] = []
+        self.accumulators = {
+            unit: np.full(self.machine.limits.partitions, np.nan, np.float32)
+            for unit in (engine.scalar, engine.vector)
+        }
+        self._lines: dict[tuple[int, int], int] = {}
+        self._reported: set[tuple[Any, ...]] = set()
+
+    # --- checking --------------------------------------------------------------------------------
+
+    def prepare(self, instruction: Instruction, key: Any, arguments: dict[str, Any]) -> Call:
+        """Check a call that was not seen before; afterwards it is recognised by its key.
+
+        Raises the first thing that is wrong with it; the others are listed in its message.
+        """
+        call = Call(instruction, self.machine, {p.name: None for p in instruction.parameters})
+        errors: list[KernelError] = []
+        for parameter in instruction.parameters:
+            errors += _taken(call, parameter, arguments[parameter.name], self.machine)
+        if not errors:
+            errors += self._whole_call(call)
+        if errors:
+            errors[0].more = [e.statement for e in errors[1:]]
+            raise errors[0]
+        return self._remember(key, call)
+
+    def _whole_call(self, call: Call) -> Iterator[KernelError]:
+        instruction = call.instruction
+        if instruction.feature and not self.machine.has(instruction.feature):
+            yield TargetError(
+                f"{self.machine.name} doesn't have {call.name}",
+                expected=f"a machine with {instruction.feature}",
+                got=f"{self.machine.name} ({self.machine.generation})",
+            )
+            return
+        asked = call.arguments.get("engine", engine.unknown)
+        if asked not in (engine.unknown, *instruction.engines):
+            yield BufferKindError(
+                f"{call.name} does not run on the {asked.name} engine",
+                argument="engine",
+                expected=" or ".join(e.name for e in instruction.engines),
+                got=asked.name,
+            )
+            return
+        call.engine = instruction.engines[0]
+        if asked is not engine.unknown:
+            call.engine = asked
+        elif instruction.choose is not None:
+            call.engine = instruction.choose(call, self.machine)
+        if call.engine is engine.gpsimd:
+            yield from _gpsimd_reaches(call)
+        for rule in instruction.rules:
+            error = rule(call, self.machine)
+            if error is not None:
+                yield error
+
+    def _remember(self, key: Any, call: Call) -> Call:
+        tiles = {n: v for n, v in call.arguments.items() if isinstance(v, View)}
+        operands = {p.name: p.operand for p in call.instruction.operands}
+        call.reads = tuple(n for n in tiles if (o := operands[n]) and o.reads)
+        call.writes = tuple(n for n in tiles if (o := operands[n]) and o.writes)
+        call.dynamic = tuple(n for n, v in tiles.items() if v.dynamic)
+        if self.program is not None:
+            call.index = len(self.program.calls)
+            self.program.calls.append(call)
+        self.calls[key] = call
+        return call
+
+    def misused(self, instruction: Instruction, arguments: dict[str, Any]) -> KernelError:
+        """The error for arguments of the wrong kind altogether."""
+        for parameter in instruction.parameters:
+            value = arguments[parameter.name]
+            if parameter.always_tile and not isinstance(value, Tile):
+                return _not_a_tile(instruction, parameter, value)
+            if isinstance(parameter.declared, Op | Act):
+                errors = parameter.declared.violations(parameter.name, value, self.machine)
+                if error := next(errors, None):
+                    return error
+        return SignatureError(f"{instruction.name} was given arguments it can't use")
+
+    # --- what was never written ------------------------------------------------------------------
+
+    def check_written(self, name: str, tile: Tile) -> None:
+        """Report a read of memory that nothing has written, and lay poison there."""
+        missing = tile.missing()
+        if missing is None:
+            return
+        codes = tile.codes()
+        poison = np.array(codec.poison(tile.dtype), tile.dtype.code_type).view(codes.dtype)
+        codes[missing] = poison
+        self.report("UNINIT_READ", self._never_written(name, tile, missing), tile.storage.id)
+
+    def _never_written(self, name: str, tile: Tile, missing: Array) -> str:
+        storage = tile.storage
+        rows = np.flatnonzero(missing.reshape(missing.shape[0], -1).any(axis=1))
+        where = f"rows {rows[0]} to {rows[-1]}" if len(rows) > 1 else f"row {rows[0]}"
+        born = f", allocated at {source.place(*storage.born)}" if storage.born else ""
+        message = (
+            f"{name} ({tile}) reads {int(missing.sum())} of {tile.size} elements that nothing "
+            f"has written ({where}{born}); the device has leftovers there, here it is poison"
+        )
+        if self.options.uninitialised == "raise":
+            raise KernelError(message, argument=name, hint="write the tile before reading it")
+        return message
+
+    def report(self, code: str, message: str, *subject: Any) -> None:
+        """Add a finding, once per line and subject."""
+        frame = source.user_frame()
+        place = source.place(frame.f_code, frame.f_lasti) if frame else None
+        key = (code, place, *subject)
+        if key not in self._reported:
+            self._reported.add(key)
+            self.findings.append(Finding(code, message, place))
+
+    # --- recording -------------------------------------------------------------------------------
+
+    def note(self, call: Call, frame: FrameType, *tiles: Tile) -> None:
+        """Append an instruction to the record: the tiles are those of `call.reads + call.writes`."""
+        program = self.program
+        if program is None:
+            return
+        line = self._lines.get((id(frame.f_code), frame.f_lasti), -1)
+        if line < 0:
+            line = self._find_line(frame)
+        boxes = [t._access if t._access >= 0 else program.access(t) for t in tiles]
+        program.append((call.index, line, *boxes))
+
+    def _find_line(self, frame: FrameType) -> int:
+        """The line of the user's code that led to a frame. Ours are not remembered: many lines
+        of the user's lead through them."""
+        assert self.program is not None
+        user: FrameType | None = frame
+        while user is not None and source.is_ours(user):
+            user = user.f_back
+        found = user or frame
+        line = self.program.line(found.f_code, found.f_lasti)
+        if user is frame:
+            self._lines[id(found.f_code), found.f_lasti] = line
+        return line
+
+    def birthplace(self) -> tuple[CodeType, int] | None:
+        """Where in the user's code we are, as memory remembers it."""
+        frame = source.user_frame()
+        return (frame.f_code, frame.f_lasti) if frame else None
+
+    # --- dynamic offsets -------------------------------------------------------------------------
+
+    def issue_dynamic(
+        self, call: Call, frame: FrameType, arguments: dict[str, Any], skip: bool
+    ) -> None:
+        """Issue with offsets that are only known now. `skip` drops what is out of bounds."""
+        original = dict(arguments)
+        indices: list[Tile] = []
+        for name in call.dynamic:
+            tile = arguments[name]
+            indices += [d.index for d in tile.dynamic if isinstance(d.index, Tile)]
+            if not tile.dynamic[0].vector:
+                if skip and _out_of_bounds(tile):
+                    return
+                arguments[name] = tile.resolved()
+        for index in indices:
+            if index.storage.gaps is not None:
+                self.check_written("the index", index)
+        self.execute(call, arguments)
+        self.note(call, frame, *(original[n] for n in call.reads + call.writes))
+
+    def execute(self, call: Call, arguments: dict[str, Any]) -> None:
+        for name in call.reads:
+            if arguments[name].storage.gaps is not None and not _is_vector(arguments[name]):
+                self.check_written(name, arguments[name])
+        if "engine" in arguments:
+            arguments["engine"] = call.engine
+        extra = {"core": self} if call.instruction.wants_core else {}
+        call.instruction.meaning(**arguments, **extra)
+        for name in call.writes:
+            tile = arguments[name]
+            if not _is_vector(tile):
+                tile.mark_written()
+
+
+def _is_vector(tile: Tile) -> bool:
+    return bool(tile.dynamic)
+
+
+def _out_of_bounds(tile: Tile) -> bool:
+    def inside(dynamic: Dynamic) -> bool:
+        index = dynamic.index
+        value = index.value if isinstance(index, VirtualRegister) else int(index.codes().flat[0])
+        return 0 <= value <= dynamic.limit
+
+    return not all(inside(d) for d in tile.dynamic)
+
+
+def _taken(
+    call: Call, parameter: Parameter, value: Any, machine: Machine
+) -> Iterator[KernelError]:
+    """Put one argument into a Call, and say what is wrong with it by itself."""
+    declared = parameter.declared
+    if isinstance(declared, Operand):
+        if isinstance(value, Tile):
+            view = View(*value.signature())
+            call.arguments[parameter.name] = view
+            yield from declared.violations(parameter.name, view, machine)
+        elif value is None and declared.optional:
+            call.arguments[parameter.name] = None
+        elif declared.scalar and isinstance(value, int | float | np.number):
+            call.arguments[parameter.name] = "number"
+        else:
+            yield _not_a_tile(call.instruction, parameter, value)
+    elif isinstance(declared, Op | Act):
+        row = getattr(value, "operator" if isinstance(declared, Op) else "function", value)
+        call.arguments[parameter.name] = row
+        yield from declared.violations(parameter.name, row, machine)
+    elif isinstance(declared, Static):
+        call.arguments[parameter.name] = value
+
+
+def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> KernelError:
+    scalar = parameter.operand is not None and parameter.operand.scalar
+    expected = "a tensor or a number" if scalar else "a tensor"
+    return SignatureError(
+        f"{instruction.name}: {parameter.name} must be {expected}",
+        argument=parameter.name,
+        position=parameter.position,
+        got=f"{type(value).__name__} {value!r:.60}",
+        hint="numpy arrays enter a kernel as its arguments" if hasattr(value, "dtype") else None,
+    )
+
+
+def _gpsimd_reaches(call: Call) -> Iterator[KernelError]:
+    for name, value in call.arguments.items():
+        if isinstance(value, View) and value.region is PSUM:
+            yield BufferKindError(
+                f"{name} is in psum, which the GpSimd engine can't reach",
+                argument=name,
+                expected="sbuf",
+                got=str(value),
+                because="the GpSimd engine has no port to PSUM",
+                hint="copy it to SBUF first with nisa.tensor_copy, or use another engine",
+            )
+
+
+# --- issuing --------------------------------------------------------------------------------------
+
+
+@cache
+def issuer(name: str) -> Callable[..., None]:
+    """issue(core, *arguments) for one instruction, all arguments given, in the clause's order.
+
+    It is compiled from the clause's parameters so that a call costs little more than the checks
+    it needs: `inspect.Signature.bind` alone would take longer than a small instruction.
+    """
+    instruction = INSTRUCTIONS[name]
+    lines = [f"def {name}(core, {', '.join(p.name for p in instruction.parameters)}):"]
+    lines += [f"    {line}" for line in _body(instruction)]
+    scope: dict[str, Any] = {
+        "__name__": __name__,
+        "INSTRUCTION": instruction,
+        "MEANING": instruction.meaning,
+        "Tile": Tile,
+        "PSUM": PSUM,
+        "frame_at": sys._getframe,
+    }
+    exec(compile("\n".join(lines), f"<issue {name}>", "exec"), scope)
+    return scope[name]  # type: ignore[no-any-return]
+
+
+def _body(instruction: Instruction) -> Iterator[str]:
+    names = [p.name for p in instruction.parameters]
+    everything = "{" + ", ".join(f"{n!r}: {n}" for n in names) + "}"
+    yield "try:"
+    for p in instruction.parameters:
+        if isinstance(p.declared, Op | Act):
+            row = "operator" if isinstance(p.declared, Op) else "function"
+            guard = f" if {p.name} is not None else None" if _is_optional(p.declared) else ""
+            yield f"    {p.name} = {p.name}.{row}{guard}"
+    parts = [part for p in instruction.parameters if (part := _key_part(p))]
+    yield f"    key = (INSTRUCTION, {', '.join(parts)})"
+    yield "    call = core.calls.get(key)"
+    yield "except (AttributeError, TypeError):"
+    yield f"    raise core.misused(INSTRUCTION, {everything}) from None"
+    yield "if call is None:"
+    yield f"    call = core.prepare(INSTRUCTION, key, {everything})"
+    yield "if call.dynamic:"
+    skip = "oob_mode.name == 'skip'" if "oob_mode" in names else "False"
+    yield f"    return core.issue_dynamic(call, frame_at(2), {everything}, {skip})"
+    for p in instruction.operands:
+        if p.operand and p.operand.reads:
+            yield f"if {_present(p)}{p.name}.storage.gaps is not None:"
+            yield f"    core.check_written({p.name!r}, {p.name})"
+    given = [f"{n}=call.engine" if n == "engine" else f"{n}={n}" for n in names]
+    yield f"MEANING({', '.join([*given, *(['core=core'] if instruction.wants_core else [])])})"
+    for p in instruction.operands:
+        if p.operand and p.operand.writes:
+            if not p.operand.partial:
+                yield f"if {_present(p)}{p.name}.storage.gaps is not None:"
+                yield f"    {p.name}.mark_written()"
+            if engine.tensor not in instruction.engines:
+                yield f"if {_present(p)}{p.name}.storage.region is PSUM:"
+                yield f"    {p.name}.storage.foreign = True"
+    yield "if core.program is not None:"
+    if all(p.always_tile for p in instruction.operands):
+        tiles = [p.name for p in instruction.operands if p.operand and p.operand.reads]
+        tiles += [p.name for p in instruction.operands if p.operand and p.operand.writes]
+        yield f"    core.note(call, frame_at(2), {', '.join(tiles)})"
+    else:
+        yield f"    arguments = {everything}"
+        yield "    core.note(call, frame_at(2), *[arguments[n] for n in call.reads + call.writes])"
+
+
+def _is_optional(declared: Op | Act) -> bool:
+    return isinstance(declared, Op) and declared.optional
+
+
+def _present(parameter: Parameter) -> str:
+    return "" if parameter.always_tile else f"isinstance({parameter.name}, Tile) and "
+
+
+def _key_part(parameter: Parameter) -> str | None:
+    name, declared = parameter.name, parameter.declared
+    if declared is None:
+        return None
+    if not isinstance(declared, Operand):
+        return name
+    signature = f"({name}._signature or {name}.signature())"
+    if parameter.always_tile:
+        return signature
+    return f"{signature} if isinstance({name}, Tile) else {name} is None"
+
+
+# --- the core that a kernel runs on ------------------------------------------------------------------
+
+_current: ContextVar[Core | None] = ContextVar("core", default=None)
+
+
+def current() -> Core:
+    """The core of the running kernel. Raises OutsideKernelError where there is none."""
+    core = _current.get()
+    if core is None:
+        raise OutsideKernelError(
+            "this can only be used inside a kernel",
+            because="there is no NeuronCore to run it on",
+            hint="call it from a function decorated with @nki.jit",
+            also="err_nki_api_outside_of_nki_kernel",
+        )
+    return core
+
+
+def running() -> Core | None:
+    """The core of the running kernel, or None."""
+    return _current.get()
+
+
+@contextmanager
+def on(core: Core) -> Iterator[Core]:
+    """Run the body's instructions on `core`."""
+    token = _current.set(core)
+    try:
+        with np.errstate(all="ignore"):  # overflow and NaN are results, not events
+            yield core
+    finally:
+        _current.reset(token)
+
+

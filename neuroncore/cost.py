@@ -1,0 +1,162 @@
+"""How long an instruction keeps its engine: words for the clauses in isa/.
+
+A cost depends on a Call and a machine, never on data, so that a record can be timed again for
+another machine. Times are in nanoseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from neuroncore import access
+from neuroncore.enums import engine
+from neuroncore.formats import bfloat16, float16
+from neuroncore.instruction import PSUM, SBUF, Call, View
+from neuroncore.instruction import Cost as CostFunction
+from neuroncore.machine import Machine
+
+SIXTEEN_BIT = (bfloat16, float16)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What a DMA asks of the engines that move it: `ns` of each from `first` to `last`."""
+
+    first: int
+    last: int
+    ns: float
+    store: bool  # goes to the store ring: its destination is HBM
+
+
+@dataclass(frozen=True)
+class Cost:
+    """`busy_ns` until the engine takes its next instruction, `latency_ns` more until the result
+    can be read. `weights_ns` loads the stationary tile, unless it is already there. `table`
+    names the activation table that must be loaded."""
+
+    busy_ns: float
+    latency_ns: float
+    weights_ns: float = 0.0
+    table: str | None = None
+    transfer: Transfer | None = None
+
+
+def stream(call: Call, machine: Machine, cycles: float) -> Cost:
+    """So many cycles of streaming on the call's engine, and the fixed cost of an instruction."""
+    unit = machine.engines[call.engine.name]
+    busy = max(unit.min_interval_cycles, unit.overhead_cycles + cycles)
+    return Cost(busy / unit.clock_ghz, unit.latency_ns)
+
+
+def dynamic(cost: CostFunction) -> CostFunction:
+    """An instruction with a run-time address on the chip takes at least so many cycles."""
+
+    def with_address(call: Call, machine: Machine) -> Cost:
+        found: Cost = cost(call, machine)
+        if not any(v.dynamic and v.on_chip for v in call.views()):
+            return found
+        unit = machine.engines[call.engine.name]
+        least = machine.fixed.dynamic_address_cycles / unit.clock_ghz
+        return Cost(max(found.busy_ns, least), found.latency_ns, table=found.table)
+
+    return with_address
+
+
+def elements(call: Call) -> int:
+    """Elements per partition of the largest operand."""
+    return max(view.free_size for view in call.views())
+
+
+def rate(machine: Machine, unit: engine, kind: str) -> float:
+    rates = machine.engines[unit.name].rate
+    return rates.get(kind, rates["default"])
+
+
+def streaming(kind: str = "default", extra: str | None = None) -> CostFunction:
+    """One pass over the largest operand, at the engine's rate for a kind of work.
+
+    `extra` names a fixed number of cycles that the machine adds.
+    """
+
+    def cost(call: Call, machine: Machine) -> Cost:
+        more = getattr(machine.fixed, extra) if extra else 0
+        return stream(call, machine, elements(call) / rate(machine, call.engine, kind) + more)
+
+    return dynamic(cost)
+
+
+def is_fast(machine: Machine, view: View) -> bool:
+    """Formats of the Vector engine's wide path (ARCH2, ARCH3)."""
+    narrow = view.dtype.is_float and view.dtype.itemsize == 1
+    return view.dtype in SIXTEEN_BIT or (narrow and machine.has("float8_fast_vector"))
+
+
+def filling(call: Call, machine: Machine) -> Cost:
+    """memset: zeros of 16 bits go twice as fast (ISA226)."""
+    kind = "memset_zero_16bit" if call.view("dst").dtype in SIXTEEN_BIT else "default"
+    return stream(call, machine, elements(call) / rate(machine, call.engine, kind))
+
+
+def copying(call: Call, machine: Machine) -> Cost:
+    """tensor_copy and tensor_scalar: fast modes by format, memory and contiguity (ARCH2)."""
+    return stream(call, machine, elements(call) / rate(machine, call.engine, _copy_kind(call, machine)))
+
+
+def _copy_kind(call: Call, machine: Machine) -> str:
+    streams = [v for v in call.views() if v.free_size > 1] or call.views()
+    in_psum = sum(v.region is PSUM for v in streams)
+    contiguous = all(v.is_contiguous for v in streams)
+    if all(is_fast(machine, v) for v in streams):
+        if in_psum == 0:
+            return "copy_16bit" if contiguous else "copy_16bit_half"
+        return "copy_16bit_half" if in_psum == 1 and contiguous else "default"
+    return "default" if in_psum else "copy_32bit"
+
+
+def two_inputs(call: Call, machine: Machine) -> Cost:
+    """tensor_tensor and its kind, which read two streams (ISA226, ARCH2)."""
+    inputs = [v for v in call.views(*call.reads) if v.free_size > 1] or call.views(*call.reads)
+    kind = "tensor_tensor"
+    if all(v.region is SBUF and is_fast(machine, v) for v in inputs):
+        kind = "tensor_tensor_16bit"
+    elif {v.region for v in inputs} == {SBUF, PSUM}:
+        kind = "tensor_tensor_mixed"
+    if call.engine is engine.gpsimd:
+        kind = "power" if call["op"].name == "power" else "tensor_tensor"
+    return stream(call, machine, elements(call) / rate(machine, call.engine, kind))
+
+
+def dma(call: Call, machine: Machine) -> Cost:
+    """Moves are cut into runs of contiguous bytes and dealt to the engines, eight partitions to
+    each. Gather and scatter have their descriptors written by software, one by one."""
+    dst, src = call.view("dst"), call.view("src")
+    bandwidth = machine.dma.gigabytes_per_s_per_engine
+    run = min(_run_bytes(dst), _run_bytes(src))
+    moved = max(dst.nbytes, src.nbytes)
+    packets = ceil(moved / run)
+    chip = dst if dst.on_chip else src
+    first, last = _engines(chip, machine)
+    each = (moved / bandwidth + packets * machine.dma.packet_ns) / (last - first + 1)
+    store = not dst.on_chip
+    latency = machine.dma.store_latency_ns if store else machine.dma.load_latency_ns
+    software = any(view.dynamic == 2 for view in (dst, src))
+    issue = machine.dma.issue_ns + packets * machine.dma.software_descriptor_ns * software
+    return Cost(issue, latency, transfer=Transfer(first, last, each, store))
+
+
+def _run_bytes(view: View) -> int:
+    shape, strides = (
+        (view.shape[1:], view.strides[1:]) if view.on_chip else (view.shape, view.strides)
+    )
+    return max(1, access.contiguous_run(shape, strides)) * view.dtype.itemsize
+
+
+def _engines(view: View, machine: Machine) -> tuple[int, int]:
+    """Which DMA engines serve the partitions of an on-chip tile; all, between HBM and HBM."""
+    if not view.on_chip:
+        return 0, machine.dma.engines - 1
+    each = machine.dma.partitions_per_engine
+    return view.partition // each, (view.partition + view.partitions - 1) // each
+
+

@@ -1,0 +1,92 @@
+"""The API's enumerations, with its names and values (nki.isa, NKI 0.3 and later)."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class ApiEnum(Enum):
+    """An enumeration that is cheap to use in a dictionary key."""
+
+    # Enum's own __hash__ is written in Python; members are singletons, so identity will do.
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+
+class engine(ApiEnum):
+    tensor = 1
+    vector = 5
+    scalar = 2
+    gpsimd = 3
+    dma = 4
+    sync = 6
+    unknown = 0
+
+
+class reduce_cmd(ApiEnum):
+    """What an instruction does with its engine's accumulator registers, one per lane."""
+
+    idle = 0
+    reset = 1
+    reduce = 2
+    reset_reduce = 3
+    load_reduce = 4
+
+
+class dge_mode(ApiEnum):
+    """Who writes the descriptors of a DMA transfer."""
+
+    unknown = 0
+    swdge = 1
+    hwdge = 2
+    none = 3
+
+
+class oob_mode(ApiEnum):
+    error = 0
+    skip = 1
+
+
+class matmul_perf_mode(ApiEnum):
+    none = "none"
+    double_row = "double_row"
+
+
+class nc_version(ApiEnum):
+    gen2 = 2
+    gen3 = 3
+    gen4 = 4
+
+    # Published kernels write `get_nc_version() >= nc_version.gen3`.
+    def __lt__(self, other: nc_version) -> bool:
+        return int(self.value) < int(other.value)
+
+    def __le__(self, other: nc_version) -> bool:
+        return int(self.value) <= int(other.value)
+
+    def __gt__(self, other: nc_version) -> bool:
+        return int(self.value) > int(other.value)
+
+    def __ge__(self, other: nc_version) -> bool:
+        return int(self.value) >= int(other.value)
+
+
+class MemoryRegion(ApiEnum):
+    """Where a tensor lives. Private HBM belongs to one program, shared HBM to all of a launch."""
+
+    sbuf = "sbuf"
+    psum = "psum"
+    private_hbm = "private_hbm"
+    shared_hbm = "shared_hbm"
+
+
+ON_CHIP = (MemoryRegion.sbuf, MemoryRegion.psum)
+
+
+class dma_engine(ApiEnum):
+    """Which DMA a core-to-core transfer uses."""
+
+    dma = 1
+    gpsimd_dma = 2

@@ -1,0 +1,194 @@
+"""
+Everything that can go wrong, in three kinds that are never mixed:
+
+NeuronError
+├── KernelError                 the kernel is illegal on this machine (also ValueError, AssertionError)
+│   ├── BufferKindError         BUFFER_KIND          an operand is in a memory its engine can't reach
+│   ├── CapacityError           CAPACITY             more SBUF or PSUM than there is
+│   ├── DtypeError              DTYPE_RULE           a number format the instruction doesn't take
+│   ├── DynamicControlError     DYNAMIC_CTRL         a run-time value where a constant is needed
+│   ├── FreeSizeError           FREE_SIZE            too many elements per partition
+│   ├── OperatorError           UNSUPPORTED_OP_COMBO an operator the engine doesn't have
+│   ├── OutOfBoundsError        OUT_OF_BOUNDS        an index past the end (also IndexError)
+│   ├── OutsideKernelError      OUTSIDE_KERNEL       an instruction with no core to run on
+│   ├── PartitionLimitError     PARTITION_LIMIT      more than 128 partitions
+│   ├── PsumBankError           PSUM_BANK            a matmul result that leaves its bank
+│   ├── ShapeError              SHAPE_MISMATCH       shapes that don't fit together
+│   ├── SignatureError          SIGNATURE            wrong arguments (also TypeError)
+│   ├── StartPartitionError     START_PARTITION      a start partition the engine can't address
+│   ├── TargetError             TARGET               this generation doesn't have it
+│   └── ViewError               RESHAPE_VIEW         a view the memory layout can't express
+├── NotEmulated                 legal, but not built here yet (also NotImplementedError)
+├── UsageError                  neuroncore itself was called wrongly
+└── DefinitionError             the instruction set's own tables are wrong
+
+A KernelError finds the line of the user's kernel by itself when it is made.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from neuroncore import source
+
+
+class NeuronError(Exception):
+    """The root of every error of this package."""
+
+
+class KernelError(NeuronError, ValueError, AssertionError):
+    """What the hardware or its compiler would refuse.
+
+    `statement` is one sentence in the user's names. `argument` and `position` name the offending
+    parameter of the call so that it can be underlined. The other fields are the lines of the
+    message; see `__str__`.
+    """
+
+    code: ClassVar[str] = "ILLEGAL_INSTRUCTION"
+
+    def __init__(
+        self,
+        statement: str,
+        *,
+        argument: str | None = None,
+        position: int | None = None,
+        expected: str | None = None,
+        got: str | None = None,
+        because: str | None = None,
+        hint: str | None = None,
+        also: str | None = None,
+    ) -> None:
+        super().__init__(statement)
+        self.statement = statement
+        self.expected, self.got, self.because = expected, got, because
+        self.hint, self.also = hint, also
+        self.stack = source.stack()
+        self.place: source.Place | None = self.stack[0][0] if self.stack else None
+        if self.place and argument:
+            self.place = source.argument(self.place, argument, position)
+        self.more: list[str] = []  # what else is wrong with the same instruction
+
+    def __str__(self) -> str:
+        head = f"error[{self.code}] {self.statement}"
+        if self.place is not None:
+            head = f"{self.place}:{self.place.column + 1}: {head}"
+        return "\n".join([head, *self._underlined(), *self._fields(), *self._calls()])
+
+    def _underlined(self) -> list[str]:
+        if self.place is None or not self.place.text.strip():
+            return []
+        text = self.place.text
+        end = self.place.end_column if self.place.end_line == self.place.line else len(text)
+        carets = "^" * max(1, end - self.place.column)
+        number = str(self.place.line)
+        return [f"  {number} | {text}", f"  {' ' * len(number)} | {' ' * self.place.column}{carets}"]
+
+    def _fields(self) -> list[str]:
+        fields = ("expected", "got", "because", "hint", "also")
+        lines = [f"  {name:9} {value}" for name in fields if (value := getattr(self, name))]
+        return lines + [f"  {'besides':9} {line}" for line in self.more]
+
+    def _calls(self) -> list[str]:
+        lines = []
+        for where, numbers in self.stack:
+            values = ", ".join(f"{n}={v}" for n, v in list(numbers.items())[:8])
+            lines.append(f"  {'in':9} {where.function} at {where}{f'  ({values})' if values else ''}")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message as fields, for `--json`."""
+        spot = self.place
+        return {
+            "code": self.code,
+            "statement": self.statement,
+            "file": spot.file if spot else None,
+            "line": spot.line if spot else None,
+            "column": spot.column + 1 if spot else None,
+            "expected": self.expected,
+            "got": self.got,
+            "because": self.because,
+            "hint": self.hint,
+            "also": self.also,
+            "besides": self.more,
+            "stack": [{"function": p.function, "place": str(p), **v} for p, v in self.stack],
+        }
+
+
+class BufferKindError(KernelError):
+    code = "BUFFER_KIND"
+
+
+class CapacityError(KernelError):
+    code = "CAPACITY"
+
+
+class DtypeError(KernelError, TypeError):
+    code = "DTYPE_RULE"
+
+
+class DynamicControlError(KernelError, TypeError):
+    code = "DYNAMIC_CTRL"
+
+
+class FreeSizeError(KernelError):
+    code = "FREE_SIZE"
+
+
+class OperatorError(KernelError):
+    code = "UNSUPPORTED_OP_COMBO"
+
+
+class OutOfBoundsError(KernelError, IndexError):
+    code = "OUT_OF_BOUNDS"
+
+
+class OutsideKernelError(KernelError, RuntimeError):
+    code = "OUTSIDE_KERNEL"
+
+
+class PartitionLimitError(KernelError):
+    code = "PARTITION_LIMIT"
+
+
+class PsumBankError(KernelError):
+    code = "PSUM_BANK"
+
+
+class ShapeError(KernelError):
+    code = "SHAPE_MISMATCH"
+
+
+class SignatureError(KernelError, TypeError):
+    code = "SIGNATURE"
+
+
+class StartPartitionError(KernelError):
+    code = "START_PARTITION"
+
+
+class TargetError(KernelError):
+    code = "TARGET"
+
+
+class ViewError(KernelError):
+    code = "RESHAPE_VIEW"
+
+
+class NotEmulated(NeuronError, NotImplementedError):
+    """Legal on the device, but this emulator doesn't have it yet."""
+
+
+class UsageError(NeuronError, ValueError):
+    """The emulator was asked for something that makes no sense."""
+
+
+class DefinitionError(NeuronError):
+    """A table of the instruction set contradicts itself."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the known name nearest to a misspelt one, or None."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else None

@@ -1,0 +1,195 @@
+"""The number formats, one row each; everything else about a format is derived from its row.
+
+Layouts: NKI "Supported Data Types"; the maximum of 240 of `float8_e4m3` (IEEE style, with
+infinities) against 448 of `float8_e4m3fn` (OCP) is what tells those two apart.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.errors import UsageError, did_you_mean
+
+Kind = Literal["float", "int", "uint", "bool"]
+
+
+class Format(str):
+    """A number format. It is a `str`, as dtypes are in the API, so that it compares, prints,
+    keys a dict and means itself to numpy as its name does.
+
+    `exponent`, `mantissa` and `bias` describe floats: sign, then `exponent` bits, then `mantissa`
+    bits, value (-1)^s * 1.m * 2^(e - bias). `infinite` is whether the top exponent holds
+    infinities (IEEE style) or only an all-ones mantissa is NaN ("fn").
+    """
+
+    bits: int
+    kind: Kind
+    exponent: int
+    mantissa: int
+    bias: int
+    infinite: bool
+
+    def __new__(
+        cls,
+        name: str,
+        bits: int,
+        kind: Kind,
+        exponent: int = 0,
+        mantissa: int = 0,
+        bias: int = 0,
+        infinite: bool = True,
+    ) -> Format:
+        self = str.__new__(cls, name)
+        self.bits, self.kind = bits, kind
+        self.exponent, self.mantissa = exponent, mantissa
+        self.bias, self.infinite = bias, infinite
+        return self
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+    @cached_property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory."""
+        return self.bits // 8
+
+    @cached_property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @cached_property
+    def is_integer(self) -> bool:
+        return self.kind != "float"
+
+    @cached_property
+    def numpy(self) -> np.dtype[Any]:
+        """The numpy type that users see; TF32 lives in a float32 whose low 13 bits are zero."""
+        return np.dtype(np.float32) if self == "tfloat32" else np.dtype(str(self))
+
+    @cached_property
+    def storage(self) -> np.dtype[Any]:
+        """The numpy type of the codes as memory holds them."""
+        native = ("float32", "tfloat32", "float16")
+        if self.is_float and self not in native:
+            return np.dtype(f"uint{self.bits}")
+        return np.dtype(np.uint8) if self.kind == "bool" else self.numpy
+
+    @cached_property
+    def code_type(self) -> np.dtype[Any]:
+        """The unsigned integer type as wide as one element."""
+        return np.dtype(f"uint{self.bits}")
+
+    # --- derived numbers of a float ------------------------------------------------------------
+
+    @cached_property
+    def top(self) -> int:
+        """The exponent field of all ones, at its place in the code."""
+        return ((1 << self.exponent) - 1) << self.mantissa
+
+    @cached_property
+    def nan_code(self) -> int:
+        """The canonical quiet NaN, positive."""
+        if not self.infinite:
+            return self.top | ((1 << self.mantissa) - 1)
+        return self.top | (1 << (self.mantissa - 1))
+
+    @cached_property
+    def inf_code(self) -> int | None:
+        return self.top if self.infinite else None
+
+    @cached_property
+    def max_code(self) -> int:
+        """The code of the largest finite value (floats)."""
+        return (self.top if self.infinite else self.nan_code) - 1
+
+    @cached_property
+    def max(self) -> float:
+        if self.is_integer:
+            return float(self.range[1])
+        fraction = self.max_code & ((1 << self.mantissa) - 1)
+        exponent = (self.max_code >> self.mantissa) - self.bias
+        return float((1 + fraction / (1 << self.mantissa)) * 2.0**exponent)
+
+    @cached_property
+    def min_normal(self) -> float:
+        return float(2.0 ** (1 - self.bias))
+
+    @cached_property
+    def min_subnormal(self) -> float:
+        return float(2.0 ** (1 - self.bias - self.mantissa))
+
+    @cached_property
+    def eps(self) -> float:
+        """The gap between 1 and the next larger value."""
+        return float(2.0**-self.mantissa)
+
+    @cached_property
+    def range(self) -> tuple[int, int]:
+        """The least and the largest integer of an integer format."""
+        if self.kind == "bool":
+            return 0, 1
+        signed = self.kind == "int"
+        return -(1 << self.bits - 1) if signed else 0, (1 << self.bits - signed) - 1
+
+
+float32 = Format("float32", 32, "float", 8, 23, 127)
+tfloat32 = Format("tfloat32", 32, "float", 8, 10, 127)
+bfloat16 = Format("bfloat16", 16, "float", 8, 7, 127)
+float16 = Format("float16", 16, "float", 5, 10, 15)
+float8_e5m2 = Format("float8_e5m2", 8, "float", 5, 2, 15)
+float8_e4m3 = Format("float8_e4m3", 8, "float", 4, 3, 7)
+float8_e3m4 = Format("float8_e3m4", 8, "float", 3, 4, 3)
+float8_e4m3fn = Format("float8_e4m3fn", 8, "float", 4, 3, 7, infinite=False)
+int8 = Format("int8", 8, "int")
+int16 = Format("int16", 16, "int")
+int32 = Format("int32", 32, "int")
+uint8 = Format("uint8", 8, "uint")
+uint16 = Format("uint16", 16, "uint")
+uint32 = Format("uint32", 32, "uint")
+bool_ = Format("bool", 8, "bool")
+
+FORMATS: dict[str, Format] = {
+    f.name: f
+    for f in (
+        *(float32, tfloat32, bfloat16, float16),
+        *(float8_e5m2, float8_e4m3, float8_e3m4, float8_e4m3fn),
+        *(int8, int16, int32, uint8, uint16, uint32, bool_),
+    )
+}
+FLOATS = tuple(f for f in FORMATS.values() if f.is_float)
+INTEGERS = tuple(f for f in FORMATS.values() if f.is_integer)
+assert ml_dtypes.bfloat16  # importing it teaches numpy the names of the narrow formats
+
+
+def lookup(dtype: npt.DTypeLike | str) -> Format:
+    """The format that a dtype of the API, a numpy dtype or a name means.
+
+    Raises UsageError, with the nearest name, for anything else.
+    """
+    if isinstance(dtype, Format):
+        return dtype
+    name = dtype if isinstance(dtype, str) else _name(dtype)
+    name = {"bool_": "bool", "float8e4": "float8_e4m3", "float8e5": "float8_e5m2"}.get(name, name)
+    try:
+        return FORMATS[name]
+    except KeyError:
+        raise UsageError(
+            f"{name!r} is not a NeuronCore number format; {did_you_mean(name, FORMATS)}"
+            if did_you_mean(name, FORMATS)
+            else f"{name!r} is not a NeuronCore number format: there are {', '.join(FORMATS)}"
+        ) from None
+
+
+def _name(dtype: Any) -> str:
+    if type(dtype).__module__.partition(".")[0] == "torch":
+        return str(dtype).removeprefix("torch.")
+    try:
+        return np.dtype(dtype).name
+    except TypeError:
+        return str(dtype)

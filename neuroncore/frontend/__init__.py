@@ -1,0 +1,1 @@
+"""What users write against: the `nki` API, the import alias, launching a kernel."""

@@ -1,0 +1,234 @@
+"""Running a kernel: arguments in, one core, results out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore import access, codec, machine
+from neuroncore.core import Core, Finding, on
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import DtypeError, NotEmulated, SignatureError, UsageError
+from neuroncore.formats import lookup
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.machine import Machine
+from neuroncore.options import Options
+from neuroncore.tile import Tile
+
+Array = npt.NDArray[Any]
+
+DEFAULT_TARGET = "trn2"
+TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
+
+
+class NeuronWarning(UserWarning):
+    """A finding of a run that nobody else reports."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What whoever drives the process asks of every launch; a call's own arguments come first."""
+
+    target: str | None = None
+    options: Options | None = None
+    observer: Callable[[Run], None] | None = None
+
+
+_settings: ContextVar[Settings] = ContextVar("settings", default=Settings())
+
+
+@contextmanager
+def settings(
+    target: str | None = None,
+    options: Options | None = None,
+    observer: Callable[[Run], None] | None = None,
+) -> Iterator[None]:
+    """Launch kernels with these settings; `observer` is told of every finished run."""
+    token = _settings.set(Settings(target, options, observer))
+    try:
+        yield
+    finally:
+        _settings.reset(token)
+
+
+def target_machine(name: str | None = None) -> Machine:
+    """The machine to run on: as asked for, else as set, else the environment's, else trn2."""
+    chosen = name or _settings.get().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
+    return machine.load(chosen)
+
+
+@dataclass(eq=False)
+class Run:
+    """One finished launch: what it returned and the core it ran on, with the record."""
+
+    kernel: str
+    outputs: Any
+    core: Core
+    arguments: tuple[Any, ...] = ()
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def machine(self) -> Machine:
+        return self.core.machine
+
+
+def launch(
+    function: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: dict[str, Any] | None = None,
+    *,
+    grid: tuple[int, ...] = (),
+    target: str | None = None,
+    options: Options | None = None,
+) -> Run:
+    """Run a kernel function on one core.
+
+    Arrays become tensors in HBM, without a copy where they are contiguous; what the kernel writes
+    into them shows in the caller's arrays afterwards. Returned tensors become arrays, of torch if
+    an argument was a torch tensor.
+    """
+    if prod(grid) > 1:
+        raise NotEmulated(f"a launch grid of {grid}: only one core is emulated so far")
+    current = _settings.get()
+    core = Core(target_machine(target), options or current.options or Options(), grid=grid)
+    inputs = _Inputs(core)
+    tensors = [inputs.enter(value) for value in args]
+    named = {name: inputs.enter(value, name) for name, value in (kwargs or {}).items()}
+    with on(core):
+        result = function(*tensors, **named)
+        outputs = inputs.leave(result)
+    inputs.write_back()
+    name = getattr(function, "__name__", "kernel")
+    return Run(name, outputs, core, tuple(args), core.findings)
+
+
+def finish(run: Run) -> Any:
+    """Report a run to whoever observes, or warn of its findings; its outputs."""
+    observer = _settings.get().observer
+    if observer is not None:
+        observer(run)
+    else:
+        for finding in run.findings:
+            warnings.warn(str(finding), NeuronWarning, stacklevel=3)
+    return run.outputs
+
+
+class _Inputs:
+    """The caller's values on their way into a kernel and out of it."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.torch = False
+        self.given: dict[int, Any] = {}  # id of a storage -> the caller's object it came from
+        self.copies: list[tuple[Array, Array]] = []  # arrays to update, and what with
+
+    def enter(self, value: Any, name: str = "") -> Any:
+        if _is_torch(value):
+            self.torch = True
+            return self._tensor(_from_torch(value), value, name)
+        if isinstance(value, np.ndarray):
+            return self._tensor(value, value, name)
+        if isinstance(value, list | tuple):
+            return type(value)(self.enter(v, name) for v in value)
+        if isinstance(value, dict):
+            return {k: self.enter(v, str(k)) for k, v in value.items()}
+        if hasattr(value, "__array__") and not isinstance(value, np.generic | Tile):
+            return self._tensor(np.asarray(value), value, name)
+        return value
+
+    def _tensor(self, array: Array, owner: Any, name: str) -> NkiTensor:
+        try:
+            form = lookup(array.dtype)
+        except UsageError as unknown:
+            raise DtypeError(
+                f"argument {name or 'of the kernel'} has dtype {array.dtype}",
+                expected="a NeuronCore format of at most 32 bits",
+                because="the engines have no 64-bit numbers",
+                hint="convert it with .astype(np.float32) or .astype(np.int32)",
+                also=str(unknown),
+            ) from None
+        held = array
+        if not (array.flags.c_contiguous and array.flags.writeable and array.ndim):
+            held = np.array(array, order="C", ndmin=1)
+            if array.flags.writeable:
+                self.copies.append((array, held))
+        storage = self.core.memory.adopt(MemoryRegion.shared_hbm, held, form, name)
+        self.given[storage.id] = owner
+        return NkiTensor(storage, storage.shape, access.dense(storage.shape), 0, form)
+
+    def leave(self, value: Any) -> Any:
+        if isinstance(value, Tile):
+            return self._array(value)
+        if isinstance(value, list | tuple):
+            return type(value)(self.leave(v) for v in value)
+        return value
+
+    def _array(self, tile: Tile) -> Any:
+        storage = tile.storage
+        if storage.on_chip:
+            raise SignatureError(
+                f"the kernel returns {tile!r}",
+                expected="tensors in hbm",
+                because="on-chip memory doesn't outlive the kernel",
+                hint="store it into an nl.ndarray(..., buffer=nl.shared_hbm)",
+            )
+        if tile.covers_storage and storage.id in self.given and tile.shape == storage.shape:
+            return self.given[storage.id]
+        self._poison_unwritten(tile)
+        codes = tile.codes()
+        if codes.dtype != tile.dtype.numpy:
+            codes = np.ascontiguousarray(codes).view(tile.dtype.numpy)
+        return _to_torch(codes) if self.torch else codes
+
+    def _poison_unwritten(self, tile: Tile) -> None:
+        missing = tile.missing()
+        if missing is None:
+            return
+        codes = tile.codes()
+        poison = np.array(codec.poison(tile.dtype), tile.dtype.code_type).view(codes.dtype)
+        codes[missing] = poison
+        self.core.report(
+            "OUTPUT_NOT_WRITTEN",
+            f"the kernel returns {tile!r}, of which {int(missing.sum())} of {tile.size} elements "
+            "were never written; the caller gets leftovers of the device's memory there",
+            tile.storage.id,
+        )
+
+    def write_back(self) -> None:
+        for array, held in self.copies:
+            array[...] = held.reshape(array.shape)
+
+
+def _is_torch(value: Any) -> bool:
+    """Whether a value is a torch tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
+
+
+def _from_torch(tensor: Any) -> Array:
+    torch = sys.modules["torch"]
+    plain = tensor.detach().cpu()
+    form = lookup(tensor.dtype)
+    if form.is_float and form.itemsize < 4 and form != "float16":
+        as_integers = plain.contiguous().view(getattr(torch, f"int{form.bits}"))
+        return as_integers.numpy().view(form.numpy)  # type: ignore[no-any-return]
+    return plain.contiguous().numpy()  # type: ignore[no-any-return]
+
+
+def _to_torch(array: Array) -> Any:
+    torch = sys.modules["torch"]
+    form = lookup(array.dtype)
+    if form.is_float and form.itemsize < 4 and form != "float16":
+        integers = torch.from_numpy(np.ascontiguousarray(array).view(f"int{form.bits}"))
+        return integers.view(getattr(torch, form.name))
+    return torch.from_numpy(np.ascontiguousarray(array))

@@ -1,0 +1,146 @@
+"""nki.isa: one function per entry of the instruction table, made when it is first asked for.
+
+The functions have the clause's parameters, in its order and with its defaults, and `name` at the
+end. Parameters of older releases that published kernels still pass are accepted and ignored.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from neuroncore.core import current, issuer, running
+from neuroncore.enums import dge_mode as dge_mode
+from neuroncore.enums import dma_engine as dma_engine
+from neuroncore.enums import engine as engine
+from neuroncore.enums import matmul_perf_mode as matmul_perf_mode
+from neuroncore.enums import nc_version as nc_version
+from neuroncore.enums import oob_mode as oob_mode
+from neuroncore.enums import reduce_cmd as reduce_cmd
+from neuroncore.errors import KernelError as NkiValidationError
+from neuroncore.errors import SignatureError, did_you_mean
+from neuroncore.frontend.launch import target_machine
+from neuroncore.frontend.nki.isa import constants as constants
+from neuroncore.instruction import INSTRUCTIONS, Instruction, Parameter
+from neuroncore.register import VirtualRegister as VirtualRegister
+
+tensor_engine = engine.tensor
+vector_engine = engine.vector
+scalar_engine = engine.scalar
+gpsimd_engine = engine.gpsimd
+unknown_engine = engine.unknown
+
+__all__ = ["NkiValidationError"]
+
+# NKI 0.1 ignored keywords it did not know, and these are still found in published kernels.
+IGNORED = frozenset({"dtype", "mask"})
+
+
+class _Missing:
+    """The default of parameters that have none, so that leaving one out reaches our message."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+MISSING = _Missing()
+
+
+def register_alloc(x: int | None = None) -> VirtualRegister:
+    """A new register, holding `x` if given."""
+    register = VirtualRegister()
+    if x is not None:
+        issuer("register_move")(current(), register, x)
+    return register
+
+
+def get_nc_version() -> nc_version:
+    """The generation of the machine that the kernel runs on."""
+    core = running()
+    machine = core.machine if core else target_machine()
+    return nc_version[machine.generation.replace("NeuronCore-v", "gen")]
+
+
+def __getattr__(name: str) -> Callable[..., None]:
+    instruction = INSTRUCTIONS.get(name)
+    if instruction is None:
+        hint = did_you_mean(name, INSTRUCTIONS)
+        raise AttributeError(f"nki.isa has no {name!r}" + (f"; {hint}" if hint else ""))
+    function = globals()[name] = _function(instruction)
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *INSTRUCTIONS})
+
+
+def _function(instruction: Instruction) -> Callable[..., None]:
+    """The API function of a clause: bind by Python's own rules, then issue.
+
+    It is compiled from the clause's parameters; a generic wrapper with *args and **kwargs would
+    cost as much as a small instruction.
+    """
+    names = [p.name for p in instruction.parameters]
+    defaults = {f"_{p.name}": _default(p) for p in instruction.parameters}
+    parameters = ", ".join(f"{n}=_{n}" for n in names)
+    required = [p.name for p in instruction.parameters if _default(p) is MISSING]
+    absent = " or ".join(f"{n} is MISSING" for n in required)
+    source = f"""\
+def {instruction.name}({parameters}, name=None, *extra, **unknown):
+    if extra or unknown or {absent}:
+        settle(INSTRUCTION, {{{", ".join(f"{n!r}: {n}" for n in names)}}}, extra, unknown)
+    issue(current(), {", ".join(names)})
+"""
+    scope: dict[str, Any] = {
+        "__name__": __name__,
+        "INSTRUCTION": instruction,
+        "MISSING": MISSING,
+        "current": current,
+        "issue": issuer(instruction.name),
+        "settle": _settle,
+        **defaults,
+    }
+    exec(compile(source, f"<nki.isa.{instruction.name}>", "exec"), scope)
+    function: Callable[..., None] = scope[instruction.name]
+    function.__doc__ = instruction.equation
+    function.__signature__ = _signature(instruction)  # type: ignore[attr-defined]
+    return function
+
+
+def _default(parameter: Parameter) -> Any:
+    return MISSING if parameter.default is inspect.Parameter.empty else parameter.default
+
+
+def _signature(instruction: Instruction) -> inspect.Signature:
+    listed = [
+        inspect.Parameter(p.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=p.default)
+        for p in instruction.parameters
+    ]
+    named = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+    return inspect.Signature([*listed, named])
+
+
+def _settle(
+    instruction: Instruction, given: dict[str, Any], extra: tuple[Any, ...], unknown: dict[str, Any]
+) -> None:
+    """Refuse a call that doesn't fit the signature, or drop what is known to be harmless."""
+    form = f"nisa.{instruction.name}{_signature(instruction)}"
+    for name in unknown:
+        if name not in IGNORED:
+            hint = did_you_mean(name, given)
+            raise SignatureError(
+                f"{instruction.name} has no parameter {name!r}",
+                argument=name,
+                expected=form,
+                hint=hint,
+            )
+        warnings.warn(f"nisa.{instruction.name} ignores {name}=", stacklevel=3)
+    if extra:
+        raise SignatureError(
+            f"{instruction.name} takes {len(given) + 1} positional arguments", expected=form
+        )
+    absent = [name for name, value in given.items() if value is MISSING]
+    if absent:
+        raise SignatureError(f"{instruction.name} needs {', '.join(absent)}", expected=form)

@@ -1,0 +1,49 @@
+"""nki.jit, nki.simulate and the kernel object they make."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from neuroncore.core import running
+from neuroncore.frontend.launch import finish, launch
+
+
+class Kernel:
+    """A kernel function and its launch grid. Called by the host it runs on an emulated core;
+    called by another kernel it is part of that kernel."""
+
+    def __init__(self, function: Callable[..., Any], grid: tuple[int, ...] = ()) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.grid = function, grid
+
+    def __getitem__(self, grid: Any) -> Kernel:
+        """The kernel with a launch grid, an int or a tuple of ints."""
+        sizes = grid if isinstance(grid, tuple) else (grid,)
+        return type(self)(self.function, tuple(int(n) for n in sizes))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if running() is not None:
+            return self.function(*args, **kwargs)
+        return finish(launch(self.function, args, kwargs, grid=self.grid))
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+
+def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Make a kernel of a function: `@nki.jit` or `@nki.jit(...)`.
+
+    Options of the device's compiler are accepted and have no meaning here.
+    """
+    if fn is None:
+        return lambda function: jit(function, **options)
+    return fn if isinstance(fn, Kernel) else Kernel(fn)
+
+
+def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A callable that runs the kernel on numpy arrays or torch tensors and returns the same kind;
+    arrays that the kernel writes are updated in place."""
+    made: Kernel = jit(kernel)
+    return made

@@ -1,0 +1,107 @@
+"""Loops, the launch grid, and printing."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import Any
+
+from neuroncore.core import current
+from neuroncore.errors import DynamicControlError
+from neuroncore.frontend.nki.tensor import DynamicSlice, NkiTensor
+from neuroncore.register import VirtualRegister
+
+Bound = int | VirtualRegister
+
+
+def ds(start: Bound, size: int) -> DynamicSlice:
+    """`size` elements from `start`: an index; `start` may be a register."""
+    return DynamicSlice(start, size)
+
+
+def static_range(start: int, stop: int | None = None, step: int = 1) -> builtins.range:
+    """Python's range: the loop is unrolled when the kernel is compiled."""
+    for bound in (start, stop, step):
+        if isinstance(bound, VirtualRegister):
+            raise DynamicControlError(
+                "a register bounds a loop that is unrolled when the kernel is compiled",
+                hint="use nl.dynamic_range or nl.fori_loop",
+            )
+    return builtins.range(start) if stop is None else builtins.range(start, stop, step)
+
+
+affine_range = static_range
+sequential_range = static_range
+range = static_range
+
+
+def _value(bound: Bound) -> int:
+    return bound.value if isinstance(bound, VirtualRegister) else int(bound)
+
+
+def dynamic_range(
+    start: Bound, stop: Bound | None = None, step: int = 1
+) -> Iterator[VirtualRegister]:
+    """A loop that the device runs; its variable is a register that can't be written."""
+    if isinstance(step, VirtualRegister) or step < 1:
+        raise DynamicControlError(
+            "the step of a dynamic loop must be a positive constant", argument="step", got=repr(step)
+        )
+    first, last = (0, _value(start)) if stop is None else (_value(start), _value(stop))
+    for i in builtins.range(first, last, step):
+        yield VirtualRegister(i, frozen=True)
+
+
+def fori_loop(
+    lower: Bound, upper: Bound, body_fun: Callable[[VirtualRegister], Any], step: int = 1
+) -> None:
+    """body_fun(i) for i from `lower` below `upper`: a loop that the device runs."""
+    for i in dynamic_range(lower, upper, step):
+        body_fun(i)
+
+
+def while_loop(
+    init: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]
+) -> None:
+    """r = init; while r != 0: r = body_fun(r): a loop that the device runs."""
+    register = init
+    while register.value != 0:
+        register = body_fun(VirtualRegister(register.value, frozen=True))
+        if not isinstance(register, VirtualRegister):
+            raise DynamicControlError(
+                "the body of a while_loop returns its next condition",
+                argument="body_fun",
+                expected="a register",
+                got=repr(register),
+            )
+
+
+def program_id(axis: int = 0) -> int:
+    """Which program of the launch grid this is, along one axis."""
+    current()
+    return 0
+
+
+def num_programs(axes: int | tuple[int, ...] | None = 0) -> int:
+    """How many programs the launch grid has along some axes; along all of them for None."""
+    grid = current().grid or (1,)
+    if axes is None:
+        return prod(grid)
+    return prod(grid[a] for a in ((axes,) if isinstance(axes, int) else axes))
+
+
+def program_ndim() -> int:
+    """Axes of the launch grid; 0 without one."""
+    return len(current().grid)
+
+
+def no_reorder() -> contextlib.AbstractContextManager[None]:
+    """Keep what is inside in program order, which is the only order there is here."""
+    return contextlib.nullcontext()
+
+
+def device_print(print_prefix: str, tensor: NkiTensor) -> None:
+    """Print a prefix and the values of a tensor."""
+    print(print_prefix, tensor.resolved().numpy())

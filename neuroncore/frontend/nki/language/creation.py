@@ -1,0 +1,169 @@
+"""Tensors: making them, and moving them between HBM and SBUF."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neuroncore import access
+from neuroncore.core import current
+from neuroncore.enums import ON_CHIP, MemoryRegion
+from neuroncore.errors import BufferKindError, SignatureError, UsageError
+from neuroncore.formats import Format, lookup, uint8
+from neuroncore.frontend.nki import isa
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.tile import Tile
+
+HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
+
+
+def ndarray(
+    shape: Sequence[int],
+    dtype: Any,
+    buffer: MemoryRegion = MemoryRegion.sbuf,
+    name: str = "",
+    address: tuple[int, int] | None = None,
+) -> NkiTensor:
+    """A new tensor whose contents are undefined until something writes them.
+
+    With `address=(partition, byte)` it is that piece of SBUF or PSUM and shares it with whatever
+    else is placed there; otherwise the system finds it a place of its own.
+    """
+    if not isinstance(buffer, MemoryRegion):
+        raise SignatureError(
+            f"{buffer!r} is not a memory",
+            argument="buffer",
+            expected="nl.sbuf, nl.psum, nl.hbm, nl.shared_hbm or nl.private_hbm",
+        )
+    sizes = _sizes(shape, buffer)
+    core = current()
+    storage = core.memory.allocate(buffer, sizes, _format(dtype), name, address)
+    if core.program is not None:
+        storage.born = core.birthplace()
+    return NkiTensor(storage, sizes, access.dense(sizes), 0, storage.dtype)
+
+
+def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
+    sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    if not sizes or any(not hasattr(n, "__index__") or int(n) < 1 for n in sizes):
+        raise SignatureError(
+            f"{shape!r} is not a shape",
+            argument="shape",
+            position=0,
+            expected="a tuple of positive ints",
+        )
+    sizes = tuple(int(n) for n in sizes)
+    return (*sizes, 1) if len(sizes) == 1 and buffer in ON_CHIP else sizes
+
+
+def _format(dtype: Any) -> Format:
+    try:
+        return lookup(dtype)
+    except UsageError as error:
+        raise SignatureError(str(error), argument="dtype", position=1) from None
+
+
+def full(
+    shape: Sequence[int],
+    fill_value: float,
+    dtype: Any,
+    buffer: MemoryRegion = MemoryRegion.sbuf,
+    name: str = "",
+) -> NkiTensor:
+    """A new tensor filled with a number: memset (and dma_copy, for HBM)."""
+    tensor = ndarray(shape, dtype, buffer, name)
+    if buffer in ON_CHIP:
+        isa.memset(tensor, fill_value)
+        return tensor
+    flat = tensor.reshape((tensor.size,))
+    rows = next(n for n in range(min(128, tensor.size), 0, -1) if tensor.size % n == 0)
+    tile = ndarray((rows, tensor.size // rows), dtype)
+    isa.memset(tile, fill_value)
+    isa.dma_copy(flat.reshape(tile.shape), tile)
+    return tensor
+
+
+def zeros(
+    shape: Sequence[int], dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
+) -> NkiTensor:
+    """A new tensor of zeros: memset (and dma_copy, for HBM)."""
+    return full(shape, 0, dtype, buffer, name)
+
+
+def ones(
+    shape: Sequence[int], dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
+) -> NkiTensor:
+    """A new tensor of ones: memset (and dma_copy, for HBM)."""
+    return full(shape, 1, dtype, buffer, name)
+
+
+def zeros_like(
+    x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
+) -> NkiTensor:
+    """Zeros of the same shape: memset (and dma_copy, for HBM)."""
+    return zeros(x.shape, dtype or x.dtype, buffer or x.buffer, name)
+
+
+def empty_like(
+    x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
+) -> NkiTensor:
+    """An undefined tensor of the same shape."""
+    return ndarray(x.shape, dtype or x.dtype, buffer or x.buffer, name)
+
+
+def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """A tile of SBUF with the values of an HBM tensor: dma_copy."""
+    tile = ndarray(src.shape, dtype or src.dtype)
+    isa.dma_copy(tile, src)
+    return tile
+
+
+def store(dst: NkiTensor, value: NkiTensor) -> None:
+    """Write an SBUF tile to an HBM tensor: dma_copy."""
+    if isinstance(value, Tile) and value.region is MemoryRegion.psum:
+        raise BufferKindError(
+            "store: the value is in psum",
+            argument="value",
+            position=1,
+            expected="sbuf",
+            got=repr(value),
+            because="the DMA engines have no port to PSUM",
+            hint="nl.copy(value) brings it to SBUF",
+        )
+    isa.dma_copy(dst, value)
+
+
+def shared_constant(constant: Any) -> NkiTensor:
+    """An HBM tensor that holds a numpy array, or the contents of a .npy file."""
+    array = np.load(constant) if isinstance(constant, str | Path) else np.asarray(constant)
+    array = np.array(array, order="C", ndmin=1)
+    storage = current().memory.adopt(MemoryRegion.shared_hbm, array, _format(array.dtype))
+    return NkiTensor(storage, storage.shape, access.dense(storage.shape), 0, storage.dtype)
+
+
+def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:
+    """An n x n identity matrix in SBUF: a constant of the program, and dma_copy."""
+    form = _format(dtype)
+    constant = shared_constant(np.eye(n).astype(form.numpy))
+    tile = ndarray((n, n), form) if dst is None else dst
+    isa.dma_copy(tile, constant)
+    return tile
+
+
+def is_hbm(buffer: Any) -> bool:
+    return getattr(buffer, "buffer", buffer) in HBM
+
+
+def is_on_chip(buffer: Any) -> bool:
+    return getattr(buffer, "buffer", buffer) in ON_CHIP
+
+
+def is_psum(buffer: Any) -> bool:
+    return getattr(buffer, "buffer", buffer) is MemoryRegion.psum
+
+
+def is_sbuf(buffer: Any) -> bool:
+    return getattr(buffer, "buffer", buffer) is MemoryRegion.sbuf

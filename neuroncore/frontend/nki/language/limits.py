@@ -1,0 +1,74 @@
+"""nl.tile_size: sizes of the machine that a kernel runs on, or would run on."""
+
+from __future__ import annotations
+
+from neuroncore.core import running
+from neuroncore.frontend.launch import target_machine
+from neuroncore.machine import Machine
+
+
+def machine() -> Machine:
+    core = running()
+    return core.machine if core else target_machine()
+
+
+class TileSize:
+    """Sizes in elements, or bytes where the name says so."""
+
+    psum_min_align = 4  # not printed anywhere; the word size of a bank
+    sbuf_min_align = 1
+
+    @property
+    def pmax(self) -> int:
+        """Partitions of a tile."""
+        return machine().limits.partitions
+
+    @property
+    def gemm_stationary_fmax(self) -> int:
+        """Columns of the stationary tile of a matmul."""
+        return machine().limits.stationary_free
+
+    @property
+    def gemm_moving_fmax(self) -> int:
+        """Columns of the moving tile of a matmul that fill one PSUM bank."""
+        return self.psum_bank_fmax
+
+    @property
+    def bn_stats_fmax(self) -> int:
+        """Elements per partition that bn_stats takes."""
+        return self.psum_bank_fmax
+
+    @property
+    def psum_bank_fmax(self) -> int:
+        """float32 elements of one PSUM bank, per partition."""
+        return self.psum_bank_fmax_bytes // 4
+
+    psum_fmax = psum_bank_fmax
+
+    @property
+    def psum_bank_fmax_bytes(self) -> int:
+        return machine().psum.bank_bytes
+
+    @property
+    def psum_num_banks(self) -> int:
+        return machine().psum.banks
+
+    @property
+    def sbuf_size_bytes(self) -> int:
+        """Of all partitions together."""
+        return machine().sbuf.partition_bytes * machine().sbuf.partitions
+
+    @property
+    def sbuf_fmax_bytes(self) -> int:
+        """Of one partition, as far as kernels may use it."""
+        return machine().sbuf.usable_bytes
+
+    @property
+    def sbuf_fmax(self) -> int:
+        """float32 elements of one partition."""
+        return self.sbuf_fmax_bytes // 4
+
+    total_available_sbuf_size = sbuf_fmax_bytes
+
+
+tile_size = TileSize()

@@ -1,0 +1,71 @@
+"""Products, transposes and broadcasts of whole tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import ShapeError
+from neuroncore.formats import float32
+from neuroncore.frontend.nki import isa
+from neuroncore.frontend.nki.language.creation import ndarray
+from neuroncore.frontend.nki.language.elementwise import copy, in_sbuf
+from neuroncore.frontend.nki.language.limits import tile_size
+from neuroncore.frontend.nki.tensor import NkiTensor
+
+PSUM = MemoryRegion.psum
+QUADRANT = 32
+
+
+def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """The transpose of a 2-D tile, in PSUM: nc_transpose on the Tensor engine."""
+    out = ndarray((x.free_size, x.shape[0]), dtype or x.dtype, PSUM)
+    isa.nc_transpose(out, in_sbuf(x))
+    return out
+
+
+def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
+    """x @ y, or x.T @ y, as a float32 tile in PSUM: nc_matmul, after nc_transpose if needed."""
+    stationary = x if transpose_x else copy(transpose(x))
+    out = ndarray((stationary.free_size, y.free_size), float32, PSUM)
+    isa.nc_matmul(out, stationary, y)
+    return out
+
+
+def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
+    """A view with a new axis of size 1; no instruction."""
+    return x.expand_dim(axis)
+
+
+def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
+    """x repeated along axes of size 1: tensor_copy along free axes, nc_stream_shuffle across
+    partitions, one per group of 32."""
+    sizes = tuple(shape)
+    if len(sizes) != x.ndim or any(a not in (1, b) for a, b in zip(x.shape, sizes, strict=False)):
+        raise ShapeError(
+            f"{x.shape} can't be broadcast to {sizes}",
+            argument="shape",
+            position=1,
+            expected="the same number of axes, each equal or 1",
+        )
+    if x.shape == sizes:
+        return x if dtype in (None, x.dtype) else copy(x, dtype)
+    wide = x
+    for axis in range(1, x.ndim):
+        if x.shape[axis] != sizes[axis]:
+            wide = wide.broadcast(axis, sizes[axis])
+    if x.shape[0] == sizes[0]:
+        out = ndarray(sizes, dtype or x.dtype)
+        isa.tensor_copy(out, wide)
+        return out
+    return _across_partitions(wide, sizes, dtype)
+
+
+def _across_partitions(x: NkiTensor, sizes: tuple[int, ...], dtype: Any) -> NkiTensor:
+    """The one partition of x in all partitions of a new tile."""
+    out = ndarray(sizes, x.dtype)
+    for start in range(0, min(sizes[0], tile_size.pmax), QUADRANT):
+        end = min(start + QUADRANT, sizes[0])
+        isa.nc_stream_shuffle(out[start:end], x, [0] * QUADRANT)
+    return out if dtype in (None, x.dtype) else copy(out, dtype)

@@ -1,0 +1,34 @@
+"""An operator of the API: a token for nki.isa, and when called a function of tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from neuroncore.errors import OperatorError
+from neuroncore.numeric import FUNCTIONS, OPERATORS, Function, Operator
+
+
+class Operation:
+    """`nl.add`: `nisa.tensor_tensor(..., op=nl.add)` or `nl.add(x, y)`."""
+
+    operator: Operator  # its row in the table of ALU operators, if it has one
+    function: Function  # its row in the table of activation functions, if it has one
+
+    def __init__(self, name: str, lowered: Callable[..., Any] | None, doc: str) -> None:
+        self.__name__, self.__doc__ = name, doc
+        self.lowered = lowered
+        if name in OPERATORS:
+            self.operator = OPERATORS[name]
+        if name in FUNCTIONS:
+            self.function = FUNCTIONS[name]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.lowered is None:
+            raise OperatorError(
+                f"{self!r} is a token for nki.isa instructions, not a function of tiles"
+            )
+        return self.lowered(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"nl.{self.__name__}"

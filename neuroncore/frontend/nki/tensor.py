@@ -1,0 +1,539 @@
+"""The tensor object of the current API: a tile, and the ways to make other views of it.
+
+No view moves data. On-chip tensors keep their partition at axis 0 and at least two axes (NKI
+language guide, "View primitives"); that is why most methods refuse axis 0 of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from neuroncore import access
+from neuroncore.access import Dims
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import (
+    DynamicControlError,
+    OutOfBoundsError,
+    ShapeError,
+    SignatureError,
+    ViewError,
+)
+from neuroncore.formats import lookup
+from neuroncore.register import VirtualRegister
+from neuroncore.tile import Dynamic, Tile
+
+Slice = slice  # NkiTensor has a method of that name
+
+
+@dataclass(frozen=True)
+class DynamicSlice:
+    """`size` elements from `start`, which may be a register: what nl.ds gives."""
+
+    start: int | VirtualRegister
+    size: int
+
+
+class NkiTensor(Tile):
+    """A tensor in HBM, SBUF or PSUM: shape, dtype, strides and offset (in elements), buffer, name."""
+
+    __slots__ = ()
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def buffer(self) -> MemoryRegion:
+        return self.storage.region
+
+    @property
+    def name(self) -> str:
+        return self.storage.name
+
+    # --- questions -------------------------------------------------------------------------------
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements are dense and in row-major order (on the chip: of a partition)."""
+        first = 1 if self.storage.on_chip else 0
+        return access.is_dense(self.shape[first:], self.strides[first:])
+
+    def is_indirect(self) -> bool:
+        """Whether an offset is known only at run time."""
+        return bool(self.dynamic)
+
+    def get_pattern(self) -> list[list[int]]:
+        """[stride, count] of each axis, as `ap` takes them."""
+        return [[s, n] for s, n in zip(self.strides, self.shape, strict=True)]
+
+    # --- indexing --------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> NkiTensor:
+        """A view by integers, slices with steps, `...`, nl.ds and registers.
+
+        An integer drops its axis; on the chip axis 0 stays, with size 1, and so does the last
+        axis where fewer than two would be left.
+        """
+        keys = key if isinstance(key, tuple) else (key,)
+        shape, strides = self.shape, self.strides
+        rank = len(shape)
+        if Ellipsis in keys or len(keys) != rank:
+            keys = self._expanded(keys, rank)
+        on_chip = self.storage.on_chip
+        new_shape: list[int] = []
+        new_strides: list[int] = []
+        offset = self.offset
+        dynamic: tuple[Dynamic, ...] = self.dynamic
+        for axis, k in enumerate(keys):
+            size, stride = shape[axis], strides[axis]
+            if type(k) is slice:
+                if k.start is None and k.stop is None and k.step is None:
+                    new_shape.append(size)
+                    new_strides.append(stride)
+                    continue
+                start, count, step = self._bounds(k, axis)
+            elif type(k) is int:
+                start, count, step = self._integer(k, axis), 1, 1
+                if not (on_chip and axis == 0):
+                    offset += start * stride
+                    continue
+            else:
+                start, count, step, moved = self._other(k, axis)
+                dynamic = (*dynamic, *moved)
+                if count == 0:
+                    continue
+            if axis == 0 and dynamic and dynamic[0].vector and (start or count != size):
+                raise self._chosen_at_run_time(axis)
+            offset += start * stride
+            new_shape.append(count)
+            new_strides.append(stride * step)
+        if len(new_shape) < (2 if on_chip else 1):
+            new_shape.append(1)
+            new_strides.append(1)
+        return self.window(tuple(new_shape), tuple(new_strides), offset, dynamic=dynamic)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise SignatureError(
+            "this API writes through instructions, not by assignment",
+            hint="nisa.tensor_copy(dst=t[...], src=value), nisa.dma_copy or nisa.memset",
+        )
+
+    def _expanded(self, keys: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
+        """Keys for every axis: `...` and what is left out stand for whole axes."""
+        given = sum(k is not Ellipsis for k in keys)
+        if given > rank or keys.count(Ellipsis) > 1:
+            raise OutOfBoundsError(
+                f"{len(keys)} indices for a tensor with {rank} axes",
+                got=f"shape {self.shape}",
+            )
+        fill = (slice(None),) * (rank - given)
+        if Ellipsis not in keys:
+            return (*keys, *fill)
+        at = keys.index(Ellipsis)
+        return (*keys[:at], *fill, *keys[at + 1 :])
+
+    def _integer(self, index: int, axis: int) -> int:
+        size = self.shape[axis]
+        if not -size <= index < size:
+            raise self._outside(f"index {index}", axis)
+        return index % size
+
+    def _bounds(self, k: Slice, axis: int) -> tuple[int, int, int]:
+        """First element, count and step of a slice; all of it must exist."""
+        size = self.shape[axis]
+        start = 0 if k.start is None else self._bound(k.start, axis)
+        stop = size if k.stop is None else self._bound(k.stop, axis)
+        step = 1 if k.step is None else self._bound(k.step, axis)
+        start, stop = start + size * (start < 0), stop + size * (stop < 0)
+        if not 0 <= start < stop <= size or step < 1:
+            if 0 <= start and start == stop <= size:
+                raise ShapeError(f"the slice of axis {axis} is empty", got=f"{start}:{stop}")
+            raise self._outside(f"index range [{start}, {stop - 1}]", axis)
+        return start, -(-(stop - start) // step), step
+
+    def _bound(self, value: Any, axis: int) -> int:
+        if isinstance(value, VirtualRegister):
+            raise DynamicControlError(
+                f"a register bounds the slice of axis {axis}",
+                because="the number of elements must be known when the kernel is compiled",
+                hint="nl.ds(register, size) has a dynamic start and a constant size",
+            )
+        try:
+            return int(value.__index__())
+        except AttributeError:
+            raise SignatureError(
+                f"axis {axis} can't be sliced with {type(value).__name__}", got=repr(value)
+            ) from None
+
+    def _other(self, k: Any, axis: int) -> tuple[int, int, int, tuple[Dynamic, ...]]:
+        """Index kinds beside plain slices and ints; a count of 0 drops the axis."""
+        size = self.shape[axis]
+        keep = int(self.storage.on_chip and axis == 0)
+        if isinstance(k, DynamicSlice):
+            if k.size < 1 or k.size > size:
+                raise self._outside(f"a window of {k.size}", axis)
+            if isinstance(k.start, VirtualRegister):
+                return 0, k.size, 1, (self._moved(k.start, axis, size - k.size),)
+            if not 0 <= k.start <= size - k.size:
+                raise self._outside(f"index range [{k.start}, {k.start + k.size - 1}]", axis)
+            return k.start, k.size, 1, ()
+        if isinstance(k, VirtualRegister | Tile):
+            return 0, keep, 1, (self._moved(k, axis, size - 1),)
+        if k is None or isinstance(k, bool) or not hasattr(k, "__index__"):
+            raise SignatureError(
+                f"axis {axis} can't be indexed with {type(k).__name__}",
+                expected="an int, a slice, ..., nl.ds(start, size) or a register",
+                got=repr(k),
+            )
+        return self._integer(int(k.__index__()), axis), keep, 1, ()
+
+    def _moved(self, index: VirtualRegister | Tile, axis: int, limit: int) -> Dynamic:
+        if self.storage.on_chip and axis == 0:
+            raise DynamicControlError(
+                "the partition can't be chosen at run time",
+                because="an instruction's start partition is part of its encoding",
+                hint="put the axis you index on the free axes, or go through HBM",
+            )
+        if any(d.vector for d in self.dynamic) or (
+            isinstance(index, Tile) and self.dynamic
+        ):
+            raise self._chosen_at_run_time(axis)
+        return Dynamic(index, self.strides[axis], limit)
+
+    def _outside(self, what: str, axis: int) -> OutOfBoundsError:
+        return OutOfBoundsError(
+            f"{what} exceeds axis {axis} of size {self.shape[axis]}",
+            expected=f"within [0, {self.shape[axis] - 1}]",
+            got=what,
+            because="the access would reach a neighbour's memory",
+            hint="shorten the last piece: min(start + size, total)",
+            also="err_tensor_access_out_of_bound",
+        )
+
+    def _chosen_at_run_time(self, axis: int) -> ViewError:
+        return ViewError(
+            f"axis {axis} of an indirect view can't be indexed again",
+            got=repr(self),
+            because="an instruction holds one run-time offset",
+            hint="slice first, then make the view indirect",
+        )
+
+    # --- views -----------------------------------------------------------------------------------
+
+    def _axis(self, dim: int, last: int | None = None) -> int:
+        """An axis number, counted from the end if negative."""
+        count = self.ndim if last is None else last
+        if not -count <= dim < count:
+            raise OutOfBoundsError(f"there is no axis {dim}", got=f"shape {self.shape}")
+        return dim % count
+
+    def _free_axis(self, dim: int, what: str, last: int | None = None) -> int:
+        """An axis that may be changed: not the partition, not one chosen at run time."""
+        axis = self._axis(dim, last)
+        if axis == 0 and (self.storage.on_chip or any(d.vector for d in self.dynamic)):
+            raise ViewError(
+                f"{what} can't change axis 0 of {self!r}",
+                because="axis 0 is the partition: its elements lie in different memories",
+                hint="move data between partitions with nisa.nc_transpose or nisa.dma_copy",
+            )
+        return axis
+
+    def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
+        """Elements start, start + step, ... below `end` of one axis."""
+        keys: list[Any] = [slice(None)] * self.ndim
+        keys[self._axis(dim)] = slice(start, end, step)
+        return self[tuple(keys)]
+
+    def select(self, dim: int, index: int | Tile | VirtualRegister) -> NkiTensor:
+        """One element of an axis, which goes away; the index may be a register or a [1, 1] tile."""
+        axis = self._axis(dim)
+        if isinstance(index, int):
+            start, dynamic = self._integer(index, axis), self.dynamic
+        else:
+            start, dynamic = 0, (*self.dynamic, self._moved(index, axis, self.shape[axis] - 1))
+        if self.storage.on_chip and axis == 0:
+            return self.slice(0, start, start + 1)
+        shape, strides = _without(self.shape, axis), _without(self.strides, axis)
+        offset = self.offset + start * self.strides[axis]
+        if len(shape) < (2 if self.storage.on_chip else 1):
+            shape, strides = (*shape, 1), (*strides, 1)
+        return self.window(shape, strides, offset, dynamic=dynamic)
+
+    def vector_select(self, dim: int, vector_offset: Tile) -> NkiTensor:
+        """Row `vector_offset[p]` of axis 0 for each partition p; HBM only."""
+        if dim != 0 or self.storage.on_chip:
+            raise ViewError(
+                "vector_select chooses along axis 0 of a tensor in hbm",
+                argument="dim",
+                got=f"axis {dim} of {self!r}",
+                because="the DMA that gathers takes one row address per partition",
+            )
+        if self.dynamic:
+            raise self._chosen_at_run_time(dim)
+        chosen = Dynamic(vector_offset, self.strides[0], self.shape[0] - 1, vector=True)
+        shape = (vector_offset.shape[0], *self.shape[1:])
+        return self.window(shape, self.strides, self.offset, dynamic=(chosen,))
+
+    def permute(self, dims: Sequence[int]) -> NkiTensor:
+        """Axis i of the result is axis dims[i]."""
+        order = tuple(self._axis(d) for d in dims)
+        if sorted(order) != list(range(self.ndim)):
+            raise ShapeError(
+                f"{tuple(dims)} is not an order of the axes",
+                argument="dims",
+                expected=f"a permutation of {tuple(range(self.ndim))}",
+            )
+        if order[0] != 0:
+            self._free_axis(0, "permute")
+        return self.window(
+            tuple(self.shape[d] for d in order), tuple(self.strides[d] for d in order), self.offset
+        )
+
+    def broadcast(self, dim: int, size: int) -> NkiTensor:
+        """An axis of size 1 repeated `size` times."""
+        axis = self._free_axis(dim, "broadcast")
+        if self.shape[axis] != 1:
+            raise ShapeError(
+                f"axis {axis} has {self.shape[axis]} elements; only one can be repeated",
+                argument="dim",
+                expected="size 1",
+                got=f"shape {self.shape}",
+            )
+        return self.window(
+            _with(self.shape, axis, size), _with(self.strides, axis, 0), self.offset
+        )
+
+    def expand_dim(self, dim: int) -> NkiTensor:
+        """A new axis of size 1 at position `dim`."""
+        axis = self._free_axis(dim, "expand_dim", self.ndim + 1)
+        return self.window(
+            (*self.shape[:axis], 1, *self.shape[axis:]),
+            (*self.strides[:axis], 1, *self.strides[axis:]),
+            self.offset,
+        )
+
+    def squeeze_dim(self, dim: int) -> NkiTensor:
+        """The same without an axis of size 1."""
+        axis = self._free_axis(dim, "squeeze_dim")
+        if self.shape[axis] != 1:
+            raise ShapeError(
+                f"axis {axis} has {self.shape[axis]} elements",
+                argument="dim",
+                expected="size 1",
+                got=f"shape {self.shape}",
+            )
+        return self.window(_without(self.shape, axis), _without(self.strides, axis), self.offset)
+
+    def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
+        """One axis split into several; one of the sizes may be -1."""
+        axis = self._axis(dim)
+        if len(shape) > 1:
+            self._free_axis(dim, "reshape_dim")
+        sizes = access.inferred(shape, self.shape[axis])
+        if sizes is None:
+            raise ShapeError(
+                f"axis {axis} of size {self.shape[axis]} can't become {tuple(shape)}",
+                argument="shape",
+                expected=f"sizes that multiply to {self.shape[axis]}",
+            )
+        inner = tuple(s * self.strides[axis] for s in access.dense(sizes))
+        return self.window(
+            (*self.shape[:axis], *sizes, *self.shape[axis + 1 :]),
+            (*self.strides[:axis], *inner, *self.strides[axis + 1 :]),
+            self.offset,
+        )
+
+    def flatten_dims(self, start_dim: int, end_dim: int) -> NkiTensor:
+        """Axes start_dim to end_dim, inclusive, as one."""
+        first, last = self._free_axis(start_dim, "flatten_dims"), self._axis(end_dim)
+        if first > last:
+            raise ShapeError(f"axis {start_dim} comes after axis {end_dim}", argument="end_dim")
+        merged = prod(self.shape[first : last + 1])
+        shape = (*self.shape[:first], merged, *self.shape[last + 1 :])
+        inner = access.reshaped(
+            self.shape[first : last + 1], self.strides[first : last + 1], (merged,)
+        )
+        if inner is None:
+            raise self._not_a_view(shape)
+        strides = (*self.strides[:first], *inner, *self.strides[last + 1 :])
+        return self.window(shape, strides, self.offset)
+
+    def reshape(self, *shape: Any) -> NkiTensor:
+        """The same elements in row-major order in another shape; one size may be -1."""
+        wanted = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        sizes = access.inferred(wanted, self.size)
+        if sizes is None:
+            raise ShapeError(
+                f"{self.shape} has {self.size} elements, {tuple(wanted)} doesn't",
+                argument="shape",
+                position=0,
+                expected=f"sizes that multiply to {self.size}",
+                got=str(tuple(wanted)),
+            )
+        first = 0
+        if self.storage.on_chip or any(d.vector for d in self.dynamic):
+            first = 1
+            if sizes[0] != self.shape[0]:
+                self._free_axis(0, "reshape")
+        strides = access.reshaped(self.shape[first:], self.strides[first:], sizes[first:])
+        if strides is None:
+            raise self._not_a_view(sizes)
+        return self.window(sizes, (*self.strides[:first], *strides), self.offset)
+
+    def _not_a_view(self, shape: Dims) -> ViewError:
+        return ViewError(
+            f"{self!r} can't be seen as {shape}",
+            got=f"strides {self.strides}",
+            because="the elements are not contiguous where axes would merge",
+            hint="copy it into a fresh tile with nisa.tensor_copy first",
+        )
+
+    def rearrange(
+        self,
+        src_pattern: Sequence[Any],
+        dst_pattern: Sequence[Any],
+        fixed_sizes: dict[str, int] | None = None,
+    ) -> NkiTensor:
+        """Split, reorder and merge named axes: ('b', ('h', 'w')) to ('b', 'w', 'h')."""
+        if len(src_pattern) != self.ndim:
+            raise ShapeError(
+                f"{src_pattern} names {len(src_pattern)} axes of {self.shape}",
+                argument="src_pattern",
+            )
+        split: NkiTensor = self
+        names: list[str] = []
+        for group in src_pattern:
+            parts = (group,) if isinstance(group, str) else tuple(group)
+            sizes = tuple((fixed_sizes or {}).get(name, -1) for name in parts)
+            if len(parts) > 1:
+                split = split.reshape_dim(len(names), sizes)
+            names += parts
+        order = [name for g in dst_pattern for name in ((g,) if isinstance(g, str) else g)]
+        if sorted(order) != sorted(names) or len(set(names)) != len(names):
+            raise ShapeError(
+                f"{dst_pattern} doesn't name the axes of {src_pattern}",
+                argument="dst_pattern",
+            )
+        moved = split.permute([names.index(name) for name in order])
+        for axis, group in enumerate(dst_pattern):
+            if not isinstance(group, str) and len(group) > 1:
+                moved = moved.flatten_dims(axis, axis + len(group) - 1)
+        return moved
+
+    def view(self, dtype: Any) -> NkiTensor:
+        """The bits as another format; the last axis grows or shrinks by the ratio of the sizes."""
+        form = lookup(dtype)
+        old, new = self.dtype.itemsize, form.itemsize
+        *outer, last = self.shape
+        *steps, step = self.strides
+        if self.dynamic or (last != 1 and step != 1 and old != new):
+            raise ViewError(
+                f"{self!r} can't be viewed as {form}",
+                got=f"strides {self.strides}",
+                because="the last axis must be contiguous and known when the kernel is compiled",
+            )
+        sizes = (self.offset, *steps, last)
+        if any(size * old % new for size in sizes):
+            raise ShapeError(
+                f"{last} elements of {self.dtype} are not a whole number of {form}",
+                argument="dtype",
+                position=0,
+                got=repr(self),
+            )
+        offset, *steps, last = (size * old // new for size in sizes)
+        return self.window((*outer, last), (*steps, 1 if old != new else step), offset, form)
+
+    reinterpret_cast = view
+
+    def ap(
+        self,
+        pattern: Sequence[Sequence[int]],
+        offset: int | None = None,
+        scalar_offset: Tile | VirtualRegister | None = None,
+        vector_offset: Tile | None = None,
+        indirect_dim: int = 0,
+        dtype: Any = None,
+    ) -> NkiTensor:
+        """An explicit access pattern, [stride, count] per axis, on the storage under this view.
+
+        `offset` counts elements from the start of the storage; None keeps this view's. A scalar
+        offset moves the start along axis `indirect_dim` of the storage's own shape; a vector
+        offset gives each partition its own row of axis 0.
+        """
+        form = self.dtype if dtype is None else lookup(dtype)
+        shape = tuple(int(count) for _, count in pattern)
+        strides = tuple(int(stride) for stride, _ in pattern)
+        if offset is None:
+            offset = self.offset * self.dtype.itemsize // form.itemsize
+        plain = self.window(shape, strides, int(offset), form, dynamic=())
+        if scalar_offset is not None and vector_offset is not None:
+            raise SignatureError(
+                "scalar_offset and vector_offset exclude each other", argument="vector_offset"
+            )
+        plain._check_pattern(vector_offset is not None)
+        step = plain._step(indirect_dim)
+        if vector_offset is not None:
+            return plain._gathering(vector_offset, indirect_dim, step)
+        if scalar_offset is None:
+            return plain
+        reach = access.extent(shape, strides)[1] + plain.offset
+        total = self.storage.nbytes // form.itemsize
+        moved = Dynamic(scalar_offset, step, (total - 1 - reach) // step)
+        return plain.window(shape, strides, plain.offset, dynamic=(moved,))
+
+    def _step(self, axis: int) -> int:
+        """Elements of this view's format from one index of a storage axis to the next."""
+        inner = prod(self.storage.shape[axis + 1 :])
+        return inner * self.storage.dtype.itemsize // self.dtype.itemsize
+
+    def _gathering(self, index: Tile, axis: int, step: int) -> NkiTensor:
+        if axis != 0 or self.storage.on_chip:
+            raise ViewError(
+                "a vector offset chooses rows of axis 0 of a tensor in hbm",
+                argument="indirect_dim",
+                got=f"axis {axis} of {self!r}",
+            )
+        rows = Dynamic(index, step, self.storage.shape[0] - 1, vector=True)
+        return self.window(
+            self.shape, (step, *self.strides[1:]), self.offset, dynamic=(rows,)
+        )
+
+    def _check_pattern(self, indirect: bool) -> None:
+        """The pattern stays inside its storage, on the chip inside each partition."""
+        if not self.shape or min(self.shape) < 1:
+            raise ShapeError(f"the pattern counts {self.shape}", argument="pattern", position=0)
+        storage, first = self.storage, int(self.storage.on_chip)
+        row = self.row_elements if storage.on_chip else storage.nbytes // self.dtype.itemsize
+        if storage.on_chip and self.shape[0] > 1 and self.strides[0] != row:
+            raise ViewError(
+                f"the partition axis steps by {self.strides[0]}",
+                argument="pattern",
+                position=0,
+                expected=f"{row}, the elements of one partition of the tensor",
+                because="an access takes every partition from its first to its last",
+            )
+        skip = 1 if indirect else first
+        low, high = access.extent(self.shape[skip:], self.strides[skip:])
+        start = self.offset % row if storage.on_chip else self.offset
+        end_row = self.offset // row + self.shape[0] if storage.on_chip else 0
+        if start + low < 0 or start + high >= row or end_row > storage.partitions * first:
+            raise OutOfBoundsError(
+                f"the pattern reaches elements {start + low} to {start + high}",
+                argument="pattern",
+                position=0,
+                expected=f"0 to {row - 1}" + (" of each partition" if storage.on_chip else ""),
+                got=f"offset {self.offset}, {self.get_pattern()}",
+                because="the access would reach a neighbour's memory",
+            )
+
+
+def _without(items: Dims, axis: int) -> Dims:
+    return (*items[:axis], *items[axis + 1 :])
+
+
+def _with(items: Dims, axis: int, value: int) -> Dims:
+    return (*items[:axis], value, *items[axis + 1 :])
+
+

@@ -1,0 +1,27 @@
+"""nki.typing: annotations for kernel signatures, such as `x: nt.tensor[[128, 512], nl.float32]`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class _Annotation:
+    """Stands for itself whatever is put in its brackets."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __getitem__(self, parameters: Any) -> _Annotation:
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> _Annotation:
+        return self
+
+    def __repr__(self) -> str:
+        return f"nki.typing.{self.__name__}"
+
+
+tensor = _Annotation("tensor")
+mutable_tensor = _Annotation("mutable_tensor")
+scalar = _Annotation("scalar")
+mutable = _Annotation("mutable")

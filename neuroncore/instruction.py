@@ -1,0 +1,432 @@
+"""What an instruction is, and the one table of them. `isa/` fills it; every other room reads it.
+
+A clause is a function: its annotations say what each operand may be, its decorator adds rules
+about several operands, the engines and the cost, its docstring is the equation and its body the
+meaning. `Call` is one use of it with everything but the data known; whatever depends on nothing
+else (legality, engine, cost) is found once per distinct Call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import prod
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from neuroncore import access
+from neuroncore.enums import MemoryRegion, engine
+from neuroncore.errors import (
+    BufferKindError,
+    DefinitionError,
+    DtypeError,
+    FreeSizeError,
+    KernelError,
+    OperatorError,
+    PartitionLimitError,
+    ShapeError,
+    SignatureError,
+    StartPartitionError,
+    TargetError,
+)
+from neuroncore.formats import Format
+from neuroncore.machine import Machine
+from neuroncore.numeric import Function, Operator
+from neuroncore.tile import Tile
+
+SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
+HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
+ANYWHERE = (SBUF, PSUM, *HBM)
+
+
+class View(NamedTuple):
+    """What a Call knows of a tile: `Tile.signature()` with names."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Format
+    region: MemoryRegion
+    partition: int
+    byte: int
+    dynamic: int  # 0 no, 1 scalar offset, 2 vector offset
+
+    @property
+    def partitions(self) -> int:
+        return self.shape[0]
+
+    @property
+    def free_size(self) -> int:
+        return prod(self.shape[1:])
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def on_chip(self) -> bool:
+        return self.region in (SBUF, PSUM)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Along the free axes; partitions are separate memories."""
+        if self.on_chip:
+            return access.is_dense(self.shape[1:], self.strides[1:])
+        return access.is_dense(self.shape, self.strides)
+
+    def __str__(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        return f"{shape} {self.dtype} in {self.region.value}"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What one tile operand may be. Limits are names of machine limits, never numbers."""
+
+    reads: bool = False
+    writes: bool = False
+    partial: bool = False  # writes some elements; the meaning says which
+    regions: tuple[MemoryRegion, ...] = (SBUF, PSUM)
+    dtypes: tuple[Format, ...] | None = None
+    partitions: str | None = "partitions"
+    free: str | None = None
+    free_dims: str | None = "free_dims"
+    starts: bool = True  # obeys the start-partition rule of compute engines
+    column: bool = False  # one element per partition
+    scalar: bool = False  # a number will do instead
+    optional: bool = False  # so will None
+
+    def violations(self, name: str, view: View, machine: Machine) -> Iterator[KernelError]:
+        """Everything about the tile that the hardware would refuse."""
+        if view.region not in self.regions:
+            yield _wrong_region(name, view, self.regions)
+        if self.dtypes is not None and view.dtype not in self.dtypes:
+            yield _wrong_dtype(name, view, self.dtypes)
+        if not view.on_chip:
+            return
+        if self.partitions and view.partitions > getattr(machine.limits, self.partitions):
+            yield _too_many_partitions(name, view, getattr(machine.limits, self.partitions))
+        elif self.starts and view.partition not in machine.starts(view.partitions):
+            yield _bad_start(name, view, machine)
+        most = self._most_free(view, machine)
+        if view.free_size > most:
+            yield FreeSizeError(
+                f"{name} has {view.free_size} elements per partition; {machine.name} takes {most}",
+                argument=name,
+                expected=f"at most {most} elements along the free axes",
+                got=str(view),
+                because="the instruction's element counter and the memory behind it end there",
+                hint=f"loop over pieces of {most} elements",
+                also="err_size_of_dimension_exceed_arch_limit",
+            )
+        if self.free_dims:
+            yield from _too_many_dims(name, view, getattr(machine.limits, self.free_dims))
+        if self.column and view.free_size != 1:
+            yield ShapeError(
+                f"{name} must have one element per partition",
+                argument=name,
+                expected=f"({view.partitions}, 1)",
+                got=str(view),
+                because="it is a vector operand: one value per lane",
+            )
+
+    def _most_free(self, view: View, machine: Machine) -> int:
+        memory = "free_elements_psum" if view.region is PSUM else "free_elements_sbuf"
+        names = [memory, *([self.free] if self.free else [])]
+        return int(min(getattr(machine.limits, name) for name in names))
+
+
+def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
+    """An access pattern has so many free axes; axes that run on count as one."""
+    merged = 1
+    axes = [(n, s) for n, s in zip(view.shape[1:], view.strides[1:], strict=True) if n != 1]
+    for (_, outer), (size, inner) in zip(axes, axes[1:], strict=False):
+        merged += outer != size * inner
+    if merged > most:
+        yield ShapeError(
+            f"{name} needs {merged} free axes in its access pattern; there are {most}",
+            argument=name,
+            got=f"strides {view.strides}",
+            because="an instruction holds one partition count and four (stride, size) pairs",
+            hint="copy it into a contiguous tile first",
+            also="err_exceed_max_supported_dimension",
+        )
+
+
+def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> KernelError:
+    places = " or ".join(dict.fromkeys("hbm" if r in HBM else r.value for r in regions))
+    copies = {
+        SBUF: "move it with nisa.dma_copy (from HBM) or nisa.tensor_copy (from PSUM)",
+        PSUM: "allocate it with buffer=nl.psum",
+    }
+    return BufferKindError(
+        f"{name} must be in {places}, not in {view.region.value}",
+        argument=name,
+        expected=places,
+        got=str(view),
+        because="that is the only memory this port of the engine is wired to",
+        hint=copies.get(regions[0]),
+        also="err_unsupported_memory",
+    )
+
+
+def _wrong_dtype(name: str, view: View, dtypes: tuple[Format, ...]) -> KernelError:
+    return DtypeError(
+        f"{name} can't be {view.dtype}",
+        argument=name,
+        expected=" or ".join(dtypes),
+        got=str(view),
+    )
+
+
+def _too_many_partitions(name: str, view: View, most: int) -> KernelError:
+    return PartitionLimitError(
+        f"{name} has {view.partitions} partitions; the limit is {most}",
+        argument=name,
+        expected=f"shape[0] <= {most}",
+        got=str(view),
+        because=f"axis 0 is the partition axis, and the engine has {most} lanes for it",
+        hint=f"loop over pieces of {most} rows",
+        also="err_num_partition_exceed_arch_limit",
+    )
+
+
+def _bad_start(name: str, view: View, machine: Machine) -> KernelError:
+    starts = list(machine.starts(view.partitions))
+    return StartPartitionError(
+        f"{name} starts at partition {view.partition}",
+        argument=name,
+        expected=f"one of {starts} for {view.partitions} partitions",
+        got=f"partition {view.partition}",
+        because="engines reach SBUF and PSUM in groups of 32, 64 or 128 partitions",
+        hint="put the data on the free axis, or move it to another quadrant with nisa.dma_copy",
+        also="TEN404",
+    )
+
+
+# The usual operands. Compute engines read and write SBUF and PSUM.
+In = Annotated[Tile, Operand(reads=True)]
+Out = Annotated[Tile, Operand(writes=True)]
+InOut = Annotated[Tile, Operand(reads=True, writes=True)]
+SbufIn = Annotated[Tile, Operand(reads=True, regions=(SBUF,))]
+SbufOut = Annotated[Tile, Operand(writes=True, regions=(SBUF,))]
+
+
+@dataclass(frozen=True)
+class Op:
+    """What an operator parameter may be."""
+
+    kinds: tuple[str, ...] = ("arithmetic",)
+    reduces: bool = False
+    names: tuple[str, ...] | None = None
+    optional: bool = False
+
+    def violations(self, name: str, value: Any, machine: Machine) -> Iterator[KernelError]:
+        if value is None and self.optional:
+            return
+        if not isinstance(value, Operator):
+            yield SignatureError(
+                f"{name} must be an operator such as nl.add",
+                argument=name,
+                got=repr(value),
+            )
+            return
+        if value.kind not in self.kinds or (self.names and value.name not in self.names):
+            yield OperatorError(
+                f"{name}={value} is not an operator of this instruction",
+                argument=name,
+                expected=", ".join(self.names or (f"an {' or '.join(self.kinds)} operator",)),
+                got=repr(value),
+            )
+        elif self.reduces and not value.reduces:
+            yield OperatorError(
+                f"{name}={value} can't be a reduction",
+                argument=name,
+                because="only operators marked as reductions feed back into their own input",
+            )
+        if value.feature and not machine.has(value.feature):
+            yield TargetError(
+                f"{machine.name} doesn't have {value}",
+                argument=name,
+                expected=f"a machine with {value.feature}",
+                got=f"{machine.name} ({machine.generation})",
+            )
+
+
+@dataclass(frozen=True)
+class Act:
+    """An activation function parameter."""
+
+    def violations(self, name: str, value: Any, machine: Machine) -> Iterator[KernelError]:
+        if not isinstance(value, Function):
+            yield OperatorError(
+                f"{name}={value!r} is not an activation function",
+                argument=name,
+                expected="a function of the Scalar engine, such as nl.exp",
+                got=repr(value),
+            )
+
+
+@dataclass(frozen=True)
+class Static:
+    """A parameter, not a tile, that legality or cost depends on."""
+
+
+Cost = Callable[["Call", Machine], Any]
+Rule = Callable[["Call", Machine], KernelError | None]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a clause and how it takes part in recognising a Call."""
+
+    name: str
+    position: int
+    default: Any
+    declared: Operand | Op | Act | Static | None
+
+    @property
+    def operand(self) -> Operand | None:
+        return self.declared if isinstance(self.declared, Operand) else None
+
+    @property
+    def always_tile(self) -> bool:
+        return self.operand is not None and not (self.operand.scalar or self.operand.optional)
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """One clause of the instruction set."""
+
+    name: str
+    engines: tuple[engine, ...]
+    meaning: Callable[..., Any]
+    cost: Cost
+    parameters: tuple[Parameter, ...]
+    rules: tuple[Rule, ...]
+    choose: Callable[[Call, Machine], engine] | None
+    feature: str | None
+    opcode: str
+    wants_core: bool
+
+    @property
+    def equation(self) -> str:
+        return inspect.getdoc(self.meaning) or ""
+
+    @property
+    def where(self) -> str:
+        code = self.meaning.__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+
+    @property
+    def operands(self) -> tuple[Parameter, ...]:
+        return tuple(p for p in self.parameters if p.operand)
+
+    @property
+    def family(self) -> str:
+        return self.meaning.__module__.rpartition(".")[2]
+
+
+@dataclass(eq=False)
+class Call:
+    """One way an instruction was used: every operand and parameter, without the data.
+
+    Scalars that neither legality nor cost depends on are left out of `arguments`.
+    """
+
+    instruction: Instruction
+    machine: Machine
+    arguments: dict[str, Any]  # views for tiles, "number" for a number in a tile's place
+    engine: engine = engine.unknown
+    index: int = -1  # its place in the program's table
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    dynamic: tuple[str, ...] = field(default=())
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arguments[name]
+
+    def view(self, name: str) -> View:
+        view = self.arguments[name]
+        assert isinstance(view, View)
+        return view
+
+    def views(self, *names: str) -> list[View]:
+        """The tiles among the named arguments (all of them if none is named)."""
+        values = (self.arguments[n] for n in names) if names else self.arguments.values()
+        return [v for v in values if isinstance(v, View)]
+
+    @property
+    def name(self) -> str:
+        return self.instruction.name
+
+
+INSTRUCTIONS: dict[str, Instruction] = {}
+
+
+def instruction(
+    *engines: engine,
+    cost: Cost,
+    rules: Sequence[Rule] = (),
+    choose: Callable[[Call, Machine], engine] | None = None,
+    feature: str | None = None,
+    opcode: str | None = None,
+) -> Callable[[Callable[..., Any]], Instruction]:
+    """Define one instruction from the function that is its meaning.
+
+    `choose` picks an engine where the kernel leaves it open; otherwise it is the first of
+    `engines`. `feature` is what a machine must have. `opcode` is the profiler's name for it.
+    """
+
+    def define(meaning: Callable[..., Any]) -> Instruction:
+        name = meaning.__name__
+        if (old := INSTRUCTIONS.get(name)) is not None:
+            raise DefinitionError(f"{name} is already defined at {old.where}")
+        INSTRUCTIONS[name] = Instruction(
+            name=name,
+            engines=engines,
+            meaning=meaning,
+            cost=cost,
+            parameters=_parameters(meaning),
+            rules=tuple(rules),
+            choose=choose,
+            feature=feature,
+            opcode=opcode or name.upper(),
+            wants_core="core" in inspect.signature(meaning).parameters,
+        )
+        return INSTRUCTIONS[name]
+
+    return define
+
+
+def _parameters(meaning: Callable[..., Any]) -> tuple[Parameter, ...]:
+    hints = get_type_hints(meaning, include_extras=True)
+    listed = inspect.signature(meaning).parameters.values()
+    return tuple(
+        Parameter(p.name, i, p.default, _declared(hints[p.name]))
+        for i, p in enumerate(p for p in listed if p.name != "core")
+    )
+
+
+def _declared(hint: Any) -> Operand | Op | Act | Static | None:
+    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    for option in options:
+        for extra in getattr(option, "__metadata__", ()):
+            if isinstance(extra, Operand | Op | Act | Static):
+                return extra
+        if isinstance(option, type) and (issubclass(option, Enum) or option is bool):
+            return Static()
+    return None
+
+
+def require(
+    ok: bool, statement: str, kind: type[KernelError] = ShapeError, **fields: str | None
+) -> None:
+    """Refuse the instruction, for what can only be told from its values; nothing is written yet."""
+    if not ok:
+        raise kind(statement, **fields)  # type: ignore[arg-type]

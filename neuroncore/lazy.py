@@ -1,0 +1,21 @@
+"""Modules imported at the first use of something in them: numba costs more than all the rest."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class Lazy:
+    """Stands for a module until one of its names is asked for.
+
+    A name is kept once found, so that the second use costs an attribute access.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(importlib.import_module(self._module), name)
+        setattr(self, name, value)
+        return value

@@ -1,0 +1,242 @@
+"""A machine is data: `isa/machines/<name>.toml`, every number with its source and its grade."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, TypeVar, get_type_hints
+
+from neuroncore.errors import DefinitionError, UsageError, did_you_mean
+
+GRADES = ("documented", "measured", "assumed")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One number of a machine file: what it is, how we know, and from where."""
+
+    value: Any
+    grade: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an operand may be. Sizes count elements; partitions count rows of SBUF and PSUM."""
+
+    partitions: int
+    stationary_free: int
+    moving_free_float32: int  # by the format of the destination
+    moving_free_bfloat16: int
+    vector_transpose: int
+    free_dims: int
+    free_elements_sbuf: int
+    free_elements_psum: int
+    iota_dims: int
+
+
+@dataclass(frozen=True)
+class Sbuf:
+    partitions: int
+    partition_bytes: int
+    usable_bytes: int
+
+
+@dataclass(frozen=True)
+class Psum:
+    partitions: int
+    partition_bytes: int
+    banks: int
+    bank_bytes: int
+
+
+@dataclass(frozen=True)
+class Hbm:
+    """One core's share."""
+
+    capacity_bytes: int
+    gigabytes_per_s: float
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`rate` gives elements per lane and cycle (PE: columns per cycle) by kind of work.
+
+    An instruction keeps its engine for max(min_interval, overhead + work / rate) cycles; its
+    result is there `latency_ns` after that.
+    """
+
+    clock_ghz: float
+    min_interval_cycles: int
+    overhead_cycles: int
+    latency_ns: float
+    rate: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Dma:
+    """The 16 engines that serve one core. A packet is one contiguous run of bytes."""
+
+    engines: int
+    partitions_per_engine: int
+    gigabytes_per_s_per_engine: float
+    packet_ns: float
+    issue_ns: float
+    load_latency_ns: float
+    store_latency_ns: float
+    software_descriptor_ns: float
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Costs of single events."""
+
+    semaphore_ns: float
+    activation_table_ns: float
+    accumulator_read_cycles: int
+    gpsimd_start_cycles: int
+    dynamic_address_cycles: int
+    weights_columns_per_cycle: float
+    weights_hidden: bool
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One NeuronCore. `has` and the numbers are all that other code may ask about a generation."""
+
+    name: str
+    generation: str
+    description: str
+    products: tuple[str, ...]
+    features: Mapping[str, Fact]
+    limits: Limits
+    start_partitions: Mapping[str, Any]
+    sbuf: Sbuf
+    psum: Psum
+    hbm: Hbm
+    engines: Mapping[str, Engine]
+    dma: Dma
+    fixed: Fixed
+    peak_tflops: Mapping[str, float]
+    facts: Mapping[str, Fact]
+
+    def has(self, feature: str) -> bool:
+        return feature in self.features
+
+    def starts(self, partitions: int) -> tuple[int, ...]:
+        """Where an access of so many partitions may start."""
+        fits = (int(most) for most in self.start_partitions if partitions <= int(most))
+        return tuple(self.start_partitions[str(min(fits))])
+
+    @property
+    def pe_cells(self) -> int:
+        """Processing elements of the Tensor engine: rows x columns."""
+        return self.limits.partitions * self.limits.stationary_free
+
+
+SECTIONS = ("limits", "sbuf", "psum", "hbm", "dma", "fixed")
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
+ALIASES = {
+    **{"gen2": "trn1", "inf2": "trn1", "trn1n": "trn1"},
+    **{"gen3": "trn2", "trn2n": "trn2", "gen4": "trn3"},
+}
+
+
+def _folder() -> Traversable:
+    return files("neuroncore.isa") / "machines"
+
+
+def names() -> list[str]:
+    """The machines there are, by name."""
+    found = (entry.name for entry in _folder().iterdir())
+    return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
+
+
+@cache
+def load(name: str) -> Machine:
+    """The machine called `name`: trn1, trn2, trn3 or another name of one of these.
+
+    Raises UsageError if there is none, DefinitionError if its file is wrong.
+    """
+    stem = ALIASES.get(name, name)
+    if stem not in names():
+        known = [*names(), *ALIASES]
+        hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
+        raise UsageError(f"no machine is called {name!r}; {hint}")
+    return parse((_folder() / f"{stem}.toml").read_text(), f"isa/machines/{stem}.toml")
+
+
+def parse(text: str, where: str) -> Machine:
+    """A machine from the text of its file; `where` names the file in errors."""
+    return _Reader(tomllib.loads(text), where).machine()
+
+
+T = TypeVar("T")
+
+
+class _Reader:
+    """Takes a file apart; every key must be known and every number must say how it is known."""
+
+    def __init__(self, raw: dict[str, Any], where: str) -> None:
+        self.raw, self.where = raw, where
+        self.facts: dict[str, Fact] = {}
+
+    def machine(self) -> Machine:
+        tables = ("sources", "features", "start_partitions", "engine", "peak_tflops", *SECTIONS)
+        self.known(self.raw, ("name", "generation", "description", "products", *tables), "")
+        self.known(self.raw["engine"], ENGINES, "engine")
+        hints = get_type_hints(Machine)
+        features = self.raw["features"]
+        return Machine(
+            name=self.raw["name"],
+            generation=self.raw["generation"],
+            description=self.raw["description"],
+            products=tuple(self.raw["products"]),
+            features={n: self.fact(v, f"features.{n}") for n, v in features.items()},
+            start_partitions=self.numbers("start_partitions", self.raw["start_partitions"]),
+            engines={n: self.section(Engine, f"engine.{n}", t) for n, t in self.engines()},
+            peak_tflops=self.numbers("peak_tflops", self.raw["peak_tflops"]),
+            facts=self.facts,
+            **{name: self.section(hints[name], name, self.raw[name]) for name in SECTIONS},
+        )
+
+    def engines(self) -> list[tuple[str, Any]]:
+        return list(self.raw["engine"].items())
+
+    def section(self, cls: type[T], path: str, table: dict[str, Any]) -> T:
+        fields = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        self.known(table, fields, path)
+        missing = [name for name in fields if name not in table]
+        if missing:
+            raise DefinitionError(f"{self.where}: [{path}] lacks {', '.join(missing)}")
+        values = {name: self.value(f"{path}.{name}", entry) for name, entry in table.items()}
+        return cls(**values)
+
+    def value(self, path: str, entry: dict[str, Any]) -> Any:
+        return self.fact(entry, path).value if "value" in entry else self.numbers(path, entry)
+
+    def numbers(self, path: str, table: dict[str, Any]) -> dict[str, Any]:
+        return {name: self.fact(entry, f"{path}.{name}").value for name, entry in table.items()}
+
+    def fact(self, entry: Any, path: str) -> Fact:
+        if not isinstance(entry, dict) or set(entry) != {"value", "grade", "source"}:
+            raise DefinitionError(f"{self.where}: {path} must give value, grade and source")
+        if entry["grade"] not in GRADES:
+            raise DefinitionError(f"{self.where}: {path}: grade must be one of {', '.join(GRADES)}")
+        for key in entry["source"].split(","):
+            self.known({key.strip(): 0}, self.raw["sources"], "sources")
+        self.facts[path] = Fact(**entry)
+        return self.facts[path]
+
+    def known(self, table: Mapping[str, Any], names: Any, path: str) -> None:
+        for key in table:
+            if key not in names:
+                hint = did_you_mean(key, names)
+                raise DefinitionError(
+                    f"{self.where}: [{path}] has the unknown key {key!r}{f'; {hint}' if hint else ''}"
+                )

@@ -1,0 +1,253 @@
+"""The memories of one core: HBM, SBUF and PSUM, the storage in them, and what was never written."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from math import prod
+from types import CodeType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.enums import ON_CHIP, MemoryRegion
+from neuroncore.errors import (
+    CapacityError,
+    OutOfBoundsError,
+    PartitionLimitError,
+    StartPartitionError,
+)
+from neuroncore.formats import Format
+from neuroncore.machine import Machine, Psum, Sbuf
+
+Array = npt.NDArray[Any]
+Born = tuple[CodeType, int] | None  # code object and bytecode offset of the line that allocated it
+
+CACHE_LINE = 64
+
+
+class Gaps:
+    """Which elements of a storage were never written.
+
+    Until the first partial write there is no mask: nothing has been written. A storage that has
+    been written from end to end has no Gaps at all.
+    """
+
+    __slots__ = ("granule", "mask", "total", "written")
+
+    def __init__(self, nbytes: int, granule: int) -> None:
+        self.granule = granule  # bytes that one flag stands for
+        self.total = nbytes // granule
+        self.written = 0  # flags set, counting repeats: the mask is full only if this >= total
+        self.mask: Array | None = None
+
+    def flags(self, start: int, shape: Sequence[int], strides: Sequence[int], item: int) -> Array:
+        """The flags of an access, in bytes: `shape` plus one axis for the flags of an element."""
+        if self.mask is None:
+            self.mask = np.zeros(self.total, np.bool_)
+        if item % self.granule or any(s % self.granule for s in (start, *strides)):
+            self.mask = np.repeat(self.mask, self.granule)
+            self.total, self.written = self.total * self.granule, self.written * self.granule
+            self.granule = 1
+        steps = [s // self.granule for s in strides]
+        per_item = item // self.granule
+        return np.ndarray(
+            (*shape, per_item), np.bool_, self.mask, start // self.granule, (*steps, 1)
+        )
+
+    def write(
+        self,
+        start: int,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        item: int,
+        chosen: Array | None = None,
+    ) -> bool:
+        """Note a write, of all elements or the `chosen`; True if nothing is missing any more."""
+        flags = self.flags(start, shape, strides, item)
+        if chosen is None:
+            flags[...] = True
+        else:
+            flags[chosen] = True
+        self.written += flags.size
+        return self.written >= self.total and self.mask is not None and bool(self.mask.all())
+
+    def missing(
+        self, start: int, shape: Sequence[int], strides: Sequence[int], item: int
+    ) -> Array | None:
+        """Which elements of an access lack a byte, or None if all are there."""
+        if self.mask is None:
+            return np.ones(tuple(shape), np.bool_)
+        flags = self.flags(start, shape, strides, item)
+        return None if flags.all() else ~flags.all(axis=-1)
+
+
+class Storage:
+    """One allocation. On chip it is rows of `row_bytes`, one per partition, `pitch` bytes apart in
+    `data`; in HBM it is one row.
+    """
+
+    __slots__ = (
+        *("id", "region", "shape", "dtype", "name", "born", "on_chip", "partitions", "row_bytes"),
+        *("pitch", "data", "origin", "partition0", "byte0", "placed", "gaps", "image", "foreign"),
+        *("pool", "__weakref__"),
+    )
+
+    def __init__(
+        self, identity: int, region: MemoryRegion, shape: tuple[int, ...], dtype: Format, name: str
+    ) -> None:
+        self.id = identity
+        self.region, self.shape, self.dtype, self.name = region, shape, dtype, name
+        self.born: Born = None
+        self.on_chip = region in ON_CHIP
+        self.partitions = shape[0] if self.on_chip else 1
+        self.row_bytes = prod(shape[1:] if self.on_chip else shape) * dtype.itemsize
+        self.pitch = self.row_bytes
+        self.data: Array
+        self.origin = 0  # of the first byte, in `data`
+        self.partition0 = 0  # of the first row, on the chip
+        self.byte0 = 0  # of the first column, within its partition
+        self.placed = False  # at an address that the kernel chose
+        self.gaps: Gaps | None = None
+        self.image: Image | None = None  # what an address refers to
+        self.foreign = False  # PSUM that something other than the Tensor engine has written
+        self.pool: dict[int, list[Array]] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.partitions * self.row_bytes
+
+    def __del__(self) -> None:
+        if self.pool is not None:
+            self.pool.setdefault(self.data.nbytes, []).append(self.data)
+
+
+class Image:
+    """The bytes of SBUF or PSUM themselves, for storage at addresses that the kernel chose."""
+
+    def __init__(self, identity: int, size: Sbuf | Psum) -> None:
+        self.id = identity
+        self.rows, self.row_bytes = size.partitions, size.partition_bytes
+        # 192, 224 or 256 KiB apart, all rows would share the same few sets of a cache
+        self.pitch = size.partition_bytes + CACHE_LINE
+        self.data = aligned(self.rows * self.pitch)
+        self.gaps = Gaps(self.data.nbytes, 1)
+
+
+def aligned(nbytes: int) -> Array:
+    """Uninitialised bytes that start on a cache line."""
+    raw = np.empty(nbytes + CACHE_LINE, np.uint8)
+    skip = -raw.__array_interface__["data"][0] % CACHE_LINE
+    return raw[skip : skip + nbytes]
+
+
+class Memory:
+    """Hands out storage.
+
+    What the kernel lets the system place gets bytes of its own, recycled by size; what it places
+    itself, by `address=(partition, byte)`, is a window on the physical image, where overlaps
+    behave as on the chip.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._ids = itertools.count()
+        self._pool: dict[int, list[Array]] = {}
+        self._images: dict[MemoryRegion, Image] = {}
+
+    def allocate(
+        self,
+        region: MemoryRegion,
+        shape: tuple[int, ...],
+        dtype: Format,
+        name: str = "",
+        address: tuple[int, int] | None = None,
+    ) -> Storage:
+        """Storage that nothing has written yet.
+
+        Raises PartitionLimitError, CapacityError, or with an address StartPartitionError and
+        OutOfBoundsError.
+        """
+        storage = Storage(next(self._ids), region, shape, dtype, name)
+        if storage.on_chip:
+            self._check_fits(storage)
+        if address is not None and storage.on_chip:
+            self._place(storage, *address)
+            return storage
+        storage.gaps = Gaps(storage.nbytes, dtype.itemsize)
+        if not storage.on_chip:
+            storage.data = aligned(storage.nbytes)
+            return storage
+        recycled = self._pool.get(storage.nbytes)
+        storage.data = recycled.pop() if recycled else aligned(storage.nbytes)
+        storage.pool = self._pool
+        return storage
+
+    def adopt(self, region: MemoryRegion, array: Array, dtype: Format, name: str = "") -> Storage:
+        """Storage whose bytes are those of a C-contiguous array, which it keeps alive."""
+        storage = Storage(next(self._ids), region, array.shape or (1,), dtype, name)
+        storage.data = array.reshape(-1).view(np.uint8)
+        return storage
+
+    def _check_fits(self, storage: Storage) -> None:
+        size = self._size(storage.region)
+        named = f"tensor {storage.name!r}" if storage.name else "the tensor"
+        shape = " x ".join(map(str, storage.shape))
+        if storage.partitions > size.partitions:
+            raise PartitionLimitError(
+                f"{named} ({shape}) has {storage.partitions} partitions; "
+                f"{storage.region.value} has {size.partitions}",
+                argument="shape",
+                position=0,
+                expected=f"shape[0] <= {size.partitions}",
+                got=f"shape[0] = {storage.partitions}",
+                because=f"axis 0 of an on-chip tensor is the partition: {size.partitions} lanes",
+                hint=f"loop over pieces of {size.partitions} rows (nl.tile_size.pmax)",
+                also="err_num_partition_exceed_arch_limit",
+            )
+        if storage.row_bytes > size.partition_bytes:
+            raise CapacityError(
+                f"{named} ({shape}, {storage.dtype}) needs {storage.row_bytes} bytes per partition; "
+                f"{self.machine.name} has {size.partition_bytes}",
+                argument="shape",
+                position=0,
+                expected=f"at most {size.partition_bytes} bytes per partition",
+                got=f"{storage.row_bytes} bytes per partition",
+                because=f"{storage.region.value} is {size.partitions} partitions of "
+                f"{size.partition_bytes} bytes",
+                hint="split the free dimension into several tiles",
+                also="GCA035 (SBUF), NLA001 (PSUM)",
+            )
+
+    def _size(self, region: MemoryRegion) -> Sbuf | Psum:
+        return self.machine.sbuf if region is MemoryRegion.sbuf else self.machine.psum
+
+    def _place(self, storage: Storage, partition: int, byte: int) -> None:
+        image = self._images.get(storage.region)
+        if image is None:
+            size = self._size(storage.region)
+            image = self._images[storage.region] = Image(next(self._ids), size)
+        if partition not in self.machine.starts(storage.partitions):
+            raise StartPartitionError(
+                f"the tensor starts at partition {partition}",
+                argument="address",
+                expected=f"one of {list(self.machine.starts(storage.partitions))} "
+                f"for {storage.partitions} partitions",
+                got=f"partition {partition}",
+                because="engines address partitions in groups of 32, 64 or 128",
+                also="TEN404",
+            )
+        if byte < 0 or byte + storage.row_bytes > image.row_bytes:
+            raise OutOfBoundsError(
+                f"the tensor's bytes {byte} to {byte + storage.row_bytes} leave the partition",
+                argument="address",
+                expected=f"0 <= byte, byte + {storage.row_bytes} <= {image.row_bytes}",
+                got=f"byte {byte}",
+                also="NLA001 (allocated memory out of bound)",
+            )
+        storage.placed, storage.image = True, image
+        storage.partition0, storage.byte0 = partition, byte
+        storage.data, storage.pitch = image.data, image.pitch
+        storage.origin = partition * image.pitch + byte
+        storage.gaps = Gaps(storage.nbytes, storage.dtype.itemsize)

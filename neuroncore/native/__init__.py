@@ -1,0 +1,4 @@
+"""Loops compiled by numba. Each has an obvious twin above this room, and a test that compares them.
+
+Nothing here is imported before it is needed: see `neuroncore.lazy`.
+"""

@@ -1,0 +1,39 @@
+"""Single machine operations that numba has no name for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+
+def _llvm(name: str, kind: Any, count: int) -> tuple[Any, Any]:
+    """Signature and code generator of an LLVM intrinsic on `count` scalars of one type."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        value = context.get_value_type(kind)
+        shape = ir.FunctionType(value, [value] * count)
+        return builder.call(cgutils.get_or_insert_function(builder.module, shape, name), values)
+
+    return kind(*[kind] * count), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c in float64 with one rounding, the same bits on every processor."""
+    return _llvm("llvm.fma.f64", types.float64, 3)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def maximum(typingctx: Any, a: Any, b: Any) -> Any:
+    """The greater of two float32; NaN if either is; +0 is above -0."""
+    return _llvm("llvm.maximum.f32", types.float32, 2)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def minimum(typingctx: Any, a: Any, b: Any) -> Any:
+    """The less of two float32; NaN if either is; -0 is below +0."""
+    return _llvm("llvm.minimum.f32", types.float32, 2)

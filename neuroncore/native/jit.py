@@ -1,0 +1,32 @@
+"""The one way this package compiles: strict IEEE arithmetic, cached on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# boundscheck off: callers have checked; error_model numpy: 1/0 is inf, not an exception.
+STRICT: dict[str, Any] = {
+    "nogil": True,
+    "fastmath": False,
+    "boundscheck": False,
+    "error_model": "numpy",
+}
+
+
+def compiled(function: F) -> F:
+    """Compile at the first call; keep the machine code beside the source or, where that can't be
+    written, in the user's cache, or nowhere."""
+    try:
+        return numba.njit(cache=True, **STRICT)(function)  # type: ignore[no-any-return]
+    except RuntimeError:  # numba: "cannot cache function: no locator available"
+        return numba.njit(**STRICT)(function)  # type: ignore[no-any-return]
+
+
+def inlined(function: F) -> F:
+    """A helper of compiled functions, never called by itself."""
+    return numba.njit(inline="always", **STRICT)(function)  # type: ignore[no-any-return]

@@ -1,0 +1,20 @@
+"""How to run: one frozen value, each field with its default and its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    matmul: Literal["chain", "blas"] = "chain"
+    """`chain` adds products from PE row 0 to the last with fused multiply-adds: the same bits on
+    every machine. `blas` asks numpy's BLAS instead, whose last bits depend on processor, thread
+    count and tile shape."""
+
+    record: bool = True
+    """Keep the Program that the schedule, the checks and the reports read."""
+
+    uninitialised: Literal["report", "raise"] = "report"
+    """A read of memory nothing has written yields poison; `raise` stops there instead."""

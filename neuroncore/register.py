@@ -1,0 +1,100 @@
+"""Scalar registers: the values a kernel has only while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from neuroncore.errors import DynamicControlError
+
+WIDTH = 32  # bits of a register (nki.isa.register_alloc)
+
+
+def wrapped(value: int) -> int:
+    """`value` as a signed 32-bit integer."""
+    return (value + (1 << WIDTH - 1)) % (1 << WIDTH) - (1 << WIDTH - 1)
+
+
+class VirtualRegister:
+    """A 32-bit integer of an engine's sequencer.
+
+    It may index a tensor, bound a dynamic loop, be compared in `while reg:`, and be added to,
+    multiplied and so on. A loop's own variable is frozen. Where Python needs a constant it raises
+    DynamicControlError, as tracing for the device does.
+    """
+
+    __slots__ = ("_value", "frozen")
+
+    def __init__(self, value: int | None = None, frozen: bool = False) -> None:
+        self._value = None if value is None else wrapped(int(value))
+        self.frozen = frozen
+
+    @property
+    def value(self) -> int:
+        """What the register holds. Raises DynamicControlError if nothing was ever put there."""
+        if self._value is None:
+            raise DynamicControlError(
+                "the register has no value yet",
+                hint="initialise it with nisa.register_alloc(0) or nisa.register_load",
+            )
+        return self._value
+
+    def set(self, value: int) -> None:
+        if self.frozen:
+            raise DynamicControlError(
+                "the variable of a dynamic loop can't be written",
+                because="the loop's own hardware counter holds it",
+                hint="copy it with nisa.register_move into a register of your own",
+            )
+        self._value = wrapped(value)
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def __index__(self) -> int:
+        raise DynamicControlError(
+            "a register is used where a constant is needed",
+            because="its value is known only while the kernel runs on the device",
+            hint="use nl.dynamic_range, nl.fori_loop or nl.while_loop for loops, "
+            "and nl.ds(register, size) for slices",
+        )
+
+    __int__ = __index__
+
+    def __repr__(self) -> str:
+        return f"VirtualRegister({self._value})"
+
+
+def _arithmetic(name: str, compute: Callable[[int, int], int], swapped: bool) -> None:
+    def method(self: VirtualRegister, other: Any) -> Any:
+        if isinstance(other, VirtualRegister):
+            other = other.value
+        if not isinstance(other, int):
+            return NotImplemented
+        left, right = (other, self.value) if swapped else (self.value, other)
+        return VirtualRegister(int(compute(left, right)))
+
+    setattr(VirtualRegister, f"__{'r' if swapped else ''}{name}__", method)
+
+
+for _name, _compute in {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "lshift": lambda a, b: a << b,
+    "rshift": lambda a, b: a >> b,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+}.items():
+    _arithmetic(_name, _compute, swapped=False)
+    _arithmetic(_name, _compute, swapped=True)
+for _name, _compute in {
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}.items():
+    _arithmetic(_name, _compute, swapped=False)

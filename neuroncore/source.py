@@ -1,0 +1,110 @@
+"""Where in the user's kernel something happened: file, line, columns and call stack."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+import textwrap
+from dataclasses import dataclass
+from itertools import islice
+from types import CodeType, FrameType
+
+
+@dataclass(frozen=True)
+class Place:
+    """A span of source text; columns count characters from 0, `end_column` is exclusive."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    function: str
+
+    @property
+    def text(self) -> str:
+        return linecache.getline(self.file, self.line).rstrip("\n")
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame runs the emulator; the chapters of `neuroncore.kernels` are the user's."""
+    name: str = frame.f_globals.get("__name__", "")
+    return name.startswith("neuroncore.") and not name.startswith("neuroncore.kernels")
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame that runs the user's code, or None."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_ours(frame):
+        frame = frame.f_back
+    return frame
+
+
+def place(code: CodeType, instruction: int) -> Place:
+    """The source span of the bytecode instruction at byte offset `instruction`."""
+    spans = islice(code.co_positions(), instruction // 2, None)
+    line, end_line, column, end_column = next(spans, (None, None, None, None))
+    line = line or code.co_firstlineno
+    return Place(
+        code.co_filename, line, column or 0, end_line or line, end_column or 0, code.co_name
+    )
+
+
+def stack() -> list[tuple[Place, dict[str, int]]]:
+    """The user's frames inside the kernel, innermost first, each with its integer variables.
+
+    It ends where our own code called the kernel.
+    """
+    found: list[tuple[Place, dict[str, int]]] = []
+    frame = user_frame()
+    while frame is not None and not is_ours(frame):
+        numbers = {} if frame.f_code.co_name == "<module>" else _integers(frame)
+        found.append((place(frame.f_code, frame.f_lasti), numbers))
+        frame = frame.f_back
+    return found
+
+
+def _integers(frame: FrameType) -> dict[str, int]:
+    values = frame.f_locals.items()
+    return {n: v for n, v in values if type(v) is int and not n.startswith("_")}
+
+
+def argument(where: Place, name: str, position: int | None) -> Place:
+    """The span of one argument of the call at `where`; the whole call if it can't be told."""
+    lines = [linecache.getline(where.file, n) for n in range(where.line, where.end_line + 1)]
+    if not lines or not lines[0]:
+        return where
+    lines[-1] = lines[-1].encode()[: where.end_column].decode(errors="ignore")
+    lines[0] = lines[0].encode()[where.column :].decode(errors="ignore")
+    node = _call_argument("".join(lines), name, position)
+    if node is None or node.end_lineno is None or node.end_col_offset is None:
+        return where
+    shift = where.column if node.lineno == 1 else 0
+    end_shift = where.column if node.end_lineno == 1 else 0
+    return Place(
+        where.file,
+        where.line + node.lineno - 1,
+        node.col_offset + shift,
+        where.line + node.end_lineno - 1,
+        node.end_col_offset + end_shift,
+        where.function,
+    )
+
+
+def _call_argument(text: str, name: str, position: int | None) -> ast.expr | None:
+    try:
+        call = ast.parse(textwrap.dedent(text), mode="eval").body
+    except SyntaxError:
+        return None
+    if not isinstance(call, ast.Call):
+        return None
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if position is not None and position < len(call.args):
+        return call.args[position]
+    return None

@@ -1,0 +1,234 @@
+"""A tile: a strided window on storage, typed by a number format.
+
+`offset` and `strides` count elements of the tile's own format. On the chip axis 0 is the
+partition, and its stride is the length of a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore import codec
+from neuroncore.access import Dims, is_dense
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import OutOfBoundsError
+from neuroncore.formats import Format, float32
+from neuroncore.memory import Storage
+from neuroncore.register import VirtualRegister
+
+Array = npt.NDArray[Any]
+Signature = tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamic:
+    """An offset known only when the instruction runs: `step` elements times an index.
+
+    A scalar index is a register or a [1, 1] tile and moves the whole tile. A vector index, a
+    [P, 1] tile, gives each partition its own row along axis 0. `limit` is the largest index for
+    which the access stays inside.
+    """
+
+    index: VirtualRegister | Tile
+    step: int
+    limit: int
+    vector: bool = False
+
+
+T = TypeVar("T", bound="Tile")
+
+
+class Tile:
+    __slots__ = (
+        *("storage", "shape", "strides", "offset", "dtype", "dynamic"),
+        *("_array", "_signature", "_access"),
+    )
+
+    def __init__(
+        self,
+        storage: Storage,
+        shape: Dims,
+        strides: Dims,
+        offset: int,
+        dtype: Format,
+        dynamic: tuple[Dynamic, ...] = (),
+    ) -> None:
+        self.storage = storage
+        self.shape, self.strides, self.offset = shape, strides, offset
+        self.dtype = dtype
+        self.dynamic = dynamic
+        self._array: Array | None = None
+        self._signature: Signature | None = None
+        self._access = -1  # its row in the program's table of accesses
+
+    def window(
+        self: T,
+        shape: Dims,
+        strides: Dims,
+        offset: int,
+        dtype: Format | None = None,
+        dynamic: tuple[Dynamic, ...] | None = None,
+    ) -> T:
+        """Another window on the same storage."""
+        dynamic = self.dynamic if dynamic is None else dynamic
+        return type(self)(self.storage, shape, strides, offset, dtype or self.dtype, dynamic)
+
+    # --- geometry --------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def free_size(self) -> int:
+        """Elements per partition."""
+        return prod(self.shape[1:])
+
+    @property
+    def region(self) -> MemoryRegion:
+        return self.storage.region
+
+    @property
+    def row_elements(self) -> int:
+        """Elements of the tile's format in one row of its storage."""
+        return self.storage.row_bytes // self.dtype.itemsize
+
+    @property
+    def byte(self) -> int:
+        """Where the first element is within its partition (HBM: within its storage)."""
+        return self.storage.byte0 + self.offset * self.dtype.itemsize % self.storage.row_bytes
+
+    @property
+    def start_partition(self) -> int:
+        row = self.offset * self.dtype.itemsize // self.storage.row_bytes
+        return self.storage.partition0 + row if self.storage.on_chip else 0
+
+    @property
+    def covers_storage(self) -> bool:
+        """Whether every byte of the storage belongs to the tile."""
+        if self.size * self.dtype.itemsize != self.storage.nbytes:
+            return False
+        return is_dense(self.shape, self.strides) or 0 not in self.strides
+
+    def signature(self) -> Signature:
+        """All that the legality and the cost of an instruction may depend on, but not the data.
+
+        (shape, strides, dtype, region, start partition, byte in PSUM, kind of dynamic offset)
+        """
+        if self._signature is None:
+            region = self.storage.region
+            byte = self.byte if region is MemoryRegion.psum else 0
+            kind = 0 if not self.dynamic else 2 if self.dynamic[0].vector else 1
+            self._signature = (
+                *(self.shape, self.strides, self.dtype),
+                *(region, self.start_partition, byte, kind),
+            )
+        return self._signature
+
+    # --- contents --------------------------------------------------------------------------------
+
+    def codes(self) -> Array:
+        """The memory itself, as a numpy view of the format's storage type."""
+        if self._array is None:
+            item, storage = self.dtype.itemsize, self.storage
+            strides = [s * item for s in self.strides]
+            start = storage.origin + self.offset * item
+            if storage.pitch != storage.row_bytes:
+                row, byte = divmod(self.offset * item, storage.row_bytes)
+                start = storage.origin + row * storage.pitch + byte
+                strides[0] = storage.pitch
+            self._array = np.ndarray(
+                self.shape, self.dtype.storage, storage.data, start, tuple(strides)
+            )
+        return self._array
+
+    def values(self) -> Array:
+        """The elements as float32: the memory itself for float32 tiles, else a new array."""
+        codes = self._array if self._array is not None else self.codes()
+        return codes if self.dtype is float32 else codec.decode(self.dtype, codes)
+
+    def column(self) -> Array:
+        """The values of a [P, 1] tile, shaped to broadcast along the free axes of any tile."""
+        return self.values().reshape(self.shape[0], 1)
+
+    def store(self, values: Array) -> None:
+        """Round float32 `values` to the tile's format and write them; the sizes agree."""
+        codes = self.codes()
+        if values.shape != codes.shape:
+            values = values.reshape(codes.shape)
+        codes[...] = values if self.dtype is float32 else codec.encode(self.dtype, values)
+
+    def numpy(self) -> Array:
+        """A copy of the contents in the numpy type that users know."""
+        return np.array(self.codes(), order="C").view(self.dtype.numpy)
+
+    # --- what was never written ------------------------------------------------------------------
+
+    def _layout(self) -> tuple[int, Dims, tuple[int, ...], int]:
+        item = self.dtype.itemsize
+        return self.offset * item, self.shape, tuple(s * item for s in self.strides), item
+
+    def missing(self) -> Array | None:
+        """Which elements nothing has written, or None if all have been."""
+        gaps, image = self.storage.gaps, self.storage.image
+        if gaps is None:
+            return None
+        missing = gaps.missing(*self._layout())
+        if missing is None or image is None:
+            return missing
+        codes = self.codes()
+        start = codes.__array_interface__["data"][0] - image.data.__array_interface__["data"][0]
+        never = image.gaps.missing(start, codes.shape, codes.strides, codes.itemsize)
+        return None if never is None else missing & never
+
+    def mark_written(self, chosen: Array | None = None) -> None:
+        """Note that every element, or those that are `chosen`, have been written."""
+        storage = self.storage
+        if storage.gaps is None:
+            return
+        if chosen is None and self.covers_storage:
+            storage.gaps = None
+        elif storage.gaps.write(*self._layout(), chosen):
+            storage.gaps = None
+        if storage.image is not None:
+            codes = self.codes()
+            base = storage.image.data.__array_interface__["data"][0]
+            start = codes.__array_interface__["data"][0] - base
+            storage.image.gaps.write(start, codes.shape, codes.strides, codes.itemsize, chosen)
+
+    # --- dynamic offsets -------------------------------------------------------------------------
+
+    def resolved(self: T) -> T:
+        """The window that the registers and index tiles of a scalar offset mean just now.
+
+        Raises OutOfBoundsError if it leaves the tensor.
+        """
+        offset = self.offset
+        for dynamic in self.dynamic:
+            offset += dynamic.step * index_value(dynamic)
+        return self.window(self.shape, self.strides, offset, dynamic=())
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.shape))
+        name = f" {self.storage.name!r}" if self.storage.name else ""
+        return f"{type(self).__name__}{name}({shape} {self.dtype} in {self.region.value})"
+
+
+def index_value(dynamic: Dynamic) -> int:
+    """The index of a scalar offset. Raises OutOfBoundsError if it is past its limit."""
+    index = dynamic.index
+    value = index.value if isinstance(index, VirtualRegister) else int(index.codes().flat[0])
+    if not 0 <= value <= dynamic.limit:
+        raise OutOfBoundsError(
+            f"the run-time index is {value}",
+            expected=f"0 to {dynamic.limit}",
+            got=str(value),
+            because="address checking is on for dynamic accesses: the device stops here",
+            hint="clamp the index, or pass oob_mode=nisa.oob_mode.skip to a DMA",
+        )
+    return value
