@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import cost, numeric
+from neuroncore import buffers, cost, numeric
 from neuroncore.core import Core
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.errors import KernelError, TargetError
@@ -98,7 +98,7 @@ def activation(
     they are rounded to dst.
     """
     out = numeric.target(dst, data, *(t for t in (bias, scale) if isinstance(t, Tile)))
-    result = out if out.flags.c_contiguous else np.empty(dst.shape, np.float32)
+    result = out if out.flags.c_contiguous else buffers.floats(dst.shape)
     value = affine(numeric.shaped(data.values(), dst.shape), scale, bias)
     numeric.activate(op.apply, value, result)
     if reduce_cmd.name != "idle":

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import cost, numeric
+from neuroncore import buffers, cost, numeric
 from neuroncore.core import Core
 from neuroncore.enums import engine, matmul_perf_mode
 from neuroncore.errors import (
@@ -256,7 +256,7 @@ def nc_matmul(
     if dst.dtype is float32 and isinstance(fresh, bool) and len(dst.shape) == 2:
         product(s, x, dst.codes(), not fresh)
         return
-    out = np.empty((s.shape[1], x.shape[1]), np.float32)
+    out = buffers.floats((s.shape[1], x.shape[1]))
     product(s, x, out, False)
     out = out.reshape(dst.shape)
     if fresh is not True:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import cost, numeric
+from neuroncore import buffers, cost, numeric
 from neuroncore.core import Core
 from neuroncore.cost import streaming
 from neuroncore.enums import engine, reduce_cmd
@@ -300,7 +300,7 @@ def scalar_tensor_tensor(
 ) -> None:
     """dst[p, f] = (data[p, f] <op0> operand0[p]) <op1> operand1[p, f]"""
     value, other = data.values(), operand1.values()
-    out = np.empty(dst.shape, np.float32)
+    out = buffers.floats(dst.shape)
     numeric.apply(
         op0, numeric.shaped(value, dst.shape), numeric.scalar(operand0, out), out, reverse0
     )
@@ -435,7 +435,7 @@ def tensor_scalar_reduce(
         OperatorError,
         argument="reduce_init",
     )
-    out = np.empty(dst.shape, np.float32)
+    out = buffers.floats(dst.shape)
     value = numeric.shaped(data.values(), dst.shape)
     numeric.apply(op0, value, numeric.scalar(operand0, out), out, reverse0)
     total = accumulate(core, vector, reduce_op, out, reduce_cmd, reduce_init)
@@ -471,7 +471,7 @@ def tensor_tensor_scan(
     rows = dst.shape[0]
     state = np.empty(rows, np.float32)
     state[:] = initial.values().reshape(-1) if isinstance(initial, Tile) else initial
-    out = np.empty((rows, dst.free_size), np.float32)
+    out = buffers.floats((rows, dst.free_size))
     first, second = (t.values().reshape(rows, -1) for t in (data0, data1))
     numeric.scan(op0, op1, first, second, state, out, reverse0, reverse1)
     dst.store(out)

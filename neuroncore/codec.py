@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore import buffers
 from neuroncore.formats import Format, bfloat16, float16, float32, tfloat32
 from neuroncore.lazy import Lazy
 
@@ -86,11 +87,11 @@ def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
     if form is float32 and out is None:
         return codes
     if out is None:
-        out = np.empty(codes.shape, np.float32)
+        out = buffers.floats(codes.shape)
     if not form.is_float or form.bits == 32:
         np.copyto(out, codes)
         return out
-    flat, bits = np.ascontiguousarray(codes).reshape(-1), out.reshape(-1).view(np.uint32)
+    flat, bits = codes.reshape(-1), out.reshape(-1).view(np.uint32)
     if form is bfloat16:
         native.float32_from_bfloat16(flat, bits)
     else:
@@ -107,7 +108,7 @@ def encode(form: Format, values: Array, out: Array | None = None) -> Array:
         return out
     if out is None:
         out = np.empty(values.shape, form.storage)
-    flat, target = np.ascontiguousarray(values).reshape(-1), out.reshape(-1)
+    flat, target = values.reshape(-1), out.reshape(-1)
     if form.is_integer:
         _encode_integers(form, flat, target)
     elif form is bfloat16:

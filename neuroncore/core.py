@@ -193,11 +193,14 @@ class Core:
         program = self.program
         if program is None:
             return
-        line = self._lines.get((id(frame.f_code), frame.f_lasti), -1)
-        if line < 0:
+        line = self._lines.get((id(frame.f_code), frame.f_lasti))
+        if line is None:
             line = self._find_line(frame)
-        boxes = [t._access if t._access >= 0 else program.access(t) for t in tiles]
-        program.append((call.index, line, *boxes))
+        row = [call.index, line]
+        for tile in tiles:
+            box = tile._access
+            row.append(box if box >= 0 else program.access(tile))
+        program.append(row)
 
     def _find_line(self, frame: FrameType) -> int:
         """The line of the user's code that led to a frame. Ours are not remembered: many lines
@@ -365,13 +368,8 @@ def _body(instruction: Instruction) -> Iterator[str]:
     given = [f"{n}=call.engine" if n == "engine" else f"{n}={n}" for n in names]
     yield f"MEANING({', '.join([*given, *(['core=core'] if instruction.wants_core else [])])})"
     for p in instruction.operands:
-        if p.operand and p.operand.writes:
-            if not p.operand.partial:
-                yield f"if {_present(p)}{p.name}.storage.gaps is not None:"
-                yield f"    {p.name}.mark_written()"
-            if engine.tensor not in instruction.engines:
-                yield f"if {_present(p)}{p.name}.storage.region is PSUM:"
-                yield f"    {p.name}.storage.foreign = True"
+        if p.operand and p.operand.writes and not p.operand.partial:
+            yield from _note_write(p, foreign=engine.tensor not in instruction.engines)
     yield "if core.program is not None:"
     if all(p.always_tile for p in instruction.operands):
         tiles = [p.name for p in instruction.operands if p.operand and p.operand.reads]
@@ -380,6 +378,15 @@ def _body(instruction: Instruction) -> Iterator[str]:
     else:
         yield f"    arguments = {everything}"
         yield "    core.note(call, frame_at(2), *[arguments[n] for n in call.reads + call.writes])"
+
+
+def _note_write(parameter: Parameter, foreign: bool) -> Iterator[str]:
+    name = parameter.name
+    yield f"if {_present(parameter)}{name}.storage.gaps is not None:"
+    yield f"    {name}.mark_written()"
+    if foreign:
+        yield f"if {_present(parameter)}{name}.storage.region is PSUM:"
+        yield f"    {name}.storage.foreign = True"
 
 
 def _is_optional(declared: Op | Act) -> bool:

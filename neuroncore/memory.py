@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore import buffers
 from neuroncore.enums import ON_CHIP, MemoryRegion
 from neuroncore.errors import (
     CapacityError,
@@ -23,8 +24,6 @@ from neuroncore.machine import Machine, Psum, Sbuf
 
 Array = npt.NDArray[Any]
 Born = tuple[CodeType, int] | None  # code object and bytecode offset of the line that allocated it
-
-CACHE_LINE = 64
 
 
 class Gaps:
@@ -91,7 +90,6 @@ class Storage:
     __slots__ = (
         *("id", "region", "shape", "dtype", "name", "born", "on_chip", "partitions", "row_bytes"),
         *("pitch", "data", "origin", "partition0", "byte0", "placed", "gaps", "image", "foreign"),
-        *("pool", "__weakref__"),
     )
 
     def __init__(
@@ -112,15 +110,10 @@ class Storage:
         self.gaps: Gaps | None = None
         self.image: Image | None = None  # what an address refers to
         self.foreign = False  # PSUM that something other than the Tensor engine has written
-        self.pool: dict[int, list[Array]] | None = None
 
     @property
     def nbytes(self) -> int:
         return self.partitions * self.row_bytes
-
-    def __del__(self) -> None:
-        if self.pool is not None:
-            self.pool.setdefault(self.data.nbytes, []).append(self.data)
 
 
 class Image:
@@ -130,16 +123,9 @@ class Image:
         self.id = identity
         self.rows, self.row_bytes = size.partitions, size.partition_bytes
         # 192, 224 or 256 KiB apart, all rows would share the same few sets of a cache
-        self.pitch = size.partition_bytes + CACHE_LINE
-        self.data = aligned(self.rows * self.pitch)
+        self.pitch = size.partition_bytes + buffers.CACHE_LINE
+        self.data = buffers.fresh(self.rows * self.pitch)
         self.gaps = Gaps(self.data.nbytes, 1)
-
-
-def aligned(nbytes: int) -> Array:
-    """Uninitialised bytes that start on a cache line."""
-    raw = np.empty(nbytes + CACHE_LINE, np.uint8)
-    skip = -raw.__array_interface__["data"][0] % CACHE_LINE
-    return raw[skip : skip + nbytes]
 
 
 class Memory:
@@ -153,7 +139,6 @@ class Memory:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._ids = itertools.count()
-        self._pool: dict[int, list[Array]] = {}
         self._images: dict[MemoryRegion, Image] = {}
 
     def allocate(
@@ -176,12 +161,8 @@ class Memory:
             self._place(storage, *address)
             return storage
         storage.gaps = Gaps(storage.nbytes, dtype.itemsize)
-        if not storage.on_chip:
-            storage.data = aligned(storage.nbytes)
-            return storage
-        recycled = self._pool.get(storage.nbytes)
-        storage.data = recycled.pop() if recycled else aligned(storage.nbytes)
-        storage.pool = self._pool
+        get = buffers.take if storage.on_chip else buffers.fresh
+        storage.data = get(storage.nbytes)
         return storage
 
     def adopt(self, region: MemoryRegion, array: Array, dtype: Format, name: str = "") -> Storage:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore import codec
+from neuroncore import buffers, codec
 from neuroncore.formats import Format, float32, tfloat32
 from neuroncore.lazy import Lazy
 from neuroncore.tile import Tile
@@ -211,7 +211,7 @@ def target(dst: Tile, *sources: Tile) -> Array:
                 break
         else:
             return dst.codes()
-    return np.empty(dst.shape, np.float32)
+    return buffers.floats(dst.shape)
 
 
 def same_window(a: Tile, b: Tile) -> bool:
@@ -344,10 +344,10 @@ def scan(
         out[:, j] = state
 
 
-def matmul_operand(tile: Tile, form: Format) -> Array:
+def matmul_operand(tile: Tile) -> Array:
     """A [K, free] operand as float32 values; TF32 rounds what it reads."""
     values = tile.values().reshape(tile.shape[0], -1)
-    return codec.encode(tfloat32, values) if form is tfloat32 else values
+    return codec.encode(tfloat32, values) if tile.dtype is tfloat32 else values
 
 
 def chain_product(s: Array, x: Array, out: Array, accumulate: bool) -> None:
@@ -357,7 +357,7 @@ def chain_product(s: Array, x: Array, out: Array, accumulate: bool) -> None:
 
 def blas_product(s: Array, x: Array, out: Array, accumulate: bool) -> None:
     """The same by the BLAS library of numpy: its bits depend on processor, threads and shape."""
+    product = buffers.floats(out.shape) if accumulate else out
+    np.matmul(s.T, x, out=product)
     if accumulate:
-        np.add(out, s.T @ x, out=out)
-    else:
-        np.matmul(s.T, x, out=out)
+        np.add(out, product, out=out)

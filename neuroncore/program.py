@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore import source
-from neuroncore.access import extent, is_dense
+from neuroncore import access, source
 from neuroncore.enums import MemoryRegion
 from neuroncore.instruction import Call
 from neuroncore.memory import Image, Storage
 from neuroncore.tile import Tile
 
 Array = npt.NDArray[Any]
-FLUSH = 1 << 16  # rows kept as tuples before they are packed
+Extent = tuple[int, int, int, int, bool]  # a Box without its area
+FLUSH = 1 << 16  # rows kept as lists before they are packed
 
 
 class Area(NamedTuple):
@@ -69,11 +69,12 @@ class Program:
         self.areas: dict[int, Area] = {}
         self.boxes: list[Box] = []
         self.patterns: dict[int, tuple[int, tuple[int, ...], tuple[int, ...], int]] = {}
-        self.rows: list[tuple[int, ...]] = []
+        self.rows: list[list[int]] = []
         self._packed: list[Array] = []
         self._widths: list[Array] = []
         self._count = 0
-        self._box_index: dict[Box, int] = {}
+        self._box_index: dict[tuple[int, Extent], int] = {}
+        self._extents: dict[tuple[Any, ...], Extent] = {}
         self._line_index: dict[tuple[int, int], int] = {}
 
     def __len__(self) -> int:
@@ -81,7 +82,7 @@ class Program:
 
     # --- writing -------------------------------------------------------------------------------
 
-    def append(self, row: tuple[int, ...]) -> None:
+    def append(self, row: list[int]) -> None:
         self.rows.append(row)
         if len(self.rows) >= FLUSH:
             self._pack()
@@ -103,53 +104,26 @@ class Program:
 
     def access(self, tile: Tile) -> int:
         """The index of the box of bytes that a tile touches."""
-        box = self._box(tile)
-        index = self._box_index.get(box) if box.dense else None
+        storage, item = tile.storage, tile.dtype.itemsize
+        area = self._area(storage)
+        # the same geometry comes back with every new tile of a loop
+        shape = (tile.offset, tile.shape, tile.strides, item, bool(tile.dynamic))
+        place = (storage.partition0, storage.byte0, storage.row_bytes, storage.shape[-1])
+        extent = self._extents.get((shape, place))
+        if extent is None:
+            extent = self._extents[shape, place] = _extent(tile)
+        key = (area, extent)
+        index = self._box_index.get(key)
         if index is None:
             index = len(self.boxes)
-            self.boxes.append(box)
-            if box.dense:
-                self._box_index[box] = index
+            self.boxes.append(Box(area, *extent))
+            if extent[4]:
+                self._box_index[key] = index
             else:
-                item = tile.dtype.itemsize
                 steps = tuple(s * item for s in tile.strides)
                 self.patterns[index] = (tile.offset * item, tile.shape, steps, item)
         tile._access = index
         return index
-
-    def _box(self, tile: Tile) -> Box:
-        storage, item = tile.storage, tile.dtype.itemsize
-        area = self._area(storage)
-        if tile.dynamic:
-            rows = storage.partition0, storage.partition0 + storage.partitions
-            return Box(area, *rows, storage.byte0, storage.byte0 + storage.row_bytes, True)
-        shape, strides = tile.shape, tile.strides
-        if not storage.on_chip:
-            return self._hbm_box(tile, area)
-        low, high = extent(shape[1:], strides[1:])
-        start, row = tile.byte, tile.start_partition
-        dense = is_dense(shape[1:], strides[1:])
-        return Box(
-            area, row, row + shape[0], start + low * item, start + (high + 1) * item, dense
-        )
-
-    def _hbm_box(self, tile: Tile, area: int) -> Box:
-        """HBM is cut into rows as long as the last axis of the tensor there."""
-        storage, item = tile.storage, tile.dtype.itemsize
-        pitch = storage.shape[-1] * storage.dtype.itemsize
-        steps = [s * item for s in tile.strides]
-        across = [(n, s) for n, s in zip(tile.shape, steps, strict=True) if s % pitch]
-        down = [(n, s // pitch) for n, s in zip(tile.shape, steps, strict=True) if not s % pitch]
-        row, column = divmod(tile.offset * item, pitch)
-        low, high = extent(*_unzipped(across))
-        above, below = extent(*_unzipped(down))
-        if column + low >= 0 and column + high + item <= pitch:
-            dense = _packed(across, item) and _packed(down, 1)
-            rows = row + above, row + below + 1
-            return Box(area, *rows, column + low, column + high + item, dense)
-        low, high = extent(tile.shape, steps)
-        start = tile.offset * item
-        return Box(area, (start + low) // pitch, (start + high) // pitch + 1, 0, pitch, False)
 
     def _area(self, storage: Storage) -> int:
         if storage.image is not None:
@@ -187,15 +161,29 @@ class Program:
         return source.place(*self.lines[line])
 
 
-def _unzipped(axes: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    return [n for n, _ in axes], [s for _, s in axes]
-
-
-def _packed(axes: list[tuple[int, int]], unit: int) -> bool:
-    """Whether the axes, in whatever order, cover one run of units without a gap."""
-    step = unit
-    for size, stride in sorted(axes, key=lambda axis: abs(axis[1])):
-        if size > 1 and abs(stride) != step:
-            return False
-        step *= size
-    return True
+def _extent(tile: Tile) -> Extent:
+    """Rows, bytes within each, and whether the tile fills that box."""
+    storage, item = tile.storage, tile.dtype.itemsize
+    if tile.dynamic:
+        rows = storage.partition0, storage.partition0 + storage.partitions
+        return *rows, storage.byte0, storage.byte0 + storage.row_bytes, True
+    # HBM is cut into rows as long as the last axis of the tensor there
+    pitch = storage.row_bytes if storage.on_chip else storage.shape[-1] * storage.dtype.itemsize
+    row, column = divmod(tile.offset * item, pitch)
+    first, last, low, high = row, row, column, column + item
+    for size, stride in zip(tile.shape, tile.strides, strict=True):
+        rows_apart, bytes_apart = divmod(stride * item, pitch)
+        if bytes_apart == 0:
+            reach = (size - 1) * rows_apart
+            first, last = first + min(reach, 0), last + max(reach, 0)
+        else:
+            reach = (size - 1) * stride * item
+            low, high = low + min(reach, 0), high + max(reach, 0)
+    if low < 0 or high > pitch:  # runs on over the ends of rows
+        least, greatest = access.extent(tile.shape, tile.strides)
+        start = tile.offset * item
+        ends = (start + least * item) // pitch, (start + greatest * item) // pitch + 1
+        return *ends, 0, pitch, False
+    dense = (last + 1 - first) * (high - low) == tile.size * item and 0 not in tile.strides
+    first, last = first + storage.partition0, last + storage.partition0
+    return first, last + 1, low + storage.byte0, high + storage.byte0, dense

@@ -30,10 +30,18 @@ class Place:
         return f"{self.file}:{self.line}"
 
 
+_our_code: set[int] = set()  # ids of code objects of this package, which live as long as it does
+
+
 def is_ours(frame: FrameType) -> bool:
     """Whether a frame runs the emulator; the chapters of `neuroncore.kernels` are the user's."""
+    if id(frame.f_code) in _our_code:
+        return True
     name: str = frame.f_globals.get("__name__", "")
-    return name.startswith("neuroncore.") and not name.startswith("neuroncore.kernels")
+    ours = name.startswith("neuroncore.") and not name.startswith("neuroncore.kernels")
+    if ours:
+        _our_code.add(id(frame.f_code))
+    return ours
 
 
 def user_frame() -> FrameType | None:

@@ -182,24 +182,22 @@ class Tile:
         if missing is None or image is None:
             return missing
         codes = self.codes()
-        start = codes.__array_interface__["data"][0] - image.data.__array_interface__["data"][0]
+        start = _address(codes) - _address(image.data)
         never = image.gaps.missing(start, codes.shape, codes.strides, codes.itemsize)
         return None if never is None else missing & never
 
     def mark_written(self, chosen: Array | None = None) -> None:
         """Note that every element, or those that are `chosen`, have been written."""
-        storage = self.storage
+        storage, image = self.storage, self.storage.image
         if storage.gaps is None:
             return
-        if chosen is None and self.covers_storage:
+        whole = chosen is None and self.covers_storage
+        if whole or storage.gaps.write(*self._layout(), chosen):
             storage.gaps = None
-        elif storage.gaps.write(*self._layout(), chosen):
-            storage.gaps = None
-        if storage.image is not None:
+        if image is not None:
             codes = self.codes()
-            base = storage.image.data.__array_interface__["data"][0]
-            start = codes.__array_interface__["data"][0] - base
-            storage.image.gaps.write(start, codes.shape, codes.strides, codes.itemsize, chosen)
+            start = _address(codes) - _address(image.data)
+            image.gaps.write(start, codes.shape, codes.strides, codes.itemsize, chosen)
 
     # --- dynamic offsets -------------------------------------------------------------------------
 
@@ -217,6 +215,10 @@ class Tile:
         shape = "x".join(map(str, self.shape))
         name = f" {self.storage.name!r}" if self.storage.name else ""
         return f"{type(self).__name__}{name}({shape} {self.dtype} in {self.region.value})"
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def index_value(dynamic: Dynamic) -> int:

@@ -18,6 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from neuroncore import buffers
 from neuroncore.native.jit import compiled
 
 Array = npt.NDArray[Any]
@@ -133,7 +134,7 @@ def product(s: Array, x: Array, out: Array, accumulate: bool) -> None:
     if (wide_m, wide_n) == (m, n) and out.strides[1] == 4:
         chain(s, x, out, accumulate)
         return
-    padded = np.empty((wide_m, wide_n), np.float32)
+    padded = buffers.floats((wide_m, wide_n))
     chain(s, x, padded, False)
     if accumulate:
         np.add(out, padded[:m, :n], out=out)
