@@ -200,15 +200,22 @@ def matmul_cost(call: Call, machine: Machine) -> cost.Cost:
     transposing = call["is_transpose"] and machine.has("native_transpose")
     if transposing and kind == "float32":
         kind = "transpose_float32"
-    return pe_cost(machine, kind, weights=s.free_size, columns=x.free_size)
+    return pe_cost(machine, kind, "stationary", weights=s.free_size, columns=x.free_size)
 
 
-def pe_cost(machine: Machine, kind: str, weights: int, columns: int) -> cost.Cost:
+def pe_cost(
+    machine: Machine, kind: str, operand: str, weights: int, columns: int
+) -> cost.Cost:
     unit = machine.engines["tensor"]
     rate = unit.rate[kind]
     busy = max(unit.min_interval_cycles, unit.overhead_cycles + columns / rate)
     load = weights / machine.fixed.weights_columns_per_cycle / min(rate, 1)
-    return cost.Cost(busy / unit.clock_ghz, unit.latency_ns, weights_ns=load / unit.clock_ghz)
+    return cost.Cost(
+        busy / unit.clock_ghz,
+        unit.latency_ns,
+        weights_ns=load / unit.clock_ghz,
+        weights_operand=operand,
+    )
 
 
 # --- meaning -----------------------------------------------------------------------------------------
@@ -371,7 +378,7 @@ def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
     if call.engine is vector:
         return cost.stream(call, machine, data.free_size)
     kind = "transpose_float32" if data.dtype.itemsize == 4 else "bfloat16"
-    return pe_cost(machine, kind, weights=data.free_size, columns=data.partitions)
+    return pe_cost(machine, kind, "data", weights=data.free_size, columns=data.partitions)
 
 
 @instruction(

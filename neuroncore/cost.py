@@ -32,12 +32,13 @@ class Transfer:
 @dataclass(frozen=True)
 class Cost:
     """`busy_ns` until the engine takes its next instruction, `latency_ns` more until the result
-    can be read. `weights_ns` loads the stationary tile, unless it is already there. `table`
-    names the activation table that must be loaded."""
+    can be read. `weights_ns` loads the tile `weights_operand` into the array, unless it is already
+    there. `table` names the activation table that must be loaded."""
 
     busy_ns: float
     latency_ns: float
     weights_ns: float = 0.0
+    weights_operand: str = "stationary"
     table: str | None = None
     transfer: Transfer | None = None
 
@@ -132,6 +133,8 @@ def dma(call: Call, machine: Machine) -> Cost:
     each. Gather and scatter have their descriptors written by software, one by one."""
     dst, src = call.view("dst"), call.view("src")
     bandwidth = machine.dma.gigabytes_per_s_per_engine
+    if not (dst.on_chip and src.on_chip):
+        bandwidth = min(bandwidth, machine.hbm.gigabytes_per_s / machine.dma.engines)
     run = min(_run_bytes(dst), _run_bytes(src))
     moved = max(dst.nbytes, src.nbytes)
     packets = ceil(moved / run)

@@ -295,6 +295,10 @@ class Parameter:
         return self.declared if isinstance(self.declared, Operand) else None
 
     @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+    @property
     def always_tile(self) -> bool:
         return self.operand is not None and not (self.operand.scalar or self.operand.optional)
 

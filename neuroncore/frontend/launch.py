@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,13 +35,21 @@ class NeuronWarning(UserWarning):
     """A finding of a run that nobody else reports."""
 
 
+class Observer(Protocol):
+    """Who is told of launches: when one begins, and when it is done."""
+
+    def begun(self, core: Core) -> None: ...
+
+    def done(self, run: Run) -> None: ...
+
+
 @dataclass(frozen=True)
 class Settings:
     """What whoever drives the process asks of every launch; a call's own arguments come first."""
 
     target: str | None = None
     options: Options | None = None
-    observer: Callable[[Run], None] | None = None
+    observer: Observer | None = None
 
 
 _settings: ContextVar[Settings] = ContextVar("settings", default=Settings())
@@ -51,9 +59,9 @@ _settings: ContextVar[Settings] = ContextVar("settings", default=Settings())
 def settings(
     target: str | None = None,
     options: Options | None = None,
-    observer: Callable[[Run], None] | None = None,
+    observer: Observer | None = None,
 ) -> Iterator[None]:
-    """Launch kernels with these settings; `observer` is told of every finished run."""
+    """Launch kernels with these settings."""
     token = _settings.set(Settings(target, options, observer))
     try:
         yield
@@ -101,6 +109,8 @@ def launch(
         raise NotEmulated(f"a launch grid of {grid}: only one core is emulated so far")
     current = _settings.get()
     core = Core(target_machine(target), options or current.options or Options(), grid=grid)
+    if current.observer is not None:
+        current.observer.begun(core)
     inputs = _Inputs(core)
     tensors = [inputs.enter(value) for value in args]
     named = {name: inputs.enter(value, name) for name, value in (kwargs or {}).items()}
@@ -116,7 +126,7 @@ def finish(run: Run) -> Any:
     """Report a run to whoever observes, or warn of its findings; its outputs."""
     observer = _settings.get().observer
     if observer is not None:
-        observer(run)
+        observer.done(run)
     else:
         for finding in run.findings:
             warnings.warn(str(finding), NeuronWarning, stacklevel=3)

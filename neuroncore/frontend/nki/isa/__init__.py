@@ -110,7 +110,7 @@ def {instruction.name}({parameters}, name=None, *extra, **unknown):
 
 
 def _default(parameter: Parameter) -> Any:
-    return MISSING if parameter.default is inspect.Parameter.empty else parameter.default
+    return MISSING if parameter.required else parameter.default
 
 
 def _signature(instruction: Instruction) -> inspect.Signature:

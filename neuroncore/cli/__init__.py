@@ -1,0 +1,52 @@
+"""The command line. Exit codes: 0 all well, 1 a kernel or a comparison failed, 2 wrong usage."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from neuroncore.cli import run, tables
+from neuroncore.errors import UsageError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    try:
+        return int(arguments.command(arguments))
+    except UsageError as error:
+        print(f"neuroncore: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of our output has seen enough
+        sys.stderr.close()
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="neuroncore", description="Run NKI kernels on an emulated NeuronCore."
+    )
+    parser.add_argument("--version", action="version", version=f"neuroncore {version('neuroncore')}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run.add_to(commands)
+    machines = commands.add_parser("machines", help="the machines and every number about them")
+    machines.add_argument("name", nargs="?", help="one machine; all side by side without it")
+    machines.set_defaults(command=tables.machines)
+    isa = commands.add_parser("isa", help="the instruction set")
+    isa.add_argument("name", nargs="?", help="one instruction")
+    isa.set_defaults(command=tables.isa)
+    alias = commands.add_parser(
+        "alias-path",
+        help="the folder to put on PYTHONPATH so that `import nki` is ours in programs that "
+        "start others",
+    )
+    alias.set_defaults(command=alias_path)
+    return parser
+
+
+def alias_path(_: argparse.Namespace) -> int:
+    print(Path(__file__).parents[1] / "alias")
+    return 0

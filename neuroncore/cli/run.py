@@ -1,0 +1,300 @@
+"""neuroncore run: a kernel or a script on the emulated core, and what there is to say about it."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import json
+import platform
+import runpy
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neuroncore import machine
+from neuroncore.cli import values
+from neuroncore.core import Core
+from neuroncore.errors import KernelError, NotEmulated, UsageError
+from neuroncore.formats import lookup
+from neuroncore.frontend.alias import activated
+from neuroncore.frontend.launch import Run, launch, settings, target_machine
+from neuroncore.options import Options
+from neuroncore.report import perfetto, text
+from neuroncore.report.compare import Comparison, compare
+from neuroncore.report.summary import summary
+from neuroncore.schedule import Timeline, schedule
+
+SCHEMA = "neuroncore.run/1"
+QUIET_SECONDS = 2.0
+PACKAGES = ("numpy", "numba", "ml_dtypes")
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "run",
+        help="run a kernel, or a script that launches kernels",
+        description="Run FILE.py::KERNEL on given arguments, or FILE.py as a script.",
+    )
+    parser.add_argument("file", metavar="FILE.py[::KERNEL]")
+    parser.add_argument(
+        "--target", metavar="MACHINE", help="trn1, trn2 or trn3; beats the environment"
+    )
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--args", nargs="+", metavar="ARG", help="float32[128,512] (random), or Python literals"
+    )
+    source.add_argument(
+        "--inputs", metavar="FUNC", help="NAME or FILE.py:NAME, a function that makes the arguments"
+    )
+    parser.add_argument(
+        "--ref", metavar="FUNC", help="a function of the same arguments that gives the right result"
+    )
+    parser.add_argument(
+        "--tol", type=float, help="relative L2 error allowed; by default set by the result's format"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--matmul", choices=("chain", "blas"), default="chain")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
+    parser.add_argument("script_args", nargs="*", help="after --, what the script sees")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.target:
+        machine.load(arguments.target)  # refuses unknown names before anything runs
+    file, _, kernel = arguments.file.partition("::")
+    session = Session(arguments)
+    options = Options(matmul=arguments.matmul)
+    with activated(), settings(arguments.target, options, session), session.progress():
+        if kernel:
+            session.run_kernel(Path(file), kernel)
+        else:
+            session.run_script(Path(file))
+    return session.close()
+
+
+class Session:
+    """Collects what a command's launches leave behind, and prints it."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.timelines: list[Timeline] = []
+        self.reports: list[dict[str, Any]] = []
+        self.failure: dict[str, Any] | None = None
+        self.differs = False
+        self.core: Core | None = None
+
+    # --- what is run -----------------------------------------------------------------------------
+
+    def run_kernel(self, file: Path, name: str) -> None:
+        """Launch one kernel of a file on arguments from the command line or the file."""
+        rng = np.random.default_rng(self.arguments.seed)
+        with self._failures():
+            home = values.module(file)
+            kernel = values.member(home, name)
+            args, kwargs = self._kernel_arguments(home, rng)
+            given = values.copied(args), dict(zip(kwargs, values.copied([*kwargs.values()])))
+            self.header()
+            function = getattr(kernel, "function", kernel)
+            result = launch(function, args, kwargs, grid=getattr(kernel, "grid", ()))
+            wanted = self._reference(home, given)
+            self.report(result, wanted)
+
+    def _kernel_arguments(self, home: Any, rng: np.random.Generator) -> Any:
+        if self.arguments.args:
+            return tuple(values.argument(a, rng) for a in self.arguments.args), {}
+        if self.arguments.inputs:
+            return values.arguments_from(values.function(self.arguments.inputs, home), rng)
+        if hasattr(home, "inputs"):
+            return values.arguments_from(home.inputs, rng)
+        raise UsageError(
+            "give the kernel's arguments with --args or --inputs "
+            f"(or define a function `inputs` in {home.__file__})"
+        )
+
+    def _reference(self, home: Any, given: tuple[list[Any], dict[str, Any]]) -> list[Any] | None:
+        name = self.arguments.ref or ("reference" if hasattr(home, "reference") else None)
+        if name is None:
+            return None
+        wanted = values.function(name, home)(*given[0], **given[1])
+        return list(wanted) if isinstance(wanted, tuple | list) else [wanted]
+
+    def run_script(self, file: Path) -> None:
+        """Run a file as Python would; its launches are reported as they finish."""
+        if not file.is_file():
+            raise UsageError(f"there is no file {file}")
+        if not _has_main(file):
+            raise UsageError(f"{file} has no __main__ part; name a kernel: {file}::KERNEL")
+        self.header()
+        elsewhere = contextlib.redirect_stdout(sys.stderr) if self.arguments.json else None
+        before = sys.argv, list(sys.path)
+        sys.argv = [str(file), *self.arguments.script_args]
+        sys.path.insert(0, str(file.parent.resolve()))
+        try:
+            with elsewhere or contextlib.nullcontext(), self._failures():
+                runpy.run_path(str(file), run_name="__main__")
+        finally:
+            sys.argv, sys.path[:] = before
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Turn what a kernel or a script raises into a failed session."""
+        try:
+            yield
+        except (KernelError, NotEmulated) as error:
+            detail = error.to_dict() if isinstance(error, KernelError) else {"statement": str(error)}
+            self.failure = detail
+            print(error, file=sys.stderr)
+        except UsageError:
+            raise
+        except SystemExit as leaving:
+            if leaving.code not in (None, 0):
+                self.failure = {"statement": f"the script exited with {leaving.code}"}
+        except Exception as error:
+            self.failure = {"statement": f"{type(error).__name__}: {error}"}
+            traceback.print_exc()
+
+    # --- what is said ----------------------------------------------------------------------------
+
+    def begun(self, core: Core) -> None:
+        self.core = core
+
+    def done(self, run: Run) -> None:
+        self.report(run, None)
+
+    def header(self) -> None:
+        chosen = target_machine(self.arguments.target)
+        packages = "  ".join(f"{name} {version(name)}" for name in PACKAGES)
+        self.say(
+            f"neuroncore {version('neuroncore')}  target {chosen.name} ({chosen.generation})  "
+            f"seed {self.arguments.seed}  python {platform.python_version()}  {packages}"
+        )
+
+    def report(self, run: Run, wanted: list[Any] | None) -> None:
+        """Time a finished launch, compare its results, and print or keep what came out."""
+        assert run.core.program is not None
+        timeline = schedule(run.core.program, run.machine)
+        self.timelines.append(timeline)
+        comparisons = _compared(run.outputs, wanted)
+        tolerances = [self._tolerance(o) for o in _listed(run.outputs)]
+        wrong = [not c.rel_l2 <= t for c, t in zip(comparisons, tolerances, strict=False)]
+        self.differs |= any(wrong)
+        self.say(f"{run.kernel} on {run.machine.name}")
+        for line in text.compared(comparisons):
+            self.say(f"  {line}")
+        if wanted is not None:
+            limits = ", ".join(f"{t:.3g}" for t in tolerances)
+            self.say(f"  {'DIFFERS' if any(wrong) else 'agrees'}   (relative L2 at most {limits})")
+        for line in text.estimated(timeline):
+            self.say(f"  {line}")
+        for finding in run.findings:
+            self.say(f"  {finding}")
+        self.reports.append(
+            {
+                "kernel": run.kernel,
+                "target": run.machine.name,
+                "results": [c.to_dict() for c in comparisons],
+                "agrees": None if wanted is None else not any(wrong),
+                "estimate": summary(timeline),
+                "findings": [str(f) for f in run.findings],
+            }
+        )
+
+    def _tolerance(self, output: Any) -> float:
+        """By the format of the result: 1e-5 for float32, four units in the last place of 1 for
+        narrower floats, none for integers."""
+        if self.arguments.tol is not None:
+            return float(self.arguments.tol)
+        form = lookup(np.asarray(output).dtype)
+        if form.is_integer:
+            return 0.0
+        return 1e-5 if form == "float32" else 4 * form.eps
+
+    def say(self, line: str) -> None:
+        if not self.arguments.json:
+            print(line, flush=True)
+
+    def close(self) -> int:
+        """Write what was asked for; the exit code."""
+        if self.arguments.trace and self.timelines:
+            perfetto.write(self.timelines, self.arguments.trace)
+            self.say(f"trace      {self.arguments.trace} (open it at ui.perfetto.dev)")
+        if not self.reports and self.failure is None:
+            self.failure = {"statement": "no kernel was launched"}
+            print("neuroncore: no kernel was launched", file=sys.stderr)
+        failed = self.failure is not None or self.differs
+        if self.arguments.json:
+            chosen = target_machine(self.arguments.target)
+            print(json.dumps(self._document(chosen.name, failed), indent=2, allow_nan=True))
+        return int(failed)
+
+    def _document(self, target: str, failed: bool) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "passed": not failed,
+            "target": target,
+            "seed": self.arguments.seed,
+            "versions": {n: version(n) for n in ("neuroncore", *PACKAGES)},
+            "launches": self.reports,
+            "error": self.failure,
+        }
+
+    @contextlib.contextmanager
+    def progress(self) -> Iterator[None]:
+        """A line on the terminal about work that takes longer than two seconds."""
+        if not sys.stderr.isatty():
+            yield
+            return
+        finished = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(finished,), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            finished.set()
+            watcher.join()
+
+    def _watch(self, finished: threading.Event) -> None:
+        begun = time.monotonic()
+        shown = False
+        while not finished.wait(0.5):
+            elapsed = time.monotonic() - begun
+            if elapsed > QUIET_SECONDS:
+                shown = True
+                program = self.core.program if self.core else None
+                count = len(program) if program is not None else 0
+                print(f"\r{elapsed:.0f} s, {count} instructions", end="", file=sys.stderr, flush=True)
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _listed(outputs: Any) -> list[Any]:
+    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+
+
+def _compared(outputs: Any, wanted: list[Any] | None) -> list[Comparison]:
+    if wanted is None:
+        return []
+    got = _listed(outputs)
+    if len(got) != len(wanted):
+        raise UsageError(f"the kernel returns {len(got)} results, the reference {len(wanted)}")
+    return [compare(a, b) for a, b in zip(got, wanted, strict=True)]
+
+
+def _has_main(file: Path) -> bool:
+    """Whether a file asks if it is being run, or has anything at all to run by itself."""
+    tree = ast.parse(file.read_text(), str(file))
+    passive = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+    docstring = 1 if ast.get_docstring(tree) is not None else 0
+    return any(not isinstance(node, passive) for node in tree.body[docstring:]) or any(
+        isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) for node in tree.body
+    )

@@ -1,0 +1,54 @@
+"""How far a result is from its reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.errors import UsageError
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`rel_l2` is |got - want| / |want| in the Euclidean norm, in float64. `worst` is where the
+    difference is largest. Elements that are NaN or infinite count as equal where both have the
+    same; elsewhere they make everything infinite."""
+
+    max_abs: float
+    rel_l2: float
+    worst: tuple[int, ...]
+    got: float
+    want: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "max_abs": self.max_abs,
+            "rel_l2": self.rel_l2,
+            "worst": list(self.worst),
+            "got": self.got,
+            "want": self.want,
+        }
+
+
+def compare(got: Any, want: Any) -> Comparison:
+    """Compare two arrays of one shape. Raises UsageError if their shapes differ."""
+    a, b = (np.asarray(x, dtype=np.float64) for x in (got, want))
+    if a.shape != b.shape:
+        raise UsageError(f"the result has shape {a.shape}, the reference {b.shape}")
+    if not a.size:
+        return Comparison(0.0, 0.0, (), 0.0, 0.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = np.abs(a - b)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        difference = np.where(same, 0.0, np.where(np.isfinite(difference), difference, np.inf))
+        length = float(np.linalg.norm(np.where(np.isfinite(b), b, 0.0)))
+        error = float(np.linalg.norm(difference))
+    worst = np.unravel_index(int(np.argmax(difference)), a.shape)
+    at = tuple(int(i) for i in worst)
+    relative = error / length if length else (0.0 if error == 0.0 else np.inf)
+    return Comparison(float(difference[at]), float(relative), at, float(a[at]), float(b[at]))

@@ -1,0 +1,134 @@
+"""The figures of a run, by the names that the vendor's profiler gives them.
+
+Counts and bytes are exact; times are estimates, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neuroncore.instruction import HBM, Call, View
+from neuroncore.schedule import LOADS, QUEUES, Timeline
+
+BUSY_ENOUGH = 0.75  # a resource at work for so much of the time is what bounds a kernel
+ENGINE_FIELDS = ("tensor", "vector", "scalar", "gpsimd", "sync")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What keeps a kernel from being faster: a resource, and its share of the time."""
+
+    what: str
+    share: float
+
+    def __str__(self) -> str:
+        if self.what == "latency":
+            return f"latency ({self.share:.0%} of the critical path waits for results)"
+        return f"{self.what} ({self.share:.0%} busy)"
+
+
+def bound(timeline: Timeline) -> Bound:
+    """The busiest resource if it is busy enough, else what the critical path mostly consists of."""
+    what, share = max(timeline.busy_share.items(), key=lambda item: item[1])
+    if share >= BUSY_ENOUGH or not timeline.path_share:
+        return Bound(what, share)
+    what, part = max(timeline.path_share.items(), key=lambda item: item[1])
+    resource = "DMA" if what.startswith("DMA") else what
+    return Bound(what, part) if what == "latency" else Bound(resource, timeline.busy_share[resource])
+
+
+def moved_bytes(timeline: Timeline) -> dict[str, int]:
+    """Bytes that instructions read from and wrote to each memory."""
+    moved: Counter[str] = Counter()
+    for call, count in _calls(timeline):
+        for names, verb in ((call.reads, "read"), (call.writes, "write")):
+            for name in names:
+                view = call.view(name)
+                moved[f"{_memory(view)}_{verb}_bytes"] += view.nbytes * count
+    fields = [f"{m}_{verb}_bytes" for m in ("hbm", "sbuf", "psum") for verb in ("read", "write")]
+    return {field: moved[field] for field in fields}
+
+
+def _calls(timeline: Timeline) -> list[tuple[Call, int]]:
+    """Every distinct call and how often it was made."""
+    calls = timeline.program.calls
+    counts = np.bincount(timeline.columns.call, minlength=len(calls))
+    return list(zip(calls, counts.tolist(), strict=True))
+
+
+def _memory(view: View) -> str:
+    return "hbm" if view.region in HBM else view.region.value
+
+
+def flops(timeline: Timeline) -> dict[str, int]:
+    """Multiplications and additions of the Tensor engine, those of transposes apart."""
+    counted = {"hardware_flops": 0, "transpose_flops": 0}
+    for call, count in _calls(timeline):
+        if call.name == "nc_matmul":
+            s, x = call.view("stationary"), call.view("moving")
+            kind = "transpose_flops" if call["is_transpose"] else "hardware_flops"
+            counted[kind] += 2 * s.size * x.free_size * count
+        elif call.name == "nc_transpose" and call.engine.name == "tensor":
+            data = call.view("data")
+            counted["transpose_flops"] += 2 * data.size * data.partitions * count
+    return counted
+
+
+def summary(timeline: Timeline) -> dict[str, Any]:
+    """All figures by field name."""
+    total_s = timeline.total_ns / 1e9
+    bytes_ = moved_bytes(timeline)
+    fields: dict[str, Any] = {
+        "is_simulation": True,
+        "target": timeline.machine.name,
+        "total_time": total_s,
+        "bound_by": bound(timeline).what,
+        **_engines(timeline),
+        **_dma(timeline),
+        **bytes_,
+        **flops(timeline),
+        "sbuf_peak_bytes_per_partition": timeline.peak_sbuf,
+        "psum_peak_bytes_per_partition": timeline.peak_psum,
+        "instruction_count": len(timeline.queue),
+    }
+    fields["opcodes"] = dict(sorted(_opcodes(timeline).items()))
+    return fields
+
+
+def _engines(timeline: Timeline) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for q, name in enumerate(ENGINE_FIELDS):
+        own = timeline.queue == q
+        share = timeline.busy_share[QUEUES[q]]
+        fields[f"{name}_engine_instruction_count"] = int(own.sum())
+        fields[f"{name}_engine_active_time"] = float(timeline.busy[own].sum()) / 1e9
+        fields[f"{name}_engine_active_time_percent"] = share * 100
+    return fields
+
+
+def _dma(timeline: Timeline) -> dict[str, Any]:
+    count = int((timeline.queue >= LOADS).sum())
+    total = sum(
+        call.view("dst").nbytes * n
+        for call, n in _calls(timeline)
+        if call.instruction.family == "dma"
+    )
+    return {
+        "dma_transfer_count": count,
+        "dma_transfer_total_bytes": total,
+        "dma_transfer_average_bytes": total / count if count else 0.0,
+        "dma_active_time_percent": timeline.busy_share["DMA"] * 100,
+    }
+
+
+def _opcodes(timeline: Timeline) -> Counter[str]:
+    opcodes: Counter[str] = Counter()
+    for call, count in _calls(timeline):
+        opcodes[call.instruction.opcode] += count
+    return opcodes
+
+

@@ -1,0 +1,53 @@
+"""The report as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from neuroncore.report.compare import Comparison
+from neuroncore.report.summary import bound, moved_bytes
+from neuroncore.schedule import Timeline
+
+
+def duration(ns: float) -> str:
+    """12.3 us, with three significant digits."""
+    for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
+        if ns < 1000 * scale:
+            return f"{ns / scale:.3g} {unit}"
+    return f"{ns / 1e9:.3g} s"
+
+
+def size(count: float) -> str:
+    """1.5 MiB, with three significant digits."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} GiB"
+
+
+def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:
+    for number, c in enumerate(comparisons):
+        where = ", ".join(map(str, c.worst))
+        yield (
+            f"result {number}   max abs error {c.max_abs:.3g}   relative L2 {c.rel_l2:.3g}   "
+            f"worst at ({where}): got {c.got:.9g}, want {c.want:.9g}"
+        )
+
+
+def estimated(timeline: Timeline) -> Iterator[str]:
+    """The estimate, what bounds it, bytes moved and space used."""
+    machine = timeline.machine
+    yield f"estimate   {duration(timeline.total_ns)}   bound by {bound(timeline)}"
+    shares = "   ".join(f"{name} {share:.0%}" for name, share in timeline.busy_share.items())
+    yield f"busy       {shares}"
+    moved = moved_bytes(timeline)
+    parts = (
+        f"{m.upper()} {size(moved[f'{m}_read_bytes'])} read, {size(moved[f'{m}_write_bytes'])} written"
+        for m in ("hbm", "sbuf", "psum")
+    )
+    yield f"moved      {'   '.join(parts)}"
+    yield (
+        f"peak       SBUF {size(timeline.peak_sbuf)} of {size(machine.sbuf.partition_bytes)}   "
+        f"PSUM {size(timeline.peak_psum)} of {size(machine.psum.partition_bytes)}   per partition"
+    )
