@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ from neuroncore.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
 from neuroncore.formats import lookup
 from neuroncore.frontend.alias import activated
-from neuroncore.frontend.launch import Run, launch, settings, target_machine
+from neuroncore.frontend.launch import Run
+from neuroncore.frontend.nki.kernel import Kernel, jit
+from neuroncore.frontend.settings import settings, target_machine
 from neuroncore.options import Options
 from neuroncore.report import perfetto, text
 from neuroncore.report.compare import Comparison, compare
@@ -92,6 +94,7 @@ class Session:
         self.failure: dict[str, Any] | None = None
         self.differs = False
         self.core: Core | None = None
+        self.reference: Callable[[], list[Any] | None] = lambda: None
 
     # --- what is run -----------------------------------------------------------------------------
 
@@ -103,11 +106,10 @@ class Session:
             kernel = values.member(home, name)
             args, kwargs = self._kernel_arguments(home, rng)
             given = values.copied(args), dict(zip(kwargs, values.copied([*kwargs.values()])))
+            self.reference = lambda: self._reference(home, given)
             self.header()
-            function = getattr(kernel, "function", kernel)
-            result = launch(function, args, kwargs, grid=getattr(kernel, "grid", ()))
-            wanted = self._reference(home, given)
-            self.report(result, wanted)
+            launched = kernel if isinstance(kernel, Kernel) else jit(kernel)
+            launched(*args, **kwargs)
 
     def _kernel_arguments(self, home: Any, rng: np.random.Generator) -> Any:
         if self.arguments.args:
@@ -169,7 +171,7 @@ class Session:
         self.core = core
 
     def done(self, run: Run) -> None:
-        self.report(run, None)
+        self.report(run, self.reference())
 
     def header(self) -> None:
         chosen = target_machine(self.arguments.target)

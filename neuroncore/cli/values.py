@@ -57,7 +57,7 @@ def module(path: Path) -> ModuleType:
 def function(text: str, home: ModuleType) -> Callable[..., Any]:
     """NAME in the kernel's file, or FILE.py:NAME."""
     file, _, name = text.rpartition(":")
-    return member(module(Path(file)) if file else home, name)
+    return member(module(Path(file.rstrip(":"))) if file else home, name)
 
 
 def member(home: ModuleType, name: str) -> Callable[..., Any]:

@@ -2,77 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore import access, codec, machine
+from neuroncore import access, codec
 from neuroncore.core import Core, Finding, on
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import DtypeError, NotEmulated, SignatureError, UsageError
 from neuroncore.formats import lookup
-from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.frontend.settings import current_settings, target_machine
 from neuroncore.machine import Machine
 from neuroncore.options import Options
 from neuroncore.tile import Tile
 
 Array = npt.NDArray[Any]
 
-DEFAULT_TARGET = "trn2"
-TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
-
-
 class NeuronWarning(UserWarning):
     """A finding of a run that nobody else reports."""
-
-
-class Observer(Protocol):
-    """Who is told of launches: when one begins, and when it is done."""
-
-    def begun(self, core: Core) -> None: ...
-
-    def done(self, run: Run) -> None: ...
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What whoever drives the process asks of every launch; a call's own arguments come first."""
-
-    target: str | None = None
-    options: Options | None = None
-    observer: Observer | None = None
-
-
-_settings: ContextVar[Settings] = ContextVar("settings", default=Settings())
-
-
-@contextmanager
-def settings(
-    target: str | None = None,
-    options: Options | None = None,
-    observer: Observer | None = None,
-) -> Iterator[None]:
-    """Launch kernels with these settings."""
-    token = _settings.set(Settings(target, options, observer))
-    try:
-        yield
-    finally:
-        _settings.reset(token)
-
-
-def target_machine(name: str | None = None) -> Machine:
-    """The machine to run on: as asked for, else as set, else the environment's, else trn2."""
-    chosen = name or _settings.get().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
-    return machine.load(chosen)
 
 
 @dataclass(eq=False)
@@ -95,23 +48,24 @@ def launch(
     args: Sequence[Any] = (),
     kwargs: dict[str, Any] | None = None,
     *,
+    tensor: type[Tile],
     grid: tuple[int, ...] = (),
     target: str | None = None,
     options: Options | None = None,
 ) -> Run:
     """Run a kernel function on one core.
 
-    Arrays become tensors in HBM, without a copy where they are contiguous; what the kernel writes
+    Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are contiguous; what the kernel writes
     into them shows in the caller's arrays afterwards. Returned tensors become arrays, of torch if
     an argument was a torch tensor.
     """
     if prod(grid) > 1:
         raise NotEmulated(f"a launch grid of {grid}: only one core is emulated so far")
-    current = _settings.get()
+    current = current_settings()
     core = Core(target_machine(target), options or current.options or Options(), grid=grid)
     if current.observer is not None:
         current.observer.begun(core)
-    inputs = _Inputs(core)
+    inputs = _Inputs(core, tensor)
     tensors = [inputs.enter(value) for value in args]
     named = {name: inputs.enter(value, name) for name, value in (kwargs or {}).items()}
     with on(core):
@@ -124,7 +78,7 @@ def launch(
 
 def finish(run: Run) -> Any:
     """Report a run to whoever observes, or warn of its findings; its outputs."""
-    observer = _settings.get().observer
+    observer = current_settings().observer
     if observer is not None:
         observer.done(run)
     else:
@@ -136,8 +90,8 @@ def finish(run: Run) -> Any:
 class _Inputs:
     """The caller's values on their way into a kernel and out of it."""
 
-    def __init__(self, core: Core) -> None:
-        self.core = core
+    def __init__(self, core: Core, tensor: type[Tile]) -> None:
+        self.core, self.tensor = core, tensor
         self.torch = False
         self.given: dict[int, Any] = {}  # id of a storage -> the caller's object it came from
         self.copies: list[tuple[Array, Array]] = []  # arrays to update, and what with
@@ -156,7 +110,7 @@ class _Inputs:
             return self._tensor(np.asarray(value), value, name)
         return value
 
-    def _tensor(self, array: Array, owner: Any, name: str) -> NkiTensor:
+    def _tensor(self, array: Array, owner: Any, name: str) -> Tile:
         try:
             form = lookup(array.dtype)
         except UsageError as unknown:
@@ -174,7 +128,7 @@ class _Inputs:
                 self.copies.append((array, held))
         storage = self.core.memory.adopt(MemoryRegion.shared_hbm, held, form, name)
         self.given[storage.id] = owner
-        return NkiTensor(storage, storage.shape, access.dense(storage.shape), 0, form)
+        return self.tensor(storage, storage.shape, access.dense(storage.shape), 0, form)
 
     def leave(self, value: Any) -> Any:
         if isinstance(value, Tile):

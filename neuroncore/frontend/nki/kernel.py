@@ -8,6 +8,7 @@ from typing import Any
 
 from neuroncore.core import running
 from neuroncore.frontend.launch import finish, launch
+from neuroncore.frontend.nki.tensor import NkiTensor
 
 
 class Kernel:
@@ -26,7 +27,7 @@ class Kernel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if running() is not None:
             return self.function(*args, **kwargs)
-        return finish(launch(self.function, args, kwargs, grid=self.grid))
+        return finish(launch(self.function, args, kwargs, tensor=NkiTensor, grid=self.grid))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neuroncore.core import running
-from neuroncore.frontend.launch import target_machine
+from neuroncore.frontend.settings import target_machine
 from neuroncore.machine import Machine
 
 

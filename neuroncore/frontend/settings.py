@@ -1,0 +1,65 @@
+"""What whoever drives the process asks of every launch: target, options, who is told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from neuroncore import machine
+from neuroncore.core import Core
+from neuroncore.machine import Machine
+from neuroncore.options import Options
+
+if TYPE_CHECKING:
+    from neuroncore.frontend.launch import Run
+
+DEFAULT_TARGET = "trn2"
+TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
+
+
+class Observer(Protocol):
+    """Who is told of launches: when one begins, and when it is done."""
+
+    def begun(self, core: Core) -> None: ...
+
+    def done(self, run: Run) -> None: ...
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A launch's own arguments come before these."""
+
+    target: str | None = None
+    options: Options | None = None
+    observer: Observer | None = None
+
+
+_settings: ContextVar[Settings] = ContextVar("settings", default=Settings())
+
+
+def current_settings() -> Settings:
+    return _settings.get()
+
+
+@contextmanager
+def settings(
+    target: str | None = None,
+    options: Options | None = None,
+    observer: Observer | None = None,
+) -> Iterator[None]:
+    """Launch kernels with these settings."""
+    token = _settings.set(Settings(target, options, observer))
+    try:
+        yield
+    finally:
+        _settings.reset(token)
+
+
+def target_machine(name: str | None = None) -> Machine:
+    """The machine to run on: as asked for, else as set, else the environment's, else trn2."""
+    chosen = name or _settings.get().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
+    return machine.load(chosen)
