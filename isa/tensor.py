@@ -48,7 +48,7 @@ Stationary = Annotated[
     Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS, free="stationary_free")
 ]
 Moving = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS)]
-Pair = Annotated[tuple[int, ...], Static()]
+Pair = Annotated[tuple[int, ...], Static(sequence=True)]
 
 
 # --- legality ----------------------------------------------------------------------------------------
@@ -275,20 +275,18 @@ def nc_matmul(
 def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
     """Which elements start a sum: all (True), none (False), or an array of flags.
 
-    Left open, the first write to a location overwrites and later ones add (ISA).
+    Left open, the first write to a location of the tensor overwrites and later ones add (ISA);
+    what an earlier tensor left at the same address doesn't count.
     """
     if accumulate is False:
         return True
-    missing = dst.missing() if dst.storage.gaps is not None else None
     if accumulate:
-        if missing is not None:
-            core.check_written("dst, which accumulates,", dst)
+        core.check_written("dst, which accumulates,", dst)
+    unwritten = None if accumulate else dst.unwritten()
+    if unwritten is None:
         warn_foreign(core, dst)
         return False
-    if missing is None:
-        warn_foreign(core, dst)
-        return False
-    return True if missing.all() else missing
+    return True if unwritten.all() else unwritten
 
 
 def warn_foreign(core: Core, dst: Tile) -> None:

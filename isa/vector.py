@@ -370,7 +370,7 @@ def tensor_reduce(
     dst: Out,
     op: Annotated[Operator, Op(BOTH, reduces=True)],
     data: In,
-    axis: Annotated[int | tuple[int, ...], Static()],
+    axis: Annotated[int | tuple[int, ...], Static(sequence=True)],
     negate: bool = False,
     keepdims: bool = False,
 ) -> None:

@@ -351,6 +351,8 @@ def _body(instruction: Instruction) -> Iterator[str]:
             row = "operator" if isinstance(p.declared, Op) else "function"
             guard = f" if {p.name} is not None else None" if _is_optional(p.declared) else ""
             yield f"    {p.name} = {p.name}.{row}{guard}"
+        if isinstance(p.declared, Static) and p.declared.sequence:
+            yield f"    if type({p.name}) is list: {p.name} = tuple({p.name})"
     parts = [part for p in instruction.parameters if (part := _key_part(p))]
     yield f"    key = (INSTRUCTION, {', '.join(parts)})"
     yield "    call = core.calls.get(key)"

@@ -50,6 +50,10 @@ class Format(str):
         self.bias, self.infinite = bias, infinite
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are the row itself."""
+        return lookup, (str(self),)
+
     @property
     def name(self) -> str:
         return str(self)

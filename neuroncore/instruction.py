@@ -274,7 +274,9 @@ class Act:
 
 @dataclass(frozen=True)
 class Static:
-    """A parameter, not a tile, that legality or cost depends on."""
+    """A parameter, not a tile, that legality or cost depends on; lists are taken as tuples."""
+
+    sequence: bool = False
 
 
 Cost = Callable[["Call", Machine], Any]

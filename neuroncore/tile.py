@@ -173,12 +173,14 @@ class Tile:
         item = self.dtype.itemsize
         return self.offset * item, self.shape, tuple(s * item for s in self.strides), item
 
+    def unwritten(self) -> Array | None:
+        """Which elements nothing has written since this tensor was allocated, None if none."""
+        gaps = self.storage.gaps
+        return None if gaps is None else gaps.missing(*self._layout())
+
     def missing(self) -> Array | None:
-        """Which elements nothing has written, or None if all have been."""
-        gaps, image = self.storage.gaps, self.storage.image
-        if gaps is None:
-            return None
-        missing = gaps.missing(*self._layout())
+        """Which elements nothing has written, be it through another tensor at the same address."""
+        missing, image = self.unwritten(), self.storage.image
         if missing is None or image is None:
             return missing
         codes = self.codes()

@@ -21,7 +21,7 @@ from neuroncore.errors import (
     SignatureError,
     ViewError,
 )
-from neuroncore.formats import lookup
+from neuroncore.formats import Format, lookup
 from neuroncore.register import VirtualRegister
 from neuroncore.tile import Dynamic, Tile
 
@@ -459,8 +459,8 @@ class NkiTensor(Tile):
         """An explicit access pattern, [stride, count] per axis, on the storage under this view.
 
         `offset` counts elements from the start of the storage; None keeps this view's. A scalar
-        offset moves the start along axis `indirect_dim` of the storage's own shape; a vector
-        offset gives each partition its own row of axis 0.
+        offset moves the start along axis `indirect_dim` of this tensor; a vector offset gives each
+        partition its own row of axis 0.
         """
         form = self.dtype if dtype is None else lookup(dtype)
         shape = tuple(int(count) for _, count in pattern)
@@ -473,7 +473,7 @@ class NkiTensor(Tile):
                 "scalar_offset and vector_offset exclude each other", argument="vector_offset"
             )
         plain._check_pattern(vector_offset is not None)
-        step = plain._step(indirect_dim)
+        step = self._step(indirect_dim, form)
         if vector_offset is not None:
             return plain._gathering(vector_offset, indirect_dim, step)
         if scalar_offset is None:
@@ -483,10 +483,16 @@ class NkiTensor(Tile):
         moved = Dynamic(scalar_offset, step, (total - 1 - reach) // step)
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
 
-    def _step(self, axis: int) -> int:
-        """Elements of this view's format from one index of a storage axis to the next."""
-        inner = prod(self.storage.shape[axis + 1 :])
-        return inner * self.storage.dtype.itemsize // self.dtype.itemsize
+    def _step(self, dim: int, form: Format) -> int:
+        """Elements of `form` from one index of an axis of this tensor to the next."""
+        step = self.strides[self._axis(dim)] * self.dtype.itemsize // form.itemsize
+        if step < 1:
+            raise ViewError(
+                f"axis {dim} of {self!r} repeats one element; an offset along it moves nothing",
+                argument="indirect_dim",
+                got=f"strides {self.strides}",
+            )
+        return step
 
     def _gathering(self, index: Tile, axis: int, step: int) -> NkiTensor:
         if axis != 0 or self.storage.on_chip:
