@@ -1,4 +1,7 @@
-"""neuroncore: run NKI kernels on the CPU."""
+"""neuroncore: run NKI kernels on the CPU.
+
+`neuroncore.activate()` makes `import nki` find this package, in this process.
+"""
 
 import importlib as _importlib
 from pathlib import Path as _Path
@@ -8,3 +11,7 @@ if not (_Path(__file__).parent / "isa").is_dir():
     __path__.append(str(_Path(__file__).parents[1]))
 
 _importlib.import_module("neuroncore.isa")  # fills the instruction table
+
+from neuroncore.frontend.alias import activate as activate  # noqa: E402
+from neuroncore.frontend.alias import activated as activated  # noqa: E402
+from neuroncore.frontend.alias import deactivate as deactivate  # noqa: E402

@@ -212,14 +212,14 @@ class Session:
         )
 
     def _tolerance(self, output: Any) -> float:
-        """By the format of the result: 1e-5 for float32, four units in the last place of 1 for
-        narrower floats, none for integers."""
+        """By the format of the result: 1e-5 for float32, the gap between 1 and the next number
+        for narrower floats, none for integers."""
         if self.arguments.tol is not None:
             return float(self.arguments.tol)
         form = lookup(np.asarray(output).dtype)
         if form.is_integer:
             return 0.0
-        return 1e-5 if form == "float32" else 4 * form.eps
+        return 1e-5 if form == "float32" else form.eps
 
     def say(self, line: str) -> None:
         if not self.arguments.json:

@@ -478,10 +478,13 @@ class NkiTensor(Tile):
             return plain._gathering(vector_offset, indirect_dim, step)
         if scalar_offset is None:
             return plain
-        reach = access.extent(shape, strides)[1] + plain.offset
-        total = self.storage.nbytes // form.itemsize
-        moved = Dynamic(scalar_offset, step, (total - 1 - reach) // step)
+        moved = Dynamic(scalar_offset, step, plain._last_index(step))
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
+
+    def _last_index(self, step: int, first_axis: int = 0) -> int:
+        """The largest run-time index that keeps the pattern, from an axis on, inside its storage."""
+        reach = access.extent(self.shape[first_axis:], self.strides[first_axis:])[1] + self.offset
+        return (self.storage.nbytes // self.dtype.itemsize - 1 - reach) // step
 
     def _step(self, dim: int, form: Format) -> int:
         """Elements of `form` from one index of an axis of this tensor to the next."""
@@ -501,7 +504,7 @@ class NkiTensor(Tile):
                 argument="indirect_dim",
                 got=f"axis {axis} of {self!r}",
             )
-        rows = Dynamic(index, step, self.storage.shape[0] - 1, vector=True)
+        rows = Dynamic(index, step, self._last_index(step, first_axis=1), vector=True)
         return self.window(
             self.shape, (step, *self.strides[1:]), self.offset, dynamic=(rows,)
         )

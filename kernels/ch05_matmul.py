@@ -1,0 +1,148 @@
+"""5. Matrix multiplication, in four steps.
+
+The Tensor engine is a grid of 128 x 128 multipliers. It holds one tile of the left matrix still
+(the stationary one, [K = 128, M <= 128]) and streams columns of the right one through it (the
+moving one, [K = 128, N <= 512]); a column per cycle comes out, at PSUM, which adds up the products
+of successive tiles along K. Both operands have K on the partitions: the left matrix is therefore
+given transposed, as `a_t` [K, M].
+
+A product takes M * N * K / (128 * 128) cycles at best. What keeps a kernel from that is data: every
+step below computes the same tiles, bit for bit, and moves fewer bytes than the one before.
+
+* `naive`: loads both tiles for each product.
+* `hoisted`: loads the tiles of `a_t` once per row of tiles of the result.
+* `blocked_free`: does two by two tiles of the result at a time; each load serves twice.
+* `blocked`: fills all of PSUM, four by two tiles, and has K in the outer loop: eight products for
+  each pair of loads, and the first product can start when the first two tiles are there.
+
+    neuroncore run kernels/ch05_matmul.py                      # all four, one estimate each
+    neuroncore run kernels/ch05_matmul.py::blocked --trace matmul.json
+"""
+
+import ml_dtypes
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+
+K = 128  # partitions: rows of a tile
+M = 128  # columns of a stationary tile
+N = 512  # columns of a moving tile: one bank of PSUM
+
+
+@nki.jit
+def naive(a_t, b):
+    """a_t.T @ b, for a_t [k, m] and b [k, n] in multiples of 128, 128 and 512."""
+    depth, rows, columns = sizes(a_t, b)
+    c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
+    for m in range(0, rows, M):
+        for n in range(0, columns, N):
+            total = nl.ndarray((M, N), nl.float32, buffer=nl.psum)
+            for k in range(0, depth, K):
+                left = load(a_t[k : k + K, m : m + M])
+                right = load(b[k : k + K, n : n + N])
+                nisa.nc_matmul(dst=total, stationary=left, moving=right)
+            store(c[m : m + M, n : n + N], total)
+    return c
+
+
+@nki.jit
+def hoisted(a_t, b):
+    """The same; sizes as for `naive`."""
+    depth, rows, columns = sizes(a_t, b)
+    c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
+    for m in range(0, rows, M):
+        lefts = [load(a_t[k : k + K, m : m + M]) for k in range(0, depth, K)]
+        for n in range(0, columns, N):
+            total = nl.ndarray((M, N), nl.float32, buffer=nl.psum)
+            for k, left in zip(range(0, depth, K), lefts):
+                right = load(b[k : k + K, n : n + N])
+                nisa.nc_matmul(dst=total, stationary=left, moving=right)
+            store(c[m : m + M, n : n + N], total)
+    return c
+
+
+@nki.jit
+def blocked_free(a_t, b):
+    """The same, two tiles of the result at a time each way: m in 256, n in 1024."""
+    depth, rows, columns = sizes(a_t, b, m=2 * M, n=2 * N)
+    c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
+    for m in range(0, rows, 2 * M):
+        lefts = [load(a_t[k : k + K, m : m + 2 * M]) for k in range(0, depth, K)]
+        for n in range(0, columns, 2 * N):
+            rights = [load(b[k : k + K, n : n + 2 * N]) for k in range(0, depth, K)]
+            for i in range(0, 2 * M, M):
+                for j in range(0, 2 * N, N):
+                    total = nl.ndarray((M, N), nl.float32, buffer=nl.psum)
+                    for left, right in zip(lefts, rights):
+                        nisa.nc_matmul(
+                            dst=total,
+                            stationary=left[:, i : i + M],
+                            moving=right[:, j : j + N],
+                        )
+                    store(c[m + i : m + i + M, n + j : n + j + N], total)
+    return c
+
+
+@nki.jit
+def blocked(a_t, b):
+    """The same, eight tiles of the result at a time, all of PSUM: m in 512, n in 1024."""
+    depth, rows, columns = sizes(a_t, b, m=4 * M, n=2 * N)
+    c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
+    for m in range(0, rows, 4 * M):
+        lefts = []
+        for n in range(0, columns, 2 * N):
+            tiles = [(i, j) for i in range(0, 4 * M, M) for j in range(0, 2 * N, N)]
+            totals = [nl.ndarray((M, N), nl.float32, buffer=nl.psum) for _ in tiles]
+            for k in range(0, depth, K):
+                if n == 0:
+                    lefts.append(load(a_t[k : k + K, m : m + 4 * M]))
+                left, right = lefts[k // K], load(b[k : k + K, n : n + 2 * N])
+                for total, (i, j) in zip(totals, tiles):
+                    nisa.nc_matmul(
+                        dst=total, stationary=left[:, i : i + M], moving=right[:, j : j + N]
+                    )
+            for total, (i, j) in zip(totals, tiles):
+                store(c[m + i : m + i + M, n + j : n + j + N], total)
+    return c
+
+
+def sizes(a_t, b, m=M, n=N):
+    (depth, rows), (depth_b, columns) = a_t.shape, b.shape
+    assert depth == depth_b, f"a_t has {depth} rows, b has {depth_b}"
+    assert depth % K == 0 and rows % m == 0 and columns % n == 0, f"not multiples of {K}, {m}, {n}"
+    return depth, rows, columns
+
+
+def load(source):
+    """A tile of HBM in SBUF."""
+    tile = nl.ndarray(source.shape, source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=source)
+    return tile
+
+
+def store(target, total):
+    """PSUM to HBM, by way of SBUF, where it is rounded to the result's dtype: DMA can't read PSUM."""
+    tile = nl.ndarray(total.shape, target.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=tile, src=total)
+    nisa.dma_copy(dst=target, src=tile)
+
+
+def inputs(rng):
+    def matrix(*shape):
+        return rng.standard_normal(shape, np.float32).astype(ml_dtypes.bfloat16)
+
+    return matrix(1024, 512), matrix(1024, 2048)
+
+
+def reference(a_t, b):
+    return (a_t.astype(np.float32).T @ b.astype(np.float32)).astype(a_t.dtype)
+
+
+if __name__ == "__main__":
+    given = inputs(np.random.default_rng(0))
+    first = naive(*given)
+    error = first.astype(np.float32) - reference(*given).astype(np.float32)
+    assert np.linalg.norm(error) < 1e-3 * np.linalg.norm(first.astype(np.float32))
+    for kernel in (hoisted, blocked_free, blocked):
+        np.testing.assert_array_equal(kernel(*given), first)
