@@ -112,10 +112,11 @@ def activation(
 
 def affine(value: Any, scale: Any, bias: Any) -> Any:
     """value * scale + bias in float32, leaving out what changes nothing."""
+    out = buffers.scratch("affine", value.shape)
     if isinstance(scale, Tile) or scale != 1.0:
-        value = np.multiply(value, numeric.scalar(scale, value))
+        value = np.multiply(value, numeric.scalar(scale, value), out=out)
     if bias is not None and (isinstance(bias, Tile) or bias != 0.0):
-        value = np.add(value, numeric.scalar(bias, value))
+        value = np.add(value, numeric.scalar(bias, value), out=out)
     return value
 
 

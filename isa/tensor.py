@@ -256,8 +256,8 @@ def nc_matmul(
     if is_transpose and core.machine.has("native_transpose"):
         pass_through(dst, stationary, moving)
         return
-    s = numeric.matmul_operand(stationary)
-    x = numeric.matmul_operand(moving)
+    s = numeric.matmul_operand(stationary, "stationary")
+    x = numeric.matmul_operand(moving, "moving")
     product = numeric.blas_product if core.options.matmul == "blas" else numeric.chain_product
     fresh = never_written(core, dst, accumulate)
     if dst.dtype is float32 and isinstance(fresh, bool) and len(dst.shape) == 2:

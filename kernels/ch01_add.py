@@ -4,7 +4,7 @@ A NeuronCore computes only on what lies in its own memory. Tensors arrive in HBM
 memory; the engines read SBUF, a scratchpad of 128 rows called partitions. So every kernel has
 three movements: bring a tile in by DMA, compute, take the result out by DMA.
 
-A tile is at most 128 partitions tall, because there are 128 lanes; here it is also at most 2048
+A tile is at most 128 partitions tall, because there are 128 lanes; here it is also at most 4096
 columns wide, so that several fit beside each other and loads, additions and stores of different
 tiles overlap. Nothing in the program says that they should: each engine works through its own
 queue, and an instruction waits only for the data it reads.
@@ -17,7 +17,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 
-WIDTH = 2048  # columns of a tile
+WIDTH = 4096  # columns of a tile
 
 
 @nki.jit

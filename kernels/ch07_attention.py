@@ -27,7 +27,8 @@ import nki.language as nl
 import numpy as np
 
 QUERIES = 128  # per tile: partitions of the scores
-KEYS = 512  # per block: one bank of PSUM in float32
+BANK = 512  # float32 columns of a PSUM bank: what one product may write
+KEYS = 2 * BANK  # per block
 LOWEST = -3.0e38
 
 
@@ -60,11 +61,13 @@ def forward(q, k, v, causal):
         for start in range(0, end, KEYS):
             keys = min(KEYS, end - start)
             scores = nl.ndarray((QUERIES, keys), nl.float32, buffer=nl.psum)
-            nisa.nc_matmul(
-                dst=scores,
-                stationary=q_t[:, first : first + QUERIES],
-                moving=k_t[:, start : start + keys],
-            )
+            for s in range(0, keys, BANK):
+                e = min(s + BANK, keys)
+                nisa.nc_matmul(
+                    dst=scores[:, s:e],
+                    stationary=q_t[:, first : first + QUERIES],
+                    moving=k_t[:, start + s : start + e],
+                )
             if causal and start + keys - 1 > first:
                 scores = below_diagonal(scores, first - start)
             weights, decay = reweighted(scores, largest, total, d**-0.5)

@@ -18,24 +18,22 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 CACHE_LINE = 64
+BYTE, FLOAT = np.dtype(np.uint8), np.dtype(np.float32)
 SMALL = 1 << 15  # below, the allocator has no need of us
 TRIES = 8  # blocks looked at before a new one is made
 KEPT_BYTES = 1 << 26  # free and used together; beyond, a size's free blocks are let go
 
 
-def _references(entry: tuple[Array, int]) -> int:
-    return sys.getrefcount(entry[0])
-
-
-# What that gives for a block that only its entry refers to; it differs between Python releases.
-_sample = (np.empty(1, np.uint8), 0)
-_UNUSED = _references(_sample)
+# The reference count of a block that only its entry refers to, as Python's release counts it.
+_sample = deque([(np.empty(1, np.uint8), 0)])
+_UNUSED = sys.getrefcount(_sample[0][0])
 
 
 class _Pool(threading.local):
     def __init__(self) -> None:
         self.blocks: dict[int, deque[tuple[Array, int]]] = {}  # each with where it is aligned
         self.total = 0
+        self.scratch: dict[str, Array] = {}
 
 
 _pool = _Pool()
@@ -52,39 +50,71 @@ def fresh(nbytes: int) -> Array:
     return raw[skip : skip + nbytes]
 
 
-def take(nbytes: int) -> Array:
-    """Bytes that start on a cache line and that nobody else uses."""
-    if nbytes < SMALL:
-        return np.empty(nbytes, np.uint8)
+def _taken(nbytes: int) -> tuple[Array, int]:
+    """A block that nobody else uses, and where in it the first cache line starts."""
     blocks = _pool.blocks.get(nbytes)
     if blocks is None:
         blocks = _pool.blocks[nbytes] = deque()
     for _ in range(min(TRIES, len(blocks))):
         # the block that was let go last is the one that caches still hold
-        if _references(blocks[0]) == _UNUSED:
-            raw, skip = blocks[0]
-            return raw[skip : skip + nbytes]
+        if sys.getrefcount(blocks[0][0]) == _UNUSED:
+            return blocks[0]
         blocks.rotate(-1)
     if _pool.total > KEPT_BYTES:
         _release()
         blocks = _pool.blocks[nbytes]
-    raw, skip = _made(nbytes)
-    blocks.append((raw, skip))
+    made = _made(nbytes)
+    blocks.append(made)
     _pool.total += nbytes
-    return raw[skip : skip + nbytes]
+    return made
+
+
+def take(nbytes: int) -> Array:
+    """Bytes that start on a cache line and that nobody else uses."""
+    return array((nbytes,), BYTE)
+
+
+def floats(shape: tuple[int, ...]) -> Array:
+    """An uninitialised float32 array."""
+    return array(shape, FLOAT)
+
+
+def array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An uninitialised array."""
+    size = prod(shape) * dtype.itemsize
+    if size < SMALL:
+        return np.empty(shape, dtype)
+    raw, skip = _taken(size)
+    return np.ndarray(shape, dtype, raw, skip)
 
 
 def _release() -> None:
     """Let go of every block that nobody uses."""
     for nbytes, blocks in _pool.blocks.items():
-        used = deque(entry for entry in blocks if _references(entry) != _UNUSED)
-        _pool.total -= nbytes * (len(blocks) - len(used))
-        _pool.blocks[nbytes] = used
+        for _ in range(len(blocks)):
+            if sys.getrefcount(blocks[0][0]) == _UNUSED:
+                blocks.popleft()
+                _pool.total -= nbytes
+            else:
+                blocks.rotate(-1)
 
 
-def floats(shape: tuple[int, ...]) -> Array:
-    """An uninitialised float32 array."""
+def scratch(role: str, shape: tuple[int, ...]) -> Array:
+    """An uninitialised float32 array for one step of one computation.
+
+    It is the same memory each time that the role asks, so nothing may keep it.
+    """
     size = prod(shape)
-    if size < SMALL // 4:
-        return np.empty(shape, np.float32)
-    return take(size * 4).view(np.float32).reshape(shape)
+    block = _pool.scratch.get(role)
+    if block is None or block.size < size:
+        block = _pool.scratch[role] = fresh(4 * size).view(FLOAT)
+    return np.ndarray(shape, FLOAT, block)
+
+
+def contiguous(values: Array) -> Array:
+    """The array itself if it is C-contiguous, else a copy."""
+    if values.flags.c_contiguous:
+        return values
+    copy = array(values.shape, values.dtype)
+    copy[...] = values
+    return copy

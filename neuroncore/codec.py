@@ -91,7 +91,7 @@ def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
     if not form.is_float or form.bits == 32:
         np.copyto(out, codes)
         return out
-    flat, bits = codes.reshape(-1), out.reshape(-1).view(np.uint32)
+    flat, bits = buffers.contiguous(codes).reshape(-1), out.reshape(-1).view(np.uint32)
     if form is bfloat16:
         native.float32_from_bfloat16(flat, bits)
     else:
@@ -107,8 +107,8 @@ def encode(form: Format, values: Array, out: Array | None = None) -> Array:
         np.copyto(out, values)
         return out
     if out is None:
-        out = np.empty(values.shape, form.storage)
-    flat, target = values.reshape(-1), out.reshape(-1)
+        out = buffers.array(values.shape, form.storage)
+    flat, target = buffers.contiguous(values).reshape(-1), out.reshape(-1)
     if form.is_integer:
         _encode_integers(form, flat, target)
     elif form is bfloat16:

@@ -42,7 +42,7 @@ class Gaps:
         self.mask: Array | None = None
 
     def flags(self, start: int, shape: Sequence[int], strides: Sequence[int], item: int) -> Array:
-        """The flags of an access, in bytes: `shape` plus one axis for the flags of an element."""
+        """The flags of an access, in bytes: `shape`, plus an axis if an element has several."""
         if self.mask is None:
             self.mask = np.zeros(self.total, np.bool_)
         if item % self.granule or any(s % self.granule for s in (start, *strides)):
@@ -50,10 +50,10 @@ class Gaps:
             self.total, self.written = self.total * self.granule, self.written * self.granule
             self.granule = 1
         steps = [s // self.granule for s in strides]
-        per_item = item // self.granule
-        return np.ndarray(
-            (*shape, per_item), np.bool_, self.mask, start // self.granule, (*steps, 1)
-        )
+        first, several = start // self.granule, item // self.granule
+        if several > 1:
+            shape, steps = (*shape, several), [*steps, 1]
+        return np.ndarray(tuple(shape), np.bool_, self.mask, first, tuple(steps))
 
     def write(
         self,
@@ -79,7 +79,9 @@ class Gaps:
         if self.mask is None:
             return np.ones(tuple(shape), np.bool_)
         flags = self.flags(start, shape, strides, item)
-        return None if flags.all() else ~flags.all(axis=-1)
+        if flags.all():
+            return None
+        return ~flags if flags.ndim == len(shape) else ~flags.all(axis=-1)
 
 
 class Storage:

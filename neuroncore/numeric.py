@@ -103,7 +103,7 @@ def _matrices(a: Array, b: Any, out: Array) -> tuple[Array, Array, Array]:
 
 def _matrix(array: Array, rows: int) -> Array:
     """[P, F] with contiguous rows; a view if it can be."""
-    return np.ascontiguousarray(array).reshape(rows, -1)
+    return buffers.contiguous(array).reshape(rows, -1)
 
 
 def power(a: Array, b: Any, out: Array) -> None:
@@ -291,7 +291,7 @@ def _bits(operand: Any, like: Array) -> Any:
 
 
 def flat(values: Array) -> Array:
-    return np.ascontiguousarray(values).reshape(-1)
+    return buffers.contiguous(values).reshape(-1)
 
 
 def activate(function: Callable[[Array, Array], Any], x: Array, out: Array) -> None:
@@ -344,10 +344,17 @@ def scan(
         out[:, j] = state
 
 
-def matmul_operand(tile: Tile) -> Array:
-    """A [K, free] operand as float32 values; TF32 rounds what it reads."""
-    values = tile.values().reshape(tile.shape[0], -1)
-    return codec.encode(tfloat32, values) if tile.dtype is tfloat32 else values
+def matmul_operand(tile: Tile, role: str) -> Array:
+    """A [K, free] operand as float32 values, for the product at hand; TF32 rounds what it reads."""
+    codes = tile.codes()
+    if codes.ndim > 2:
+        codes = codes.reshape(codes.shape[0], -1)
+    if tile.dtype is float32:
+        return codes
+    values = buffers.scratch(role, codes.shape)
+    if tile.dtype is tfloat32:
+        return codec.encode(tfloat32, codes, values)
+    return codec.decode(tile.dtype, codes, values)
 
 
 def chain_product(s: Array, x: Array, out: Array, accumulate: bool) -> None:
@@ -357,7 +364,7 @@ def chain_product(s: Array, x: Array, out: Array, accumulate: bool) -> None:
 
 def blas_product(s: Array, x: Array, out: Array, accumulate: bool) -> None:
     """The same by the BLAS library of numpy: its bits depend on processor, threads and shape."""
-    product = buffers.floats(out.shape) if accumulate else out
+    product = buffers.scratch("product", out.shape) if accumulate else out
     np.matmul(s.T, x, out=product)
     if accumulate:
         np.add(out, product, out=out)

@@ -161,7 +161,12 @@ class Tile:
         codes = self.codes()
         if values.shape != codes.shape:
             values = values.reshape(codes.shape)
-        codes[...] = values if self.dtype is float32 else codec.encode(self.dtype, values)
+        if self.dtype is float32:
+            codes[...] = values
+        elif codes.flags.c_contiguous:
+            codec.encode(self.dtype, values, codes)
+        else:
+            codes[...] = codec.encode(self.dtype, values)
 
     def numpy(self) -> Array:
         """A copy of the contents in the numpy type that users know."""

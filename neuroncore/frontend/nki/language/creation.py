@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,15 +48,18 @@ def ndarray(
 
 
 def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
-    sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-    if not sizes or any(not hasattr(n, "__index__") or int(n) < 1 for n in sizes):
+    listed = shape if type(shape) is tuple or isinstance(shape, Sequence) else (shape,)
+    try:
+        sizes = tuple(map(operator.index, listed))
+    except TypeError:
+        sizes = ()
+    if not sizes or min(sizes) < 1:
         raise SignatureError(
             f"{shape!r} is not a shape",
             argument="shape",
             position=0,
             expected="a tuple of positive ints",
         )
-    sizes = tuple(int(n) for n in sizes)
     return (*sizes, 1) if len(sizes) == 1 and buffer in ON_CHIP else sizes
 
 
