@@ -19,7 +19,7 @@ from neuroncore.rules import float32_operands, same_elements, same_partitions
 from neuroncore.tile import Tile
 
 from .operators import ADD
-from .vector import accumulate
+from .reduction import accumulate
 
 scalar = engine.scalar
 

@@ -8,28 +8,21 @@ from typing import Annotated, Any
 import numpy as np
 
 from neuroncore import buffers, cost, numeric
-from neuroncore.core import Core
 from neuroncore.cost import streaming
-from neuroncore.enums import engine, reduce_cmd
+from neuroncore.enums import engine
 from neuroncore.errors import DtypeError, KernelError, OperatorError, ShapeError
 from neuroncore.formats import (
-    FLOATS,
-    FORMATS,
     float32,
-    int8,
-    int16,
     int32,
-    tfloat32,
     uint8,
     uint16,
     uint32,
 )
-from neuroncore.instruction import PSUM, Call, In, Op, Operand, Out, Static, instruction, require
+from neuroncore.instruction import PSUM, Call, In, Op, Operand, Out, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
 from neuroncore.rules import (
     bitvec_on_integers,
-    float32_operands,
     not_both_in_psum,
     on_engine_needs,
     runs_there,
@@ -39,8 +32,6 @@ from neuroncore.rules import (
 )
 from neuroncore.tile import Tile
 
-from .operators import MAXIMUM
-
 vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, engine.unknown
 
 BOTH = ("arithmetic", "bitvec")
@@ -48,14 +39,11 @@ EXACT = (int32, uint32)  # the formats of the GpSimd engine's own integer arithm
 AnyOp = Annotated[Operator, Op(BOTH)]
 MaybeOp = Annotated[Operator | None, Op(BOTH, optional=True)]
 Arithmetic = Annotated[Operator, Op()]
-Reduction = Annotated[Operator, Op(names=("add", "multiply", "maximum", "minimum"), reduces=True)]
-Max = Annotated[Operator, Op(names=("maximum",))]
 
 Number = Annotated[Tile | float, Operand(reads=True, column=True, scalar=True)]
 MaybeNumber = Annotated[
     Tile | float | None, Operand(reads=True, column=True, scalar=True, optional=True)
 ]
-Reduced = Annotated[Tile | None, Operand(writes=True, column=True, optional=True)]
 
 
 # --- copies ------------------------------------------------------------------------------------------
@@ -314,206 +302,6 @@ def reciprocal(dst: Out, data: In) -> None:
     out = numeric.target(dst, data)
     np.divide(np.float32(1), numeric.shaped(data.values(), dst.shape), out=out)
     numeric.finish(dst, out)
-
-
-# --- reductions and scans along the free axes -------------------------------------------------------------
-
-
-def reduced_axes(call: Call) -> int:
-    """How many of the last axes are folded away; 0 if the axes asked for are not the last."""
-    rank = len(call.view("data").shape)
-    axis = call["axis"]
-    axes = sorted(a % rank for a in ((axis,) if isinstance(axis, int) else axis))
-    return len(axes) if axes == list(range(rank - len(axes), rank)) and 0 not in axes else 0
-
-
-def folds_the_last_axes(call: Call, machine: Machine) -> KernelError | None:
-    data, dst = call.view("data"), call.view("dst")
-    count = reduced_axes(call)
-    if not count:
-        return ShapeError(
-            f"tensor_reduce can't reduce axis {call['axis']} of {data}",
-            argument="axis",
-            expected="the last free axes, such as (1,) of a 2-D tile or (2, 3) of a 4-D one",
-            got=str(call["axis"]),
-            because="a lane folds what streams past it; axis 0 is the lanes themselves",
-            hint="transpose first, or sum over partitions with nisa.nc_matmul against ones",
-        )
-    left = data.free_size // int(np.prod(data.shape[len(data.shape) - count :]))
-    if dst.free_size != left:
-        return ShapeError(
-            f"tensor_reduce: {left} elements per partition are left, dst holds {dst.free_size}",
-            argument="dst",
-            expected=f"{left} elements per partition",
-            got=str(dst),
-        )
-    return None
-
-
-def reduce_cost(call: Call, machine: Machine) -> cost.Cost:
-    narrow = all(v.dtype in cost.SIXTEEN_BIT for v in call.views())
-    fast = narrow and call["op"].name in ("add", "maximum")
-    kind = "reduce_16bit" if fast else "default"
-    return cost.stream(call, machine, cost.elements(call) / cost.rate(machine, vector, kind))
-
-
-@instruction(
-    vector,
-    cost=reduce_cost,
-    rules=[
-        same_partitions("dst", "data"),
-        folds_the_last_axes,
-        bitvec_on_integers("dst", "data", ops=("op",)),
-    ],
-)
-def tensor_reduce(
-    dst: Out,
-    op: Annotated[Operator, Op(BOTH, reduces=True)],
-    data: In,
-    axis: Annotated[int | tuple[int, ...], Static(sequence=True)],
-    negate: bool = False,
-    keepdims: bool = False,
-) -> None:
-    """dst[p, ...] = data[p, ..., 0] <op> data[p, ..., 1] <op> ... over the last axes"""
-    axes = 1 if isinstance(axis, int) else len(axis)
-    if op.kind == "bitvec":
-        dst.codes()[...] = numeric.shaped(numeric.reduce(op, data.codes(), axes), dst.shape)
-        return
-    result = numeric.reduce(op, data.values(), axes)
-    dst.store(np.negative(result) if negate else result)
-
-
-def accumulate(
-    core: Core, unit: engine, op: Operator, values: Any, command: reduce_cmd, initial: Any
-) -> Any:
-    """Run values [P, F] through an engine's accumulator registers; the registers, as they are
-    afterwards, come back. An idle instruction may clobber them (ISA): they are poisoned."""
-    rows = values.shape[0]
-    registers = core.accumulators[unit][:rows]
-    if command is reduce_cmd.idle:
-        registers[:] = np.nan
-        return registers
-    if command in (reduce_cmd.reset, reduce_cmd.reset_reduce):
-        registers[:] = op.identity
-    elif command is reduce_cmd.load_reduce:
-        registers[:] = initial.values().reshape(-1) if isinstance(initial, Tile) else initial
-    if command is not reduce_cmd.reset:
-        numeric.fold(op, values.reshape(rows, -1), registers)
-    return registers
-
-
-@instruction(
-    vector,
-    cost=streaming(extra="accumulator_read_cycles"),
-    rules=[
-        same_elements("dst", "data"),
-        same_partitions("data", "operand0", "reduce_res", "reduce_init"),
-        float32_operands("operand0", "reduce_init"),
-        runs_there("op0"),
-    ],
-)
-def tensor_scalar_reduce(
-    dst: Out,
-    data: In,
-    op0: Arithmetic,
-    operand0: MaybeNumber,
-    reduce_op: Reduction,
-    reduce_res: Reduced = None,
-    reverse0: bool = False,
-    reduce_cmd: reduce_cmd = reduce_cmd.reset_reduce,
-    reduce_init: MaybeNumber = None,
-    reduce_res_negate: bool = False,
-    *,
-    core: Core,
-) -> None:
-    """dst[p, f] = data[p, f] <op0> operand0[p];  reduce_res[p] = fold of dst[p, :] by reduce_op"""
-    unary_operand(op0, operand0, "operand0")
-    loads = reduce_cmd.name == "load_reduce"
-    require(
-        loads == (reduce_init is not None),
-        "reduce_init goes with reduce_cmd.load_reduce",
-        OperatorError,
-        argument="reduce_init",
-    )
-    out = buffers.floats(dst.shape)
-    value = numeric.shaped(data.values(), dst.shape)
-    numeric.apply(op0, value, numeric.scalar(operand0, out), out, reverse0)
-    total = accumulate(core, vector, reduce_op, out, reduce_cmd, reduce_init)
-    dst.store(out)
-    if reduce_res is not None:
-        reduce_res.store(-total if reduce_res_negate else total)
-
-
-@instruction(
-    vector,
-    cost=streaming("scan"),
-    rules=[
-        same_elements("dst", "data0", "data1"),
-        same_partitions("data0", "initial"),
-        not_both_in_psum("data0", "data1"),
-        runs_there("op0", "op1"),
-    ],
-)
-def tensor_tensor_scan(
-    dst: Out,
-    data0: In,
-    data1: In,
-    initial: Number,
-    op0: Arithmetic,
-    op1: Arithmetic,
-    reverse0: bool = False,
-    reverse1: bool = False,
-) -> None:
-    """r[p, f] = (data0[p, f] <op0> r[p, f-1]) <op1> data1[p, f];  dst = r, r[p, -1] = initial
-
-    The state stays float32 even if dst is narrower.
-    """
-    rows = dst.shape[0]
-    state = np.empty(rows, np.float32)
-    state[:] = initial.values().reshape(-1) if isinstance(initial, Tile) else initial
-    out = buffers.floats((rows, dst.free_size))
-    first, second = (t.values().reshape(rows, -1) for t in (data0, data1))
-    numeric.scan(op0, op1, first, second, state, out, reverse0, reverse1)
-    dst.store(out)
-
-
-@instruction(
-    vector,
-    cost=cost.streaming("predicated_mixed"),
-    rules=[
-        same_elements("dst", "predicate", "on_true"),
-        same_partitions("dst", "on_false", "reduce_res"),
-        not_both_in_psum("on_true", "predicate"),
-    ],
-)
-def select_reduce(
-    dst: Out,
-    predicate: Annotated[Tile, Operand(reads=True, dtypes=(int8, uint8, int16, uint16))],
-    on_true: Annotated[
-        Tile,
-        Operand(
-            reads=True,
-            dtypes=tuple(f for f in FORMATS.values() if f not in (tfloat32, int32, uint32)),
-        ),
-    ],
-    on_false: Number,
-    reduce_res: Annotated[
-        Tile | None, Operand(writes=True, column=True, optional=True, dtypes=FLOATS)
-    ] = None,
-    reduce_cmd: reduce_cmd = reduce_cmd.idle,
-    reduce_op: Max = MAXIMUM,
-    reverse_pred: bool = False,
-    *,
-    core: Core,
-) -> None:
-    """dst[p, f] = on_true[p, f] if predicate[p, f] != 0 else on_false[p];  reduce_res[p] = its max"""
-    chosen = numeric.shaped(predicate.codes() != 0, dst.shape) ^ reverse_pred
-    kept = numeric.shaped(on_true.values(), dst.shape)
-    out = np.where(chosen, kept, numeric.scalar(on_false, kept)).astype(np.float32, copy=False)
-    total = accumulate(core, vector, reduce_op, out, reduce_cmd, None)
-    dst.store(out)
-    if reduce_res is not None:
-        reduce_res.store(total)
 
 
 # --- across partitions ------------------------------------------------------------------------------------

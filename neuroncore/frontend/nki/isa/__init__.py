@@ -21,8 +21,8 @@ from neuroncore.enums import oob_mode as oob_mode
 from neuroncore.enums import reduce_cmd as reduce_cmd
 from neuroncore.errors import KernelError as NkiValidationError
 from neuroncore.errors import SignatureError, did_you_mean
-from neuroncore.frontend.settings import target_machine
 from neuroncore.frontend.nki.isa import constants as constants
+from neuroncore.frontend.settings import target_machine
 from neuroncore.instruction import INSTRUCTIONS, Instruction, Parameter
 from neuroncore.register import VirtualRegister as VirtualRegister
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from neuroncore.core import current
 from neuroncore.errors import DynamicControlError
-from neuroncore.frontend.nki.tensor import DynamicSlice, NkiTensor
+from neuroncore.frontend.nki.indexing import DynamicSlice
+from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.register import VirtualRegister
 
 Bound = int | VirtualRegister

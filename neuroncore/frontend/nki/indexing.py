@@ -1,0 +1,182 @@
+"""What `tensor[...]` means: integers, slices with steps, `...`, nl.ds, registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from neuroncore.errors import (
+    DynamicControlError,
+    OutOfBoundsError,
+    ShapeError,
+    SignatureError,
+    ViewError,
+)
+from neuroncore.register import VirtualRegister
+from neuroncore.tile import Dynamic, Tile
+
+T = TypeVar("T", bound="Indexed")
+
+
+@dataclass(frozen=True)
+class DynamicSlice:
+    """`size` elements from `start`, which may be a register: what nl.ds gives."""
+
+    start: int | VirtualRegister
+    size: int
+
+
+class Indexed(Tile):
+    """A tile with indexing."""
+
+    __slots__ = ()
+
+    def __getitem__(self: T, key: Any) -> T:
+        """A view by integers, slices with steps, `...`, nl.ds and registers.
+
+        An integer drops its axis; on the chip axis 0 stays, with size 1, and so does the last
+        axis where fewer than two would be left.
+        """
+        keys = key if isinstance(key, tuple) else (key,)
+        shape, strides = self.shape, self.strides
+        rank = len(shape)
+        if Ellipsis in keys or len(keys) != rank:
+            keys = self._expanded(keys, rank)
+        on_chip = self.storage.on_chip
+        new_shape: list[int] = []
+        new_strides: list[int] = []
+        offset = self.offset
+        dynamic: tuple[Dynamic, ...] = self.dynamic
+        for axis, k in enumerate(keys):
+            size, stride = shape[axis], strides[axis]
+            if type(k) is slice:
+                if k.start is None and k.stop is None and k.step is None:
+                    new_shape.append(size)
+                    new_strides.append(stride)
+                    continue
+                start, count, step = self._bounds(k, axis)
+            elif type(k) is int:
+                start, count, step = self._integer(k, axis), 1, 1
+                if not (on_chip and axis == 0):
+                    offset += start * stride
+                    continue
+            else:
+                start, count, step, moved = self._other(k, axis)
+                dynamic = (*dynamic, *moved)
+                if count == 0:
+                    continue
+            if axis == 0 and dynamic and dynamic[0].vector and (start or count != size):
+                raise self._chosen_at_run_time(axis)
+            offset += start * stride
+            new_shape.append(count)
+            new_strides.append(stride * step)
+        if len(new_shape) < (2 if on_chip else 1):
+            new_shape.append(1)
+            new_strides.append(1)
+        return self.window(tuple(new_shape), tuple(new_strides), offset, dynamic=dynamic)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise SignatureError(
+            "this API writes through instructions, not by assignment",
+            hint="nisa.tensor_copy(dst=t[...], src=value), nisa.dma_copy or nisa.memset",
+        )
+
+    def _expanded(self, keys: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
+        """Keys for every axis: `...` and what is left out stand for whole axes."""
+        given = sum(k is not Ellipsis for k in keys)
+        if given > rank or keys.count(Ellipsis) > 1:
+            raise OutOfBoundsError(
+                f"{len(keys)} indices for a tensor with {rank} axes",
+                got=f"shape {self.shape}",
+            )
+        fill = (slice(None),) * (rank - given)
+        if Ellipsis not in keys:
+            return (*keys, *fill)
+        at = keys.index(Ellipsis)
+        return (*keys[:at], *fill, *keys[at + 1 :])
+
+    def _integer(self, index: int, axis: int) -> int:
+        size = self.shape[axis]
+        if not -size <= index < size:
+            raise self._outside(f"index {index}", axis)
+        return index % size
+
+    def _bounds(self, k: slice, axis: int) -> tuple[int, int, int]:
+        """First element, count and step of a slice; all of it must exist."""
+        size = self.shape[axis]
+        start = 0 if k.start is None else self._bound(k.start, axis)
+        stop = size if k.stop is None else self._bound(k.stop, axis)
+        step = 1 if k.step is None else self._bound(k.step, axis)
+        start, stop = start + size * (start < 0), stop + size * (stop < 0)
+        if not 0 <= start < stop <= size or step < 1:
+            if start >= 0 and start == stop <= size:
+                raise ShapeError(f"the slice of axis {axis} is empty", got=f"{start}:{stop}")
+            raise self._outside(f"index range [{start}, {stop - 1}]", axis)
+        return start, -(-(stop - start) // step), step
+
+    def _bound(self, value: Any, axis: int) -> int:
+        if isinstance(value, VirtualRegister):
+            raise DynamicControlError(
+                f"a register bounds the slice of axis {axis}",
+                because="the number of elements must be known when the kernel is compiled",
+                hint="nl.ds(register, size) has a dynamic start and a constant size",
+            )
+        try:
+            return int(value.__index__())
+        except AttributeError:
+            raise SignatureError(
+                f"axis {axis} can't be sliced with {type(value).__name__}", got=repr(value)
+            ) from None
+
+    def _other(self, k: Any, axis: int) -> tuple[int, int, int, tuple[Dynamic, ...]]:
+        """Index kinds beside plain slices and ints; a count of 0 drops the axis."""
+        size = self.shape[axis]
+        keep = int(self.storage.on_chip and axis == 0)
+        if isinstance(k, DynamicSlice):
+            if k.size < 1 or k.size > size:
+                raise self._outside(f"a window of {k.size}", axis)
+            if isinstance(k.start, VirtualRegister):
+                return 0, k.size, 1, (self._moved(k.start, axis, size - k.size),)
+            if not 0 <= k.start <= size - k.size:
+                raise self._outside(f"index range [{k.start}, {k.start + k.size - 1}]", axis)
+            return k.start, k.size, 1, ()
+        if isinstance(k, VirtualRegister | Tile):
+            return 0, keep, 1, (self._moved(k, axis, size - 1),)
+        if k is None or isinstance(k, bool) or not hasattr(k, "__index__"):
+            raise SignatureError(
+                f"axis {axis} can't be indexed with {type(k).__name__}",
+                expected="an int, a slice, ..., nl.ds(start, size) or a register",
+                got=repr(k),
+            )
+        return self._integer(int(k.__index__()), axis), keep, 1, ()
+
+    def _moved(self, index: VirtualRegister | Tile, axis: int, limit: int) -> Dynamic:
+        if self.storage.on_chip and axis == 0:
+            raise DynamicControlError(
+                "the partition can't be chosen at run time",
+                because="an instruction's start partition is part of its encoding",
+                hint="put the axis you index on the free axes, or go through HBM",
+            )
+        if any(d.vector for d in self.dynamic) or (
+            isinstance(index, Tile) and self.dynamic
+        ):
+            raise self._chosen_at_run_time(axis)
+        return Dynamic(index, self.strides[axis], limit)
+
+    def _outside(self, what: str, axis: int) -> OutOfBoundsError:
+        return OutOfBoundsError(
+            f"{what} exceeds axis {axis} of size {self.shape[axis]}",
+            expected=f"within [0, {self.shape[axis] - 1}]",
+            got=what,
+            because="the access would reach a neighbour's memory",
+            hint="shorten the last piece: min(start + size, total)",
+            also="err_tensor_access_out_of_bound",
+        )
+
+    def _chosen_at_run_time(self, axis: int) -> ViewError:
+        return ViewError(
+            f"axis {axis} of an indirect view can't be indexed again",
+            got=repr(self),
+            because="an instruction holds one run-time offset",
+            hint="slice first, then make the view indirect",
+        )
