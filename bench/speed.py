@@ -29,10 +29,10 @@ neuroncore.activate()
 import nki
 import nki.isa as nisa
 import nki.language as nl
+from neuroncore.kernels import ch01_add, ch02_softmax, ch07_attention
 
 from neuroncore.core import running
 from neuroncore.frontend.settings import settings
-from neuroncore.kernels import ch01_add, ch02_softmax, ch07_attention
 from neuroncore.options import Options
 from neuroncore.schedule import schedule
 

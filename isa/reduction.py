@@ -11,6 +11,17 @@ from neuroncore.core import Core
 from neuroncore.cost import streaming
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.errors import KernelError, OperatorError, ShapeError
+from neuroncore.formats import (
+    FLOATS,
+    FORMATS,
+    int8,
+    int16,
+    int32,
+    tfloat32,
+    uint8,
+    uint16,
+    uint32,
+)
 from neuroncore.instruction import Call, In, Op, Operand, Out, Static, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator

@@ -1,6 +1,7 @@
 """`import nki` is ours in every test, and what hypothesis finds is the same on every machine."""
 
 import hypothesis
+
 import neuroncore
 
 neuroncore.activate()
