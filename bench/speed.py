@@ -207,7 +207,9 @@ def main() -> int:
         for name, measured, limit, remark in lines:
             held = measured <= limit
             failed += not held
-            print(f"{'ok  ' if held else 'MISS'} {name:45s} {measured:6.2f}  limit {limit:4.1f}   {remark}")
+            print(
+                f"{'ok  ' if held else 'MISS'} {name:45s} {measured:6.2f}  limit {limit:4.1f}   {remark}"
+            )
     return int(failed > 0)
 
 

@@ -45,7 +45,6 @@ Max = Annotated[Operator, Op(names=("maximum",))]
 Reduced = Annotated[Tile | None, Operand(writes=True, column=True, optional=True)]
 
 
-
 def reduced_axes(call: Call) -> int:
     """How many of the last axes are folded away; 0 if the axes asked for are not the last."""
     rank = len(call.view("data").shape)

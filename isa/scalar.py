@@ -77,9 +77,7 @@ ACTIVATION_RULES = (
 )
 
 
-@instruction(
-    scalar, cost=cost.dynamic(activation_cost), rules=ACTIVATION_RULES, opcode="ACTIVATE"
-)
+@instruction(scalar, cost=cost.dynamic(activation_cost), rules=ACTIVATION_RULES, opcode="ACTIVATE")
 def activation(
     dst: Out,
     op: Activation,
@@ -120,9 +118,7 @@ def affine(value: Any, scale: Any, bias: Any) -> Any:
     return value
 
 
-@instruction(
-    scalar, cost=cost.dynamic(activation_cost), rules=ACTIVATION_RULES, opcode="ACTIVATE"
-)
+@instruction(scalar, cost=cost.dynamic(activation_cost), rules=ACTIVATION_RULES, opcode="ACTIVATE")
 def activation_reduce(
     dst: Out,
     op: Activation,
@@ -138,5 +134,3 @@ def activation_reduce(
     activation.meaning(
         dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd.reset_reduce, core=core
     )
-
-

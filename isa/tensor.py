@@ -51,7 +51,7 @@ Moving = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS)]
 Pair = Annotated[tuple[int, ...], Static(sequence=True)]
 
 
-# --- legality ----------------------------------------------------------------------------------------
+# --- legality -------------------------------------------------------------------------------------
 
 
 def contraction(call: Call, machine: Machine) -> KernelError | None:
@@ -183,7 +183,7 @@ def double_row(call: Call, machine: Machine) -> KernelError | None:
     raise NotEmulated("nc_matmul(perf_mode=double_row) is not emulated yet")
 
 
-# --- cost --------------------------------------------------------------------------------------------
+# --- cost -----------------------------------------------------------------------------------------
 
 
 def rate_of(formats: set[Format]) -> str:
@@ -203,9 +203,7 @@ def matmul_cost(call: Call, machine: Machine) -> cost.Cost:
     return pe_cost(machine, kind, "stationary", weights=s.free_size, columns=x.free_size)
 
 
-def pe_cost(
-    machine: Machine, kind: str, operand: str, weights: int, columns: int
-) -> cost.Cost:
+def pe_cost(machine: Machine, kind: str, operand: str, weights: int, columns: int) -> cost.Cost:
     unit = machine.engines["tensor"]
     rate = unit.rate[kind]
     busy = max(unit.min_interval_cycles, unit.overhead_cycles + columns / rate)
@@ -218,7 +216,7 @@ def pe_cost(
     )
 
 
-# --- meaning -----------------------------------------------------------------------------------------
+# --- meaning --------------------------------------------------------------------------------------
 
 
 @instruction(
@@ -327,7 +325,8 @@ def transpose_shapes(call: Call, machine: Machine) -> KernelError | None:
 
 
 def choose_transpose(call: Call, machine: Machine) -> engine:
-    """The Tensor engine reads SBUF and writes PSUM; small tiles elsewhere go to the Vector engine."""
+    """The Tensor engine reads SBUF and writes PSUM; small tiles elsewhere go to the Vector
+    engine."""
     on_tensor = call.view("data").region is SBUF and call.view("dst").region is PSUM
     return tensor if on_tensor else vector
 
@@ -407,5 +406,3 @@ def nc_transpose(
     out = np.empty((values.shape[1], values.shape[0]), np.float32)
     numeric.chain_product(values, np.eye(values.shape[0], dtype=np.float32), out, False)
     dst.store(out)
-
-

@@ -46,7 +46,7 @@ MaybeNumber = Annotated[
 ]
 
 
-# --- copies ------------------------------------------------------------------------------------------
+# --- copies ---------------------------------------------------------------------------------------
 
 
 @instruction(
@@ -121,7 +121,7 @@ def tensor_copy_predicated(
     dst.mark_written(chosen)
 
 
-# --- element by element --------------------------------------------------------------------------------
+# --- element by element ---------------------------------------------------------------------------
 
 
 def choose_tensor_tensor(call: Call, machine: Machine) -> engine:
@@ -304,7 +304,7 @@ def reciprocal(dst: Out, data: In) -> None:
     numeric.finish(dst, out)
 
 
-# --- across partitions ------------------------------------------------------------------------------------
+# --- across partitions ----------------------------------------------------------------------------
 
 QUADRANT = 32
 KEEP = 255  # in a shuffle mask: leave that partition of dst as it is

@@ -182,5 +182,3 @@ def poison(form: Format) -> int:
     (The vendor's simulator uses the same two values: NKI simulator guide, "Uninitialized memory".)
     """
     return encode_one(form, math.nan if form.is_float else 1.0 if form.kind == "bool" else 4.0)
-
-

@@ -268,9 +268,7 @@ def _out_of_bounds(tile: Tile) -> bool:
     return not all(inside(d) for d in tile.dynamic)
 
 
-def _taken(
-    call: Call, parameter: Parameter, value: Any, machine: Machine
-) -> Iterator[KernelError]:
+def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> Iterator[KernelError]:
     """Put one argument into a Call, and say what is wrong with it by itself."""
     declared = parameter.declared
     if isinstance(declared, Operand):
@@ -411,7 +409,7 @@ def _key_part(parameter: Parameter) -> str | None:
     return f"{signature} if isinstance({name}, Tile) else {name} is None"
 
 
-# --- the core that a kernel runs on ------------------------------------------------------------------
+# --- the core that a kernel runs on ---------------------------------------------------------------
 
 _current: ContextVar[Core | None] = ContextVar("core", default=None)
 
@@ -443,5 +441,3 @@ def on(core: Core) -> Iterator[Core]:
             yield core
     finally:
         _current.reset(token)
-
-

@@ -101,7 +101,9 @@ def filling(call: Call, machine: Machine) -> Cost:
 
 def copying(call: Call, machine: Machine) -> Cost:
     """tensor_copy and tensor_scalar: fast modes by format, memory and contiguity (ARCH2)."""
-    return stream(call, machine, elements(call) / rate(machine, call.engine, _copy_kind(call, machine)))
+    return stream(
+        call, machine, elements(call) / rate(machine, call.engine, _copy_kind(call, machine))
+    )
 
 
 def _copy_kind(call: Call, machine: Machine) -> str:
@@ -161,5 +163,3 @@ def _engines(view: View, machine: Machine) -> tuple[int, int]:
         return 0, machine.dma.engines - 1
     each = machine.dma.partitions_per_engine
     return view.partition // each, (view.partition + view.partitions - 1) // each
-
-

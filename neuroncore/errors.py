@@ -83,7 +83,10 @@ class KernelError(NeuronError, ValueError, AssertionError):
         end = self.place.end_column if self.place.end_line == self.place.line else len(text)
         carets = "^" * max(1, end - self.place.column)
         number = str(self.place.line)
-        return [f"  {number} | {text}", f"  {' ' * len(number)} | {' ' * self.place.column}{carets}"]
+        return [
+            f"  {number} | {text}",
+            f"  {' ' * len(number)} | {' ' * self.place.column}{carets}",
+        ]
 
     def _fields(self) -> list[str]:
         fields = ("expected", "got", "because", "hint", "also")
@@ -94,7 +97,9 @@ class KernelError(NeuronError, ValueError, AssertionError):
         lines = []
         for where, numbers in self.stack:
             values = ", ".join(f"{n}={v}" for n, v in list(numbers.items())[:8])
-            lines.append(f"  {'in':9} {where.function} at {where}{f'  ({values})' if values else ''}")
+            lines.append(
+                f"  {'in':9} {where.function} at {where}{f'  ({values})' if values else ''}"
+            )
         return lines
 
     def to_dict(self) -> dict[str, Any]:

@@ -142,8 +142,12 @@ class Machine:
 SECTIONS = ("limits", "sbuf", "psum", "hbm", "dma", "fixed")
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 ALIASES = {
-    "gen2": "trn1", "inf2": "trn1", "trn1n": "trn1",
-    "gen3": "trn2", "trn2n": "trn2", "gen4": "trn3",
+    "gen2": "trn1",
+    "inf2": "trn1",
+    "trn1n": "trn1",
+    "gen3": "trn2",
+    "trn2n": "trn2",
+    "gen4": "trn3",
 }
 
 

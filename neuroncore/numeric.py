@@ -165,7 +165,7 @@ def _shift(shift: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
     out.view(unsigned)[...] = np.where(inside, shifted, unsigned.type(0))
 
 
-# --- activation functions that need no polynomial ---------------------------------------------------
+# --- activation functions that need no polynomial -------------------------------------------------
 
 
 def copy(x: Array, out: Array) -> None:
@@ -196,7 +196,7 @@ def inverse(x: Array, out: Array) -> None:
     np.divide(np.float32(1), x, out=out)
 
 
-# --- words that the clauses are made of --------------------------------------------------------------
+# --- words that the clauses are made of -----------------------------------------------------------
 
 
 def target(dst: Tile, *sources: Tile) -> Array:

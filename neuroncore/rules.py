@@ -217,8 +217,6 @@ def within_one_bank(name: str) -> Rule:
     return rule
 
 
-
-
 def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
     """Not every generation has this instruction on that engine."""
 

@@ -171,9 +171,7 @@ class _CallTable:
                 self.weights[i] = call.reads.index(cost.weights_operand)
 
 
-def _busy(
-    table: _CallTable, call: Array, queue: Array, reload: Array, machine: Machine
-) -> Array:
+def _busy(table: _CallTable, call: Array, queue: Array, reload: Array, machine: Machine) -> Array:
     """How long each instruction keeps its queue, with what depends on the one before it: the
     weights that are in the array already, the activation table that is loaded."""
     busy, weights = table.busy[call], np.where(reload, table.weights_ns[call], 0.0)
@@ -193,7 +191,7 @@ def _before_in_queue(queue: Array) -> Array:
     return before
 
 
-# --- which accesses touch the same bytes -----------------------------------------------------------
+# --- which accesses touch the same bytes ----------------------------------------------------------
 
 
 def _neighbours(program: Program) -> tuple[Array, Array]:
@@ -243,7 +241,7 @@ def _meet(program: Program, first: int, second: int) -> bool:
     return bool(np.intersect1d(*elements).size)
 
 
-# --- space -----------------------------------------------------------------------------------------
+# --- space ----------------------------------------------------------------------------------------
 
 
 def _take_over_space(

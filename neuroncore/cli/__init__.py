@@ -29,7 +29,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="neuroncore", description="Run NKI kernels on an emulated NeuronCore."
     )
-    parser.add_argument("--version", action="version", version=f"neuroncore {version('neuroncore')}")
+    parser.add_argument(
+        "--version", action="version", version=f"neuroncore {version('neuroncore')}"
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_to(commands)
     machines = commands.add_parser("machines", help="the machines and every number about them")

@@ -153,7 +153,9 @@ class Session:
         try:
             yield
         except (KernelError, NotEmulated) as error:
-            detail = error.to_dict() if isinstance(error, KernelError) else {"statement": str(error)}
+            detail = (
+                error.to_dict() if isinstance(error, KernelError) else {"statement": str(error)}
+            )
             self.failure = detail
             print(error, file=sys.stderr)
         except UsageError:
@@ -274,7 +276,9 @@ class Session:
                 shown = True
                 program = self.core.program if self.core else None
                 count = len(program) if program is not None else 0
-                print(f"\r{elapsed:.0f} s, {count} instructions", end="", file=sys.stderr, flush=True)
+                print(
+                    f"\r{elapsed:.0f} s, {count} instructions", end="", file=sys.stderr, flush=True
+                )
         if shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 

@@ -89,7 +89,9 @@ def _parameter(parameter: Parameter) -> str:
 
 def _operand(operand: Operand) -> str:
     verb = " and ".join(v for v, on in (("read", operand.reads), ("written", operand.writes)) if on)
-    regions = dict.fromkeys(r.value.removeprefix("private_").removeprefix("shared_") for r in operand.regions)
+    regions = dict.fromkeys(
+        r.value.removeprefix("private_").removeprefix("shared_") for r in operand.regions
+    )
     notes = [verb, f"in {' or '.join(regions)}"]
     notes += ["one element per partition"] * operand.column
     notes += ["or a number"] * operand.scalar

@@ -24,6 +24,7 @@ from neuroncore.tile import Tile
 
 Array = npt.NDArray[Any]
 
+
 class NeuronWarning(UserWarning):
     """A finding of a run that nobody else reports."""
 

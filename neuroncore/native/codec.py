@@ -67,8 +67,8 @@ def float32_from_narrow(
 
 @inlined
 def _narrow(
-    u: Any, half: Any, shift: Any, rebias: Any, magic: Any, magic_bits: Any, min_normal: Any,
-    overflow_from: Any, overflow: Any, nan: Any, sign_shift: Any,
+    u: Any, half: Any, shift: Any, rebias: Any, magic: Any,
+    magic_bits: Any, min_normal: Any, overflow_from: Any, overflow: Any, nan: Any, sign_shift: Any,
 ) -> Any:  # fmt: skip
     """One float32 as the code of a format with fewer exponent bits.
 
@@ -88,8 +88,8 @@ def _narrow(
 
 @compiled
 def float16_from(
-    bits: Array, out: Array, half: Any, shift: Any, rebias: Any, magic: Any, magic_bits: Any, min_normal: Any,
-    overflow_from: Any, overflow: Any, nan: Any, sign_shift: Any,
+    bits: Array, out: Array, half: Any, shift: Any, rebias: Any, magic: Any,
+    magic_bits: Any, min_normal: Any, overflow_from: Any, overflow: Any, nan: Any, sign_shift: Any,
 ) -> None:  # fmt: skip
     for i in range(bits.shape[0]):
         out[i] = np.uint16(
@@ -102,8 +102,8 @@ def float16_from(
 
 @compiled
 def float8_from(
-    bits: Array, out: Array, half: Any, shift: Any, rebias: Any, magic: Any, magic_bits: Any, min_normal: Any,
-    overflow_from: Any, overflow: Any, nan: Any, sign_shift: Any,
+    bits: Array, out: Array, half: Any, shift: Any, rebias: Any, magic: Any,
+    magic_bits: Any, min_normal: Any, overflow_from: Any, overflow: Any, nan: Any, sign_shift: Any,
 ) -> None:  # fmt: skip
     for i in range(bits.shape[0]):
         out[i] = np.uint8(

@@ -38,7 +38,7 @@ def bound(timeline: Timeline) -> Bound:
         return Bound(what, share)
     what, part = max(timeline.path_share.items(), key=lambda item: item[1])
     resource = "DMA" if what.startswith("DMA") else what
-    return Bound(what, part) if what == "latency" else Bound(resource, timeline.busy_share[resource])
+    return Bound(resource, part if what == "latency" else timeline.busy_share[resource])
 
 
 def moved_bytes(timeline: Timeline) -> dict[str, int]:
@@ -130,5 +130,3 @@ def _opcodes(timeline: Timeline) -> Counter[str]:
     for call, count in _calls(timeline):
         opcodes[call.instruction.opcode] += count
     return opcodes
-
-

@@ -157,9 +157,7 @@ class Indexed(Tile):
                 because="an instruction's start partition is part of its encoding",
                 hint="put the axis you index on the free axes, or go through HBM",
             )
-        if any(d.vector for d in self.dynamic) or (
-            isinstance(index, Tile) and self.dynamic
-        ):
+        if any(d.vector for d in self.dynamic) or (isinstance(index, Tile) and self.dynamic):
             raise self._chosen_at_run_time(axis)
         return Dynamic(index, self.strides[axis], limit)
 

@@ -26,7 +26,9 @@ class NKIObject:
         cls.__annotations__ = annotations
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        names = [n for c in reversed(type(self).__mro__) for n in c.__dict__.get("__annotations__", ())]
+        names = [
+            n for c in reversed(type(self).__mro__) for n in c.__dict__.get("__annotations__", ())
+        ]
         for name, value in [*zip(names, args, strict=False), *kwargs.items()]:
             setattr(self, name, value)
         post = getattr(self, "__post_init__", None)

@@ -138,9 +138,7 @@ class NkiTensor(Indexed):
                 expected="size 1",
                 got=f"shape {self.shape}",
             )
-        return self.window(
-            _with(self.shape, axis, size), _with(self.strides, axis, 0), self.offset
-        )
+        return self.window(_with(self.shape, axis, size), _with(self.strides, axis, 0), self.offset)
 
     def expand_dim(self, dim: int) -> NkiTensor:
         """A new axis of size 1 at position `dim`."""
@@ -342,9 +340,7 @@ class NkiTensor(Indexed):
                 got=f"axis {axis} of {self!r}",
             )
         rows = Dynamic(index, step, self._last_index(step, first_axis=1), vector=True)
-        return self.window(
-            self.shape, (step, *self.strides[1:]), self.offset, dynamic=(rows,)
-        )
+        return self.window(self.shape, (step, *self.strides[1:]), self.offset, dynamic=(rows,))
 
     def _check_pattern(self, indirect: bool) -> None:
         """The pattern stays inside its storage, on the chip inside each partition."""
@@ -381,5 +377,3 @@ def _without(items: Dims, axis: int) -> Dims:
 
 def _with(items: Dims, axis: int, value: int) -> Dims:
     return (*items[:axis], value, *items[axis + 1 :])
-
-

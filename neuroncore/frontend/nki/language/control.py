@@ -48,7 +48,9 @@ def dynamic_range(
     """A loop that the device runs; its variable is a register that can't be written."""
     if isinstance(step, VirtualRegister) or step < 1:
         raise DynamicControlError(
-            "the step of a dynamic loop must be a positive constant", argument="step", got=repr(step)
+            "the step of a dynamic loop must be a positive constant",
+            argument="step",
+            got=repr(step),
         )
     first, last = (0, _value(start)) if stop is None else (_value(start), _value(stop))
     for i in builtins.range(first, last, step):

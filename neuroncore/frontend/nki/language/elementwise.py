@@ -39,8 +39,10 @@ def in_sbuf(x: NkiTensor) -> NkiTensor:
 
 def _is_column(x: Any, other: Any) -> bool:
     """Whether x is a [P, 1] tile to go along a wider one."""
-    return isinstance(x, Tile) and x.free_size == 1 and (
-        isinstance(other, Tile) and other.free_size > 1 and x.shape[0] == other.shape[0]
+    return (
+        isinstance(x, Tile)
+        and x.free_size == 1
+        and (isinstance(other, Tile) and other.free_size > 1 and x.shape[0] == other.shape[0])
     )
 
 

@@ -136,5 +136,3 @@ def rms_norm(
     isa.tensor_scalar(scaled, x, multiply, scale)
     isa.tensor_tensor(out, scaled, w, multiply)
     return out
-
-

@@ -25,10 +25,12 @@ TURN = (6.28125, 0.0019353071795864769)
 
 def _sine(x: NkiTensor, out: NkiTensor, shift: float) -> None:
     """sin(x + shift): the nearest whole number of turns is taken off, then activation."""
-    turns, whole, rest = ndarray(x.shape, int32), ndarray(x.shape, float32), ndarray(x.shape, float32)
-    isa.tensor_scalar(
-        turns, x, multiply, 1 / (2 * pi), op1=add, operand1=shift / (2 * pi)
+    turns, whole, rest = (
+        ndarray(x.shape, int32),
+        ndarray(x.shape, float32),
+        ndarray(x.shape, float32),
     )
+    isa.tensor_scalar(turns, x, multiply, 1 / (2 * pi), op1=add, operand1=shift / (2 * pi))
     isa.tensor_copy(whole, turns)
     isa.scalar_tensor_tensor(rest, whole, multiply, -TURN[0], add, x)
     isa.scalar_tensor_tensor(rest, whole, multiply, -TURN[1], add, rest)
@@ -56,5 +58,3 @@ def cos(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 def tan(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     """tan x = sin x / cos x: as these."""
     return divide(_sin(x, float32), cos(x, float32), dtype or x.dtype)
-
-
