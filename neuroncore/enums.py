@@ -9,7 +9,7 @@ class ApiEnum(Enum):
     """An enumeration that is cheap to use in a dictionary key."""
 
     # Enum's own __hash__ is written in Python; members are singletons, so identity will do.
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}.{self.name}"

@@ -81,7 +81,8 @@ class Gaps:
         flags = self.flags(start, shape, strides, item)
         if flags.all():
             return None
-        return ~flags if flags.ndim == len(shape) else ~flags.all(axis=-1)
+        whole: Array = flags if flags.ndim == len(shape) else np.all(flags, axis=-1)
+        return np.logical_not(whole)
 
 
 class Storage:

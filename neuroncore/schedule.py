@@ -178,7 +178,7 @@ def _busy(table: _CallTable, call: Array, queue: Array, reload: Array, machine: 
     busy = np.maximum(busy, weights) if machine.fixed.weights_hidden else busy + weights
     loads = np.flatnonzero((queue == SCALAR) & (table.table[call] >= 0))
     tables = table.table[call][loads]
-    changed = np.concatenate([[True], tables[1:] != tables[:-1]]) if len(loads) else []
+    changed = np.diff(tables, prepend=-1) != 0
     busy[loads[changed]] += machine.fixed.activation_table_ns
     return busy
 
@@ -229,7 +229,7 @@ def _without_near_misses(program: Program, near: Array, start: Array) -> tuple[A
 
 def _meet(program: Program, first: int, second: int) -> bool:
     """Whether two strided accesses share a byte; said of large ones without looking."""
-    elements = []
+    touched: list[Array] = []
     for index in (first, second):
         offset, shape, strides, item = program.patterns[index]
         if np.prod(shape) * item > EXACT_ELEMENTS:
@@ -237,8 +237,8 @@ def _meet(program: Program, first: int, second: int) -> bool:
         places = np.array([offset])
         for size, stride in zip(shape, strides, strict=True):
             places = (places[:, None] + np.arange(size) * stride).reshape(-1)
-        elements.append((places[:, None] + np.arange(item)).reshape(-1))
-    return bool(np.intersect1d(*elements).size)
+        touched.append((places[:, None] + np.arange(item)).reshape(-1))
+    return bool(np.intersect1d(touched[0], touched[1]).size)
 
 
 # --- space ----------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+
+from neuroncore.native.jit import generated
 
 
 def _llvm(name: str, kind: Any, count: int) -> tuple[Any, Any]:
@@ -21,19 +22,19 @@ def _llvm(name: str, kind: Any, count: int) -> tuple[Any, Any]:
     return kind(*[kind] * count), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@generated
 def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
     """a * b + c in float64 with one rounding, the same bits on every processor."""
     return _llvm("llvm.fma.f64", types.float64, 3)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@generated
 def maximum(typingctx: Any, a: Any, b: Any) -> Any:
     """The greater of two float32; NaN if either is; +0 is above -0."""
     return _llvm("llvm.maximum.f32", types.float32, 2)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@generated
 def minimum(typingctx: Any, a: Any, b: Any) -> Any:
     """The less of two float32; NaN if either is; -0 is below +0."""
     return _llvm("llvm.minimum.f32", types.float32, 2)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
+from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,3 +31,8 @@ def compiled(function: F) -> F:
 def inlined(function: F) -> F:
     """A helper of compiled functions, never called by itself."""
     return numba.njit(inline="always", **STRICT)(function)  # type: ignore[no-any-return]
+
+
+def generated(generator: Callable[..., Any]) -> Callable[..., Any]:
+    """For compiled functions: an operation whose machine code `generator` writes."""
+    return intrinsic(generator)  # type: ignore[no-any-return]

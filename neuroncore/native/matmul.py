@@ -16,10 +16,9 @@ import numpy.typing as npt
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from neuroncore import buffers
-from neuroncore.native.jit import compiled
+from neuroncore.native.jit import compiled, generated
 
 Array = npt.NDArray[Any]
 
@@ -49,7 +48,7 @@ def _splat(builder: ir.IRBuilder, scalar: Any) -> Any:
     return builder.shuffle_vector(builder.insert_element(undefined, scalar, zero), undefined, lanes)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@generated
 def _block(typingctx: Any, s: Any, x: Any, out: Any, k: Any, accumulate: Any) -> Any:
     """ROWS x COLUMNS results from where the three arrays begin."""
 

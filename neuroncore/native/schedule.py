@@ -134,7 +134,7 @@ def reuse_of_space(
             need -= take
             if left[d] == 0:
                 taken += 1
-    return peak
+    return int(peak)
 
 
 @compiled

@@ -61,7 +61,7 @@ def _of_one(timeline: Timeline) -> Iterator[dict[str, Any]]:
 
 def _rows(timeline: Timeline, order: list[int], until: Array) -> tuple[list[int], list[str]]:
     """The row of every instruction, and the names of the rows."""
-    names = list(ROWS)
+    names: list[str] = [*ROWS]
     row = timeline.queue.tolist()
     free: dict[int, list[tuple[int, float]]] = {ring: [] for ring in RINGS}  # (row, from when)
     for i in order:

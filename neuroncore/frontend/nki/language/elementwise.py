@@ -17,7 +17,7 @@ PSUM = MemoryRegion.psum
 WIDTHS = list(FORMATS)  # widest first among floats: which format two operands share
 
 
-def result(like: NkiTensor, dtype: Any = None) -> NkiTensor:
+def result(like: Tile, dtype: Any = None) -> NkiTensor:
     """A new tile of SBUF, of the same shape and, unless said otherwise, format."""
     return ndarray(like.shape, dtype or like.dtype)
 
@@ -28,7 +28,7 @@ def common(x: Any, y: Any) -> Format:
     return min(found, key=WIDTHS.index)
 
 
-def in_sbuf(x: NkiTensor) -> NkiTensor:
+def in_sbuf(x: Tile) -> Tile:
     """The tile itself, or if it is in PSUM a copy: tensor_copy."""
     if x.region is not PSUM:
         return x
@@ -78,7 +78,10 @@ def _binary(name: str) -> Operation:
             isa.tensor_tensor(out, in_sbuf(x) if both else x, y, token)
         return out
 
-    doc = f"x {name} y, element by element: tensor_tensor, or tensor_scalar with a number or a (P, 1) tile."
+    doc = (
+        f"x {name} y, element by element: tensor_tensor, or tensor_scalar with a number or a "
+        "(P, 1) tile."
+    )
     token = Operation(name, lowered, doc)
     return token
 
