@@ -207,9 +207,8 @@ def main() -> int:
         for name, measured, limit, remark in lines:
             held = measured <= limit
             failed += not held
-            print(
-                f"{'ok  ' if held else 'MISS'} {name:45s} {measured:6.2f}  limit {limit:4.1f}   {remark}"
-            )
+            verdict = "ok  " if held else "MISS"
+            print(f"{verdict} {name:45s} {measured:6.2f}  limit {limit:4.1f}   {remark}")
     return int(failed > 0)
 
 

@@ -232,7 +232,10 @@ def select_reduce(
     *,
     core: Core,
 ) -> None:
-    """dst[p, f] = on_true[p, f] if predicate[p, f] != 0 else on_false[p];  reduce_res[p] = its max"""
+    """dst[p, f] = on_true[p, f] if predicate[p, f] != 0 else on_false[p];  reduce_res[p] = max_f
+
+    max_f is the largest of dst[p, :] before it is rounded.
+    """
     chosen = numeric.shaped(predicate.codes() != 0, dst.shape) ^ reverse_pred
     kept = numeric.shaped(on_true.values(), dst.shape)
     out = np.where(chosen, kept, numeric.scalar(on_false, kept)).astype(np.float32, copy=False)

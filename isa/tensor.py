@@ -97,7 +97,7 @@ def moving_fits(call: Call, machine: Machine) -> KernelError | None:
 
 
 def operand_formats(call: Call, machine: Machine) -> KernelError | None:
-    """float32 and TF32 pair with each other only; OCP fp8 is v4's and never meets the older kind."""
+    """float32 and TF32 pair with each other only; OCP fp8 is v4's and never meets the older."""
     s, x = call.view("stationary"), call.view("moving")
     formats = {s.dtype, x.dtype}
     if float8_e4m3fn in formats and not machine.has("float8_e4m3fn"):

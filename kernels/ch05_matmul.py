@@ -122,7 +122,7 @@ def load(source):
 
 
 def store(target, total):
-    """PSUM to HBM, by way of SBUF, where it is rounded to the result's dtype: DMA can't read PSUM."""
+    """PSUM to HBM by way of SBUF, rounded to the result's dtype there: DMA can't read PSUM."""
     tile = nl.ndarray(total.shape, target.dtype, buffer=nl.sbuf)
     nisa.tensor_copy(dst=tile, src=total)
     nisa.dma_copy(dst=target, src=tile)

@@ -29,8 +29,9 @@ FORMATS = (np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3)
 def classify(x_t, w1, b1, w2, b2, scale1, scale2):
     """Scores [classes, images] of images x_t [pixels, images], at most 512 of them.
 
-    w1 [pixels, hidden] and w2 [hidden, classes] are scale1 and scale2 times the weights; x_t, w1 and
-    w2 have the dtype in which the products are computed. b1 [hidden, 1], b2 [classes, 1] float32.
+    w1 [pixels, hidden] and w2 [hidden, classes] are scale1 and scale2 times the weights; x_t, w1
+    and w2 have the dtype in which the products are computed. b1 [hidden, 1] and b2 [classes, 1]
+    are float32.
     """
     images = x_t.shape[1]
     scores = nl.ndarray((CLASSES, images), nl.float32, buffer=nl.shared_hbm)

@@ -69,7 +69,7 @@ def _runs(shape: Dims, strides: Dims) -> list[tuple[int, int]]:
 
 
 def inferred(shape: Sequence[int], total: int) -> Dims | None:
-    """`shape` with its one -1, if any, filled in so that it has `total` elements; None if it can't."""
+    """`shape` with its one -1, if any, filled in to have `total` elements; None if it can't."""
     sizes = list(shape)
     if sizes.count(-1) == 1:
         known = -prod(sizes)

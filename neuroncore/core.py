@@ -189,7 +189,7 @@ class Core:
     # --- recording -------------------------------------------------------------------------------
 
     def note(self, call: Call, frame: FrameType, *tiles: Tile) -> None:
-        """Append an instruction to the record: the tiles are those of `call.reads + call.writes`."""
+        """Append an instruction to the record; `tiles` are those of `call.reads + call.writes`."""
         program = self.program
         if program is None:
             return

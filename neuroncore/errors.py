@@ -2,8 +2,8 @@
 Everything that can go wrong, in three kinds that are never mixed:
 
 NeuronError
-├── KernelError                 the kernel is illegal on this machine (also ValueError, AssertionError)
-│   ├── BufferKindError         BUFFER_KIND          an operand is in a memory its engine can't reach
+├── KernelError                 the kernel is illegal here (also ValueError, AssertionError)
+│   ├── BufferKindError         BUFFER_KIND          an operand is where its engine can't reach
 │   ├── CapacityError           CAPACITY             more SBUF or PSUM than there is
 │   ├── DtypeError              DTYPE_RULE           a number format the instruction doesn't take
 │   ├── DynamicControlError     DYNAMIC_CTRL         a run-time value where a constant is needed

@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from math import prod
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -145,7 +146,7 @@ def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
     """An access pattern has so many free axes; axes that run on count as one."""
     merged = 1
     axes = [(n, s) for n, s in zip(view.shape[1:], view.strides[1:], strict=True) if n != 1]
-    for (_, outer), (size, inner) in zip(axes, axes[1:], strict=False):
+    for (_, outer), (size, inner) in pairwise(axes):
         merged += outer != size * inner
     if merged > most:
         yield ShapeError(

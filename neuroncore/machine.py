@@ -241,6 +241,5 @@ class _Reader:
         for key in table:
             if key not in names:
                 hint = did_you_mean(key, names)
-                raise DefinitionError(
-                    f"{self.where}: [{path}] has the unknown key {key!r}{f'; {hint}' if hint else ''}"
-                )
+                message = f"{self.where}: [{path}] has the unknown key {key!r}"
+                raise DefinitionError(f"{message}; {hint}" if hint else message)

@@ -192,8 +192,8 @@ class Memory:
             )
         if storage.row_bytes > size.partition_bytes:
             raise CapacityError(
-                f"{named} ({shape}, {storage.dtype}) needs {storage.row_bytes} bytes per partition; "
-                f"{self.machine.name} has {size.partition_bytes}",
+                f"{named} ({shape}, {storage.dtype}) needs {storage.row_bytes} bytes per "
+                f"partition; {self.machine.name} has {size.partition_bytes}",
                 argument="shape",
                 position=0,
                 expected=f"at most {size.partition_bytes} bytes per partition",

@@ -75,7 +75,7 @@ def mamba_inputs(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def mamba_reference(delta: Any, u: Any, a: Any, b: Any, c: Any) -> Any:
-    """y[t] = sum_s c[s, t] * h[s, t],  h[s, t] = exp(delta[t] a[s]) h[s, t-1] + delta[t] u[t] b[s, t]"""
+    """y[t] = sum_s c[s,t] h[s,t],  h[s,t] = exp(delta[t] a[s]) h[s,t-1] + delta[t] u[t] b[s,t]"""
     decay = np.exp(np.einsum("bdl,ds->bdsl", *(x.astype(np.float64) for x in (delta, a))))
     fresh = np.einsum("bdl,bdl,bsl->bdsl", delta, u, b, dtype=np.float64)
     state, out = np.zeros(fresh.shape[:-1]), np.empty(delta.shape)

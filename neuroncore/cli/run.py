@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import copy
 import json
 import platform
 import runpy
@@ -105,7 +106,7 @@ class Session:
             home = values.module(file)
             kernel = values.member(home, name)
             args, kwargs = self._kernel_arguments(home, rng)
-            given = values.copied(args), dict(zip(kwargs, values.copied([*kwargs.values()])))
+            given = copy.deepcopy((args, kwargs))  # a kernel may write into its inputs
             self.reference = lambda: self._reference(home, given)
             self.header()
             launched = kernel if isinstance(kernel, Kernel) else jit(kernel)
@@ -123,7 +124,9 @@ class Session:
             f"(or define a function `inputs` in {home.__file__})"
         )
 
-    def _reference(self, home: Any, given: tuple[list[Any], dict[str, Any]]) -> list[Any] | None:
+    def _reference(
+        self, home: Any, given: tuple[tuple[Any, ...], dict[str, Any]]
+    ) -> list[Any] | None:
         name = self.arguments.ref or ("reference" if hasattr(home, "reference") else None)
         if name is None:
             return None
@@ -158,7 +161,7 @@ class Session:
             )
             self.failure = detail
             print(error, file=sys.stderr)
-        except UsageError:
+        except (UsageError, BrokenPipeError):
             raise
         except SystemExit as leaving:
             if leaving.code not in (None, 0):

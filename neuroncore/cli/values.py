@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -75,8 +75,3 @@ def arguments_from(
     if isinstance(made, dict):
         return (), made
     return (tuple(made) if isinstance(made, tuple | list) else (made,)), {}
-
-
-def copied(values: Sequence[Any]) -> list[Any]:
-    """The arguments with their arrays copied: a kernel may write into its inputs."""
-    return [v.copy() if isinstance(v, np.ndarray) else v for v in values]

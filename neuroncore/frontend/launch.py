@@ -56,9 +56,9 @@ def launch(
 ) -> Run:
     """Run a kernel function on one core.
 
-    Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are contiguous; what the kernel writes
-    into them shows in the caller's arrays afterwards. Returned tensors become arrays, of torch if
-    an argument was a torch tensor.
+    Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are
+    contiguous; what the kernel writes into them shows in the caller's arrays afterwards. Returned
+    tensors become arrays, of torch if an argument was a torch tensor.
     """
     if prod(grid) > 1:
         raise NotEmulated(f"a launch grid of {grid}: only one core is emulated so far")

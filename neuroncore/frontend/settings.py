@@ -38,7 +38,7 @@ class Settings:
     observer: Observer | None = None
 
 
-_settings: ContextVar[Settings] = ContextVar("settings", default=Settings())
+_settings: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039 frozen
 
 
 def current_settings() -> Settings:

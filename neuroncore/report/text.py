@@ -42,10 +42,10 @@ def estimated(timeline: Timeline) -> Iterator[str]:
     shares = "   ".join(f"{name} {share:.0%}" for name, share in timeline.busy_share.items())
     yield f"busy       {shares}"
     moved = moved_bytes(timeline)
-    parts = (
-        f"{m.upper()} {size(moved[f'{m}_read_bytes'])} read, {size(moved[f'{m}_write_bytes'])} written"
-        for m in ("hbm", "sbuf", "psum")
-    )
+    parts = []
+    for memory in ("hbm", "sbuf", "psum"):
+        read, written = (size(moved[f"{memory}_{verb}_bytes"]) for verb in ("read", "write"))
+        parts.append(f"{memory.upper()} {read} read, {written} written")
     yield f"moved      {'   '.join(parts)}"
     yield (
         f"peak       SBUF {size(timeline.peak_sbuf)} of {size(machine.sbuf.partition_bytes)}   "

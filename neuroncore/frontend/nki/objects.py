@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 
@@ -15,7 +16,7 @@ class NKIObject:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        annotations = dict(cls.__dict__.get("__annotations__", {}))
+        annotations = inspect.get_annotations(cls)
         for name, value in list(cls.__dict__.items()):
             data = not (callable(value) or isinstance(value, property | classmethod | staticmethod))
             if data and not name.startswith("_"):
@@ -26,9 +27,7 @@ class NKIObject:
         cls.__annotations__ = annotations
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        names = [
-            n for c in reversed(type(self).__mro__) for n in c.__dict__.get("__annotations__", ())
-        ]
+        names = [n for c in reversed(type(self).__mro__) for n in inspect.get_annotations(c)]
         for name, value in [*zip(names, args, strict=False), *kwargs.items()]:
             setattr(self, name, value)
         post = getattr(self, "__post_init__", None)

@@ -26,7 +26,7 @@ from neuroncore.tile import Dynamic, Tile
 
 
 class NkiTensor(Indexed):
-    """A tensor in HBM, SBUF or PSUM: shape, dtype, strides and offset (in elements), buffer, name."""
+    """A tensor in HBM, SBUF or PSUM. `strides` and `offset` count elements."""
 
     __slots__ = ()
 
@@ -317,7 +317,7 @@ class NkiTensor(Indexed):
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
 
     def _last_index(self, step: int, first_axis: int = 0) -> int:
-        """The largest run-time index that keeps the pattern, from an axis on, inside its storage."""
+        """The largest run-time index that keeps the pattern, from an axis on, in its storage."""
         reach = access.extent(self.shape[first_axis:], self.strides[first_axis:])[1] + self.offset
         return (self.storage.nbytes // self.dtype.itemsize - 1 - reach) // step
 

@@ -204,7 +204,7 @@ def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 
 
 def where(condition: NkiTensor, x: NkiTensor, y: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """x where the condition is not 0, else y: tensor_scalar, tensor_copy, tensor_copy_predicated."""
+    """x where the condition isn't 0, else y: tensor_scalar, tensor_copy, tensor_copy_predicated."""
     out, chosen = result(x, dtype), ndarray(condition.shape, uint8)
     isa.tensor_scalar(chosen, condition, not_equal, 0.0)
     isa.tensor_copy(out, y)
