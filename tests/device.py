@@ -2,6 +2,7 @@
 
 import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import numpy as np
+import pytest
 
 from neuroncore import machine
 from neuroncore.core import Core, on
@@ -10,6 +11,7 @@ from neuroncore.formats import lookup
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language import ndarray
 from neuroncore.options import Options
+from neuroncore.tile import Tile
 
 TARGETS = ("trn1", "trn2", "trn3")
 REGIONS = {"sbuf": MemoryRegion.sbuf, "psum": MemoryRegion.psum, "hbm": MemoryRegion.shared_hbm}
@@ -24,6 +26,17 @@ class Device:
     @property
     def findings(self):
         return [finding.code for finding in self.core.findings]
+
+    @property
+    def opcodes(self):
+        """The opcode of every instruction issued so far, in order."""
+        program = self.core.program
+        return [program.calls[i].instruction.opcode for i in program.columns().call]
+
+    def call(self, function, *args, **kwargs):
+        """Call a function as a kernel would."""
+        with on(self.core):
+            return function(*args, **kwargs)
 
     def empty(self, shape, dtype="float32", buffer="sbuf", address=None):
         """A tile that nothing has written."""
@@ -43,6 +56,31 @@ class Device:
         """Issue one instruction, as a kernel would."""
         with on(self.core):
             getattr(isa, name)(*args, **kwargs)
+
+    def refuses(self, kind, name, *args, words=(), **kwargs):
+        """Issue an illegal instruction: it is refused with this kind of error, whose message holds
+        the words, and it leaves no trace in the tiles it was given or in the record."""
+        tiles = [t for t in (*args, *kwargs.values()) if isinstance(t, Tile)]
+        before = self._state(tiles)
+        with pytest.raises(kind) as caught:
+            self.issue(name, *args, **kwargs)
+        assert type(caught.value) is kind
+        fields = caught.value.to_dict()
+        message = " ".join(str(fields[f]) for f in ("statement", "expected", "got", "because"))
+        missing = [word for word in words if word not in message]
+        assert not missing, f"{missing} not in: {message}"
+        assert self._state(tiles) == before
+        return caught.value
+
+    def _state(self, tiles):
+        """The record's length and, of each tile's storage, its bytes and what was written."""
+
+        def written(gaps):
+            flags = None if gaps is None else gaps.mask
+            return gaps is None, flags is not None and flags.any() and flags.tobytes()
+
+        state = [(t.storage.data.tobytes(), written(t.storage.gaps)) for t in tiles]
+        return len(self.core.program), self.findings, state
 
 
 def bits(array):
