@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore import buffers
+from neuroncore.errors import UsageError
 from neuroncore.formats import Format, bfloat16, float16, float32, tfloat32
 from neuroncore.lazy import Lazy
 
@@ -80,7 +81,7 @@ def _padding(form: Format) -> int:
 
 
 def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
-    """The float32 values of `codes` (of `form.storage`), in `out` if given, of the same shape.
+    """The float32 values of `codes` (of `form.storage`), in the contiguous array `out` if given.
 
     float32 codes are returned as they are. Integers beyond 2^24 round to nearest even.
     """
@@ -88,6 +89,8 @@ def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
         return codes
     if out is None:
         out = buffers.floats(codes.shape)
+    else:
+        _check(out, codes)
     if not form.is_float or form.bits == 32:
         np.copyto(out, codes)
         return out
@@ -101,25 +104,38 @@ def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
 
 def encode(form: Format, values: Array, out: Array | None = None) -> Array:
     """The codes of float32 `values`, in the contiguous array `out` if given."""
-    if form is float32:
-        if out is None:
-            return values
-        np.copyto(out, values)
-        return out
+    if form is float32 and out is None:
+        return values
     if out is None:
         out = buffers.array(values.shape, form.storage)
+    else:
+        _check(out, values)
+    if form is float32:
+        np.copyto(out, values)
+        return out
     flat, target = buffers.contiguous(values).reshape(-1), out.reshape(-1)
     if form.is_integer:
         _encode_integers(form, flat, target)
-    elif form is bfloat16:
-        native.bfloat16_from(flat.view(np.uint32), target)
+        return out
+    bits = flat.astype(np.float32, copy=False).view(np.uint32)
+    if form is bfloat16:
+        native.bfloat16_from(bits, target)
     elif form is tfloat32:
-        native.tfloat32_from(flat.view(np.uint32), target.view(np.uint32))
+        native.tfloat32_from(bits, target.view(np.uint32))
     elif form is float16:
-        native.float16_from(flat.view(np.uint32), target.view(np.uint16), *_narrowing(form))
+        native.float16_from(bits, target.view(np.uint16), *_narrowing(form))
     else:
-        native.float8_from(flat.view(np.uint32), target, *_narrowing(form))
+        native.float8_from(bits, target, *_narrowing(form))
     return out
+
+
+def _check(out: Array, like: Array) -> None:
+    """The loops below this room write into the memory of `out` without looking at its shape."""
+    if out.shape != like.shape or not out.flags.c_contiguous:
+        raise UsageError(
+            f"out has shape {out.shape} and strides {out.strides}; "
+            f"it must be contiguous and of shape {like.shape}"
+        )
 
 
 def _encode_integers(form: Format, values: Array, out: Array) -> None:

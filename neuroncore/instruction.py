@@ -52,6 +52,7 @@ class View(NamedTuple):
     partition: int
     byte: int
     dynamic: int  # 0 no, 1 scalar offset, 2 vector offset
+    stepped: bool = False  # leaves out partitions
 
     @property
     def partitions(self) -> int:
@@ -114,6 +115,8 @@ class Operand:
             yield _too_many_partitions(name, view, getattr(machine.limits, self.partitions))
         elif self.starts and view.partition not in machine.starts(view.partitions):
             yield _bad_start(name, view, machine)
+        if self.starts and view.stepped:
+            yield _stepped(name, view)
         most = self._most_free(view, machine)
         if view.free_size > most:
             yield FreeSizeError(
@@ -207,6 +210,17 @@ def _bad_start(name: str, view: View, machine: Machine) -> KernelError:
         because="engines reach SBUF and PSUM in groups of 32, 64 or 128 partitions",
         hint="put the data on the free axis, or move it to another quadrant with nisa.dma_copy",
         also="TEN404",
+    )
+
+
+def _stepped(name: str, view: View) -> KernelError:
+    return StartPartitionError(
+        f"{name} leaves out partitions",
+        argument=name,
+        expected="consecutive partitions",
+        got=f"{view}, strides {view.strides}",
+        because="an instruction holds a first partition and a count, but no step",
+        hint="gather the rows with nisa.dma_copy first",
     )
 
 

@@ -124,6 +124,7 @@ class Machine:
     fixed: Fixed
     peak_tflops: Mapping[str, float]
     facts: Mapping[str, Fact]
+    sources: Mapping[str, str]  # by the keys that facts name them with
 
     def has(self, feature: str) -> bool:
         return feature in self.features
@@ -206,6 +207,7 @@ class _Reader:
             engines={n: self.section(Engine, f"engine.{n}", t) for n, t in self.engines()},
             peak_tflops=self.numbers("peak_tflops", self.raw["peak_tflops"]),
             facts=self.facts,
+            sources=self.raw["sources"],
             **{name: self.section(hints[name], name, self.raw[name]) for name in SECTIONS},
         )
 

@@ -86,19 +86,23 @@ FUNCTIONS: dict[str, Function] = {}
 
 
 def maximum(a: Array, b: Any, out: Array) -> None:
-    folds.elementwise_maximum(*_matrices(a, b, out))
+    _by_rows(folds.elementwise_maximum, a, b, out)
 
 
 def minimum(a: Array, b: Any, out: Array) -> None:
-    folds.elementwise_minimum(*_matrices(a, b, out))
+    _by_rows(folds.elementwise_minimum, a, b, out)
 
 
-def _matrices(a: Array, b: Any, out: Array) -> tuple[Array, Array, Array]:
+def _by_rows(loop: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
     rows = out.shape[0]
     other = np.asarray(b, np.float32)
     if other.ndim == 0:
         other = np.full((rows, 1), other)
-    return _matrix(a, rows), _matrix(other, rows), out.reshape(rows, -1)
+    # free axes with gaps between them can't be one axis of a matrix
+    result = out if out.ndim <= 2 or out.flags.c_contiguous else buffers.floats(out.shape)
+    loop(_matrix(a, rows), _matrix(other, rows), result.reshape(rows, -1))
+    if result is not out:
+        np.copyto(out, result)
 
 
 def _matrix(array: Array, rows: int) -> Array:
@@ -260,7 +264,8 @@ def integer_binary(op: Operator, dst: Tile, data1: Tile, data2: Tile) -> None:
     out = np.empty(dst.shape, dst.dtype.storage)
     integers = op.integer if op.kind == "arithmetic" else op.apply
     assert integers is not None
-    kind = np.dtype(np.int64) if a.dtype != b.dtype else a.dtype
+    mixed = op.kind == "arithmetic" and a.dtype != b.dtype  # bit patterns are of one width
+    kind = np.dtype(np.int64) if mixed else a.dtype
     result = np.empty(dst.shape, kind)
     integers(a.astype(kind, copy=False), b.astype(kind, copy=False), result)
     np.copyto(out, result, casting="unsafe")

@@ -118,15 +118,18 @@ class Tile:
     def signature(self) -> Signature:
         """All that the legality and the cost of an instruction may depend on, but not the data.
 
-        (shape, strides, dtype, region, start partition, byte in PSUM, kind of dynamic offset)
+        (shape, strides, dtype, region, start partition, byte in PSUM, kind of dynamic offset,
+        whether it leaves out partitions)
         """
         if self._signature is None:
             region = self.storage.region
             byte = self.byte if region is MemoryRegion.psum else 0
             kind = 0 if not self.dynamic else 2 if self.dynamic[0].vector else 1
+            rows_apart = self.strides[0] if self.shape[0] > 1 else self.row_elements
+            stepped = self.storage.on_chip and rows_apart != self.row_elements
             self._signature = (
                 *(self.shape, self.strides, self.dtype),
-                *(region, self.start_partition, byte, kind),
+                *(region, self.start_partition, byte, kind, stepped),
             )
         return self._signature
 

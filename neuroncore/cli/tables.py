@@ -13,21 +13,37 @@ from neuroncore.numeric import FUNCTIONS, OPERATORS
 
 
 def machines(arguments: argparse.Namespace) -> int:
-    chosen = [arguments.name] if arguments.name else machine.names()
-    found = [machine.load(name) for name in chosen]
-    for one in found:
-        print(f"{one.name}: {one.generation}, {one.description}")
+    if arguments.name:
+        print("\n".join(_one_machine(machine.load(arguments.name))))
+    else:
+        print("\n".join(_side_by_side([machine.load(name) for name in machine.names()])))
+    return 0
+
+
+def _side_by_side(found: list[Machine]) -> Iterator[str]:
+    yield from (f"{one.name}: {one.generation}, {one.description}" for one in found)
     paths = list(dict.fromkeys(path for one in found for path in one.facts))
     width = max(map(len, paths))
     for path in paths:
         cells = [_cell(one.facts.get(path)) for one in found]
-        print(f"{path:{width}}  " + "  ".join(f"{c:24}" for c in cells).rstrip())
-    print("\nd documented, m measured, a assumed; the sources are named in isa/machines/*.toml")
-    return 0
+        yield f"{path:{width}}  " + "  ".join(f"{c:24}" for c in cells).rstrip()
+    yield ""
+    yield "d documented, m measured, a assumed; `neuroncore machines NAME` gives the sources"
 
 
 def _cell(fact: Fact | None) -> str:
     return "-" if fact is None else f"{fact.value} ({fact.grade[0]})"
+
+
+def _one_machine(one: Machine) -> Iterator[str]:
+    yield f"{one.name}: {one.generation}, {one.description}"
+    path_width = max(map(len, one.facts))
+    value_width = max(len(str(fact.value)) for fact in one.facts.values())
+    for path, fact in one.facts.items():
+        yield f"{path:{path_width}}  {fact.value!s:{value_width}}  {fact.grade:10}  {fact.source}"
+    yield ""
+    key_width = max(map(len, one.sources))
+    yield from (f"{key:{key_width}}  {text}" for key, text in one.sources.items())
 
 
 def isa(arguments: argparse.Namespace) -> int:
@@ -66,8 +82,9 @@ def _described(one: Instruction) -> Iterator[str]:
     yield f"opcode    {one.opcode}"
     yield f"defined   {one.where}"
     yield ""
+    width = max(len(p.name) for p in one.parameters)
     for parameter in one.parameters:
-        yield f"  {parameter.name:18}{_parameter(parameter)}"
+        yield f"  {parameter.name:{width}}  {_parameter(parameter)}"
 
 
 def _machines_with(feature: str | None) -> list[Machine]:

@@ -17,7 +17,7 @@ from neuroncore.core import Core, Finding, on
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import DtypeError, NotEmulated, SignatureError, UsageError
 from neuroncore.formats import lookup
-from neuroncore.frontend.settings import current_settings, target_machine
+from neuroncore.frontend.settings import current_settings, target_machine, unmet_wishes
 from neuroncore.machine import Machine
 from neuroncore.options import Options
 from neuroncore.tile import Tile
@@ -66,6 +66,8 @@ def launch(
     core = Core(target_machine(target), options or current.options or Options(), grid=grid)
     if current.observer is not None:
         current.observer.begun(core)
+    for wish in unmet_wishes():
+        core.report("ENVIRONMENT", wish, wish)
     inputs = _Inputs(core, tensor)
     tensors = [inputs.enter(value) for value in args]
     named = {name: inputs.enter(value, name) for name, value in (kwargs or {}).items()}

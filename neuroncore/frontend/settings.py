@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 DEFAULT_TARGET = "trn2"
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
+NOT_YET = {  # the vendor's variables whose value asks for something else than what we do
+    ("NEURON_RT_STOCHASTIC_ROUNDING_EN", "1"): "stochastic rounding is not emulated yet: results "
+    "are rounded to the nearest value, ties to even",
+    ("NKI_PRECISE_FP", "0"): "narrow formats held as float32 are not emulated yet: every format "
+    "has its own precision",
+}
 
 
 class Observer(Protocol):
@@ -63,3 +69,11 @@ def target_machine(name: str | None = None) -> Machine:
     """The machine to run on: as asked for, else as set, else the environment's, else trn2."""
     chosen = name or _settings.get().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
     return machine.load(chosen)
+
+
+def unmet_wishes() -> Iterator[str]:
+    """What the environment asks for and doesn't get. NKI_SIMULATOR=1 it always gets: a kernel that
+    is called is simulated."""
+    for (variable, value), consequence in NOT_YET.items():
+        if os.environ.get(variable) == value:
+            yield f"{variable}={value}, but {consequence}"

@@ -84,7 +84,9 @@ class Indexed(Tile):
     def _expanded(self, keys: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
         """Keys for every axis: `...` and what is left out stand for whole axes."""
         given = sum(k is not Ellipsis for k in keys)
-        if given > rank or keys.count(Ellipsis) > 1:
+        if len(keys) - given > 1:
+            raise SignatureError("an index can have one `...` only", got=repr(keys))
+        if given > rank:
             raise OutOfBoundsError(
                 f"{len(keys)} indices for a tensor with {rank} axes",
                 got=f"shape {self.shape}",
@@ -107,8 +109,14 @@ class Indexed(Tile):
         start = 0 if k.start is None else self._bound(k.start, axis)
         stop = size if k.stop is None else self._bound(k.stop, axis)
         step = 1 if k.step is None else self._bound(k.step, axis)
+        if step < 1:
+            raise SignatureError(
+                f"the slice of axis {axis} steps by {step}",
+                expected="a step of at least 1",
+                hint="an explicit pattern with a negative stride can run backwards: tensor.ap",
+            )
         start, stop = start + size * (start < 0), stop + size * (stop < 0)
-        if not 0 <= start < stop <= size or step < 1:
+        if not 0 <= start < stop <= size:
             if start >= 0 and start == stop <= size:
                 raise ShapeError(f"the slice of axis {axis} is empty", got=f"{start}:{stop}")
             raise self._outside(f"index range [{start}, {stop - 1}]", axis)

@@ -17,6 +17,7 @@ from neuroncore.errors import (
     OutOfBoundsError,
     ShapeError,
     SignatureError,
+    UsageError,
     ViewError,
 )
 from neuroncore.formats import Format, lookup
@@ -86,14 +87,20 @@ class NkiTensor(Indexed):
     def select(self, dim: int, index: int | Tile | VirtualRegister) -> NkiTensor:
         """One element of an axis, which goes away; the index may be a register or a [1, 1] tile."""
         axis = self._axis(dim)
-        if isinstance(index, int):
-            start, dynamic = self._integer(index, axis), self.dynamic
-        else:
+        if isinstance(index, Tile | VirtualRegister):
             start, dynamic = 0, (*self.dynamic, self._moved(index, axis, self.shape[axis] - 1))
+        else:
+            start, dynamic = self._other(index, axis)[0], self.dynamic
         if self.storage.on_chip and axis == 0:
             return self.slice(0, start, start + 1)
         shape, strides = _without(self.shape, axis), _without(self.strides, axis)
         offset = self.offset + start * self.strides[axis]
+        return self._at_least(shape, strides, offset, dynamic)
+
+    def _at_least(
+        self, shape: Dims, strides: Dims, offset: int, dynamic: tuple[Dynamic, ...] | None = None
+    ) -> NkiTensor:
+        """A window that keeps the axes every tensor has: two on the chip, one in HBM."""
         if len(shape) < (2 if self.storage.on_chip else 1):
             shape, strides = (*shape, 1), (*strides, 1)
         return self.window(shape, strides, offset, dynamic=dynamic)
@@ -138,6 +145,14 @@ class NkiTensor(Indexed):
                 expected="size 1",
                 got=f"shape {self.shape}",
             )
+        if size < 1:
+            raise ShapeError(
+                f"an axis can't be repeated {size} times",
+                argument="size",
+                position=1,
+                expected="a positive number",
+                got=str(size),
+            )
         return self.window(_with(self.shape, axis, size), _with(self.strides, axis, 0), self.offset)
 
     def expand_dim(self, dim: int) -> NkiTensor:
@@ -159,7 +174,8 @@ class NkiTensor(Indexed):
                 expected="size 1",
                 got=f"shape {self.shape}",
             )
-        return self.window(_without(self.shape, axis), _without(self.strides, axis), self.offset)
+        shape, strides = _without(self.shape, axis), _without(self.strides, axis)
+        return self._at_least(shape, strides, self.offset)
 
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
         """One axis split into several; one of the sizes may be -1."""
@@ -215,7 +231,7 @@ class NkiTensor(Indexed):
         strides = access.reshaped(self.shape[first:], self.strides[first:], sizes[first:])
         if strides is None:
             raise self._not_a_view(sizes)
-        return self.window(sizes, (*self.strides[:first], *strides), self.offset)
+        return self._at_least(sizes, (*self.strides[:first], *strides), self.offset)
 
     def _not_a_view(self, shape: Dims) -> ViewError:
         return ViewError(
@@ -242,7 +258,7 @@ class NkiTensor(Indexed):
         for group in src_pattern:
             parts = (group,) if isinstance(group, str) else tuple(group)
             sizes = tuple((fixed_sizes or {}).get(name, -1) for name in parts)
-            if len(parts) > 1:
+            if len(parts) > 1 or sizes[0] != -1:
                 split = split.reshape_dim(len(names), sizes)
             names += parts
         order = [name for g in dst_pattern for name in ((g,) if isinstance(g, str) else g)]
@@ -259,7 +275,7 @@ class NkiTensor(Indexed):
 
     def view(self, dtype: Any) -> NkiTensor:
         """The bits as another format; the last axis grows or shrinks by the ratio of the sizes."""
-        form = lookup(dtype)
+        form = format_of(dtype, position=0)
         old, new = self.dtype.itemsize, form.itemsize
         *outer, last = self.shape
         *steps, step = self.strides
@@ -297,9 +313,17 @@ class NkiTensor(Indexed):
         offset moves the start along axis `indirect_dim` of this tensor; a vector offset gives each
         partition its own row of axis 0.
         """
-        form = self.dtype if dtype is None else lookup(dtype)
-        shape = tuple(int(count) for _, count in pattern)
-        strides = tuple(int(stride) for stride, _ in pattern)
+        form = self.dtype if dtype is None else format_of(dtype, position=5)
+        try:
+            shape = tuple(int(count) for _, count in pattern)
+            strides = tuple(int(stride) for stride, _ in pattern)
+        except (TypeError, ValueError):
+            raise SignatureError(
+                f"{pattern!r} is not an access pattern",
+                argument="pattern",
+                position=0,
+                expected="[[stride, count], ...], outermost axis first",
+            ) from None
         if offset is None:
             offset = self.offset * self.dtype.itemsize // form.itemsize
         plain = self.window(shape, strides, int(offset), form, dynamic=())
@@ -360,7 +384,8 @@ class NkiTensor(Indexed):
         low, high = access.extent(self.shape[skip:], self.strides[skip:])
         start = self.offset % row if storage.on_chip else self.offset
         end_row = self.offset // row + self.shape[0] if storage.on_chip else 0
-        if start + low < 0 or start + high >= row or end_row > storage.partitions * first:
+        beyond = self.offset < 0 or end_row > storage.partitions * first
+        if beyond or start + low < 0 or start + high >= row:
             raise OutOfBoundsError(
                 f"the pattern reaches elements {start + low} to {start + high}",
                 argument="pattern",
@@ -369,6 +394,14 @@ class NkiTensor(Indexed):
                 got=f"offset {self.offset}, {self.get_pattern()}",
                 because="the access would reach a neighbour's memory",
             )
+
+
+def format_of(dtype: Any, position: int) -> Format:
+    """The format that an argument called `dtype` names."""
+    try:
+        return lookup(dtype)
+    except UsageError as error:
+        raise SignatureError(str(error), argument="dtype", position=position) from None
 
 
 def _without(items: Dims, axis: int) -> Dims:

@@ -12,10 +12,10 @@ import numpy as np
 from neuroncore import access
 from neuroncore.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
-from neuroncore.errors import BufferKindError, SignatureError, UsageError
-from neuroncore.formats import Format, lookup, uint8
+from neuroncore.errors import BufferKindError, SignatureError
+from neuroncore.formats import Format, uint8
 from neuroncore.frontend.nki import isa
-from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.frontend.nki.tensor import NkiTensor, format_of
 from neuroncore.tile import Tile
 
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
@@ -64,10 +64,7 @@ def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
 
 
 def _format(dtype: Any) -> Format:
-    try:
-        return lookup(dtype)
-    except UsageError as error:
-        raise SignatureError(str(error), argument="dtype", position=1) from None
+    return format_of(dtype, position=1)
 
 
 def full(
