@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import OperatorError, ShapeError, SignatureError
 from neuroncore.formats import FORMATS, Format, float32, int32, lookup, uint8
@@ -19,6 +21,15 @@ WIDTHS = list(FORMATS)  # widest first among floats: which format two operands s
 
 def result(like: Tile, dtype: Any = None) -> NkiTensor:
     """A new tile of SBUF, of the same shape and, unless said otherwise, format."""
+    if not isinstance(like, Tile):
+        raise SignatureError(
+            f"{like!r:.60} is not a tile",
+            argument="x",
+            position=0,
+            expected="a tensor in sbuf or psum",
+            got=type(like).__name__,
+            hint="nl.load brings an argument to sbuf; nl.full makes a tile of a number",
+        )
     return ndarray(like.shape, dtype or like.dtype)
 
 
@@ -197,7 +208,7 @@ def negative(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     """x / y, as x times 1 / y, each rounded: reciprocal, and tensor_tensor or tensor_scalar."""
     if not isinstance(y, Tile):
-        return multiply(x, 1.0 / y, dtype)  # type: ignore[no-any-return]
+        return multiply(x, float(np.divide(1.0, y)), dtype)  # type: ignore[no-any-return]
     inverse = ndarray(y.shape, float32)
     isa.reciprocal(inverse, y)
     return multiply(x, inverse, dtype or common(x, y))  # type: ignore[no-any-return]
@@ -214,15 +225,15 @@ def where(condition: NkiTensor, x: NkiTensor, y: NkiTensor, dtype: Any = None) -
 
 
 def _rounded(x: NkiTensor) -> NkiTensor:
-    """The nearest integer, as float32, and x itself where it is too large to have a fraction."""
+    """The nearest integer, as float32, and x itself where it has no fraction: large or NaN."""
     whole, nearest = ndarray(x.shape, int32), ndarray(x.shape, float32)
     isa.tensor_copy(whole, x)
     isa.tensor_copy(nearest, whole)
-    large, magnitude = ndarray(x.shape, uint8), ndarray(x.shape, float32)
+    small, magnitude = ndarray(x.shape, uint8), ndarray(x.shape, float32)
     isa.tensor_scalar(magnitude, x, abs, None)
-    isa.tensor_scalar(large, magnitude, greater_equal, float(2**23))
+    isa.tensor_scalar(small, magnitude, less, float(2**23))
     exact = x if x.dtype is float32 else copy(x, float32)
-    isa.tensor_copy_predicated(nearest, exact, large)
+    isa.tensor_copy_predicated(nearest, exact, small, reverse_pred=True)
     return nearest
 
 
@@ -235,17 +246,20 @@ def _stepped(x: NkiTensor, comparison: Operation, sign_: float, dtype: Any) -> N
 
 
 def floor(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The greatest integer not above x: tensor_copy through int32, then tensor_tensor."""
+    """The greatest integer not above x: tensor_copy to int32 and back, which rounds; tensor_scalar
+    and tensor_copy_predicated keep what is too large; tensor_tensor and scalar_tensor_tensor step
+    down where that was up."""
     return _stepped(x, greater, -1.0, dtype)
 
 
 def ceil(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The least integer not below x: tensor_copy through int32, then tensor_tensor."""
+    """The least integer not below x: the instructions of nl.floor."""
     return _stepped(x, less, 1.0, dtype)
 
 
 def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """x without its fraction: floor of |x|, and the sign back with tensor_tensor."""
+    """x without its fraction: tensor_scalar and nl.floor of |x|, and the sign back with activation
+    and tensor_tensor."""
     magnitude, signs, out = ndarray(x.shape, float32), ndarray(x.shape, float32), result(x, dtype)
     isa.tensor_scalar(magnitude, x, abs, None)
     isa.activation(signs, sign, x)

@@ -19,14 +19,16 @@ QUADRANT = 32
 
 
 def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The transpose of a 2-D tile, in PSUM: nc_transpose on the Tensor engine."""
-    out = ndarray((x.free_size, x.shape[0]), dtype or x.dtype, PSUM)
+    """The transpose of a 2-D tile, in PSUM: nc_transpose on the Tensor engine, which moves bits;
+    tensor_copy to SBUF for another format, and from PSUM if x is there."""
+    out = ndarray((x.free_size, x.shape[0]), x.dtype, PSUM)
     isa.nc_transpose(out, in_sbuf(x))
-    return out
+    return out if dtype in (None, x.dtype) else copy(out, dtype)
 
 
 def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
-    """x @ y, or x.T @ y, as a float32 tile in PSUM: nc_matmul, after nc_transpose if needed."""
+    """x @ y, or x.T @ y, as a float32 tile in PSUM: nc_matmul, after nc_transpose and tensor_copy
+    if needed."""
     stationary = x if transpose_x else copy(transpose(x))
     out = ndarray((stationary.free_size, y.free_size), float32, PSUM)
     isa.nc_matmul(out, stationary, y)

@@ -7,6 +7,7 @@ from math import prod as product
 from typing import Any
 
 from neuroncore.enums import reduce_cmd
+from neuroncore.errors import ShapeError
 from neuroncore.formats import float32
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
@@ -28,8 +29,20 @@ Axis = int | Sequence[int]
 
 
 def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
+    """The axes to fold, counted from the front. Raises ShapeError for the partition."""
     given = (axis,) if isinstance(axis, int) else tuple(axis)
-    return tuple(sorted(a % x.ndim for a in given))
+    axes = tuple(sorted(x._axis(a) for a in given))
+    if 0 in axes:
+        raise ShapeError(
+            f"axis 0 of {x!r} can't be reduced",
+            argument="axis",
+            position=1,
+            expected="the last free axes",
+            got=repr(axis),
+            because="axis 0 is the partition: a lane folds what streams past it",
+            hint="nl.transpose first, or a product with ones: nl.matmul",
+        )
+    return axes
 
 
 def _kept(x: NkiTensor, axis: Axis, keepdims: bool) -> tuple[int, ...]:
@@ -74,6 +87,21 @@ def _count(x: NkiTensor, axis: Axis) -> int:
     return product(x.shape[a] for a in _axes(x, axis))
 
 
+def _all_free(x: NkiTensor, axis: Axis, name: str) -> tuple[int, ...]:
+    """All axes but the partition. Raises ShapeError for fewer."""
+    axes = _axes(x, axis)
+    if len(axes) != x.ndim - 1:
+        raise ShapeError(
+            f"nl.{name} works along all free axes at once",
+            argument="axis",
+            position=1,
+            expected=repr(tuple(range(1, x.ndim))),
+            got=repr(axis),
+            because="a lane has one accumulator for all that streams past it",
+        )
+    return axes
+
+
 def mean(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     """The mean along the last axes: tensor_reduce in float32, then tensor_scalar."""
     total = _reduced(x, add, axis, float32, keepdims)
@@ -83,13 +111,14 @@ def mean(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) ->
 
 
 def var(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """The variance (of the population) along all free axes: nl.mean, activation, tensor_scalar.
+    """The variance (of the population) along all free axes: tensor_reduce and tensor_scalar for
+    the mean, then activation and tensor_scalar.
 
     The reduced axes stay, with size 1, whatever `keepdims` says.
     """
     shift, total = ndarray((x.shape[0], 1), float32), ndarray((x.shape[0], 1), float32)
     squares, out = result(x, float32), ndarray(_kept(x, axis, True), dtype or x.dtype)
-    isa.tensor_reduce(shift, add, x, _axes(x, axis), negate=True)
+    isa.tensor_reduce(shift, add, x, _all_free(x, axis, "var"), negate=True)
     isa.tensor_scalar(shift, shift, multiply, 1.0 / _count(x, axis))
     isa.activation(
         squares, square, x, bias=shift, reduce_op=add, reduce_res=total,
@@ -105,7 +134,7 @@ def softmax(x: NkiTensor, axis: Axis = -1, dtype: Any = None) -> NkiTensor:
     column = (x.shape[0], 1)
     least, total, scale = (ndarray(column, float32) for _ in range(3))
     powers, out = result(x, float32), result(x, dtype)
-    isa.tensor_reduce(least, maximum, x, _axes(x, axis), negate=True)
+    isa.tensor_reduce(least, maximum, x, _all_free(x, axis, "softmax"), negate=True)
     isa.activation(
         powers, exp, x, bias=least, reduce_op=add, reduce_res=total,
         reduce_cmd=reduce_cmd.reset_reduce,
@@ -124,7 +153,9 @@ def rms_norm(
     dtype: Any = None,
     compute_dtype: Any = None,
 ) -> NkiTensor:
-    """x / sqrt(sum(x^2) / n + epsilon) * w: activation, tensor_scalar, tensor_tensor."""
+    """x / sqrt(sum(x^2) / n + epsilon) * w, along all free axes: activation, tensor_scalar,
+    tensor_tensor."""
+    _all_free(x, axis, "rms_norm")
     column, inner = (x.shape[0], 1), compute_dtype or float32
     total, scale = ndarray(column, float32), ndarray(column, float32)
     squares, scaled, out = result(x, inner), result(x, inner), result(x, dtype)

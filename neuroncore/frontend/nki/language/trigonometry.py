@@ -45,16 +45,21 @@ def _sin(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     return out
 
 
-sin = Operation("sin", _sin, "sin x, reduced to one turn first: tensor_scalar, then activation.")
+sin = Operation(
+    "sin",
+    _sin,
+    "sin x, reduced to one turn first by tensor_scalar, tensor_copy and scalar_tensor_tensor: "
+    "activation.",
+)
 
 
 def cos(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """cos x = sin(x + pi/2): as nl.sin."""
+    """cos x = sin(x + pi/2): the instructions of nl.sin."""
     out = result(x, dtype)
     _sine(x, out, pi / 2)
     return out
 
 
 def tan(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """tan x = sin x / cos x: as these."""
+    """tan x = sin x / cos x: nl.sin, nl.cos and nl.divide."""
     return divide(_sin(x, float32), cos(x, float32), dtype or x.dtype)
