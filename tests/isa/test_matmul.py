@@ -1,0 +1,249 @@
+"""nc_matmul: the product itself, against a chain of fused multiply-adds written out here."""
+
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+from device import TARGETS, Device, bits
+from hypothesis import given
+from hypothesis import strategies as st
+
+NARROW = ("bfloat16", "float16", "float8_e4m3", "float8_e5m2")
+PAIRS = [
+    *(("trn2", s, x) for s in NARROW for x in NARROW),
+    *(("trn2", s, x) for s in ("float32", "tfloat32") for x in ("float32", "tfloat32")),
+    *(("trn1", f, f) for f in (*NARROW, "tfloat32", "float32")),
+    *(("trn3", "float8_e4m3fn", x) for x in ("float8_e4m3fn", "float8_e5m2", "bfloat16")),
+    *(("trn3", f, f) for f in (*NARROW, "tfloat32", "float32")),
+]
+SHAPES = [(1, 1, 1), (3, 7, 5), (128, 33, 1), (1, 128, 512), (127, 9, 129), (64, 8, 32)]
+
+
+def fused(a, b, c):
+    """float32(a * b + c), rounded once: the product is exact in float64, the sum rounded to odd
+    there, so that the rounding to float32 is the only one (Boldo and Melquiond, 2008)."""
+    product = a.astype(np.float64) * b.astype(np.float64)
+    addend = c.astype(np.float64)
+    total = product + addend
+    there = total - product
+    lost = (product - (total - there)) + (addend - there)
+    codes = total.view(np.int64)
+    nudge = np.where((lost > 0) == (total > 0), 1, -1)
+    even_and_inexact = (lost != 0) & (codes & 1 == 0)
+    return (codes + np.where(even_and_inexact, nudge, 0)).view(np.float64).astype(np.float32)
+
+
+def chain(s, x):
+    """The documented sum: fused multiply-adds from row 0 on, starting from +0."""
+    out = np.zeros((s.shape[1], x.shape[1]), np.float32)
+    for k in range(s.shape[0]):
+        out = fused(s[k][:, None], x[k][None, :], out)
+    return out
+
+
+def read(array, dtype):
+    """The float32 values that the array multiplies: TF32 keeps ten bits of fraction, rounded."""
+    if dtype != "tfloat32":
+        return array.astype(np.float32)
+    magnitude = bits(array) & 0x7FFFFFFF
+    kept = (magnitude + 0xFFF + (magnitude >> 13 & 1)) & 0xFFFFE000
+    return (kept | bits(array) & 0x80000000).astype(np.uint32).view(np.float32)
+
+
+def product(device, s, x, **options):
+    dst = device.empty((s.free_size, x.free_size), buffer="psum")
+    device.issue("nc_matmul", dst, s, x, **options)
+    return dst.numpy()
+
+
+def normal(shape, seed=0, scale=1.0):
+    return (np.random.default_rng(seed).normal(size=shape) * scale).astype(np.float32)
+
+
+def test_the_oracle_is_the_exact_sum_rounded_once():
+    a, b, c = normal((3, 500))
+    for *terms, got in zip(a, b, c, fused(a, b, c), strict=True):
+        p, q, r = (Fraction(float(term)) for term in terms)
+        near = (got, np.nextafter(got, np.float32(-9)), np.nextafter(got, np.float32(9)))
+        away = [abs(p * q + r - Fraction(float(value))) for value in near]
+        assert away[0] == min(away)
+
+
+@pytest.mark.parametrize(("target", "form", "other"), PAIRS)
+def test_every_pair_of_formats_is_the_chain(target, form, other):
+    device = Device(target)
+    s, x = device.tile(normal((19, 11), 1), form), device.tile(normal((19, 37), 2), other)
+    want = chain(read(s.numpy(), form), read(x.numpy(), other))
+    assert np.array_equal(bits(product(device, s, x)), bits(want))
+    assert device.findings == []
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_shape_is_the_chain(shape, dtype):
+    k, m, n = shape
+    device = Device()
+    s, x = device.tile(normal((k, m), k), dtype), device.tile(normal((k, n), n), dtype)
+    want = chain(read(s.numpy(), dtype), read(x.numpy(), dtype))
+    assert np.array_equal(bits(product(device, s, x)), bits(want))
+
+
+@given(st.integers(1, 20), st.integers(1, 40), st.integers(1, 70), st.integers(0, 2**16))
+def test_odd_sizes_leave_nothing_out(k, m, n, seed):
+    device = Device()
+    rng = np.random.default_rng(seed)
+    s, x = (rng.integers(-8, 9, (k, size)) for size in (m, n))
+    got = product(device, device.tile(s, "bfloat16"), device.tile(x, "bfloat16"))
+    assert np.array_equal(got, s.T @ x)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_largest_tiles_agree_with_float64(target, dtype):
+    device = Device(target)
+    s, x = device.tile(normal((128, 128), 1), dtype), device.tile(normal((128, 512), 2), dtype)
+    exact = s.numpy().astype(np.float64).T @ x.numpy().astype(np.float64)
+    assert np.abs(product(device, s, x) - exact).max() < 128 * 2.0**-24 * np.abs(exact).max()
+
+
+def test_the_sum_begins_at_row_0():
+    """One is lost each time it is added to 2^24; from the other end the ones would add up first."""
+    device = Device()
+    column = np.ones((128, 1), np.float32)
+    column[0], column[-1] = 2.0**24, -(2.0**24)
+    one = device.tile(np.ones((128, 1), np.float32))
+    assert product(device, device.tile(column), one) == 0.0
+    assert product(device, device.tile(column[[*range(1, 128), 0]]), one) == 126.0
+
+
+def test_float32_products_are_not_rounded_before_they_are_added():
+    device = Device()
+    up, down = np.float32(1 + 2.0**-12), np.float32(1 - 2.0**-12)
+    s = device.tile(np.array([[-1], [up]], np.float32))
+    x = device.tile(np.array([[1], [down]], np.float32))
+    assert product(device, s, x) == np.float32(-(2.0**-24))
+
+
+def test_tfloat32_rounds_what_it_reads_and_leaves_memory_alone():
+    device = Device()
+    values = np.array([[1 + 2.0**-11, 1 + 2.0**-11 + 2.0**-23, 1 + 3 * 2.0**-11]], np.float32)
+    s = device.tile(values, "tfloat32")
+    one = device.tile(np.ones((1, 1), np.float32), "tfloat32")
+    got = product(device, s, one)[:, 0]
+    assert np.array_equal(got, np.float32([1, 1 + 2.0**-10, 1 + 2.0**-9]))
+    assert np.array_equal(s.numpy(), values)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2"])
+def test_subnormal_inputs_count(dtype):
+    device = Device()
+    least = ml_dtypes.finfo(dtype).smallest_subnormal.astype(np.float32)
+    s, x = device.tile(np.full((2, 1), least), dtype), device.tile(np.ones((2, 1)), dtype)
+    assert product(device, s, x) == np.float32(2) * least
+
+
+def test_nan_and_infinity_spread_along_their_column_and_row_only():
+    device = Device()
+    s, x = np.zeros((4, 3), np.float32), np.ones((4, 5), np.float32)
+    s[2, 1] = np.nan
+    x[3, 4] = np.inf  # times 0
+    got = product(device, device.tile(s), device.tile(x))
+    want = np.zeros((3, 5), bool)
+    want[1, :] = want[:, 4] = True
+    assert np.array_equal(np.isnan(got), want)
+
+
+def test_a_sum_of_negative_zeros_is_zero():
+    device = Device()
+    got = product(device, *(device.tile(np.float32([[v]] * 3)) for v in (-0.0, 1)))
+    assert bits(got) == 0
+
+
+def test_overflow_is_infinity():
+    device = Device()
+    big = device.tile(np.full((2, 1), 3e38, np.float32))
+    assert product(device, big, device.tile(np.ones((2, 1), np.float32))) == np.inf
+
+
+def test_free_axes_run_on_as_one():
+    device = Device()
+    s, x = normal((6, 2, 4), 1), normal((6, 3, 5), 2)
+    dst = device.empty((8, 3, 5), buffer="psum")
+    device.issue("nc_matmul", dst, device.tile(s), device.tile(x))
+    want = chain(s.reshape(6, 8), x.reshape(6, 15)).reshape(8, 3, 5)
+    assert np.array_equal(bits(dst.numpy()), bits(want))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_strided_and_repeated_operands(dtype):
+    device = Device()
+    s, x = device.tile(normal((96, 3, 20), 1), dtype), device.tile(normal((96, 40), 2), dtype)
+    s_read, x_read = read(s.numpy(), dtype), read(x.numpy(), dtype)
+    got = product(device, s[:, :, 1:18:2], x[:, 3:40:4])
+    want = chain(s_read[:, :, 1:18:2].reshape(96, 27), x_read[:, 3:40:4])
+    assert np.array_equal(bits(got), bits(want))
+    got = product(device, s[:, 1, ::3], x.ap([[40, 96], [0, 3], [-1, 5]], offset=9))
+    want = chain(s_read[:, 1, ::3], np.tile(x_read[:, 9:4:-1], (1, 3)))
+    assert np.array_equal(bits(got), bits(want))
+
+
+def test_a_strided_destination_keeps_what_lies_between():
+    device = Device()
+    s, x = normal((5, 8), 1), normal((5, 32), 2)
+    dst = device.tile(np.full((8, 64), 7, np.float32), buffer="psum")
+    device.issue("nc_matmul", dst[:, ::2], device.tile(s), device.tile(x), accumulate=False)
+    assert np.array_equal(bits(dst.numpy()[:, ::2]), bits(chain(s, x)))
+    assert (dst.numpy()[:, 1::2] == 7).all()
+
+
+@pytest.mark.parametrize("k", [1, 32, 33, 64])
+def test_operands_may_lie_in_other_quadrants(k):
+    device = Device()
+    s, x = normal((128, 16), 1), normal((128, 24), 2)
+    low, high = slice(0, k), slice(64, 64 + k)
+    got = product(device, device.tile(s)[high], device.tile(x)[low])
+    assert np.array_equal(bits(got), bits(chain(s[high], x[low])))
+
+
+@pytest.mark.parametrize("shape", [(128, 128, 512), (37, 5, 11)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e5m2"])
+def test_blas_agrees_within_rounding(shape, dtype):
+    k, m, n = shape
+    results = []
+    for mode in ("blas", "chain"):
+        device = Device(matmul=mode)
+        s, x = device.tile(normal((k, m), 1), dtype), device.tile(normal((k, n), 2), dtype)
+        dst = device.empty((m, n), buffer="psum")
+        for _ in range(2):
+            device.issue("nc_matmul", dst, s, x)
+        results.append(dst.numpy().astype(np.float64))
+    magnitude = 2 * np.abs(s.numpy().astype(float)).T @ np.abs(x.numpy().astype(float))
+    assert (np.abs(results[0] - results[1]) <= 2 * k * 2.0**-24 * magnitude).all()
+
+
+@pytest.mark.parametrize("hint", ["is_stationary_onezero", "is_moving_onezero"])
+def test_hints_change_no_bit(hint):
+    device = Device()
+    s, x = device.tile(normal((9, 4), 1)), device.tile(normal((9, 6), 2))
+    assert np.array_equal(bits(product(device, s, x)), bits(product(device, s, x, **{hint: True})))
+
+
+POSITIONS = [
+    *(
+        ("trn1", p, s)
+        for p, s in [((0, 0), (128, 128)), ((64, 0), (64, 128)), ((64, 64), (64, 64))]
+    ),
+    *(("trn2", (p, 0), (32, 128)) for p in (0, 32, 64, 96)),
+    ("trn3", (96, 96), (32, 32)),
+    ("trn2", [0, 64], [128, 64]),
+]
+
+
+@pytest.mark.parametrize(("target", "position", "size"), POSITIONS)
+def test_a_part_of_the_array_computes_the_same(target, position, size):
+    device = Device(target)
+    k, m = size
+    s, x = normal((k, m), 1), normal((k, 20), 2)
+    got = product(device, device.tile(s), device.tile(x), tile_position=position, tile_size=size)
+    assert np.array_equal(bits(got), bits(chain(s, x)))
