@@ -136,7 +136,7 @@ def inputs(rng):
 
 
 def reference(a_t, b):
-    return (a_t.astype(np.float32).T @ b.astype(np.float32)).astype(a_t.dtype)
+    return (a_t.astype(np.float64).T @ b.astype(np.float64)).astype(a_t.dtype)
 
 
 if __name__ == "__main__":

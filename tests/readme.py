@@ -1,0 +1,68 @@
+"""The code blocks of README.md, run.  `python tests/readme.py` writes what they print into it."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+BIN = Path(sys.executable).parent
+PRINTED = re.compile(r"<!-- prints: (.+?) -->\n```text\n(.*?)```", re.DOTALL)
+FENCE = re.compile(r"^```(sh|python)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+VERSION = re.compile(r"\d+(\.\d+)+")
+
+
+def blocks(language):
+    """The text of every block of one language."""
+    return [body for found, body in FENCE.findall(README.read_text()) if found == language]
+
+
+def prepare(folder):
+    """Give a folder what the commands find in theirs: kernels/, first.py and its illegal twin."""
+    (folder / "kernels").symlink_to(ROOT / "kernels")
+    first = next(body for body in blocks("python") if body.startswith("# first.py"))
+    (folder / "first.py").write_text(first.split("\n", 1)[1])
+    (folder / "bad.py").write_text(first.split("\n", 1)[1].replace("128, 512)", "129, 512)"))
+
+
+def run(command, folder):
+    """Run a shell command there with our commands first on the path; the finished process."""
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NEURON_", "NKI_"))}
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env={**environment, "PATH": path},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def setup_command(line):
+    """A set-up line as it runs where everything is installed; the tests are only collected."""
+    line = line.replace(".venv/bin/", f"{shlex.quote(str(BIN))}/")
+    return line.replace("-q -n auto", f"-q --collect-only {shlex.quote(str(ROOT / 'tests/isa'))}")
+
+
+def without_versions(text):
+    first, _, rest = text.partition("\n")
+    return f"{VERSION.sub('x', first) if first.startswith('neuroncore ') else first}\n{rest}"
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        prepare(Path(name))
+        text = PRINTED.sub(
+            lambda m: f"<!-- prints: {m[1]} -->\n```text\n{run(m[1], Path(name)).stdout}```",
+            README.read_text(),
+        )
+    README.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
