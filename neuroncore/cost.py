@@ -6,7 +6,7 @@ another machine. Times are in nanoseconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from neuroncore import access
@@ -59,7 +59,7 @@ def dynamic(cost: CostFunction) -> CostFunction:
             return found
         unit = machine.engines[call.engine.name]
         least = machine.fixed.dynamic_address_cycles / unit.clock_ghz
-        return Cost(max(found.busy_ns, least), found.latency_ns, table=found.table)
+        return replace(found, busy_ns=max(found.busy_ns, least))
 
     return with_address
 
@@ -107,9 +107,9 @@ def copying(call: Call, machine: Machine) -> Cost:
 
 
 def _copy_kind(call: Call, machine: Machine) -> str:
-    streams = [v for v in call.views() if v.free_size > 1] or call.views()
+    streams = _streams(call)
     in_psum = sum(v.region is PSUM for v in streams)
-    contiguous = all(v.is_contiguous for v in streams)
+    contiguous = all(_runs_on(v) for v in streams)
     if all(is_fast(machine, v) for v in streams):
         if in_psum == 0:
             return "copy_16bit" if contiguous else "copy_16bit_half"
@@ -117,11 +117,23 @@ def _copy_kind(call: Call, machine: Machine) -> str:
     return "default" if in_psum else "copy_32bit"
 
 
+def _streams(call: Call, *names: str) -> list[View]:
+    """The tiles that are read or written element by element, without [P, 1] columns of scalars."""
+    views = call.views(*names)
+    return [v for v in views if v.free_size > 1] or views
+
+
+def _runs_on(view: View) -> bool:
+    """Whether the innermost free axis is contiguous, whatever lies between its rows (ARCH2)."""
+    axes = zip(view.shape[1:], view.strides[1:], strict=True)
+    return [stride for size, stride in axes if size > 1][-1:] in ([], [1])
+
+
 def two_inputs(call: Call, machine: Machine) -> Cost:
     """tensor_tensor and its kind, which read two streams (ISA226, ARCH2)."""
-    inputs = [v for v in call.views(*call.reads) if v.free_size > 1] or call.views(*call.reads)
+    inputs, everything = _streams(call, *call.reads), _streams(call)
     kind = "tensor_tensor"
-    if all(v.region is SBUF and is_fast(machine, v) for v in inputs):
+    if all(v.region is SBUF for v in inputs) and all(is_fast(machine, v) for v in everything):
         kind = "tensor_tensor_16bit"
     elif {v.region for v in inputs} == {SBUF, PSUM}:
         kind = "tensor_tensor_mixed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from neuroncore import access, codec
 from neuroncore.core import Core, Finding, on
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import DtypeError, NotEmulated, SignatureError, UsageError
-from neuroncore.formats import lookup
+from neuroncore.formats import Format, lookup
 from neuroncore.frontend.settings import current_settings, target_machine, unmet_wishes
 from neuroncore.machine import Machine
 from neuroncore.options import Options
@@ -69,7 +70,7 @@ def launch(
     for wish in unmet_wishes():
         core.report("ENVIRONMENT", wish, wish)
     inputs = _Inputs(core, tensor)
-    tensors = [inputs.enter(value) for value in args]
+    tensors = [inputs.enter(v, n) for v, n in zip(args, _names(function, args), strict=True)]
     named = {name: inputs.enter(value, name) for name, value in (kwargs or {}).items()}
     with on(core):
         result = function(*tensors, **named)
@@ -90,6 +91,13 @@ def finish(run: Run) -> Any:
     return run.outputs
 
 
+def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
+    """What the function calls its positional arguments."""
+    parameters = inspect.signature(function).parameters.values()
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [*names, *[""] * len(args)][: len(args)]
+
+
 class _Inputs:
     """The caller's values on their way into a kernel and out of it."""
 
@@ -97,47 +105,42 @@ class _Inputs:
         self.core, self.tensor = core, tensor
         self.torch = False
         self.given: dict[int, Any] = {}  # id of a storage -> the caller's object it came from
+        self.tensors: dict[int, tuple[Any, Tile]] = {}  # id of a caller's object -> both
         self.copies: list[tuple[Array, Array]] = []  # arrays to update, and what with
 
     def enter(self, value: Any, name: str = "") -> Any:
-        if _is_torch(value):
-            self.torch = True
-            return self._tensor(_from_torch(value), value, name)
-        if isinstance(value, np.ndarray):
-            return self._tensor(value, value, name)
         if isinstance(value, list | tuple):
-            return type(value)(self.enter(v, name) for v in value)
+            return _like(value, [self.enter(v, name) for v in value])
         if isinstance(value, dict):
             return {k: self.enter(v, str(k)) for k, v in value.items()}
-        if hasattr(value, "__array__") and not isinstance(value, np.generic | Tile):
-            return self._tensor(np.asarray(value), value, name)
-        return value
+        is_array = hasattr(value, "__array__") and not isinstance(value, np.generic | Tile)
+        if not is_array and not _is_torch(value):
+            return value
+        if id(value) not in self.tensors:
+            self.tensors[id(value)] = value, self._tensor(value, name)
+        return self.tensors[id(value)][1]
 
-    def _tensor(self, array: Array, owner: Any, name: str) -> Tile:
-        try:
-            form = lookup(array.dtype)
-        except UsageError as unknown:
-            raise DtypeError(
-                f"argument {name or 'of the kernel'} has dtype {array.dtype}",
-                expected="a NeuronCore format of at most 32 bits",
-                because="the engines have no 64-bit numbers",
-                hint="convert it with .astype(np.float32) or .astype(np.int32)",
-                also=str(unknown),
-            ) from None
+    def _tensor(self, value: Any, name: str) -> Tile:
+        self.torch |= _is_torch(value)
+        form = _format(value, name)
+        array = _from_torch(value, form) if _is_torch(value) else np.asarray(value)
         held = array
-        if not (array.flags.c_contiguous and array.flags.writeable and array.ndim):
-            held = np.array(array, order="C", ndmin=1)
+        if not (array.flags.carray and array.dtype.isnative and array.ndim):
+            held = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
             if array.flags.writeable:
                 self.copies.append((array, held))
         storage = self.core.memory.adopt(MemoryRegion.shared_hbm, held, form, name)
-        self.given[storage.id] = owner
+        if array.flags.writeable and (array is value or _is_torch(value)):
+            self.given[storage.id] = value
         return self.tensor(storage, storage.shape, access.dense(storage.shape), 0, form)
 
     def leave(self, value: Any) -> Any:
         if isinstance(value, Tile):
             return self._array(value)
         if isinstance(value, list | tuple):
-            return type(value)(self.leave(v) for v in value)
+            return _like(value, [self.leave(v) for v in value])
+        if isinstance(value, dict):
+            return {k: self.leave(v) for k, v in value.items()}
         return value
 
     def _array(self, tile: Tile) -> Any:
@@ -176,25 +179,50 @@ class _Inputs:
             array[...] = held.reshape(array.shape)
 
 
+def _like(original: Any, items: list[Any]) -> Any:
+    """A list or a tuple of the original's own type, which may be a named tuple."""
+    make = getattr(type(original), "_make", type(original))
+    return make(items)
+
+
+def _format(value: Any, name: str) -> Format:
+    """The format of an argument. Raises DtypeError if no NeuronCore has it."""
+    dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
+    try:
+        return lookup(dtype)
+    except UsageError as unknown:
+        to = ".to(torch.{})" if _is_torch(value) else ".astype(np.{})"
+        raise DtypeError(
+            f"argument {name or 'of the kernel'} has dtype {dtype}",
+            expected="a NeuronCore format of at most 32 bits",
+            because="the engines have no 64-bit numbers",
+            hint=f"convert it with {to.format('float32')} or {to.format('int32')}",
+            also=str(unknown),
+        ) from None
+
+
 def _is_torch(value: Any) -> bool:
     """Whether a value is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
-def _from_torch(tensor: Any) -> Array:
+def _from_torch(tensor: Any, form: Format) -> Array:
+    """A torch tensor's own memory, by way of integers where numpy lacks its format."""
     torch = sys.modules["torch"]
     plain = tensor.detach().cpu()
-    form = lookup(tensor.dtype)
     if form.is_float and form.itemsize < 4 and form != "float16":
-        as_integers = plain.contiguous().view(getattr(torch, f"int{form.bits}"))
+        as_integers = plain.view(getattr(torch, f"int{form.bits}"))
         return as_integers.numpy().view(form.numpy)  # type: ignore[no-any-return]
-    return plain.contiguous().numpy()  # type: ignore[no-any-return]
+    return plain.numpy()  # type: ignore[no-any-return]
 
 
 def _to_torch(array: Array) -> Any:
+    """A torch tensor of a result; the array itself where torch lacks the format."""
     torch = sys.modules["torch"]
     form = lookup(array.dtype)
+    if not hasattr(torch, form.name):
+        return array
     if form.is_float and form.itemsize < 4 and form != "float16":
         integers = torch.from_numpy(np.ascontiguousarray(array).view(f"int{form.bits}"))
         return integers.view(getattr(torch, form.name))

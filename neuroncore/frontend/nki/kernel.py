@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 from neuroncore.core import running
+from neuroncore.errors import SignatureError
 from neuroncore.frontend.launch import finish, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 
@@ -22,6 +24,10 @@ class Kernel:
     def __getitem__(self, grid: Any) -> Kernel:
         """The kernel with a launch grid, an int or a tuple of ints."""
         sizes = grid if isinstance(grid, tuple) else (grid,)
+        if not all(hasattr(n, "__index__") and n > 0 for n in sizes):
+            raise SignatureError(
+                f"{grid!r} is not a launch grid", expected="a positive int, or a tuple of them"
+            )
         return type(self)(self.function, tuple(int(n) for n in sizes))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -29,8 +35,8 @@ class Kernel:
             return self.function(*args, **kwargs)
         return finish(launch(self.function, args, kwargs, tensor=NkiTensor, grid=self.grid))
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+    def __get__(self, instance: Any, owner: type | None = None) -> Kernel:
+        return self if instance is None else type(self)(MethodType(self.function, instance), self.grid)
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
