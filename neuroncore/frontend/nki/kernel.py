@@ -36,7 +36,9 @@ class Kernel:
         return finish(launch(self.function, args, kwargs, tensor=NkiTensor, grid=self.grid))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Kernel:
-        return self if instance is None else type(self)(MethodType(self.function, instance), self.grid)
+        if instance is None:
+            return self
+        return type(self)(MethodType(self.function, instance), self.grid)
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
