@@ -11,6 +11,7 @@ from neuroncore.formats import lookup
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language import ndarray
 from neuroncore.options import Options
+from neuroncore.schedule import schedule
 from neuroncore.tile import Tile
 
 TARGETS = ("trn1", "trn2", "trn3")
@@ -51,6 +52,14 @@ class Device:
         tile.codes()[...] = values.astype(form.numpy).view(form.storage)
         tile.mark_written()
         return tile
+
+    def zeros(self, shape, dtype="float32", buffer="sbuf", address=None):
+        """A tile for when only its geometry matters."""
+        return self.tile(np.zeros(shape), dtype, buffer, address)
+
+    def timeline(self, target=None):
+        """When everything that was issued happens, on this machine or another."""
+        return schedule(self.core.program, machine.load(target) if target else self.core.machine)
 
     def issue(self, name, *args, **kwargs):
         """Issue one instruction, as a kernel would."""
