@@ -107,6 +107,9 @@ def copying(call: Call, machine: Machine) -> Cost:
 
 
 def _copy_kind(call: Call, machine: Machine) -> str:
+    if call.engine is engine.gpsimd:
+        ops = [call.arguments.get(name) for name in ("op0", "op1")]
+        return "rsqrt" if any(op and op.name == "rsqrt" for op in ops) else "default"
     streams = _streams(call)
     in_psum = sum(v.region is PSUM for v in streams)
     contiguous = all(_runs_on(v) for v in streams)

@@ -22,6 +22,7 @@ from neuroncore.tile import Tile
 
 Array = npt.NDArray[Any]
 Extent = tuple[int, int, int, int, bool]  # a Box without its area
+Pattern = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides, element size
 FLUSH = 1 << 16  # rows kept as lists before they are packed
 
 
@@ -68,12 +69,12 @@ class Program:
         self.lines: list[tuple[CodeType, int]] = []
         self.areas: dict[int, Area] = {}
         self.boxes: list[Box] = []
-        self.patterns: dict[int, tuple[int, tuple[int, ...], tuple[int, ...], int]] = {}
+        self.patterns: dict[int, Pattern] = {}
         self.rows: list[list[int]] = []
         self._packed: list[Array] = []
         self._widths: list[Array] = []
         self._count = 0
-        self._box_index: dict[tuple[int, Extent], int] = {}
+        self._box_index: dict[tuple[int, Extent, Pattern | None], int] = {}
         self._extents: dict[tuple[Any, ...], Extent] = {}
         self._line_index: dict[tuple[int, int], int] = {}
 
@@ -112,16 +113,14 @@ class Program:
         extent = self._extents.get((shape, place))
         if extent is None:
             extent = self._extents[shape, place] = _extent(tile)
-        key = (area, extent)
+        pattern = None if extent[4] else _pattern(tile)
+        key = (area, extent, pattern)
         index = self._box_index.get(key)
         if index is None:
-            index = len(self.boxes)
+            index = self._box_index[key] = len(self.boxes)
             self.boxes.append(Box(area, *extent))
-            if extent[4]:
-                self._box_index[key] = index
-            else:
-                steps = tuple(s * item for s in tile.strides)
-                self.patterns[index] = (tile.offset * item, tile.shape, steps, item)
+            if pattern is not None:
+                self.patterns[index] = pattern
         tile._access = index
         return index
 
@@ -159,6 +158,18 @@ class Program:
 
     def place(self, line: int) -> source.Place:
         return source.place(*self.lines[line])
+
+
+def _pattern(tile: Tile) -> Pattern:
+    """The elements of a tile, in bytes of its area."""
+    storage, item = tile.storage, tile.dtype.itemsize
+    start, steps = tile.offset * item, [s * item for s in tile.strides]
+    if storage.image is not None:  # of which the storage is a window with shorter rows
+        row, byte = divmod(start, storage.row_bytes)
+        pitch = storage.image.row_bytes
+        start = (storage.partition0 + row) * pitch + storage.byte0 + byte
+        steps[0] = steps[0] // storage.row_bytes * pitch
+    return start, tile.shape, tuple(steps), item
 
 
 def _extent(tile: Tile) -> Extent:

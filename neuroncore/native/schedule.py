@@ -146,15 +146,16 @@ def timeline(
 
     Every queue takes its instructions in order; among the heads of all queues the one that can
     begin first does. A transfer (lane[i, 0] >= 0) then occupies DMA engines lane[i, 0] to
-    lane[i, 1] for lane_ns[i] each, first come first served. cause[i] is the instruction that i
-    waited for, -1 for none, -2 for its own queue.
+    lane[i, 1] for lane_ns[i] each, first come first served, and is not complete before those ahead
+    of it in its ring: all engines count every transfer on one semaphore (DMAO). cause[i] is the
+    instruction that i waited for, -1 for none, -2 for its own queue.
     """
     queues = queue_start.shape[0] - 1
     head = queue_start[:-1].copy()
     free = np.zeros(queues)
     ready = np.full(queues, -1.0)  # of each head; -1 not known yet
     why = np.full(queues, -1, np.int32)
-    engines = np.zeros(64)
+    engines, complete = np.zeros(64), np.zeros(queues)
     for _ in range(queue.shape[0]):
         best, best_time = -1, np.inf
         for q in range(queues):
@@ -184,11 +185,11 @@ def timeline(
         finish = best_time + busy[i]
         free[best] = finish
         if lane[i, 0] >= 0:
-            moved = 0.0
+            moved = complete[best]
             for e in range(lane[i, 0], lane[i, 1] + 1):
                 engines[e] = max(engines[e], finish) + lane_ns[i]
                 moved = max(moved, engines[e])
-            finish = moved
+            finish = complete[best] = moved
         end[i] = finish + latency[i]
         head[best] += 1
         ready[best] = -1.0
