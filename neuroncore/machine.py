@@ -170,9 +170,8 @@ def load(name: str) -> Machine:
     """
     stem = ALIASES.get(name, name)
     if stem not in names():
-        known = [*names(), *ALIASES]
-        hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
-        raise UsageError(f"no machine is called {name!r}; {hint}")
+        known = ", ".join([*names(), *ALIASES])
+        raise UsageError(f"no machine is called {name!r}; there are {known}")
     return parse((_folder() / f"{stem}.toml").read_text(), f"isa/machines/{stem}.toml")
 
 

@@ -14,8 +14,9 @@ from neuroncore.errors import UsageError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = _parser()
-    arguments = parser.parse_args(argv)
+    words = [*(sys.argv[1:] if argv is None else argv)]
+    end = words.index("--") if "--" in words else len(words)  # argparse is lost after options
+    arguments = _parser().parse_args(words[:end], argparse.Namespace(script_args=words[end + 1 :]))
     try:
         return int(arguments.command(arguments))
     except UsageError as error:

@@ -44,7 +44,9 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
         help="run a kernel, or a script that launches kernels",
-        description="Run FILE.py::KERNEL on given arguments, or FILE.py as a script.",
+        description="Run FILE.py::KERNEL on given arguments, or FILE.py as a script, which sees "
+        "what follows --.",
+        usage="neuroncore run FILE.py[::KERNEL] [options] [-- SCRIPT_ARGUMENT ...]",
     )
     parser.add_argument("file", metavar="FILE.py[::KERNEL]")
     parser.add_argument(
@@ -67,7 +69,6 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--matmul", choices=("chain", "blas"), default="chain")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
-    parser.add_argument("script_args", nargs="*", help="after --, what the script sees")
     parser.set_defaults(command=run)
 
 

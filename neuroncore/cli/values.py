@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.errors import UsageError
+from neuroncore.errors import UsageError, did_you_mean
 from neuroncore.formats import lookup
 
 ARRAY = re.compile(r"(\w+)\[([\d,\s]+)\]")
@@ -63,7 +63,10 @@ def function(text: str, home: ModuleType) -> Callable[..., Any]:
 def member(home: ModuleType, name: str) -> Callable[..., Any]:
     found = getattr(home, name, None)
     if not callable(found):
-        raise UsageError(f"{home.__file__} has no function {name!r}")
+        functions = [n for n, value in vars(home).items() if callable(value)]
+        hint = did_you_mean(name, functions)
+        message = f"{home.__file__} has no function {name!r}"
+        raise UsageError(f"{message}; {hint}" if hint else message)
     return found  # type: ignore[no-any-return]
 
 

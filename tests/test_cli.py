@@ -1,0 +1,362 @@
+"""The command line: what it prints, what it writes and how it exits."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neuroncore.cli import main
+
+ROOT = Path(__file__).parents[1]
+NEURONCORE = str(Path(sys.executable).parent / "neuroncore")
+
+KERNEL = """
+import os
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+@nki.jit
+def double(x, by=2.0):
+    tile = nl.load(x)
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.multiply(tile, by))
+    return out
+
+@nki.jit
+def in_place(x):
+    nl.store(x, nl.add(nl.load(x), 1.0))
+    return x
+
+@nki.jit
+def reads_nothing(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.ndarray(x.shape, x.dtype))
+    return out
+
+@nki.jit
+def double_row(x):
+    raise NotImplementedError("ours to see")
+
+def inputs(rng):
+    return [rng.standard_normal((4, 8)).astype("float32")]
+
+def named():
+    return {"x": inputs_of_ones(), "by": 3.0}
+
+def inputs_of_ones():
+    import numpy as np
+    return np.ones((4, 8), np.float32)
+
+def reference(x, by=2.0):
+    return x * by
+
+def plus_one(x):
+    return x + 1
+
+def wrong(x, by=2.0):
+    return x
+"""
+
+SCRIPT = """
+import sys
+import numpy as np
+
+if __name__ == "__main__":
+    os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = "trn3"
+    print("arguments", sys.argv[1:])
+    assert (double(np.ones((4, 8), np.float32)) == 2).all()
+    assert "fail" not in sys.argv, "asked to fail"
+    sys.exit("bad" if "exit" in sys.argv else 0)
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE", raising=False)
+    (tmp_path / "mine.py").write_text(KERNEL)
+    (tmp_path / "script.py").write_text(KERNEL + SCRIPT)
+    return tmp_path / "mine.py"
+
+
+def ran(capsys, *arguments):
+    """Exit code, standard output, standard error."""
+    code = main(["run", *map(str, arguments)])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def document(capsys, file, *arguments):
+    code, out, _ = ran(capsys, file, "--json", *arguments)
+    return code, json.loads(out)
+
+
+# --- one kernel -----------------------------------------------------------------------------------
+
+
+def test_first_line_names_target_seed_and_versions(file, capsys):
+    _, out, _ = ran(capsys, f"{file}::double", "--seed", 7, "--target", "trn1")
+    first = out.splitlines()[0]
+    assert first.startswith("neuroncore ") and "target trn1 (NeuronCore-v2)" in first
+    assert "seed 7" in first
+    assert all(name in first for name in ("python", "numpy", np.__version__, "numba", "ml_dtypes"))
+
+
+def test_report_has_error_estimate_bytes_and_space(file, capsys):
+    code, out, _ = ran(capsys, f"{file}::double")
+    assert code == 0
+    lines = {line.split()[0]: line for line in out.splitlines()[2:]}
+    assert "max abs error 0 " in lines["result"] and "worst at (0, 0)" in lines["result"]
+    assert "agrees" in lines and "bound by" in lines["estimate"]
+    assert "HBM 128 B read, 128 B written" in lines["moved"]
+    assert "SBUF 64 B of 224 KiB" in lines["peak"]
+
+
+def test_a_kernel_that_differs_exits_with_1(file, capsys):
+    code, out, _ = ran(capsys, f"{file}::double", "--ref", "wrong")
+    assert code == 1
+    assert "DIFFERS" in out
+
+
+def test_tolerance_can_be_set(file, capsys):
+    code, _, _ = ran(capsys, f"{file}::double", "--ref", "wrong", "--tol", 1.1)
+    assert code == 0
+
+
+def test_arguments_from_a_function_of_another_file(file, capsys):
+    (file.parent / "ours.py").write_text(
+        "import numpy as np\ndef f():\n    return np.ones((2, 3), np.float32)\n"
+        "def g(x):\n    return x * 2\n"
+    )
+    code, found = document(capsys, f"{file}::double", "--inputs", "ours.py:f", "--ref", "ours.py:g")
+    assert code == 0
+    assert found["launches"][0]["agrees"] is True
+    assert found["launches"][0]["estimate"]["hbm_read_bytes"] == 2 * 3 * 4
+
+
+def test_arguments_by_name(file, capsys):
+    code, _, _ = ran(capsys, f"{file}::double", "--inputs", "named")
+    assert code == 0
+
+
+def test_arguments_on_the_command_line(file, capsys):
+    code, _, _ = ran(capsys, f"{file}::double", "--args", "float32[5,6]", "4.0")
+    assert code == 0
+
+
+def test_the_reference_sees_the_inputs_before_the_kernel_writes_them(file, capsys):
+    code, found = document(capsys, f"{file}::in_place", "--ref", "plus_one")
+    assert code == 0
+    assert found["launches"][0]["results"][0]["max_abs"] == 0
+
+
+def test_the_seed_decides_the_inputs(file, capsys):
+    def got(seed):
+        return document(capsys, f"{file}::double", "--seed", seed)[1]["launches"][0]["results"]
+
+    assert got(1) == got(1) != got(2)
+
+
+def test_findings_are_printed(file, capsys):
+    code, out, _ = ran(capsys, f"{file}::reads_nothing", "--ref", "plus_one")
+    assert code == 1
+    assert "warning[UNINIT_READ]" in out and "mine.py:" in out
+
+
+# --- JSON and traces ------------------------------------------------------------------------------
+
+
+def test_json_is_one_document(file, capsys):
+    code, found = document(capsys, f"{file}::double", "--target", "inf2", "--seed", 3)
+    assert code == 0
+    assert found["passed"] is True and found["error"] is None
+    assert (found["target"], found["seed"]) == ("trn1", 3)
+    assert found["schema"] == "neuroncore.run/1"
+    assert found["launches"][0]["estimate"]["is_simulation"] is True
+
+
+def test_json_holds_the_error_of_an_illegal_kernel(file, capsys):
+    code, found = document(capsys, f"{file}::double", "--args", "float32[129,8]")
+    assert code == 1
+    assert found["passed"] is False
+    assert found["error"]["code"] == "PARTITION_LIMIT" and found["error"]["file"] == str(file)
+
+
+def test_trace_opens_in_perfetto(file, capsys):
+    code, out, _ = ran(capsys, f"{file}::double", "--trace", "out.json")
+    assert code == 0 and "out.json" in out
+    events = json.loads(Path("out.json").read_text())["traceEvents"]
+    slices = [e for e in events if e["ph"] == "X"]
+    assert {e["name"] for e in slices} >= {"dma_copy", "tensor_scalar"}
+    assert all(e["dur"] >= 0 and {"pid", "tid", "ts"} <= e.keys() for e in slices)
+
+
+# --- scripts --------------------------------------------------------------------------------------
+
+
+def test_a_script_runs_as_itself(file, capsys):
+    code, out, _ = ran(capsys, "script.py", "--target", "trn1", "--", "one", "two")
+    assert code == 0
+    assert "arguments ['one', 'two']" in out
+
+
+def test_the_target_option_beats_the_environment_even_if_the_script_sets_it(file, capsys):
+    _, out, _ = ran(capsys, "script.py", "--target", "trn1")
+    assert "double on trn1" in out
+
+
+def test_the_environment_beats_the_default_at_launch(file, capsys):
+    _, out, _ = ran(capsys, "script.py")
+    assert "double on trn3" in out
+
+
+def test_output_of_a_script_does_not_mix_with_json(file, capsys):
+    code = main(["run", "script.py", "--json"])
+    printed = capsys.readouterr()
+    assert code == 0
+    assert "arguments" in printed.err and json.loads(printed.out)["passed"]
+
+
+@pytest.mark.parametrize("how", ["fail", "exit"])
+def test_a_script_that_fails_exits_with_1(file, capsys, how):
+    code, found = document(capsys, "script.py", "--", how)
+    assert code == 1
+    assert found["passed"] is False
+
+
+def test_a_script_that_launches_nothing_fails(file, capsys):
+    Path("idle.py").write_text("print('hello')\n")
+    code, _, err = ran(capsys, "idle.py")
+    assert code == 1
+    assert "no kernel was launched" in err
+
+
+# --- wrong usage ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments,said",
+    [
+        (["nowhere.py"], "no file"),
+        (["nowhere.py::double"], "nowhere.py"),
+        (["mine.py"], "no __main__"),
+        (["mine.py::dubble"], "'double'"),
+        (["mine.py::double", "--inputs", "missing"], "missing"),
+        (["mine.py::double", "--args", "float99[1,2]"], "float99"),
+        (["mine.py::double", "--args", "[1,"], "Python literal"),
+        (["mine.py::double", "--target", "trn9"], "trn1, trn2, trn3"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_says_why(file, capsys, arguments, said):
+    code, _, err = ran(capsys, *arguments)
+    assert code == 2
+    assert said in err
+
+
+def test_unknown_options_exit_with_2(file):
+    with pytest.raises(SystemExit) as leaving:
+        main(["run", "mine.py::double", "--targt", "trn1"])
+    assert leaving.value.code == 2
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def test_machines_shows_every_machine_side_by_side(capsys):
+    assert main(["machines"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("trn1", "trn2", "trn3"))
+
+
+def test_one_machine_comes_with_the_source_of_every_number(capsys):
+    assert main(["machines", "trn2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    table = lines[1 : lines.index("")]
+    sources = {line.split()[0] for line in lines[lines.index("") + 1 :]}
+    for line in table:
+        assert {"documented", "measured", "assumed"} & set(line.split()), line
+        assert set(line.replace(",", " ").split()) & sources, line
+
+
+def test_isa_describes_one_instruction(capsys):
+    assert main(["isa", "nisa.nc_matmul"]) == 0
+    out = capsys.readouterr().out
+    assert "sum_k stationary[k, m] * moving[k, n]" in out
+    assert "machines  trn1, trn2, trn3" in out
+
+
+@pytest.mark.parametrize("name", ["add", "exp", "nl.exp"])
+def test_isa_describes_operators_and_functions(name, capsys):
+    assert main(["isa", name]) == 0
+    assert name.removeprefix("nl.") in capsys.readouterr().out
+
+
+def test_isa_suggests_what_was_meant(capsys):
+    assert main(["isa", "nc_matmull"]) == 2
+    assert "'nc_matmul'" in capsys.readouterr().err
+
+
+# --- as a program ---------------------------------------------------------------------------------
+
+
+def test_two_runs_print_the_same_bytes_whatever_the_threads(file):
+    command = [NEURONCORE, "run", str(ROOT / "kernels/ch07_attention.py"), "--trace", "t.json"]
+    printed = set()
+    for threads in ("1", "2", "2"):
+        variables = dict.fromkeys(("OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), threads)
+        finished = subprocess.run(command, env={**os.environ, **variables}, capture_output=True)
+        assert finished.returncode == 0, finished.stderr
+        printed.add((finished.stdout, Path("t.json").read_bytes()))
+    assert len(printed) == 1
+
+
+def test_a_reader_that_stops_early_is_no_error(file):
+    finished = subprocess.run(
+        f"'{NEURONCORE}' machines | head -n 1; '{NEURONCORE}' run mine.py::double | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+    )
+    assert finished.stderr == ""
+    assert len(finished.stdout.splitlines()) == 2
+
+
+def on_a_terminal(command):
+    """What a command prints to a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    printed = b""
+    while True:
+        try:
+            piece = os.read(ours, 1 << 16)
+        except OSError:  # the last writer is gone
+            break
+        if not piece:
+            break
+        printed += piece
+    os.close(ours)
+    process.wait()
+    return printed.decode()
+
+
+SLOW = """
+import time
+def reference(x):
+    time.sleep(3)
+    return x * 2
+"""
+
+
+def test_progress_shows_on_a_terminal_only(file):
+    Path("slow.py").write_text(KERNEL + SLOW)
+    command = [NEURONCORE, "run", "slow.py::double"]
+    assert " s, 3 instructions" in on_a_terminal(command)
+    assert subprocess.run(command, capture_output=True, text=True).stderr == ""
+    assert " s, " not in on_a_terminal([NEURONCORE, "run", "mine.py::double"])
