@@ -66,7 +66,8 @@ def _magnitude_code(form: Format, value: float) -> int:
     overflow = form.nan_code if form.inf_code is None else form.inf_code
     if math.isinf(value):
         return overflow
-    exponent = max(math.frexp(value)[1] - 1 if value else 0, 1 - form.bias)
+    least = 1 - form.bias
+    exponent = max(math.frexp(value)[1] - 1, least) if value else least
     steps = round(Fraction(value) / Fraction(2) ** (exponent - form.mantissa))
     code = ((exponent + form.bias - 1) << form.mantissa) + steps
     return overflow if code > form.max_code else code
