@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from types import EllipsisType
 from typing import Any, TypeVar
 
 from neuroncore.errors import (
@@ -40,7 +42,7 @@ class Indexed(Tile):
         keys = key if isinstance(key, tuple) else (key,)
         shape, strides = self.shape, self.strides
         rank = len(shape)
-        if Ellipsis in keys or len(keys) != rank:
+        if len(keys) != rank or EllipsisType in map(type, keys):
             keys = self._expanded(keys, rank)
         on_chip = self.storage.on_chip
         new_shape: list[int] = []
@@ -56,18 +58,15 @@ class Indexed(Tile):
                     continue
                 start, count, step = self._bounds(k, axis)
             elif type(k) is int:
-                start, count, step = self._integer(k, axis), 1, 1
-                if not (on_chip and axis == 0):
-                    offset += start * stride
-                    continue
+                start, count, step = self._integer(k, axis), int(on_chip and axis == 0), 1
             else:
                 start, count, step, moved = self._other(k, axis)
                 dynamic = (*dynamic, *moved)
-                if count == 0:
-                    continue
             if axis == 0 and dynamic and dynamic[0].vector and (start or count != size):
                 raise self._chosen_at_run_time(axis)
             offset += start * stride
+            if count == 0:  # the axis goes away
+                continue
             new_shape.append(count)
             new_strides.append(stride * step)
         if len(new_shape) < (2 if on_chip else 1):
@@ -83,7 +82,8 @@ class Indexed(Tile):
 
     def _expanded(self, keys: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
         """Keys for every axis: `...` and what is left out stand for whole axes."""
-        given = sum(k is not Ellipsis for k in keys)
+        kinds = [type(k) for k in keys]
+        given = len(keys) - kinds.count(EllipsisType)
         if len(keys) - given > 1:
             raise SignatureError("an index can have one `...` only", got=repr(keys))
         if given > rank:
@@ -92,9 +92,9 @@ class Indexed(Tile):
                 got=f"shape {self.shape}",
             )
         fill = (slice(None),) * (rank - given)
-        if Ellipsis not in keys:
+        if given == len(keys):
             return (*keys, *fill)
-        at = keys.index(Ellipsis)
+        at = kinds.index(EllipsisType)
         return (*keys[:at], *fill, *keys[at + 1 :])
 
     def _integer(self, index: int, axis: int) -> int:
@@ -150,13 +150,16 @@ class Indexed(Tile):
             return k.start, k.size, 1, ()
         if isinstance(k, VirtualRegister | Tile):
             return 0, keep, 1, (self._moved(k, axis, size - 1),)
-        if k is None or isinstance(k, bool) or not hasattr(k, "__index__"):
+        number: Any = None if isinstance(k, bool) else k
+        try:
+            index = operator.index(number)
+        except TypeError:
             raise SignatureError(
                 f"axis {axis} can't be indexed with {type(k).__name__}",
                 expected="an int, a slice, ..., nl.ds(start, size) or a register",
                 got=repr(k),
-            )
-        return self._integer(int(k.__index__()), axis), keep, 1, ()
+            ) from None
+        return self._integer(index, axis), keep, 1, ()
 
     def _moved(self, index: VirtualRegister | Tile, axis: int, limit: int) -> Dynamic:
         if self.storage.on_chip and axis == 0:

@@ -91,6 +91,8 @@ class NkiTensor(Indexed):
             start, dynamic = 0, (*self.dynamic, self._moved(index, axis, self.shape[axis] - 1))
         else:
             start, dynamic = self._other(index, axis)[0], self.dynamic
+            if axis == 0 and any(d.vector for d in dynamic):
+                raise self._chosen_at_run_time(axis)
         if self.storage.on_chip and axis == 0:
             return self.slice(0, start, start + 1)
         shape, strides = _without(self.shape, axis), _without(self.strides, axis)
