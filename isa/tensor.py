@@ -155,9 +155,11 @@ def array_tiling(call: Call, machine: Machine) -> KernelError | None:
     problem = None
     if not position or not size:
         problem = "tile_position and tile_size go together"
+    elif len(position) != 2 or len(size) != 2:
+        problem = "tile_position and tile_size are pairs of a row and a column"
     elif any(n not in parts for n in size):
         problem = f"tile_size {tuple(size)} is not made of {parts}"
-    elif any(p % n or p + n > whole for p, n in zip(position, size, strict=True)):
+    elif any(p < 0 or p % n or p + n > whole for p, n in zip(position, size, strict=True)):
         problem = f"tile_position {tuple(position)} is not a multiple of tile_size {tuple(size)}"
     elif s.partitions > size[0] or s.free_size > size[1]:
         problem = f"stationary ({s}) is larger than tile_size {tuple(size)}"
@@ -253,11 +255,14 @@ def nc_matmul(
     """
     if is_transpose and core.machine.has("native_transpose"):
         pass_through(dst, stationary, moving)
+        dst.mark_foreign(False)
         return
     s = numeric.matmul_operand(stationary, "stationary")
     x = numeric.matmul_operand(moving, "moving")
     product = numeric.blas_product if core.options.matmul == "blas" else numeric.chain_product
     fresh = never_written(core, dst, accumulate)
+    if fresh is True:
+        dst.mark_foreign(False)
     if dst.dtype is float32 and isinstance(fresh, bool) and len(dst.shape) == 2:
         product(s, x, dst.codes(), not fresh)
         return
@@ -280,15 +285,15 @@ def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
         return True
     if accumulate:
         core.check_written("dst, which accumulates,", dst)
+    warn_foreign(core, dst)
     unwritten = None if accumulate else dst.unwritten()
     if unwritten is None:
-        warn_foreign(core, dst)
         return False
     return True if unwritten.all() else unwritten
 
 
 def warn_foreign(core: Core, dst: Tile) -> None:
-    if dst.storage.foreign and not core.machine.has("accumulate_onto_any"):
+    if not core.machine.has("accumulate_onto_any") and dst.is_foreign():
         core.report(
             "PSUM_FOREIGN",
             f"dst ({dst}) accumulates onto what another engine wrote; that is undefined on "
@@ -398,6 +403,8 @@ def nc_transpose(
     From v3 on bit for bit. The Tensor engine of v2 multiplies by an identity matrix: NaN and
     infinities spread along their row, and -0 becomes +0.
     """
+    if dst.region is PSUM:
+        dst.mark_foreign(engine is vector)
     flat = data.codes().reshape(data.shape[0], -1)
     if engine is vector or core.machine.has("native_transpose") or data.dtype.is_integer:
         dst.codes()[...] = flat.T.reshape(dst.shape)

@@ -253,6 +253,8 @@ class Core:
             tile = arguments[name]
             if not _is_vector(tile):
                 tile.mark_written()
+            if tile.region is PSUM and engine.tensor not in call.instruction.engines:
+                tile.mark_foreign(True)
 
 
 def _is_vector(tile: Tile) -> bool:
@@ -386,7 +388,7 @@ def _note_write(parameter: Parameter, foreign: bool) -> Iterator[str]:
     yield f"    {name}.mark_written()"
     if foreign:
         yield f"if {_present(parameter)}{name}.storage.region is PSUM:"
-        yield f"    {name}.storage.foreign = True"
+        yield f"    {name}.mark_foreign(True)"
 
 
 def _is_optional(declared: Op | Act) -> bool:

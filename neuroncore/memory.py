@@ -112,7 +112,7 @@ class Storage:
         self.placed = False  # at an address that the kernel chose
         self.gaps: Gaps | None = None
         self.image: Image | None = None  # what an address refers to
-        self.foreign = False  # PSUM that something other than the Tensor engine has written
+        self.foreign: Gaps | None = None  # PSUM: flags what others than the Tensor engine wrote
 
     @property
     def nbytes(self) -> int:

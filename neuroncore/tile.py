@@ -18,7 +18,7 @@ from neuroncore.access import Dims, is_dense
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import OutOfBoundsError
 from neuroncore.formats import Format, float32
-from neuroncore.memory import Storage
+from neuroncore.memory import Gaps, Storage
 from neuroncore.register import VirtualRegister
 
 Array = npt.NDArray[Any]
@@ -208,6 +208,19 @@ class Tile:
             codes = self.codes()
             start = _address(codes) - _address(image.data)
             image.gaps.write(start, codes.shape, codes.strides, codes.itemsize, chosen)
+
+    def mark_foreign(self, foreign: bool) -> None:
+        """Note for every element in PSUM whether another engine than the Tensor engine wrote it."""
+        storage = self.storage
+        if storage.foreign is None and foreign:
+            storage.foreign = Gaps(storage.nbytes, storage.dtype.itemsize)
+        if storage.foreign is not None:
+            storage.foreign.flags(*self._layout())[...] = foreign
+
+    def is_foreign(self) -> bool:
+        """Whether another engine than the Tensor engine was the last to write some element."""
+        foreign = self.storage.foreign
+        return foreign is not None and bool(foreign.flags(*self._layout()).any())
 
     # --- dynamic offsets -------------------------------------------------------------------------
 
