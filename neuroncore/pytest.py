@@ -1,0 +1,5 @@
+"""A plugin: `pytest -p neuroncore.pytest` serves `import nki`, in the workers of pytest-xdist too."""
+
+from neuroncore.frontend.alias import activate
+
+activate()
