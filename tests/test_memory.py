@@ -1,0 +1,226 @@
+"""SBUF, PSUM and HBM: how much there is, and what shares bytes with what."""
+
+import nki.language as nl
+import numpy as np
+import pytest
+from device import TARGETS, Device
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuroncore.errors import (
+    CapacityError,
+    OutOfBoundsError,
+    PartitionLimitError,
+    SignatureError,
+    StartPartitionError,
+)
+
+KIB = 1024
+SBUF_BYTES = {"trn1": 192 * KIB, "trn2": 224 * KIB, "trn3": 256 * KIB}
+PSUM_BYTES = 16 * KIB
+
+
+# --- how much there is ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_memories_are_as_large_as_published(target):
+    machine = Device(target).core.machine
+    assert (machine.sbuf.partitions, machine.psum.partitions) == (128, 128)
+    assert machine.sbuf.partition_bytes == SBUF_BYTES[target]
+    assert machine.psum.partition_bytes == PSUM_BYTES
+    assert (machine.psum.banks, machine.psum.bank_bytes) == (8, 2 * KIB)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+@pytest.mark.parametrize("dtype, size", [("float32", 4), ("bfloat16", 2), ("uint8", 1)])
+def test_a_tensor_may_fill_a_partition_but_not_more(target, buffer, dtype, size):
+    device = Device(target)
+    most = (SBUF_BYTES[target] if buffer == "sbuf" else PSUM_BYTES) // size
+    assert device.empty((2, most), dtype, buffer).storage.row_bytes == most * size
+    assert device.empty((2, 2, most // 2), dtype, buffer).storage.row_bytes == most * size
+    with pytest.raises(CapacityError) as refused:
+        device.empty((2, most + 1), dtype, buffer)
+    message = str(refused.value)
+    assert f"{(most + 1) * size} bytes per partition" in message and target in message
+    assert f"at most {most * size} bytes" in message
+
+
+@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+def test_on_chip_tensors_have_at_most_128_partitions(buffer):
+    device = Device()
+    assert device.empty((128, 3), buffer=buffer).shape == (128, 3)
+    with pytest.raises(PartitionLimitError) as refused:
+        device.empty((129, 3), buffer=buffer)
+    assert "129 partitions" in str(refused.value)
+    assert "err_num_partition_exceed_arch_limit" in refused.value.also
+    assert device.empty((129, 3), buffer="hbm").shape == (129, 3)
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, -1), (2.0, 3), "ab", None])
+def test_shapes_are_positive_integers(shape):
+    with pytest.raises(SignatureError, match="is not a shape"):
+        Device().empty(shape)
+
+
+def test_one_axis_becomes_two_on_the_chip_only():
+    device = Device()
+    assert device.empty((5,)).shape == (5, 1)
+    assert device.empty((5,), buffer="psum").shape == (5, 1)
+    assert device.empty((5,), buffer="hbm").shape == (5,)
+    assert device.empty([np.int64(5), 2]).shape == (5, 2)
+
+
+def test_the_buffer_must_be_a_memory():
+    device = Device()
+    with pytest.raises(SignatureError, match=r"nl\.sbuf"):
+        device.call(nl.ndarray, (2, 2), nl.float32, buffer="somewhere")
+    with pytest.raises(SignatureError, match="number format"):
+        device.call(nl.ndarray, (2, 2), "float33")
+
+
+# --- addresses that the kernel chooses ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+def test_tensors_at_one_address_are_one(buffer):
+    device = Device()
+    values = np.arange(4 * 8, dtype=np.float32).reshape(4, 8)
+    one = device.empty((4, 8), buffer=buffer, address=(32, 64))
+    two = device.empty((4, 16), "bfloat16", buffer, address=(32, 64))
+    one.codes()[...] = values
+    assert np.array_equal(two.numpy().view(np.float32), values)
+
+
+@given(data=st.data())
+def test_overlaps_are_those_of_the_addresses(data):
+    """A byte image of a few partitions, written and read through tensors at random addresses."""
+    device = Device()
+    image = np.zeros((8, 64), np.uint8)
+    everything = device.empty((8, 64), "uint8", address=(0, 128))
+    device.issue("memset", everything, 0)
+    for step in range(data.draw(st.integers(1, 6))):
+        dtype = data.draw(st.sampled_from(["uint8", "uint16", "int32"]))
+        size = np.dtype(dtype).itemsize
+        rows, columns = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 64 // size))
+        byte = data.draw(st.integers(0, 64 - columns * size))
+        tile = device.empty((rows, columns), dtype, address=(0, 128 + byte))
+        seen = image[:rows, byte : byte + columns * size]
+        assert np.array_equal(tile.numpy(), np.ascontiguousarray(seen).view(dtype))
+        device.issue("memset", tile, step + 1)
+        seen[...] = np.full((rows, columns), step + 1, dtype).view(np.uint8)
+        assert np.array_equal(everything.numpy(), image)
+
+
+def test_partitions_overlap_where_they_are_the_same():
+    device = Device()
+    upper = device.empty((64, 4), address=(64, 0))
+    quadrant = device.empty((32, 4), address=(96, 8))
+    device.issue("memset", upper, 1.0)
+    device.issue("memset", quadrant, 2.0)
+    expected = np.ones((64, 4), np.float32)
+    expected[32:, 2:] = 2
+    assert np.array_equal(upper.numpy(), expected)
+
+
+def test_sbuf_and_psum_are_different_memories():
+    device = Device()
+    sbuf, psum = (device.empty((4, 4), buffer=b, address=(0, 0)) for b in ("sbuf", "psum"))
+    device.issue("memset", sbuf, 1.0)
+    device.issue("memset", psum, 2.0)
+    assert (sbuf.numpy() == 1).all() and (psum.numpy() == 2).all()
+
+
+def test_a_core_keeps_its_memory_to_itself():
+    one, two = Device(), Device()
+    for device, value in ((one, 1.0), (two, 2.0)):
+        device.issue("memset", device.empty((4, 4), address=(0, 0)), value)
+    assert (one.empty((4, 4), address=(0, 0)).numpy() == 1).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 33), (96, 5, 3), (128, 8192)])
+def test_tensors_that_the_system_places_never_share(shape):
+    device = Device()
+    placed = device.empty(shape, address=(0, 0))
+    tiles = [placed, *(device.empty(shape) for _ in range(4))]
+    for value, tile in enumerate(tiles):
+        device.issue("memset", tile, float(value))
+    for value, tile in enumerate(tiles):
+        assert (tile.numpy() == value).all()
+
+
+def test_bytes_are_recycled_only_when_no_view_is_left():
+    device = Device()
+    kept = device.empty((128, 8192))
+    device.issue("memset", kept, 7.0)
+    part = kept[3:4, :5]
+    del kept
+    for _ in range(10):
+        device.issue("memset", device.empty((128, 8192)), 1.0)
+    assert (part.numpy() == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("partitions", "starts"),
+    [(1, (0, 32, 64, 96)), (32, (0, 32, 64, 96)), (33, (0, 64)), (64, (0, 64)), (65, (0,))],
+)
+@pytest.mark.parametrize("target", TARGETS)
+def test_tensors_start_at_the_partitions_that_engines_reach(target, partitions, starts):
+    device = Device(target)
+    for start in range(129):
+        if start in starts:
+            assert device.empty((partitions, 2), address=(start, 0)).start_partition == start
+            continue
+        with pytest.raises(StartPartitionError) as refused:
+            device.empty((partitions, 2), address=(start, 0))
+        assert f"starts at partition {start}" in str(refused.value)
+        assert str(list(starts)) in refused.value.expected
+
+
+@pytest.mark.parametrize(
+    ("start", "rows", "legal"),
+    [
+        *((32, 32, True), (96, 32, True), (64, 64, True), (0, 128, True)),
+        *((7, 1, False), (32, 33, False), (32, 64, False), (32, 65, False), (33, 31, False)),
+    ],
+)
+@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+def test_instructions_start_there_too(buffer, start, rows, legal):
+    device = Device()
+    tile = device.tile(np.zeros((128, 3), np.float32), buffer=buffer)
+    part = tile[start : start + rows]
+    if legal:
+        device.issue("memset", part, 1.0)
+        assert tile.numpy().sum() == 3 * rows
+        return
+    words = ["dst", f"partition {start}", f"{rows} partitions"]
+    device.refuses(StartPartitionError, "memset", part, 1.0, words=words)
+
+
+@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+@pytest.mark.parametrize("past", [0, 1, 8])
+def test_addresses_stay_inside_the_partition(buffer, past):
+    device = Device()
+    end = (SBUF_BYTES["trn2"] if buffer == "sbuf" else PSUM_BYTES) - 40
+    if not past:
+        tile = device.empty((4, 10), buffer=buffer, address=(0, end))
+        device.issue("memset", tile, 1.0)
+        assert (tile.numpy() == 1).all()
+        return
+    for byte in (end + past, -past):
+        with pytest.raises(OutOfBoundsError) as refused:
+            device.empty((4, 10), buffer=buffer, address=(0, byte))
+        assert f"bytes {byte} to {byte + 40}" in str(refused.value)
+
+
+def test_an_address_inside_a_bank_counts_for_matmul():
+    device = Device()
+    ones = device.tile(np.ones((4, 4), np.float32))
+    wide = device.tile(np.ones((4, 512), np.float32))
+    fits = device.empty((4, 512), buffer="psum", address=(0, 2 * KIB))
+    device.issue("nc_matmul", fits, ones, wide)
+    assert (fits.numpy() == 4).all()
+    crosses = device.empty((4, 512), buffer="psum", address=(0, 2 * KIB + 4))
+    with pytest.raises(ValueError, match="crosses a PSUM bank"):
+        device.issue("nc_matmul", crosses, ones, wide)
