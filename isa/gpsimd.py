@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from operator import index
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from neuroncore import codec, numeric
 from neuroncore.core import Core
 from neuroncore.cost import streaming
 from neuroncore.enums import engine
+from neuroncore.errors import KernelError, SignatureError
 from neuroncore.formats import int32, uint32
 from neuroncore.instruction import Op, SbufIn, SbufOut, instruction, require
 from neuroncore.machine import Machine
@@ -32,7 +34,8 @@ def affine_values(
 ) -> Any:
     """offset + p * channel_multiplier + the sum of index * step over the pattern's axes, [P, F] in
     32-bit integers that wrap around. The pattern lists [step, count], outermost first."""
-    sizes = [int(count) for _, count in pattern]
+    pairs = _pairs(pattern)
+    sizes = [count for _, count in pairs]
     require(
         0 < len(sizes) <= machine.limits.iota_dims,
         f"the pattern has {len(sizes)} axes",
@@ -40,7 +43,7 @@ def affine_values(
         expected=f"1 to {machine.limits.iota_dims} [step, count] pairs",
     )
     require(
-        prod(sizes) == dst.free_size,
+        prod(sizes) == dst.free_size and min(sizes) > 0,
         f"the pattern counts {prod(sizes)} elements, dst has {dst.free_size} per partition",
         argument="pattern",
         expected=f"counts that multiply to {dst.free_size}",
@@ -48,10 +51,23 @@ def affine_values(
     )
     values = np.full((dst.shape[0], *[1] * len(sizes)), int(offset), np.int64)
     values += np.arange(dst.shape[0]).reshape(values.shape) * int(channel_multiplier)
-    for axis, (step, count) in enumerate(pattern):
-        steps = np.arange(int(count), dtype=np.int64) * int(step)
+    for axis, (step, count) in enumerate(pairs):
+        steps = np.arange(count, dtype=np.int64) * step
         values = values + steps.reshape(-1, *[1] * (len(sizes) - axis - 1))
     return values.astype(np.int32).reshape(dst.shape[0], -1)
+
+
+def _pairs(pattern: Pattern) -> list[tuple[int, int]]:
+    try:
+        return [(index(step), index(count)) for step, count in pattern]
+    except KernelError:  # a register
+        raise
+    except (TypeError, ValueError):
+        raise SignatureError(
+            "pattern must list [step, count] pairs of integers",
+            argument="pattern",
+            got=repr(pattern),
+        ) from None
 
 
 @instruction(gpsimd, cost=streaming(extra="gpsimd_start_cycles"))

@@ -375,6 +375,11 @@ def _tensor_transpose(dst: View, data: View, machine: Machine) -> KernelError | 
     return None
 
 
+def transpose_bank(call: Call, machine: Machine) -> KernelError | None:
+    """What the Tensor engine writes lies in one bank, as for any other product."""
+    return within_one_bank("dst")(call, machine) if call.engine is tensor else None
+
+
 def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
     data = call.view("data")
     if call.engine is vector:
@@ -388,7 +393,7 @@ def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
     vector,
     cost=transpose_cost,
     choose=choose_transpose,
-    rules=[same_dtype("dst", "data"), transpose_shapes, transpose_engine],
+    rules=[same_dtype("dst", "data"), transpose_shapes, transpose_engine, transpose_bank],
     opcode="MATMUL",
 )
 def nc_transpose(

@@ -1,0 +1,250 @@
+"""nc_transpose on the Tensor and the Vector engine."""
+
+import numpy as np
+import pytest
+from device import TARGETS, Device, bits
+from nki.isa import engine
+
+from neuroncore.errors import (
+    BufferKindError,
+    DtypeError,
+    FreeSizeError,
+    PartitionLimitError,
+    PsumBankError,
+    ShapeError,
+    SignatureError,
+    StartPartitionError,
+)
+
+FLOATS = ("float32", "tfloat32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "bool")
+WHERE = {engine.tensor: ("sbuf", "psum"), engine.vector: ("sbuf", "sbuf")}
+SHAPES = [(1, 1), (3, 7), (32, 32), (31, 2), (1, 32)]
+
+
+def noise(device, shape, dtype, buffer="sbuf", seed=0):
+    """A tile of arbitrary bit patterns: every NaN, infinity and subnormal of a format."""
+    tile = device.empty(shape, dtype, buffer)
+    raw = np.random.default_rng(seed).bytes(tile.size * tile.dtype.itemsize)
+    if dtype == "bool":
+        raw = bytes(byte & 1 for byte in raw)
+    tile.codes()[...] = np.frombuffer(raw, tile.dtype.storage).reshape(shape)
+    tile.mark_written()
+    return tile
+
+
+def transposed(device, data, where, unit=engine.unknown):
+    dst = device.empty((data.free_size, data.shape[0]), data.dtype, where)
+    device.issue("nc_transpose", dst, data, unit)
+    return dst.numpy()
+
+
+def flipped(data):
+    return bits(data.numpy()).reshape(data.shape[0], -1).T
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("source", ["sbuf", "psum"])
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_the_vector_engine_moves_bits(target, source, dtype, shape):
+    device = Device(target)
+    data = noise(device, shape, dtype, source)
+    for where in ("sbuf", "psum"):
+        assert np.array_equal(bits(transposed(device, data, where, engine.vector)), flipped(data))
+    assert device.findings == []
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 128), (128, 33), (5, 128), (96, 2)])
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+def test_from_v3_on_the_tensor_engine_moves_bits(dtype, shape):
+    device = Device("trn2")
+    data = noise(device, shape, dtype)
+    assert np.array_equal(bits(transposed(device, data, "psum", engine.tensor)), flipped(data))
+
+
+def test_ocp_fp8_on_v4():
+    device = Device("trn3")
+    data = noise(device, (33, 128), "float8_e4m3fn")
+    assert np.array_equal(bits(transposed(device, data, "psum")), flipped(data))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float8_e4m3"])
+def test_the_tensor_engine_of_v2_moves_finite_values(dtype):
+    device = Device("trn1")
+    data = device.tile(np.random.default_rng(1).choice([-3, -1, 0, 0.5, 7], (128, 65)), dtype)
+    assert np.array_equal(bits(transposed(device, data, "psum")), flipped(data))
+
+
+def test_the_tensor_engine_of_v2_multiplies_by_one_and_zero():
+    """NaN fills its row of the result, an infinity makes the rest of its row NaN, -0 turns +0."""
+    device = Device("trn1")
+    data = np.array([[1, np.nan, 3, -0.0], [2, 5, np.inf, 4], [6, 7, 8, 9]], np.float32)
+    got = transposed(device, device.tile(data), "psum")
+    nan, inf = np.nan, np.inf
+    want = [[1, 2, 6], [nan, nan, nan], [nan, inf, nan], [0, 4, 9]]
+    assert np.array_equal(got, want, equal_nan=True)
+    assert not np.signbit(got[3, 0])
+
+
+@pytest.mark.parametrize("unit", [engine.tensor, engine.vector])
+def test_free_axes_run_on_as_one(unit):
+    device = Device()
+    data = noise(device, (20, 3, 5), "bfloat16")
+    assert np.array_equal(bits(transposed(device, data, WHERE[unit][1], unit)), flipped(data))
+
+
+@pytest.mark.parametrize("unit", [engine.tensor, engine.vector])
+def test_strided_views_on_both_sides(unit):
+    device = Device()
+    whole = noise(device, (64, 4, 15), "float16")
+    data = whole[32:57, 1:3, ::3]
+    dst = device.tile(np.zeros((10, 50)), "float16", WHERE[unit][1])
+    device.issue("nc_transpose", dst[:, 1::2], data, unit)
+    assert np.array_equal(bits(dst.numpy()[:, 1::2]), flipped(data))
+    assert (dst.numpy()[:, ::2] == 0).all()
+
+
+def test_a_tile_may_be_transposed_in_place():
+    device = Device()
+    data = noise(device, (32, 32), "int32")
+    want = flipped(data)
+    device.issue("nc_transpose", data, data)
+    assert np.array_equal(bits(data.numpy()), want)
+
+
+# --- which engine ---------------------------------------------------------------------------------
+
+
+def unit_of_last(device):
+    program = device.core.program
+    return program.calls[program.columns().call[-1]].engine
+
+
+@pytest.mark.parametrize(
+    ("source", "where", "unit"),
+    [
+        ("sbuf", "psum", engine.tensor),
+        ("sbuf", "sbuf", engine.vector),
+        ("psum", "sbuf", engine.vector),
+        ("psum", "psum", engine.vector),
+    ],
+)
+def test_the_memories_choose_the_engine(source, where, unit):
+    device = Device()
+    transposed(device, noise(device, (8, 8), "float32", source), where)
+    assert unit_of_last(device) is unit
+
+
+@pytest.mark.parametrize("unit", [engine.tensor, engine.vector])
+def test_the_engine_can_be_asked_for(unit):
+    device = Device()
+    transposed(device, noise(device, (8, 8), "float32"), "psum", unit)
+    assert unit_of_last(device) is unit
+
+
+@pytest.mark.parametrize("unit", [engine.scalar, engine.gpsimd, engine.dma, engine.sync])
+def test_other_engines_do_not_transpose(unit):
+    device = Device()
+    data, dst = noise(device, (8, 8), "float32"), device.empty((8, 8))
+    words = [unit.name, "tensor or vector"]
+    device.refuses(BufferKindError, "nc_transpose", dst, data, unit, words=words)
+
+
+@pytest.mark.parametrize(
+    ("source", "where"), [("sbuf", "sbuf"), ("psum", "psum"), ("psum", "sbuf")]
+)
+def test_the_tensor_engine_reads_sbuf_and_writes_psum(source, where):
+    device = Device()
+    data, dst = noise(device, (8, 8), "float32", source), device.empty((8, 8), buffer=where)
+    words = ["data in sbuf, dst in psum", f"data in {source}, dst in {where}"]
+    device.refuses(BufferKindError, "nc_transpose", dst, data, engine.tensor, words=words)
+
+
+@pytest.mark.parametrize("name", ["dst", "data"])
+@pytest.mark.parametrize("unit", [engine.unknown, engine.tensor, engine.vector])
+def test_neither_engine_reaches_hbm(unit, name):
+    device = Device()
+    tiles = {"data": noise(device, (8, 8), "float32"), "dst": device.empty((8, 8), buffer="psum")}
+    tiles[name] = noise(device, (8, 8), "float32", "hbm")
+    words = [name, "hbm"]
+    device.refuses(BufferKindError, "nc_transpose", engine=unit, words=words, **tiles)
+
+
+# --- sizes and formats ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape", [(33, 4), (4, 33), (128, 128)])
+def test_the_vector_engine_transposes_32_by_32(target, shape):
+    device = Device(target)
+    data = noise(device, shape, "bfloat16")
+    for where, unit in (("sbuf", engine.unknown), ("psum", engine.vector)):
+        dst = device.empty(shape[::-1], "bfloat16", where)
+        words = ["data", "Vector engine", "32 x 32"]
+        error = device.refuses(FreeSizeError, "nc_transpose", dst, data, unit, words=words)
+        assert "128 x 128" in error.hint
+
+
+def test_the_tensor_engine_transposes_128_columns():
+    device = Device()
+    data = noise(device, (4, 129), "bfloat16")
+    dst = device.empty((128, 4), "bfloat16", "psum")
+    error = device.refuses(ShapeError, "nc_transpose", dst, data, words=["dst", "data"])
+    assert any("more than 128" in line for line in error.more)
+    with pytest.raises(PartitionLimitError, match="129"):
+        device.empty((129, 4), "bfloat16", "psum")
+
+
+@pytest.mark.parametrize("dst", [(4, 5), (5, 3), (6, 4), (20, 1)])
+def test_dst_is_the_transpose_of_data(dst):
+    device = Device()
+    data = noise(device, (4, 5), "float32")
+    for where in ("sbuf", "psum"):
+        tile = device.empty(dst, buffer=where)
+        device.refuses(ShapeError, "nc_transpose", tile, data, words=["dst", "data", "(5, 4)"])
+
+
+@pytest.mark.parametrize("unit", [engine.tensor, engine.vector])
+@pytest.mark.parametrize(
+    ("before", "after"), [("bfloat16", "float32"), ("float16", "bfloat16"), ("int8", "uint8")]
+)
+def test_formats_do_not_change(unit, before, after):
+    device = Device()
+    data, dst = noise(device, (4, 5), before), device.empty((5, 4), after, WHERE[unit][1])
+    device.refuses(DtypeError, "nc_transpose", dst, data, unit, words=["data", before, after])
+
+
+def test_what_the_tensor_engine_writes_stays_in_a_bank():
+    device = Device()
+    data, dst = noise(device, (16, 4), "float32"), device.empty((4, 1024), buffer="psum")
+    device.issue("nc_transpose", dst[:, 496:512], data)
+    device.refuses(PsumBankError, "nc_transpose", dst[:, 497:513], data, words=["dst", "bank"])
+    device.issue("nc_transpose", dst[:, 497:513], data, engine.vector)
+    assert np.array_equal(bits(dst.numpy()[:, 497:513]), flipped(data))
+
+
+@pytest.mark.parametrize("name", ["dst", "data"])
+def test_start_partitions(name):
+    device = Device()
+    tiles = {"data": noise(device, (64, 8), "float32"), "dst": device.empty((64, 8))}
+    views = {key: tile[:8] for key, tile in tiles.items()}
+    views[name] = tiles[name][8:16]
+    device.refuses(StartPartitionError, "nc_transpose", words=[name, "partition 8"], **views)
+    views[name] = tiles[name][32:40]
+    device.issue("nc_transpose", **views)
+    assert np.array_equal(bits(views["dst"].numpy()), flipped(views["data"]))
+
+
+@pytest.mark.parametrize("name", ["dst", "data"])
+def test_only_tiles_will_do(name):
+    device = Device()
+    tiles = {"data": noise(device, (8, 8), "float32"), "dst": device.empty((8, 8)), name: 1}
+    device.refuses(SignatureError, "nc_transpose", words=[name], **tiles)
+
+
+def test_reading_what_nothing_wrote_is_found():
+    device = Device()
+    data = device.empty((4, 4))
+    device.issue("nc_transpose", device.empty((4, 4), buffer="psum"), data)
+    assert device.findings == ["UNINIT_READ"]
