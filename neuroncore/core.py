@@ -24,6 +24,7 @@ from neuroncore.errors import (
     OutsideKernelError,
     SignatureError,
     TargetError,
+    UninitialisedError,
 )
 from neuroncore.instruction import (
     INSTRUCTIONS,
@@ -154,15 +155,21 @@ class Core:
 
     # --- what was never written ------------------------------------------------------------------
 
-    def check_written(self, name: str, tile: Tile) -> None:
-        """Report a read of memory that nothing has written, and lay poison there."""
+    def check_written(self, name: str, tile: Tile, rows: Array | None = None) -> None:
+        """Report a read of memory that nothing has written, and lay poison there. `rows` are
+        those that are read, of axis 0; None for all."""
         missing = tile.missing()
         if missing is None:
             return
+        if rows is not None:
+            missing[np.isin(np.arange(len(missing)), rows, invert=True)] = False
+            if not missing.any():
+                return
+        message = self._never_written(name, tile, missing)
         codes = tile.codes()
         poison = np.array(codec.poison(tile.dtype), tile.dtype.code_type).view(codes.dtype)
         codes[missing] = poison
-        self.report("UNINIT_READ", self._never_written(name, tile, missing), tile.storage.id)
+        self.report("UNINIT_READ", message, tile.storage.id)
 
     def _never_written(self, name: str, tile: Tile, missing: Array) -> str:
         storage = tile.storage
@@ -174,7 +181,9 @@ class Core:
             f"has written ({where}{born}); the device has leftovers there, here it is poison"
         )
         if self.options.uninitialised == "raise":
-            raise KernelError(message, argument=name, hint="write the tile before reading it")
+            raise UninitialisedError(
+                message, argument=name, hint="write the tile before reading it"
+            )
         return message
 
     def report(self, code: str, message: str, *subject: Any) -> None:
@@ -227,17 +236,15 @@ class Core:
     ) -> None:
         """Issue with offsets that are only known now. `skip` drops what is out of bounds."""
         original = dict(arguments)
-        indices: list[Tile] = []
         for name in call.dynamic:
             tile = arguments[name]
-            indices += [d.index for d in tile.dynamic if isinstance(d.index, Tile)]
+            for index in (d.index for d in tile.dynamic):
+                if isinstance(index, Tile) and index.storage.gaps is not None:
+                    self.check_written("the index", index)
             if not tile.dynamic[0].vector:
                 if skip and _out_of_bounds(tile):
                     return
-                arguments[name] = tile.resolved()
-        for index in indices:
-            if index.storage.gaps is not None:
-                self.check_written("the index", index)
+                arguments[name] = tile.resolved(name)
         self.execute(call, arguments)
         self.note(call, frame, *(original[n] for n in call.reads + call.writes))
 
@@ -249,9 +256,11 @@ class Core:
             arguments["engine"] = call.engine
         extra = {"core": self} if call.instruction.wants_core else {}
         call.instruction.meaning(**arguments, **extra)
-        for name in call.writes:
-            tile = arguments[name]
-            if not _is_vector(tile):
+        for parameter in call.instruction.operands:
+            tile = arguments[parameter.name]
+            if parameter.name not in call.writes or not parameter.operand:
+                continue
+            if not parameter.operand.partial and not _is_vector(tile):
                 tile.mark_written()
             if tile.region is PSUM and engine.tensor not in call.instruction.engines:
                 tile.mark_foreign(True)

@@ -17,6 +17,7 @@ NeuronError
 │   ├── SignatureError          SIGNATURE            wrong arguments (also TypeError)
 │   ├── StartPartitionError     START_PARTITION      a start partition the engine can't address
 │   ├── TargetError             TARGET               this generation doesn't have it
+│   ├── UninitialisedError      UNINIT_READ          a read of what nothing has written
 │   └── ViewError               RESHAPE_VIEW         a view the memory layout can't express
 ├── NotEmulated                 legal, but not built here yet (also NotImplementedError)
 ├── UsageError                  neuroncore itself was called wrongly
@@ -175,6 +176,10 @@ class StartPartitionError(KernelError):
 
 class TargetError(KernelError):
     code = "TARGET"
+
+
+class UninitialisedError(KernelError):
+    code = "UNINIT_READ"
 
 
 class ViewError(KernelError):
