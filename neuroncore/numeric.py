@@ -267,7 +267,7 @@ def integer_binary(op: Operator, dst: Tile, data1: Tile, data2: Tile) -> None:
     mixed = op.kind == "arithmetic" and a.dtype != b.dtype  # bit patterns are of one width
     kind = np.dtype(np.int64) if mixed else a.dtype
     result = np.empty(dst.shape, kind)
-    integers(a.astype(kind, copy=False), b.astype(kind, copy=False), result)
+    integers(a.astype(kind, copy=False), b.astype(kind, copy=False), out=result)
     np.copyto(out, result, casting="unsafe")
     dst.codes()[...] = out
 
