@@ -92,6 +92,15 @@ class Device:
         return len(self.core.program), self.findings, state
 
 
+def called(function, *values, target="trn2", tiles_in="sbuf", **options):
+    """The result of a function of nki.language, whose arrays become tiles, and its opcodes."""
+    device = Device(target)
+    tiles = [device.tile(v, buffer=tiles_in) if isinstance(v, np.ndarray) else v for v in values]
+    result = device.call(function, *tiles, **options)
+    assert not device.findings
+    return result.numpy(), device.opcodes
+
+
 def bits(array):
     """The bit patterns of an array, so that NaN and -0.0 compare as what they are."""
     array = np.ascontiguousarray(array)

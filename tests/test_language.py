@@ -1,0 +1,436 @@
+"""nki.language against numpy: functions of elements, reductions, products and choices."""
+
+import ml_dtypes
+import nki.language as nl
+import numpy as np
+import pytest
+from device import TARGETS, Device, called
+
+from neuroncore.errors import (
+    BufferKindError,
+    DtypeError,
+    OperatorError,
+    OutOfBoundsError,
+    ShapeError,
+    SignatureError,
+    TargetError,
+)
+
+SHAPES = ((1, 1), (3, 7), (128, 33), (96, 5, 3))
+FLOATS = (np.float32, np.float16, ml_dtypes.bfloat16)
+
+ARITHMETIC = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
+COMPARISONS = {
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+}
+BITWISE = {
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "left_shift": np.left_shift,
+}
+ELEMENTWISE = ARITHMETIC | COMPARISONS
+
+
+def normal_cdf(x):
+    return 0.5 * (1 + erf(x / np.sqrt(2)))
+
+
+def erf(x):
+    """The error function by its Taylor series, which converges fast enough below 4."""
+    term, total = x.copy(), x.copy()
+    for n in range(1, 80):
+        term = term * (-(x**2)) / n
+        total = total + term / (2 * n + 1)
+    return 2 / np.sqrt(np.pi) * total
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def gelu_apprx_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def gelu_apprx_sigmoid_dx(x):
+    s = sigmoid(1.702 * x)
+    return s * (1 + 1.702 * x * (1 - s))
+
+
+def gelu_dx(x):
+    return normal_cdf(x) + x * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
+
+
+FUNCTIONS = {
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "sigmoid": sigmoid,
+    "relu": lambda x: np.maximum(x, 0),
+    "square": np.square,
+    "sign": np.sign,
+    "arctan": np.arctan,
+    "erf": erf,
+    "erf_dx": lambda x: 2 / np.sqrt(np.pi) * np.exp(-(x**2)),
+    "gelu": lambda x: x * normal_cdf(x),
+    "gelu_dx": gelu_dx,
+    "gelu_apprx_tanh": gelu_apprx_tanh,
+    "gelu_apprx_sigmoid": lambda x: x * sigmoid(1.702 * x),
+    "gelu_apprx_sigmoid_dx": gelu_apprx_sigmoid_dx,
+    "silu": lambda x: x * sigmoid(x),
+    "silu_dx": lambda x: sigmoid(x) * (1 + x * (1 - sigmoid(x))),
+    "softplus": lambda x: np.log1p(np.exp(x)),
+    "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+}
+POSITIVE = {"log": np.log, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x)}
+
+
+def normal(shape, dtype=np.float32, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32).astype(dtype)
+
+
+def close(got, want, dtype=np.float32):
+    """Within two units in the last place of the format, or of 1 for what cancels."""
+    eps = float(ml_dtypes.finfo(dtype).eps)
+    np.testing.assert_allclose(
+        got.astype(np.float64), np.asarray(want, np.float64), rtol=2 * eps, atol=2 * eps
+    )
+
+
+# --- two operands ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_two_tiles_combine_element_by_element(name, shape):
+    x, y = normal(shape), normal(shape, seed=1)
+    y.flat[::3] = x.flat[::3]
+    y.flat[1::5] = 0
+    got, opcodes = called(getattr(nl, name), x, y)
+    np.testing.assert_array_equal(got, ELEMENTWISE[name](x, y).astype(np.float32))
+    assert opcodes == ["TENSOR_TENSOR"]
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_a_number_on_either_side_and_a_column_go_along_the_tile(name):
+    x, column = normal((5, 9)), normal((5, 1), seed=1)
+    function, want = getattr(nl, name), ELEMENTWISE[name]
+    for left, right in ((x, 0.5), (0.5, x), (x, column), (column, x)):
+        got, opcodes = called(function, left, right)
+        sides = (np.float32(s) if isinstance(s, float) else s for s in (left, right))
+        np.testing.assert_array_equal(got, want(*sides).astype(np.float32))
+        assert opcodes == ["TENSOR_SCALAR"]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ARITHMETIC)
+def test_narrow_results_are_those_of_float32_rounded_once(name, dtype):
+    x, y = normal((4, 11), dtype), normal((4, 11), dtype, seed=1)
+    got, _ = called(getattr(nl, name), x, y)
+    want = ARITHMETIC[name](x.astype(np.float32), y.astype(np.float32)).astype(dtype)
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
+
+
+def test_two_formats_give_the_wider_one_and_dtype_beats_both():
+    x, y = normal((3, 4), ml_dtypes.bfloat16), normal((3, 4), seed=1)
+    assert called(nl.add, x, y)[0].dtype == np.float32
+    assert called(nl.add, y, x)[0].dtype == np.float32
+    for dtype in (nl.float16, "float16", np.float16, np.dtype("float16")):
+        assert called(nl.add, x, y, dtype=dtype)[0].dtype == np.float16
+
+
+def test_comparisons_know_no_order_for_nan():
+    nan = np.full((1, 3), np.nan, np.float32)
+    for name, want in COMPARISONS.items():
+        got, _ = called(getattr(nl, name), nan, nan)
+        np.testing.assert_array_equal(got, want(nan, nan).astype(np.float32), err_msg=name)
+
+
+def test_a_comparison_in_uint8_is_a_mask():
+    x = normal((3, 7))
+    got, _ = called(nl.greater, x, 0.0, dtype=nl.uint8)
+    np.testing.assert_array_equal(got, (x > 0).astype(np.uint8))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+@pytest.mark.parametrize("name", BITWISE)
+def test_bitwise_operators_work_on_bits(name, dtype):
+    rng = np.random.default_rng(0)
+    info = np.iinfo(dtype)
+    x = rng.integers(info.min, info.max, (3, 7), dtype, endpoint=True)
+    y = rng.integers(0, 7, (3, 7), dtype)
+    got, opcodes = called(getattr(nl, name), x, y)
+    np.testing.assert_array_equal(got, BITWISE[name](x, y))
+    assert opcodes == ["TENSOR_TENSOR"]
+    got, opcodes = called(getattr(nl, name), x, 3)
+    np.testing.assert_array_equal(got, BITWISE[name](x, np.array(3, dtype)))
+    assert opcodes == ["TENSOR_SCALAR"]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
+def test_a_right_shift_brings_zeros_in(dtype):
+    x, y = np.array([[-1, 100, -128]], dtype), np.array([[1, 3, 2]], dtype)
+    unsigned = np.dtype(f"u{dtype}")
+    want = (x.view(unsigned) >> y.view(unsigned)).view(dtype)
+    np.testing.assert_array_equal(called(nl.right_shift, x, y)[0], want)
+
+
+def test_integers_of_32_bits_are_added_exactly_tile_to_tile():
+    x, y = np.array([[2**24 + 1, -(2**30) - 3]], np.int32), np.array([[2, 5]], np.int32)
+    np.testing.assert_array_equal(called(nl.add, x, y)[0], x + y)
+    np.testing.assert_array_equal(called(nl.multiply, x, y)[0], x * y)
+
+
+def test_power_raises():
+    x, y = np.abs(normal((3, 7))), normal((3, 7), seed=1)
+    close(called(nl.power, x, y)[0], x.astype(np.float64) ** y)
+    close(called(nl.power, x, 2.0)[0], x.astype(np.float64) ** 2)
+    close(called(nl.power, 2.0, x)[0], 2.0 ** x.astype(np.float64))
+
+
+def test_larger_and_smaller_magnitude_keep_the_sign_and_a_tie_gives_the_second():
+    x, y = np.array([[-5, 3, 1]], np.float32), np.array([[3, -5, -1]], np.float32)
+    assert called(nl.abs_max, x, y, target="trn3")[0].tolist() == [[-5, -5, -1]]
+    assert called(nl.abs_min, x, y, target="trn3")[0].tolist() == [[3, 3, -1]]
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_magnitudes_are_compared_from_trn3_on(target):
+    with pytest.raises(TargetError, match=f"{target} doesn't have nl.abs_max"):
+        called(nl.abs_max, normal((1, 3)), normal((1, 3)), target=target)
+
+
+def test_division_is_a_product_with_the_reciprocal():
+    x, y = normal((3, 7)), normal((3, 7), seed=1)
+    got, opcodes = called(nl.divide, x, y)
+    np.testing.assert_array_equal(got, x * (np.float32(1) / y))
+    assert opcodes == ["RECIPROCAL", "TENSOR_TENSOR"]
+    got, opcodes = called(nl.divide, x, 3.0)
+    np.testing.assert_array_equal(got, x * np.float32(1 / 3))
+    assert opcodes == ["TENSOR_SCALAR"]
+    got, opcodes = called(nl.divide, 3.0, x)
+    np.testing.assert_array_equal(got, np.float32(3) * (np.float32(1) / x))
+    assert opcodes == ["RECIPROCAL", "TENSOR_SCALAR"]
+
+
+def test_division_by_zero_gives_infinity_and_nan():
+    got, _ = called(nl.divide, np.array([[1, -1, 0]], np.float32), 0.0)
+    np.testing.assert_array_equal(got, [[np.inf, -np.inf, np.nan]])
+
+
+@pytest.mark.parametrize("name", ["mod", "fmod"])
+def test_remainders_have_no_instruction(name):
+    with pytest.raises(OperatorError, match=rf"nl.{name} has no hardware instruction"):
+        called(getattr(nl, name), normal((1, 3)), 2.0)
+
+
+@pytest.mark.parametrize("buffers", [("sbuf", "psum"), ("psum", "sbuf"), ("psum", "psum")])
+def test_psum_operands_are_legal_one_at_a_time_so_a_second_is_copied(buffers):
+    device, values = Device(), normal((3, 7))
+    tiles = [device.tile(values, buffer=b) for b in buffers]
+    total = device.call(nl.add, *tiles)
+    np.testing.assert_array_equal(total.numpy(), values + values)
+    copied = ["COPY"] if buffers == ("psum", "psum") else []
+    assert device.opcodes == [*copied, "TENSOR_TENSOR"]
+
+
+@pytest.mark.parametrize("other", [(1, 7), (3, 1, 7), (7, 3), (4, 7)])
+def test_shapes_that_differ_are_refused_with_the_way_out(other):
+    with pytest.raises(ShapeError, match=r"nl.add: shapes") as caught:
+        called(nl.add, normal((3, 7)), normal(other))
+    assert "broadcast_to" in caught.value.hint
+
+
+def test_operands_that_no_engine_takes_are_refused():
+    with pytest.raises(SignatureError, match=r"nl.add needs a tile"):
+        called(nl.add, 1.0, 2.0)
+    with pytest.raises(SignatureError, match=r"3\.0 is not a tile"):
+        called(nl.exp, 3.0)
+    with pytest.raises(DtypeError, match="bitvec"):
+        called(nl.bitwise_and, normal((1, 3)), 1)
+    with pytest.raises(BufferKindError, match="data must be in sbuf or psum"):
+        called(nl.add, normal((1, 3)), 1.0, tiles_in="hbm")
+    with pytest.raises(OperatorError, match="a token for"):
+        called(nl.prelu, normal((1, 3)))
+
+
+# --- one operand ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_activation_function_is_one_instruction(name):
+    for shape in SHAPES:
+        x = np.clip(normal(shape), -1.5, 1.5)
+        got, opcodes = called(getattr(nl, name), x)
+        close(got, FUNCTIONS[name](x.astype(np.float64)))
+        assert opcodes == ["ACTIVATE"]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", FUNCTIONS | POSITIVE)
+def test_functions_keep_the_format_unless_told(name, dtype):
+    x = (np.abs(normal((3, 7))) + 0.1).astype(dtype)
+    want = (FUNCTIONS | POSITIVE)[name](x.astype(np.float64))
+    got, _ = called(getattr(nl, name), x)
+    assert got.dtype == dtype
+    close(got, want, dtype)
+    wide, _ = called(getattr(nl, name), x, dtype=nl.float32, tiles_in="psum")
+    close(wide, want)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_simple_is_exact(target):
+    x = normal((128, 33))
+    for name, want, opcode in (
+        ("abs", np.abs(x), "TENSOR_SCALAR"),
+        ("negative", -x, "TENSOR_SCALAR"),
+        ("reciprocal", np.float32(1) / x, "RECIPROCAL"),
+        ("copy", x, "COPY"),
+        ("logical_not", (x == 0).astype(np.float32), "TENSOR_SCALAR"),
+    ):
+        got, opcodes = called(getattr(nl, name), x, target=target)
+        np.testing.assert_array_equal(got, want, err_msg=name)
+        assert opcodes == [opcode]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32"])
+def test_invert_flips_every_bit_of_an_integer(dtype):
+    x = np.arange(-6, 6).reshape(2, 6).astype(dtype)
+    got, opcodes = called(nl.invert, x)
+    np.testing.assert_array_equal(got, ~x)
+    assert opcodes == ["TENSOR_SCALAR"]
+    with pytest.raises(DtypeError):
+        called(nl.invert, normal((1, 2)))
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc"])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rounding_to_integers_is_exact_for_every_number(name, dtype):
+    edges = [0.5, 1.5, 2.5, 0.99999994, 1e-30, 2.0**22 + 0.5, 2.0**23 + 1, 3e9, 1e38, np.inf, 0.0]
+    with np.errstate(over="ignore"):
+        x = np.array([edges, np.negative(edges), np.arange(11) - 5, [np.nan] * 11]).astype(dtype)
+    got, _ = called(getattr(nl, name), x)
+    want = getattr(np, name)(x.astype(np.float32)).astype(dtype)
+    np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_trigonometry_goes_round_many_turns(name):
+    x = np.linspace(-300, 300, 700, dtype=np.float32).reshape(7, 100)
+    got, _ = called(getattr(nl, name), x)
+    want = getattr(np, name)(x.astype(np.float64))
+    slope = 1 + want**2 if name == "tan" else 1
+    assert np.all(np.abs(got - want) < 1e-6 * slope)
+
+
+def test_the_sine_of_nan_is_nan():
+    assert np.isnan(called(nl.sin, np.full((1, 1), np.nan, np.float32))[0]).all()
+
+
+# --- reductions -----------------------------------------------------------------------------------
+
+FOLDS = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}
+
+
+@pytest.mark.parametrize("name", FOLDS)
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((3, 7), 1), ((128, 33), -1), ((1, 1), 1), ((96, 5, 3), 2), ((96, 5, 3), (1, 2))],
+)
+def test_reductions_fold_the_last_axes(name, shape, axis):
+    x = normal(shape)
+    want = FOLDS[name](x.astype(np.float64), axis=axis)
+    for buffer in ("sbuf", "psum"):
+        got, opcodes = called(getattr(nl, name), x, axis, tiles_in=buffer)
+        assert got.shape == (want.shape if want.ndim > 1 else (*want.shape, 1))
+        np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-5, atol=1e-5)
+        assert opcodes == ["TENSOR_REDUCE"]
+    kept, _ = called(getattr(nl, name), x, axis, keepdims=True)
+    assert kept.shape == FOLDS[name](x, axis=axis, keepdims=True).shape
+    np.testing.assert_array_equal(kept.ravel(), got.ravel())
+
+
+def test_narrow_sums_are_rounded_once():
+    x = normal((3, 200), ml_dtypes.bfloat16)
+    got, _ = called(nl.sum, x, 1)
+    total = np.zeros(3, np.float32)
+    for column in x.astype(np.float32).T:
+        total = total + column
+    np.testing.assert_array_equal(got[:, 0], total.astype(ml_dtypes.bfloat16))
+
+
+def test_all_says_whether_no_element_is_zero():
+    x = np.ones((4, 5), np.uint8)
+    x[1, 3] = x[2, 0] = 0
+    got, opcodes = called(nl.all, x, 1)
+    np.testing.assert_array_equal(got[:, 0], x.all(axis=1))
+    assert opcodes == ["TENSOR_REDUCE"]
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((3, 7), 1), ((128, 33), -1), ((96, 5, 3), (1, 2))])
+def test_mean_variance_and_softmax_follow_their_definitions(shape, axis):
+    x = 3 + normal(shape)
+    wide = x.astype(np.float64)
+    got, opcodes = called(nl.mean, x, axis, keepdims=True)
+    np.testing.assert_allclose(got, wide.mean(axis=axis, keepdims=True), rtol=1e-6)
+    assert opcodes == ["TENSOR_REDUCE", "TENSOR_SCALAR"]
+    for keepdims in (False, True):  # the axes stay either way
+        got, _ = called(nl.var, x, axis, keepdims=keepdims)
+        np.testing.assert_allclose(got, wide.var(axis=axis, keepdims=True), rtol=1e-5)
+    got, opcodes = called(nl.softmax, x, axis)
+    powers = np.exp(wide - wide.max(axis=axis, keepdims=True))
+    np.testing.assert_allclose(got, powers / powers.sum(axis=axis, keepdims=True), rtol=1e-5)
+    assert opcodes == ["TENSOR_REDUCE", "ACTIVATE", "RECIPROCAL", "TENSOR_SCALAR"]
+
+
+def test_softmax_survives_what_would_overflow_and_masks_with_minus_infinity():
+    x = np.array([[1000, 1000, -np.inf], [-1000, -1000, -1000]], np.float32)
+    got, _ = called(nl.softmax, x)
+    np.testing.assert_allclose(got, [[0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_rms_norm_scales_rows_to_unit_mean_square(dtype):
+    x, w = normal((33, 20), dtype), normal((33, 20), dtype, seed=1)
+    got, _ = called(nl.rms_norm, x, w, 1, 20, epsilon=0.5)
+    wide = x.astype(np.float64)
+    want = wide / np.sqrt((wide**2).mean(axis=1, keepdims=True) + 0.5) * w.astype(np.float64)
+    assert got.dtype == dtype
+    close(got / 4, want / 4, dtype)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "softmax", "var", "rms_norm"])
+def test_an_axis_that_is_not_streamed_is_refused(name):
+    x = normal((4, 3, 5))
+    more = (x,) if name == "rms_norm" else ()
+    count = (15,) if name == "rms_norm" else ()
+    for axis in (0, (0, 1), -3):
+        with pytest.raises(ShapeError, match=r"axis 0 of .* can't be reduced"):
+            called(getattr(nl, name), x, *more, axis, *count)
+    with pytest.raises(ShapeError):
+        called(getattr(nl, name), x, *more, 1, *count)
+    with pytest.raises(OutOfBoundsError, match="no axis 3"):
+        called(getattr(nl, name), x, *more, 3, *count)
+
+
+@pytest.mark.parametrize("name", ["softmax", "var", "rms_norm"])
+def test_what_has_one_accumulator_takes_all_free_axes(name):
+    x = normal((4, 3, 5))
+    rest = (x, 2, 15) if name == "rms_norm" else (2,)
+    with pytest.raises(ShapeError, match=rf"nl.{name} works along all free axes"):
+        called(getattr(nl, name), x, *rest)
