@@ -152,9 +152,8 @@ def dma(call: Call, machine: Machine) -> Cost:
     bandwidth = machine.dma.gigabytes_per_s_per_engine
     if not (dst.on_chip and src.on_chip):
         bandwidth = min(bandwidth, machine.hbm.gigabytes_per_s / machine.dma.engines)
-    run = min(_run_bytes(dst), _run_bytes(src))
     moved = max(dst.nbytes, src.nbytes)
-    packets = ceil(moved / run)
+    packets = ceil(dst.size / min(_run(dst), _run(src)))
     chip = dst if dst.on_chip else src
     first, last = _engines(chip, machine)
     each = (moved / bandwidth + packets * machine.dma.packet_ns) / (last - first + 1)
@@ -165,11 +164,10 @@ def dma(call: Call, machine: Machine) -> Cost:
     return Cost(issue, latency, transfer=Transfer(first, last, each, store))
 
 
-def _run_bytes(view: View) -> int:
-    shape, strides = (
-        (view.shape[1:], view.strides[1:]) if view.on_chip else (view.shape, view.strides)
-    )
-    return max(1, access.contiguous_run(shape, strides)) * view.dtype.itemsize
+def _run(view: View) -> int:
+    """How many elements lie next to each other; partitions are separate memories."""
+    first = 1 if view.on_chip else 0
+    return access.contiguous_run(view.shape[first:], view.strides[first:])
 
 
 def _engines(view: View, machine: Machine) -> tuple[int, int]:

@@ -1,0 +1,305 @@
+"""How long one instruction keeps its engine: elements over rate, and what is fixed.
+
+Where a rule is documented for the hardware its figure stands here; what is measured is read from
+the machine's own file.
+"""
+
+from dataclasses import replace
+
+import nki.isa as nisa
+import nki.language as nl
+import pytest
+from device import TARGETS, Device
+
+from neuroncore import cost, machine
+from neuroncore.instruction import View
+
+N = 1024
+FAST = ("trn2", "trn3")  # whose Vector engine has fast modes
+SIXTEEN = ("bfloat16", "float16")
+
+
+def work(device, unit="vector"):
+    """The cycles that the last instruction streams for, beyond the fixed cost of its engine."""
+    engine = device.core.machine.engines[unit]
+    return device.timeline().busy[-1] * engine.clock_ghz - engine.overhead_cycles
+
+
+def copy_work(target, dst="float32", src="float32", to="sbuf", of="sbuf", **how):
+    device = Device(target)
+    device.issue("tensor_copy", device.empty((2, N), dst, to), device.zeros((2, N), src, of), **how)
+    return work(device, how["engine"].name if how else "vector")
+
+
+def pair_work(target, dst, data1, data2, region1="sbuf", region2="sbuf"):
+    device = Device(target)
+    inputs = device.zeros((2, N), data1, region1), device.zeros((2, N), data2, region2)
+    device.issue("tensor_tensor", device.empty((2, N), dst), *inputs, nl.add)
+    return work(device)
+
+
+# --- what is fixed --------------------------------------------------------------------------------
+
+
+COPIERS = [(target, unit) for target in TARGETS for unit in ("vector", "scalar", "gpsimd")]
+COPIERS.remove(("trn1", "scalar"))  # v2 copies with activation()
+
+
+@pytest.mark.parametrize(("target", "unit"), COPIERS)
+def test_one_element_costs_the_overhead_or_the_minimum_interval(target, unit):
+    device = Device(target)
+    engine = device.core.machine.engines[unit]
+    device.issue(
+        "tensor_copy", device.empty((1, 1)), device.zeros((1, 1)), engine=nisa.engine[unit]
+    )
+    timeline = device.timeline()
+    rate = engine.rate.get("copy_32bit", 1) if unit == "vector" else 1
+    cycles = max(engine.min_interval_cycles, engine.overhead_cycles + 1 / rate)
+    assert timeline.busy[0] == pytest.approx(cycles / engine.clock_ghz)
+    assert timeline.end[0] == pytest.approx(timeline.busy[0] + engine.latency_ns)
+
+
+@pytest.mark.parametrize("partitions", [1, 33, 64, 128])
+def test_partitions_are_lanes_and_cost_no_time(partitions):
+    device = Device()
+    device.issue("tensor_copy", device.empty((partitions, N)), device.zeros((partitions, N)))
+    assert work(device) == pytest.approx(copy_work("trn2"))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_run_time_address_costs_at_least_so_many_cycles(target):
+    device = Device(target)
+    src, register = device.zeros((1, 8)), device.call(nisa.register_alloc, 2)
+    moved = src.ap([[8, 1], [1, 4]], scalar_offset=register, indirect_dim=1)
+    device.issue("tensor_copy", device.empty((1, 4)), moved)
+    it = device.core.machine
+    least = it.fixed.dynamic_address_cycles / it.engines["vector"].clock_ghz
+    assert device.timeline().busy[-1] == pytest.approx(least)
+
+
+def test_a_run_time_address_changes_nothing_but_the_interval():
+    device = Device()
+    src, register = device.zeros((1, 8)), device.call(nisa.register_alloc, 2)
+    moved = src.ap([[8, 1], [1, 4]], scalar_offset=register, indirect_dim=1)
+    device.issue("tensor_copy", device.empty((1, 4)), moved)
+    call, it = device.core.program.calls[-1], device.core.machine
+    transfer = cost.Transfer(0, 3, 12.5, store=True)
+    given = cost.Cost(1.0, 2.0, 3.0, "data", "exp", transfer)
+    found = cost.dynamic(lambda call, machine: given)(call, it)
+    assert found == replace(given, busy_ns=found.busy_ns)
+    assert found.busy_ns == it.fixed.dynamic_address_cycles / it.engines["vector"].clock_ghz
+
+
+def test_a_matmul_at_a_run_time_address_still_loads_its_weights():
+    device = Device("trn1")
+    moving, register = device.zeros((8, 64)), device.call(nisa.register_alloc, 2)
+    moved = moving.ap([[64, 8], [1, 4]], scalar_offset=register, indirect_dim=1)
+    weights, dst = device.zeros((8, 128)), device.empty((128, 4), buffer="psum")
+    for operand in (moving[:, 0:4], moved):
+        device.issue("nc_matmul", dst, weights, operand)
+    static, dynamic = (c.instruction.cost(c, device.core.machine) for c in _matmuls(device))
+    assert dynamic == replace(static, busy_ns=dynamic.busy_ns)
+    assert dynamic.busy_ns > static.busy_ns and dynamic.weights_ns > 0
+
+
+def _matmuls(device):
+    return [c for c in device.core.program.calls if c.name == "nc_matmul"]
+
+
+# --- the Vector engine ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dst", SIXTEEN)
+@pytest.mark.parametrize("src", SIXTEEN)
+@pytest.mark.parametrize("target", TARGETS)
+def test_copies_of_16_bits_within_sbuf_go_four_times_as_fast_from_v3(target, dst, src):
+    assert copy_work(target, dst, src) == pytest.approx(N / 4 if target in FAST else N)
+
+
+@pytest.mark.parametrize(("to", "of"), [("psum", "sbuf"), ("sbuf", "psum")])
+@pytest.mark.parametrize("target", TARGETS)
+def test_copies_of_16_bits_with_one_side_in_psum_go_twice_as_fast_from_v3(target, to, of):
+    found = copy_work(target, "bfloat16", "bfloat16", to, of)
+    assert found == pytest.approx(N / 2 if target in FAST else N)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_copies_that_widen_or_stay_in_psum_are_not_fast(target):
+    rate = machine.load(target).engines["vector"].rate
+    assert copy_work(target, "float32", "bfloat16") == pytest.approx(N / rate["copy_32bit"])
+    assert copy_work(target) == pytest.approx(N / rate["copy_32bit"])
+    assert copy_work(target, of="psum") == pytest.approx(N / rate["default"])
+    both = copy_work(target, "bfloat16", "bfloat16", "psum", "psum")
+    assert both == pytest.approx(N / rate["default"])
+
+
+@pytest.mark.parametrize(("target", "rate"), [("trn1", 1), ("trn2", 2), ("trn3", 2)])
+def test_a_strided_side_halves_the_fast_mode(target, rate):
+    device = Device(target)
+    src = device.zeros((2, 2 * N), "bfloat16")
+    device.issue("tensor_copy", device.empty((2, N), "bfloat16"), src[:, 0 : 2 * N : 2])
+    assert work(device) == pytest.approx(N / rate)
+
+
+@pytest.mark.parametrize("target", FAST)
+def test_gaps_between_contiguous_rows_do_not_slow_the_fast_mode(target):
+    device = Device(target)
+    src = device.zeros((2, 8, 2 * N // 8), "bfloat16")
+    dst = device.empty((2, 8, N // 8), "bfloat16")
+    device.issue("tensor_copy", dst, src[:, :, 0 : N // 8])
+    assert work(device) == pytest.approx(N / 4)
+
+
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+def test_8_bits_join_the_fast_mode_with_v4(target):
+    rate = machine.load(target).engines["vector"].rate["copy_32bit"]
+    found = copy_work(target, "float8_e4m3", "float8_e4m3")
+    assert found == pytest.approx(N / (4 if target == "trn3" else rate))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_tensor_scalar_costs_what_a_copy_costs_be_it_one_operation_or_two(target):
+    for form in ("float32", "bfloat16"):
+        for more in ({}, {"op1": nl.add, "operand1": 1.0}):
+            device = Device(target)
+            dst, data = device.empty((2, N), form), device.zeros((2, N), form)
+            column = device.zeros((2, 1))
+            device.issue("tensor_scalar", dst, data, nl.multiply, column, **more)
+            assert work(device) == pytest.approx(copy_work(target, form, form))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_two_streams_of_16_bits_need_all_three_tiles_narrow(target):
+    rate = machine.load(target).engines["vector"].rate
+    narrow = pair_work(target, "bfloat16", "bfloat16", "bfloat16")
+    assert narrow == pytest.approx(N / 2 if target in FAST else N)
+    for forms in (("float32", *2 * ("bfloat16",)), ("bfloat16", "bfloat16", "float32")):
+        assert pair_work(target, *forms) == pytest.approx(N / rate["tensor_tensor"])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_two_streams_from_two_memories(target):
+    rate = machine.load(target).engines["vector"].rate
+    float32 = ("float32",) * 3
+    mixed = pair_work(target, *float32, "psum", "sbuf")
+    assert mixed == pair_work(target, *float32, "sbuf", "psum")
+    assert mixed == pytest.approx(N / rate["tensor_tensor_mixed"])
+    assert pair_work(target, *float32) == pytest.approx(N / rate["tensor_tensor"])
+    if target == "trn1":
+        assert pair_work(target, *float32) == pytest.approx(2 * mixed)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("form", "kind"), [("bfloat16", "memset_zero_16bit"), ("float32", "default")]
+)
+def test_zeros_of_16_bits_are_set_twice_as_fast(target, form, kind):
+    device = Device(target)
+    device.issue("memset", device.empty((2, N), form), 0.0)
+    assert work(device) == pytest.approx(N / device.core.machine.engines["vector"].rate[kind])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_scan_takes_two_cycles_per_element(target):
+    device = Device(target)
+    a, b, dst = device.zeros((2, N)), device.zeros((2, N)), device.empty((2, N))
+    device.issue("tensor_tensor_scan", dst, a, b, 0.0, nl.multiply, nl.add)
+    assert work(device) == pytest.approx(2 * N)
+
+
+@pytest.mark.parametrize(("of", "cycles"), [("sbuf", 2 * N), ("psum", N)])
+def test_a_predicated_copy_is_slower_when_both_streams_come_from_sbuf(of, cycles):
+    device = Device()
+    src, predicate = device.zeros((2, N), buffer=of), device.zeros((2, N), "uint32")
+    device.issue("tensor_copy_predicated", device.zeros((2, N)), src, predicate)
+    assert work(device) == pytest.approx(cycles)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_reciprocal_goes_at_its_own_rate(target):
+    device = Device(target)
+    device.issue("reciprocal", device.empty((2, N)), device.zeros((2, N)))
+    assert work(device) == pytest.approx(
+        N / device.core.machine.engines["vector"].rate["reciprocal"]
+    )
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_reduction_streams_its_input(target):
+    rate = machine.load(target).engines["vector"].rate
+    for form, op, kind in (
+        ("float32", nl.add, "default"),
+        ("bfloat16", nl.add, "reduce_16bit"),
+        ("bfloat16", nl.minimum, "default"),
+    ):
+        device = Device(target)
+        dst, data = device.empty((2, 4), form), device.zeros((2, 4, N // 4), form)
+        device.issue("tensor_reduce", dst, op, data, 2)
+        assert work(device) == pytest.approx(N / rate[kind])
+
+
+def test_a_reduction_along_the_way_is_read_out_at_a_fixed_cost():
+    device = Device()
+    dst, data, column = device.empty((2, N)), device.zeros((2, N)), device.empty((2, 1))
+    device.issue("tensor_scalar_reduce", dst, data, nl.add, 1.0, nl.add, column)
+    assert work(device) == pytest.approx(N + device.core.machine.fixed.accumulator_read_cycles)
+
+
+# --- the Scalar and GpSimd engines ----------------------------------------------------------------
+
+
+def activation_work(op, target="trn2", **how):
+    device = Device(target)
+    tiles = {name: device.zeros((2, 1)) for name in how.pop("columns", ())}
+    device.issue("activation", device.empty((2, N)), op, device.zeros((2, N)), **tiles, **how)
+    fixed, clock = device.core.machine.fixed, device.core.machine.engines["scalar"].clock_ghz
+    return work(device, "scalar") - fixed.activation_table_ns * clock * (op is not nl.copy)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("op", [nl.copy, nl.exp, nl.gelu, nl.tanh])
+def test_an_activation_takes_a_cycle_per_element_whatever_its_function(target, op):
+    assert activation_work(op, target) == pytest.approx(N)
+
+
+def test_scale_and_bias_are_free_and_reading_the_sum_is_not():
+    assert activation_work(nl.exp, scale=2.0, columns=["bias"]) == pytest.approx(N)
+    added = activation_work(
+        nl.exp, columns=["reduce_res"], reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reset_reduce
+    )
+    assert added == pytest.approx(N + machine.load("trn2").fixed.accumulator_read_cycles)
+
+
+@pytest.mark.parametrize(("target", "rate"), [("trn2", 1), ("trn3", 2)])
+def test_the_scalar_engine_copies_16_bits_twice_as_fast_from_v4(target, rate):
+    scalar = nisa.engine.scalar
+    assert copy_work(target, engine=scalar) == pytest.approx(N)
+    found = copy_work(target, "bfloat16", "bfloat16", engine=scalar)
+    assert found == pytest.approx(N / rate)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_gpsimd_program_starts_slowly(target):
+    device = Device(target)
+    device.issue("iota", device.empty((2, N), "int32"), [[1, N]])
+    start = device.core.machine.fixed.gpsimd_start_cycles
+    assert work(device, "gpsimd") == pytest.approx(start + N)
+
+
+def test_a_root_on_gpsimd_takes_four_cycles_per_element():
+    device = Device()
+    device.issue("tensor_scalar", device.empty((2, N)), device.zeros((2, N)), nl.rsqrt, None)
+    assert work(device, "gpsimd") == pytest.approx(4 * N)
+
+
+# --- what a cost may depend on --------------------------------------------------------------------
+
+
+def test_a_cost_depends_on_what_a_call_knows_and_nothing_else():
+    """Two runs over different data make one and the same call."""
+    device = Device()
+    for value in (0.0, 7.0):
+        device.issue("tensor_scalar", device.empty((2, N)), device.zeros((2, N)), nl.add, value)
+    assert len(device.core.program.calls) == 1
+    assert not any(isinstance(a, float) for a in device.core.program.calls[0].arguments.values())
+    assert any(isinstance(a, View) for a in device.core.program.calls[0].arguments.values())

@@ -1,0 +1,135 @@
+"""The DMA engines' time: which of them move a tile, how many packets it makes, what is fixed."""
+
+import nki.isa as nisa
+import numpy as np
+import pytest
+from device import TARGETS, Device
+
+
+def moved(device, dst, src, **how):
+    """Copy; what the transfer takes of each engine, and how many engines it takes."""
+    device.issue("dma_copy", dst, src, **how)
+    timeline = device.timeline()
+    return timeline.transfer_ns[-1], timeline.engines_used[-1]
+
+
+def bandwidth(it, on_chip=False):
+    """Bytes per nanosecond of one engine; HBM gives all of them together no more than it has."""
+    own = it.dma.gigabytes_per_s_per_engine
+    return own if on_chip else min(own, it.hbm.gigabytes_per_s / it.dma.engines)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("store", [False, True])
+def test_a_tile_of_all_partitions_is_moved_by_sixteen_engines(target, store):
+    device = Device(target)
+    it = device.core.machine
+    pair = device.zeros((128, 512)), device.zeros((128, 512), buffer="hbm")
+    each, engines = moved(device, *(pair[::-1] if store else pair))
+    assert engines == 16
+    assert each == pytest.approx(8 * (2048 / bandwidth(it) + it.dma.packet_ns))
+
+
+@pytest.mark.parametrize(
+    ("first", "rows", "engines"),
+    [(0, 1, 1), (0, 8, 1), (0, 9, 2), (4, 8, 2), (120, 8, 1), (64, 64, 8), (127, 1, 1)],
+)
+def test_eight_partitions_share_an_engine(first, rows, engines):
+    device = Device()
+    tile, hbm = device.zeros((128, 64)), device.zeros((rows, 64), buffer="hbm")
+    each, found = moved(device, tile[first : first + rows, :], hbm)
+    it = device.core.machine
+    assert found == engines
+    assert each == pytest.approx(rows * (256 / bandwidth(it) + it.dma.packet_ns) / engines)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_few_partitions_take_longer_than_many_for_the_same_bytes(target):
+    times = []
+    for shape in ((128, 64), (8, 1024)):
+        device = Device(target)
+        moved(device, device.empty(shape), device.zeros(shape, buffer="hbm"))
+        times.append(device.timeline().total_ns)
+    assert times[0] < times[1]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("run", [1, 4, 64, 512])
+def test_short_runs_make_many_packets(target, run):
+    """The same bytes, gathered from runs of `run` elements in HBM."""
+    device = Device(target)
+    hbm = device.zeros((128, 512 // run, 2 * run), buffer="hbm")
+    tile = device.empty((128, 512 // run, run))
+    each, _ = moved(device, tile, hbm[:, :, 0:run])
+    it = device.core.machine
+    packets = 8 * 512 // run
+    assert each == pytest.approx(8 * 2048 / bandwidth(it) + packets * it.dma.packet_ns)
+
+
+def test_a_transposed_load_moves_element_by_element():
+    device = Device()
+    it = device.core.machine
+    hbm = device.zeros((64, 128), buffer="hbm").ap([[1, 128], [128, 64]])
+    each, _ = moved(device, device.empty((128, 64)), hbm)
+    assert each == pytest.approx(8 * 64 * (4 / bandwidth(it) + it.dma.packet_ns))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_hbm_bounds_what_the_engines_move_together(target):
+    device = Device(target)
+    it = device.core.machine
+    inside, _ = moved(device, device.empty((128, 512)), device.zeros((128, 512)))
+    assert inside == pytest.approx(8 * (2048 / bandwidth(it, on_chip=True) + it.dma.packet_ns))
+    assert 16 * bandwidth(it) <= it.hbm.gigabytes_per_s
+
+
+def test_between_two_places_in_hbm_all_engines_work():
+    device = Device()
+    hbm = device.empty((4, 4096), buffer="hbm"), device.zeros((4, 4096), buffer="hbm")
+    each, engines = moved(device, *hbm)
+    it = device.core.machine
+    assert engines == 16
+    assert each == pytest.approx((4 * 4096 * 4 / bandwidth(it) + it.dma.packet_ns) / 16)
+
+
+@pytest.mark.parametrize(("dst", "src"), [("float32", "bfloat16"), ("bfloat16", "float32")])
+def test_a_conversion_costs_the_larger_side(dst, src):
+    device = Device()
+    it = device.core.machine
+    each, _ = moved(device, device.empty((128, 512), dst), device.zeros((128, 512), src, "hbm"))
+    assert each == pytest.approx(8 * (2048 / bandwidth(it) + it.dma.packet_ns))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("store", [False, True])
+def test_a_transfer_is_issued_moved_and_then_announced(target, store):
+    device = Device(target)
+    pair = device.zeros((128, 512)), device.zeros((128, 512), buffer="hbm")
+    each, _ = moved(device, *(pair[::-1] if store else pair))
+    timeline, dma = device.timeline(), device.core.machine.dma
+    latency = dma.store_latency_ns if store else dma.load_latency_ns
+    assert timeline.busy[0] == pytest.approx(dma.issue_ns)
+    assert timeline.done[0] == pytest.approx(dma.issue_ns + each)
+    assert timeline.total_ns == pytest.approx(dma.issue_ns + each + latency)
+
+
+def test_a_gather_has_its_descriptors_written_one_by_one():
+    device = Device()
+    table, rows = device.zeros((256, 64), buffer="hbm"), device.tile(np.zeros((128, 1), np.int32))
+    chosen = table.ap([[64, 128], [1, 64]], vector_offset=rows)
+    moved(device, device.empty((128, 64)), chosen, dge_mode=nisa.dge_mode.swdge)
+    dma = device.core.machine.dma
+    expected = dma.issue_ns + 128 * dma.software_descriptor_ns
+    assert device.timeline().busy[0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_long_streams_reach_what_the_engines_can_move(target):
+    """Sixteen megabytes in rows of 16 KiB: at least nine tenths of the bandwidth."""
+    device = Device(target)
+    hbm = device.zeros((128, 4096), buffer="hbm")
+    for _ in range(8):
+        device.issue("dma_copy", device.empty((128, 4096)), hbm)
+    reached = 8 * 128 * 4096 * 4 / device.timeline().total_ns
+    together = 16 * bandwidth(device.core.machine)
+    assert 0.9 * together < reached < together

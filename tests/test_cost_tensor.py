@@ -1,0 +1,181 @@
+"""The Tensor engine's time: a column per cycle, weights behind it or in front of it, peak rates."""
+
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from device import TARGETS, Device
+
+from neuroncore import machine
+from neuroncore.report.summary import summary
+
+NARROW = ("bfloat16", "float16", "float8_e4m3", "float8_e5m2", "tfloat32")
+VISIBLE = [t for t in TARGETS if not machine.load(t).fixed.weights_hidden]
+HIDDEN = [t for t in TARGETS if machine.load(t).fixed.weights_hidden]
+
+
+def operands(device, k=128, m=128, n=512, form="bfloat16"):
+    tiles = (
+        device.empty((m, n), buffer="psum"),
+        device.zeros((k, m), form),
+        device.zeros((k, n), form),
+    )
+    return list(tiles)
+
+
+def again(device, times):
+    """Issue the last instruction so many times more; the record tells nothing else apart."""
+    rows = device.core.program.rows
+    rows.extend([rows[-1]] * times)
+
+
+def columns(device, which=-1):
+    """The cycles, which are columns at full rate, that an instruction keeps the engine for."""
+    return device.timeline().busy[which] * device.core.machine.engines["tensor"].clock_ghz
+
+
+def matmul_cycles(target, k=128, m=128, n=512, form="bfloat16", **how):
+    """Of a second matmul with the same stationary tile, whose weights are there already."""
+    device = Device(target)
+    device.issue("nc_matmul", *operands(device, k, m, n, form), **how)
+    again(device, 1)
+    return columns(device)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("form", [*NARROW, "float32"])
+def test_a_long_stream_reaches_the_peak(target, form):
+    device = Device(target)
+    device.issue("nc_matmul", *operands(device, form=form))
+    again(device, 399)
+    it = device.core.machine
+    engine = it.engines["tensor"]
+    rate = engine.rate["float8" if form.startswith("float8") else form]
+    peak = 2 * 128 * 128 * engine.clock_ghz * rate
+    reached = 400 * 2 * 128 * 128 * 512 / device.timeline().total_ns
+    assert 0.98 * peak < reached <= peak
+    if not form.startswith("float8"):
+        assert peak / 1000 == pytest.approx(it.peak_tflops[form], rel=0.02)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 512])
+def test_a_column_of_moving_takes_a_cycle_and_64_are_the_least(target, n):
+    assert matmul_cycles(target, n=n) == pytest.approx(max(64, n))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_float32_takes_four_times_as_long(target):
+    assert matmul_cycles(target, form="float32") == pytest.approx(4 * matmul_cycles(target))
+
+
+@pytest.mark.parametrize(("k", "m"), [(1, 1), (128, 1), (1, 128), (64, 32)])
+def test_rows_and_columns_that_are_not_used_save_no_time(k, m):
+    assert matmul_cycles("trn2", k, m) == pytest.approx(matmul_cycles("trn2"))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_first_weights_are_loaded(target):
+    device = Device(target)
+    device.issue("nc_matmul", *operands(device, n=512))
+    load = 128 / device.core.machine.fixed.weights_columns_per_cycle
+    assert columns(device) == pytest.approx(512 + load if target in VISIBLE else 512)
+
+
+@pytest.mark.parametrize("target", VISIBLE)
+def test_weights_that_change_are_paid_for_where_they_are_not_hidden(target):
+    device = Device(target)
+    dst, one, moving = operands(device)
+    other = device.zeros((128, 64), "bfloat16")
+    for stationary in (one, one, other, one):
+        device.issue("nc_matmul", dst[0 : stationary.shape[1], :], stationary, moving)
+    per_cycle = device.core.machine.fixed.weights_columns_per_cycle
+    loads = [128 / per_cycle, 0, 64 / per_cycle, 128 / per_cycle]
+    found = [columns(device, i) for i in range(4)]
+    assert found == pytest.approx([512 + load for load in loads])
+
+
+@pytest.mark.parametrize("target", HIDDEN)
+@pytest.mark.parametrize(("form", "n", "cycles"), [("bfloat16", 512, 512), ("float32", 1, 128)])
+def test_weights_that_change_hide_behind_the_stream_if_it_is_long_enough(target, form, n, cycles):
+    device = Device(target)
+    dst, one, moving = operands(device, n=n, form=form)
+    other = device.zeros((128, 128), form)
+    for stationary in (one, other, one):
+        device.issue("nc_matmul", dst, stationary, moving)
+    slow = 4 if form == "float32" else 1
+    load = 128 / device.core.machine.fixed.weights_columns_per_cycle * slow
+    assert columns(device) == pytest.approx(max(64, slow * n, load))
+    assert columns(device) == pytest.approx(slow * cycles if n > 1 else cycles)
+
+
+def test_a_stationary_tile_that_was_rewritten_is_loaded_again():
+    (target,) = VISIBLE
+    device = Device(target)
+    dst, stationary, moving = operands(device)
+    device.issue("nc_matmul", dst, stationary, moving)
+    device.issue("memset", stationary, 1.0)
+    device.issue("nc_matmul", dst, stationary, moving)
+    again(device, 1)
+    assert columns(device, 2) == pytest.approx(columns(device, 0))
+    assert columns(device, 3) == pytest.approx(512)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("rows", "free"), [(128, 128), (128, 7), (32, 128), (96, 64)])
+def test_a_transpose_streams_the_partitions_of_its_data(target, rows, free):
+    device = Device(target)
+    data = device.zeros((rows, free), "bfloat16")
+    narrow = "bfloat16"
+    device.issue(
+        "nc_transpose", device.empty((free, rows), narrow, "psum"), data, engine=nisa.engine.tensor
+    )
+    again(device, 1)
+    assert columns(device) == pytest.approx(max(64, rows))
+
+
+@pytest.mark.parametrize(("target", "cycles"), [("trn1", 512), ("trn2", 256), ("trn3", 256)])
+def test_from_v3_a_float32_transpose_is_twice_as_fast_as_a_float32_product(target, cycles):
+    device = Device(target)
+    dst, data = device.empty((128, 128), buffer="psum"), device.zeros((128, 128))
+    device.issue("nc_transpose", dst, data, engine=nisa.engine.tensor)
+    again(device, 1)
+    assert columns(device) == pytest.approx(cycles)
+    assert matmul_cycles(target, n=128, form="float32") == pytest.approx(512)
+
+
+def test_a_small_transpose_on_the_vector_engine_streams_its_free_axis():
+    device = Device()
+    device.issue(
+        "nc_transpose", device.empty((32, 32)), device.zeros((32, 32)), engine=nisa.engine.vector
+    )
+    engine = device.core.machine.engines["vector"]
+    cycles = max(engine.min_interval_cycles, engine.overhead_cycles + 32)
+    assert device.timeline().busy[0] == pytest.approx(cycles / engine.clock_ghz)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_accumulating_products_follow_each_other_without_waiting_for_sums(target):
+    """They meet in PSUM, where the additions are the engine's own."""
+    device = Device(target)
+    dst, stationary, moving = operands(device)
+    device.issue("nc_matmul", dst, stationary, moving)
+    again(device, 7)
+    timeline = device.timeline()
+    assert np.diff(timeline.begin) == pytest.approx(timeline.busy[:-1])
+    device.issue("tensor_copy", device.empty((128, 512)), dst)
+    timeline, semaphore = device.timeline(), device.core.machine.fixed.semaphore_ns
+    assert timeline.begin[-1] == pytest.approx(timeline.end[-2] + semaphore)
+    assert timeline.cause[-1] == 7
+
+
+def test_flops_are_counted_whatever_their_speed():
+    device = Device()
+    device.issue("nc_matmul", *operands(device, 64, 32, 100))
+    again(device, 2)
+    device.issue("activation", device.empty((1, 8)), nl.exp, device.zeros((1, 8)))
+    data, dst = device.zeros((64, 32)), device.empty((32, 64), buffer="psum")
+    device.issue("nc_transpose", dst, data, engine=nisa.engine.tensor)
+    figures = summary(device.timeline())
+    assert figures["hardware_flops"] == 3 * 2 * 64 * 32 * 100
+    assert figures["transpose_flops"] == 2 * 64 * 64 * 32
