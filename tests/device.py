@@ -31,8 +31,7 @@ class Device:
     @property
     def opcodes(self):
         """The opcode of every instruction issued so far, in order."""
-        program = self.core.program
-        return [program.calls[i].instruction.opcode for i in program.columns().call]
+        return opcodes(self.core.program)
 
     def call(self, function, *args, **kwargs):
         """Call a function as a kernel would."""
@@ -90,6 +89,11 @@ class Device:
 
         state = [(t.storage.data.tobytes(), written(t.storage.gaps)) for t in tiles]
         return len(self.core.program), self.findings, state
+
+
+def opcodes(program):
+    """The opcode of every instruction of a record, in order."""
+    return [program.calls[i].instruction.opcode for i in program.columns().call]
 
 
 def called(function, *values, target="trn2", tiles_in="sbuf", **options):

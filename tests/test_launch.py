@@ -1,0 +1,423 @@
+"""Launches: what goes into a kernel, what comes out, and what is left behind."""
+
+import threading
+from collections import namedtuple
+from dataclasses import dataclass
+
+import ml_dtypes
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+
+from neuroncore import machine
+from neuroncore.core import running
+from neuroncore.errors import (
+    DtypeError,
+    KernelError,
+    NotEmulated,
+    ShapeError,
+    SignatureError,
+    UsageError,
+)
+from neuroncore.frontend.launch import NeuronWarning, launch
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.frontend.settings import TARGET_VARIABLE, settings, target_machine
+from neuroncore.options import Options
+
+DTYPES = (
+    *(np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2),
+    *(np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.bool_),
+)
+
+
+@nki.jit
+def copied(x):
+    """A new tensor with the values of x."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, x)
+    return out
+
+
+@nki.jit
+def increased(x):
+    """x itself, one larger."""
+    nl.store(x, nl.add(nl.load(x), 1.0))
+    return x
+
+
+def values(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 7), (5,), (2, 3, 4), (1, 1)])
+def test_arrays_go_in_and_come_out_bit_by_bit(dtype, shape):
+    given = np.frombuffer(np.random.default_rng(0).bytes(4 * 64), np.uint8) % 2
+    given = given[: np.prod(shape) * np.dtype(dtype).itemsize].view(dtype).reshape(shape)
+    got = copied(given)
+    assert isinstance(got, np.ndarray) and got.dtype == dtype and got.shape == shape
+    assert got.tobytes() == given.tobytes()
+    assert not np.shares_memory(got, given)
+
+
+def test_what_a_kernel_writes_into_an_input_shows_in_the_callers_array():
+    x = values(3, 7)
+    before = x.copy()
+    assert increased(x) is x
+    np.testing.assert_array_equal(x, before + 1)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[:, ::2],
+        lambda x: x.T,
+        lambda x: x[::-1],
+        np.asfortranarray,
+        lambda x: x[1],
+        lambda x: x[1:2, 3].reshape(()),
+        lambda x: x.astype(x.dtype.newbyteorder()),
+    ],
+    ids=["columns", "transposed", "reversed", "fortran", "row", "scalar", "byteswapped"],
+)
+def test_arrays_that_lie_otherwise_in_memory_are_updated_too(view):
+    base = values(4, 6)
+    x = view(base)
+    before = x.copy()
+    assert increased(x) is x
+    np.testing.assert_array_equal(x, before + 1)
+
+
+def test_a_read_only_array_is_copied_and_stays_as_it_is():
+    x = values(3, 7)
+    x.flags.writeable = False
+    got = increased(x)
+    np.testing.assert_array_equal(x, values(3, 7))
+    np.testing.assert_array_equal(got, x + 1)
+
+
+def test_one_array_given_twice_is_one_tensor():
+    for x in (values(4, 6), values(4, 6)[:, ::2]):
+
+        def kernel(a, b):
+            increased(a)
+            return copied(b)
+
+        before = x.copy()
+        np.testing.assert_array_equal(nki.jit(kernel)(x, x), before + 1)
+        np.testing.assert_array_equal(x, before + 1)
+
+
+def test_anything_with_an_array_interface_goes_in():
+    class Wrapped:
+        def __array__(self, dtype=None, copy=None):
+            return values(3, 7)
+
+    np.testing.assert_array_equal(copied(Wrapped()), values(3, 7))
+    np.testing.assert_array_equal(increased(Wrapped()), values(3, 7) + 1)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float64, np.int64, np.complex64, object, "U3", "datetime64[s]"]
+)
+def test_what_no_engine_computes_with_is_refused_by_name(dtype):
+    bad = np.zeros((2, 2), dtype)
+    for call in (lambda: copied(bad), lambda: copied(x=bad)):
+        with pytest.raises(DtypeError, match="argument x has dtype") as caught:
+            call()
+        assert ".astype(np.float32)" in caught.value.hint
+
+
+def test_an_unnamed_argument_is_refused_too():
+    with pytest.raises(DtypeError, match="argument of the kernel has dtype float64"):
+        nki.jit(lambda *arrays: None)(np.zeros(3))
+
+
+# --- other arguments and results ------------------------------------------------------------------
+
+Pair = namedtuple("Pair", "first second")
+
+
+@dataclass
+class Config(nl.NKIObject):
+    scale: float = 2.0
+
+
+def test_everything_that_is_not_an_array_passes_as_it_is():
+    seen = []
+    config = Config()
+    plain = (3, 2.5, None, True, "text", nl.float32, np.float32(4), config, nl.sbuf, range(3))
+    nki.jit(lambda *args, **kwargs: seen.extend([args, kwargs]))(*plain, last=None)
+    assert all(a is b for a, b in zip(seen[0], plain, strict=True))
+    assert seen[1] == {"last": None}
+
+
+def test_arrays_inside_lists_tuples_and_dicts_become_tensors():
+    seen = []
+    x = values(2, 3)
+
+    @nki.jit
+    def kernel(listed, pair, named, *rest, key):
+        seen.extend([listed[0], listed[1][0], pair.first, named["x"], rest[0], key])
+        assert type(pair) is Pair and pair.second == 5
+
+    kernel([x, (x,)], Pair(values(2, 3), 5), {"x": x}, x, key=x)
+    assert all(isinstance(tensor, NkiTensor) for tensor in seen)
+    assert [seen[i].name for i in (0, 2)] == ["listed", "pair"]
+
+
+def test_results_come_out_in_the_shape_of_what_is_returned():
+    x = values(2, 3)
+
+    @nki.jit
+    def kernel(x):
+        new = copied(x)
+        return Pair([new, x], {"x": x, "new": (new, 7)})
+
+    got = kernel(x)
+    assert type(got) is Pair and type(got.first) is list
+    assert got.first[1] is x and got.second["x"] is x and got.second["new"][1] == 7
+    np.testing.assert_array_equal(got.first[0], x)
+    assert nki.jit(lambda x: None)(x) is None
+    assert nki.jit(lambda x: 5)(x) == 5
+
+
+def test_a_part_of_an_input_or_an_output_may_be_returned():
+    x = values(4, 6)
+    got = nki.jit(lambda x: (x[1:3, ::2], copied(x)[2], x.reshape((6, 4))))(x)
+    for part, want in zip(got, (x[1:3, ::2], x[2], x.reshape(6, 4)), strict=True):
+        np.testing.assert_array_equal(part, want)
+
+
+@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum])
+def test_memory_of_the_chip_cannot_be_returned(buffer):
+    with pytest.raises(SignatureError, match="the kernel returns") as caught:
+        nki.jit(lambda: nl.zeros((2, 2), nl.float32, buffer=buffer))()
+    assert "shared_hbm" in caught.value.hint
+
+
+# --- calling --------------------------------------------------------------------------------------
+
+
+def test_a_kernel_called_by_a_kernel_is_part_of_it():
+    x = values(3, 7)
+
+    @nki.jit
+    def outer(x):
+        assert copied[1](x).name == ""
+        return increased(increased(x))
+
+    run = launch(outer.function, (x,), tensor=NkiTensor)
+    np.testing.assert_array_equal(run.outputs, values(3, 7) + 2)
+    assert run.outputs is x and run.kernel == "outer"
+    opcodes = [
+        run.core.program.calls[c].instruction.opcode for c in run.core.program.columns().call
+    ]
+    assert opcodes == ["DMA_DIRECT2D"] + 2 * ["DMA_DIRECT2D", "TENSOR_SCALAR", "DMA_DIRECT2D"]
+
+
+class Model:
+    bias = 1.0
+
+    @nki.jit
+    def method(self, x):
+        nl.store(x, nl.add(nl.load(x), self.bias))
+        return x
+
+    @staticmethod
+    @nki.jit
+    def static(x):
+        return increased(x)
+
+    @classmethod
+    @nki.jit
+    def of_class(cls, x):
+        return cls.bias, increased(x)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        increased,
+        nki.jit()(increased.function),
+        nki.jit(mode="simulation", show_compiler_tb=True)(increased.function),
+        nki.jit(increased),
+        increased[1],
+        increased[(1, 1)],
+        nki.simulate(increased),
+        nki.simulate(increased.function),
+        nki.simulate(increased[1]),
+        Model().method,
+        Model().method[1],
+        Model.static,
+        lambda x: Model().of_class(x)[1],
+    ],
+)
+def test_all_ways_to_make_and_call_a_kernel_run_it(kernel):
+    x = values(3, 7)
+    np.testing.assert_array_equal(kernel(x), values(3, 7) + 1)
+    np.testing.assert_array_equal(x, values(3, 7) + 1)
+
+
+def test_a_kernel_keeps_name_docstring_and_signature():
+    assert copied.__name__ == copied[1].__name__ == "copied"
+    assert copied.__doc__ == "A new tensor with the values of x."
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
+        copied()
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2"):
+        copied(values(1, 1), 3)
+
+
+@pytest.mark.parametrize("grid", [2, (2,), (1, 2), np.int64(2)])
+def test_more_than_one_core_is_not_emulated(grid):
+    x = values(3, 7)
+    with pytest.raises(NotEmulated, match="only one core"):
+        increased[grid](x)
+    np.testing.assert_array_equal(x, values(3, 7))
+
+
+@pytest.mark.parametrize("grid", [0, -1, "2", 1.0, None, (1, 0)])
+def test_what_is_not_a_grid_is_refused(grid):
+    with pytest.raises(SignatureError, match="not a launch grid"):
+        increased[grid]
+
+
+# --- failures, threads, settings ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KernelError, KeyboardInterrupt])
+def test_a_failed_launch_leaves_nothing_behind(error):
+    @nki.jit
+    def kernel(x):
+        tile = nl.load(x)
+        if error is KernelError:
+            nisa.tensor_tensor(tile, tile, tile[:, 0:2], nl.add)
+        raise error
+
+    with np.errstate(divide="raise"):
+        with pytest.raises(error):
+            kernel(values(3, 7))
+        assert running() is None
+        assert np.geterr()["divide"] == "raise"
+    np.testing.assert_array_equal(copied(values(3, 7)), values(3, 7))
+
+
+def test_an_error_inside_a_nested_kernel_names_both_lines():
+    @nki.jit
+    def inner(tile):
+        nisa.tensor_tensor(dst=tile, data1=tile, data2=tile[:, 0:2], op=nl.add)
+
+    @nki.jit
+    def outer(x):
+        inner(nl.load(x))
+
+    with pytest.raises(ShapeError) as caught:
+        outer(values(3, 7))
+    assert [place.function for place, _ in caught.value.stack][:1] == ["inner"]
+    assert caught.value.place.file == __file__
+
+
+def test_kernels_in_two_threads_have_a_core_each():
+    rounds, cores, wrong = 20, set(), []
+    together = threading.Barrier(2)
+
+    @nki.jit
+    def kernel(x):
+        cores.add(id(running()))
+        for _ in range(rounds):
+            together.wait(timeout=60)
+            increased(x)
+        return x
+
+    def work(start):
+        got = kernel(np.full((3, 7), start, np.float32))
+        if not np.array_equal(got, np.full((3, 7), start + rounds, np.float32)):
+            wrong.append(start)
+
+    threads = [threading.Thread(target=work, args=(start,)) for start in (0.0, 1000.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(cores) == 2 and not wrong
+
+
+def target_seen(**options):
+    return launch(lambda: None, tensor=NkiTensor, **options).machine.name
+
+
+def test_the_target_is_the_launchs_then_the_settings_then_the_environments(monkeypatch):
+    monkeypatch.delenv(TARGET_VARIABLE, raising=False)
+    assert target_seen() == "trn2"
+    for name, target in (("trn1", "trn1"), ("inf2", "trn1"), ("gen3", "trn2"), ("gen4", "trn3")):
+        monkeypatch.setenv(TARGET_VARIABLE, name)
+        assert target_seen() == target
+    monkeypatch.setenv(TARGET_VARIABLE, "trn1")
+    with settings(target="trn3"):
+        assert target_seen() == target_machine().name == "trn3"
+        assert target_seen(target="trn2") == "trn2"
+        with settings():
+            assert target_seen() == "trn1"
+    assert target_seen() == "trn1"
+
+
+@pytest.mark.parametrize("name", ["trn9", "gen1", "TRN2x"])
+def test_an_unknown_target_is_refused_with_those_there_are(monkeypatch, name):
+    monkeypatch.setenv(TARGET_VARIABLE, name)
+    with pytest.raises(UsageError, match=f"no machine is called '{name}'"):
+        copied(values(1, 1))
+    assert machine.names() == ["trn1", "trn2", "trn3"]
+
+
+# --- findings -------------------------------------------------------------------------------------
+
+
+def test_findings_are_warnings_at_the_line_of_the_call():
+    @nki.jit
+    def kernel():
+        return nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)
+
+    with pytest.warns(NeuronWarning, match="OUTPUT_NOT_WRITTEN.*6 of 6 elements") as caught:
+        got = kernel()
+    assert np.isnan(got).all()
+    assert [w.filename for w in caught] == [__file__]
+
+
+def test_a_read_of_what_nothing_wrote_is_reported_or_refused():
+    @nki.jit
+    def kernel(x):
+        tile = nl.ndarray(x.shape, x.dtype)
+        nl.store(x, nl.add(tile, 1.0))
+        return x
+
+    with pytest.warns(NeuronWarning, match="UNINIT_READ"):
+        assert np.isnan(kernel(values(3, 7))).all()
+    with settings(options=Options(uninitialised="raise")), pytest.raises(KernelError):
+        kernel(values(3, 7))
+
+
+def test_an_observer_is_told_instead():
+    class Observer:
+        def __init__(self):
+            self.told = []
+
+        def begun(self, core):
+            self.told.append(core)
+
+        def done(self, run):
+            self.told.append(run)
+
+    @nki.jit
+    def kernel():
+        return nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)
+
+    observer = Observer()
+    with settings(observer=observer):
+        kernel()
+    core, run = observer.told
+    assert run.core is core and [f.code for f in run.findings] == ["OUTPUT_NOT_WRITTEN"]
