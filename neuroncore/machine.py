@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -177,7 +177,11 @@ def load(name: str) -> Machine:
 
 def parse(text: str, where: str) -> Machine:
     """A machine from the text of its file; `where` names the file in errors."""
-    return _Reader(tomllib.loads(text), where).machine()
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise DefinitionError(f"{where}: {error}") from None
+    return _Reader(raw, where).machine()
 
 
 T = TypeVar("T")
@@ -192,8 +196,8 @@ class _Reader:
 
     def machine(self) -> Machine:
         tables = ("sources", "features", "start_partitions", "engine", "peak_tflops", *SECTIONS)
-        self.known(self.raw, ("name", "generation", "description", "products", *tables), "")
-        self.known(self.raw["engine"], ENGINES, "engine")
+        self.exactly(self.raw, ("name", "generation", "description", "products", *tables), "")
+        self.exactly(self.raw["engine"], ENGINES, "engine")
         hints = get_type_hints(Machine)
         features = self.raw["features"]
         return Machine(
@@ -215,15 +219,14 @@ class _Reader:
 
     def section(self, cls: type[T], path: str, table: dict[str, Any]) -> T:
         fields = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
-        self.known(table, fields, path)
-        missing = [name for name in fields if name not in table]
-        if missing:
-            raise DefinitionError(f"{self.where}: [{path}] lacks {', '.join(missing)}")
+        self.exactly(table, fields, path)
         values = {name: self.value(f"{path}.{name}", entry) for name, entry in table.items()}
         return cls(**values)
 
-    def value(self, path: str, entry: dict[str, Any]) -> Any:
-        return self.fact(entry, path).value if "value" in entry else self.numbers(path, entry)
+    def value(self, path: str, entry: Any) -> Any:
+        if isinstance(entry, dict) and "value" not in entry:
+            return self.numbers(path, entry)
+        return self.fact(entry, path).value
 
     def numbers(self, path: str, table: dict[str, Any]) -> dict[str, Any]:
         return {name: self.fact(entry, f"{path}.{name}").value for name, entry in table.items()}
@@ -237,6 +240,13 @@ class _Reader:
             self.known({key.strip(): 0}, self.raw["sources"], "sources")
         self.facts[path] = Fact(**entry)
         return self.facts[path]
+
+    def exactly(self, table: Mapping[str, Any], names: Sequence[str], path: str) -> None:
+        """All of these keys and no others."""
+        self.known(table, names, path)
+        missing = [name for name in names if name not in table]
+        if missing:
+            raise DefinitionError(f"{self.where}: [{path}] lacks {', '.join(missing)}")
 
     def known(self, table: Mapping[str, Any], names: Any, path: str) -> None:
         for key in table:
