@@ -7,12 +7,15 @@ from typing import Annotated
 import numpy as np
 
 from neuroncore import codec, cost
+from neuroncore.core import Core
 from neuroncore.enums import dge_mode, engine, oob_mode
 from neuroncore.errors import (
     BufferKindError,
     DtypeError,
     KernelError,
     OutOfBoundsError,
+    ShapeError,
+    SignatureError,
     TargetError,
 )
 from neuroncore.instruction import HBM, SBUF, Call, Operand, Static, instruction
@@ -24,21 +27,33 @@ Source = Annotated[
     Tile, Operand(reads=True, regions=(SBUF, *HBM), starts=False, free_dims=None, free=None)
 ]
 Destination = Annotated[
-    Tile, Operand(writes=True, regions=(SBUF, *HBM), starts=False, free_dims=None, free=None)
+    Tile,
+    Operand(
+        writes=True, partial=True, regions=(SBUF, *HBM), starts=False, free_dims=None, free=None
+    ),
 ]
 
 
 def descriptors(call: Call, machine: Machine) -> KernelError | None:
-    """What hardware descriptor generation can't do (ISA, DGE guide)."""
-    if call["dge_mode"] is not dge_mode.hwdge:
-        if call["engine"] is not engine.unknown:
-            return BufferKindError(
-                f"{call.name}: engine= goes with dge_mode=hwdge only",
-                argument="engine",
-                because="other transfers aren't issued by an engine's sequencer",
-            )
-        return None
+    """What each way to generate descriptors can't do (ISA, DGE guide)."""
     dst, src = call.view("dst"), call.view("src")
+    if 2 in (dst.dynamic, src.dynamic) and call["dge_mode"] in (dge_mode.hwdge, dge_mode.none):
+        return BufferKindError(
+            f"{call.name}: a gather or scatter can't have dge_mode={call['dge_mode'].name}",
+            argument="dge_mode",
+            expected="swdge or unknown",
+            got=call["dge_mode"].name,
+            because="the GpSimd engine's software writes its descriptors",
+        )
+    if call["dge_mode"] is not dge_mode.hwdge:
+        return _no_sequencer(call)
+    if call["engine"] not in (engine.unknown, engine.sync, engine.scalar):
+        return BufferKindError(
+            f"{call.name}: the {call['engine'].name} engine commands no hardware descriptors",
+            argument="engine",
+            expected="sync or scalar",
+            got=call["engine"].name,
+        )
     if not machine.has("hardware_dge"):
         return TargetError(
             f"{call.name}: {machine.name} has no hardware descriptor generation",
@@ -54,23 +69,37 @@ def descriptors(call: Call, machine: Machine) -> KernelError | None:
             got=str(dst.dtype),
             hint="leave dge_mode out",
         )
-    if 2 in (dst.dynamic, src.dynamic):
-        return BufferKindError(
-            f"{call.name}: hardware descriptors don't gather or scatter",
-            argument="dge_mode",
-            hint="use dge_mode=nisa.dge_mode.swdge",
-        )
     return None
 
 
-def priority_classes(call: Call, machine: Machine) -> KernelError | None:
-    if call["priority"] is None or machine.has("dma_priority"):
+def _no_sequencer(call: Call) -> KernelError | None:
+    if call["engine"] is engine.unknown:
         return None
-    return TargetError(
-        f"{call.name}: {machine.name} has no DMA priorities",
+    return BufferKindError(
+        f"{call.name}: engine= goes with dge_mode=hwdge only",
+        argument="engine",
+        because="other transfers aren't issued by an engine's sequencer",
+    )
+
+
+def priority_classes(call: Call, machine: Machine) -> KernelError | None:
+    priority = call["priority"]
+    if priority is None:
+        return None
+    if not machine.has("dma_priority"):
+        return TargetError(
+            f"{call.name}: {machine.name} has no DMA priorities",
+            argument="priority",
+            expected="a machine with dma_priority",
+            got=f"{machine.name} ({machine.generation})",
+        )
+    if type(priority) is int and 0 <= priority < 4:
+        return None
+    return SignatureError(
+        f"{call.name}: there is no priority {priority!r}",
         argument="priority",
-        expected="a machine with dma_priority",
-        got=f"{machine.name} ({machine.generation})",
+        expected="0 (first) to 3",
+        got=repr(priority),
     )
 
 
@@ -90,23 +119,27 @@ def dma_copy(
     oob_mode: oob_mode = oob_mode.error,
     dge_mode: dge_mode = dge_mode.unknown,
     engine: engine = engine.unknown,
+    *,
+    core: Core,
 ) -> None:
     """dst = src, element by element in row-major order; formats convert through float32"""
     skip = oob_mode.name == "skip"
     if not src.dynamic and not dst.dynamic:
         put(dst, convert(src, dst, src.codes()))
         return
-    codes, inside = gather(src, skip) if src.dynamic else (src.codes(), None)
+    rows = row_numbers(dst, "dst", skip) if dst.dynamic else None
+    codes, inside = gather(core, src, skip) if src.dynamic else (src.codes(), None)
     codes = convert(src, dst, codes)
-    if dst.dynamic:
-        scatter(dst, codes.reshape(dst.shape), skip)
-    elif inside is None or inside.all():
-        put(dst, codes)
-        dst.mark_written()
-    else:
+    chosen = None
+    if inside is not None and not inside.all():
         chosen = np.zeros(codes.shape, np.bool_)
         chosen[inside] = True
         chosen = chosen.reshape(dst.shape)
+    if rows is not None:
+        scatter(dst, codes.reshape(dst.shape), *rows, chosen)
+    elif chosen is None:
+        put(dst, codes)
+    else:
         dst.codes()[chosen] = codes.reshape(dst.shape)[chosen]
         dst.mark_written(chosen)
 
@@ -114,6 +147,7 @@ def dma_copy(
 def put(dst: Tile, codes: Array) -> None:
     target = dst.codes()
     target[...] = codes if codes.shape == target.shape else codes.reshape(target.shape)
+    dst.mark_written()
 
 
 def convert(src: Tile, dst: Tile, codes: Array) -> Array:
@@ -127,19 +161,29 @@ def every_row(tile: Tile) -> Tile:
     return tile.window(shape, (dynamic.step, *tile.strides[1:]), tile.offset, dynamic=())
 
 
-def row_numbers(tile: Tile, skip: bool) -> tuple[Array, Array]:
+def row_numbers(tile: Tile, name: str, skip: bool) -> tuple[Array, Array]:
     """The row that each partition asks for, and whether there is such a row.
 
     Raises OutOfBoundsError where there is not, unless those are skipped.
     """
     (dynamic,) = tile.dynamic
-    assert isinstance(dynamic.index, Tile)
-    rows = dynamic.index.codes().reshape(-1)[: tile.shape[0]].astype(np.int64)
+    index = dynamic.index
+    assert isinstance(index, Tile)
+    if index.free_size != 1 or index.shape[0] < tile.shape[0]:
+        raise ShapeError(
+            f"the index of {name} has shape {index.shape}",
+            argument=name,
+            expected=f"({tile.shape[0]}, 1)",
+            got=repr(index),
+            because="each partition takes one row number",
+        )
+    rows = index.codes().reshape(-1)[: tile.shape[0]].astype(np.int64)
     inside = (rows >= 0) & (rows <= dynamic.limit)
     if not skip and not inside.all():
         worst = int(np.argmin(inside))
         raise OutOfBoundsError(
-            f"partition {worst} asks for row {rows[worst]}",
+            f"partition {worst} of {name} asks for row {rows[worst]}",
+            argument=name,
             expected=f"0 to {dynamic.limit}",
             got=str(rows[worst]),
             because="address checking is on for gather and scatter: the device stops here",
@@ -148,17 +192,26 @@ def row_numbers(tile: Tile, skip: bool) -> tuple[Array, Array]:
     return rows, inside
 
 
-def gather(tile: Tile, skip: bool) -> tuple[Array, Array]:
-    rows, inside = row_numbers(tile, skip)
-    return every_row(tile).codes()[np.where(inside, rows, 0)], inside
+def gather(core: Core, tile: Tile, skip: bool) -> tuple[Array, Array]:
+    rows, inside = row_numbers(tile, "src", skip)
+    table = every_row(tile)
+    if table.storage.gaps is not None:
+        core.check_written("src", table, rows[inside])
+    return table.codes()[np.where(inside, rows, 0)], inside
 
 
-def scatter(tile: Tile, codes: Array, skip: bool) -> None:
-    """Rows that are chosen twice keep what the later partition wrote."""
-    rows, inside = row_numbers(tile, skip)
-    target = every_row(tile)
-    target.codes()[rows[inside]] = codes[inside]
-    if target.storage.gaps is not None:
-        chosen = np.zeros(target.shape, np.bool_)
-        chosen[rows[inside]] = True
-        target.mark_written(chosen)
+def scatter(tile: Tile, codes: Array, rows: Array, inside: Array, chosen: Array | None) -> None:
+    """Rows that are asked for twice keep what the later partition wrote. `chosen` elements only,
+    if given."""
+    table = every_row(tile)
+    rows, codes = rows[inside], codes[inside]
+    flags = np.ones(codes.shape, np.bool_) if chosen is None else chosen[inside]
+    if chosen is None:
+        table.codes()[rows] = codes
+    else:
+        for row, values, kept in zip(rows, codes, flags, strict=True):
+            table.codes()[row, ...][kept] = values[kept]
+    if table.storage.gaps is not None:
+        written = np.zeros(table.shape, np.bool_)
+        np.logical_or.at(written, rows, flags)
+        table.mark_written(written)

@@ -16,7 +16,13 @@ import numpy.typing as npt
 from neuroncore import codec
 from neuroncore.access import Dims, is_dense
 from neuroncore.enums import MemoryRegion
-from neuroncore.errors import OutOfBoundsError
+from neuroncore.errors import (
+    BufferKindError,
+    DtypeError,
+    OutOfBoundsError,
+    ShapeError,
+    SignatureError,
+)
 from neuroncore.formats import Format, float32
 from neuroncore.memory import Gaps, Storage
 from neuroncore.register import VirtualRegister
@@ -38,6 +44,19 @@ class Dynamic:
     step: int
     limit: int
     vector: bool = False
+
+    def __post_init__(self) -> None:
+        index, what = self.index, "an index" if self.vector else "a run-time index"
+        if isinstance(index, VirtualRegister):
+            return
+        if not isinstance(index, Tile):
+            raise SignatureError(f"{what} is a register or a tile", got=repr(index))
+        if not index.dtype.is_integer:
+            raise DtypeError(f"{what} is {index.dtype}", expected="integers", got=repr(index))
+        if index.region is not MemoryRegion.sbuf:
+            raise BufferKindError(f"{what} must be in sbuf", expected="sbuf", got=repr(index))
+        if not self.vector and index.size != 1:
+            raise ShapeError(f"{what} is one number", expected="shape (1, 1)", got=repr(index))
 
 
 T = TypeVar("T", bound="Tile")
@@ -224,14 +243,14 @@ class Tile:
 
     # --- dynamic offsets -------------------------------------------------------------------------
 
-    def resolved(self: T) -> T:
+    def resolved(self: T, name: str = "the tensor") -> T:
         """The window that the registers and index tiles of a scalar offset mean just now.
 
         Raises OutOfBoundsError if it leaves the tensor.
         """
         offset = self.offset
         for dynamic in self.dynamic:
-            offset += dynamic.step * index_value(dynamic)
+            offset += dynamic.step * index_value(dynamic, name)
         return self.window(self.shape, self.strides, offset, dynamic=())
 
     def __repr__(self) -> str:
@@ -244,13 +263,13 @@ def _address(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def index_value(dynamic: Dynamic) -> int:
+def index_value(dynamic: Dynamic, name: str) -> int:
     """The index of a scalar offset. Raises OutOfBoundsError if it is past its limit."""
     index = dynamic.index
     value = index.value if isinstance(index, VirtualRegister) else int(index.codes().flat[0])
     if not 0 <= value <= dynamic.limit:
         raise OutOfBoundsError(
-            f"the run-time index is {value}",
+            f"the run-time index of {name} is {value}",
             expected=f"0 to {dynamic.limit}",
             got=str(value),
             because="address checking is on for dynamic accesses: the device stops here",

@@ -141,13 +141,15 @@ class Indexed(Tile):
         size = self.shape[axis]
         keep = int(self.storage.on_chip and axis == 0)
         if isinstance(k, DynamicSlice):
-            if k.size < 1 or k.size > size:
-                raise self._outside(f"a window of {k.size}", axis)
+            count = self._bound(k.size, axis)
+            if count < 1 or count > size:
+                raise self._outside(f"a window of {count}", axis)
             if isinstance(k.start, VirtualRegister):
-                return 0, k.size, 1, (self._moved(k.start, axis, size - k.size),)
-            if not 0 <= k.start <= size - k.size:
-                raise self._outside(f"index range [{k.start}, {k.start + k.size - 1}]", axis)
-            return k.start, k.size, 1, ()
+                return 0, count, 1, (self._moved(k.start, axis, size - count),)
+            start = self._bound(k.start, axis)
+            if not 0 <= start <= size - count:
+                raise self._outside(f"index range [{start}, {start + count - 1}]", axis)
+            return start, count, 1, ()
         if isinstance(k, VirtualRegister | Tile):
             return 0, keep, 1, (self._moved(k, axis, size - 1),)
         number: Any = None if isinstance(k, bool) else k
@@ -163,14 +165,18 @@ class Indexed(Tile):
 
     def _moved(self, index: VirtualRegister | Tile, axis: int, limit: int) -> Dynamic:
         if self.storage.on_chip and axis == 0:
-            raise DynamicControlError(
-                "the partition can't be chosen at run time",
-                because="an instruction's start partition is part of its encoding",
-                hint="put the axis you index on the free axes, or go through HBM",
-            )
+            raise self._fixed_partition()
         if any(d.vector for d in self.dynamic) or (isinstance(index, Tile) and self.dynamic):
             raise self._chosen_at_run_time(axis)
         return Dynamic(index, self.strides[axis], limit)
+
+    def _fixed_partition(self) -> DynamicControlError:
+        return DynamicControlError(
+            "the partition can't be chosen at run time",
+            got=repr(self),
+            because="an instruction's start partition is part of its encoding",
+            hint="put the axis you index on the free axes, or go through HBM",
+        )
 
     def _outside(self, what: str, axis: int) -> OutOfBoundsError:
         return OutOfBoundsError(

@@ -339,13 +339,20 @@ class NkiTensor(Indexed):
             return plain._gathering(vector_offset, indirect_dim, step)
         if scalar_offset is None:
             return plain
+        if self.storage.on_chip and self._axis(indirect_dim) == 0:
+            raise self._fixed_partition()
         moved = Dynamic(scalar_offset, step, plain._last_index(step))
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
 
     def _last_index(self, step: int, first_axis: int = 0) -> int:
-        """The largest run-time index that keeps the pattern, from an axis on, in its storage."""
-        reach = access.extent(self.shape[first_axis:], self.strides[first_axis:])[1] + self.offset
-        return (self.storage.nbytes // self.dtype.itemsize - 1 - reach) // step
+        """The largest run-time index that keeps the pattern, from an axis on, in its storage, on
+        the chip in each partition."""
+        room, offset = self.storage.nbytes // self.dtype.itemsize, self.offset
+        if self.storage.on_chip:
+            first_axis, room = 1, self.row_elements
+            offset %= room
+        reach = access.extent(self.shape[first_axis:], self.strides[first_axis:])[1] + offset
+        return (room - 1 - reach) // step
 
     def _step(self, dim: int, form: Format) -> int:
         """Elements of `form` from one index of an axis of this tensor to the next."""
