@@ -27,11 +27,13 @@ from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
 from neuroncore.rules import (
     bitvec_on_integers,
+    commands,
     float32_operands,
     not_both_in_psum,
     runs_there,
     same_elements,
     same_partitions,
+    two_operands,
 )
 from neuroncore.tile import Tile
 
@@ -49,7 +51,10 @@ def reduced_axes(call: Call) -> int:
     """How many of the last axes are folded away; 0 if the axes asked for are not the last."""
     rank = len(call.view("data").shape)
     axis = call["axis"]
-    axes = sorted(a % rank for a in ((axis,) if isinstance(axis, int) else axis))
+    given = axis if isinstance(axis, tuple) else (axis,)
+    if not all(isinstance(a, int) and -rank <= a < rank for a in given):
+        return 0
+    axes = sorted(a % rank for a in given)
     return len(axes) if axes == list(range(rank - len(axes), rank)) and 0 not in axes else 0
 
 
@@ -76,6 +81,18 @@ def folds_the_last_axes(call: Call, machine: Machine) -> KernelError | None:
     return None
 
 
+def negates_numbers(call: Call, machine: Machine) -> KernelError | None:
+    if not call["negate"] or call["op"].kind == "arithmetic":
+        return None
+    return OperatorError(
+        f"tensor_reduce: negate does not go with {call['op']}",
+        argument="negate",
+        expected="an arithmetic operator",
+        got=repr(call["op"]),
+        because="it multiplies the result by -1.0; bit patterns are not multiplied",
+    )
+
+
 def reduce_cost(call: Call, machine: Machine) -> cost.Cost:
     narrow = all(v.dtype in cost.SIXTEEN_BIT for v in call.views())
     fast = narrow and call["op"].name in ("add", "maximum")
@@ -90,6 +107,7 @@ def reduce_cost(call: Call, machine: Machine) -> cost.Cost:
         same_partitions("dst", "data"),
         folds_the_last_axes,
         bitvec_on_integers("dst", "data", ops=("op",)),
+        negates_numbers,
     ],
 )
 def tensor_reduce(
@@ -109,13 +127,19 @@ def tensor_reduce(
     dst.store(np.negative(result) if negate else result)
 
 
+def accumulators(core: Core, unit: engine, data: Tile) -> Any:
+    """The accumulator registers of the lanes that `data` streams through: one per partition of
+    the input (ISA, activation_reduce)."""
+    first = data.start_partition
+    return core.accumulators[unit][first : first + data.shape[0]]
+
+
 def accumulate(
-    core: Core, unit: engine, op: Operator, values: Any, command: reduce_cmd, initial: Any
+    registers: Any, op: Operator, values: Any, command: reduce_cmd, initial: Any = None
 ) -> Any:
-    """Run values [P, F] through an engine's accumulator registers; the registers, as they are
-    afterwards, come back. An idle instruction may clobber them (ISA): they are poisoned."""
+    """Run values [P, F] through accumulator registers; they come back as they are afterwards. An
+    idle instruction may clobber them (ISA): they are poisoned."""
     rows = values.shape[0]
-    registers = core.accumulators[unit][:rows]
     if command is reduce_cmd.idle:
         registers[:] = np.nan
         return registers
@@ -136,6 +160,7 @@ def accumulate(
         same_partitions("data", "operand0", "reduce_res", "reduce_init"),
         float32_operands("operand0", "reduce_init"),
         runs_there("op0"),
+        commands("reset_reduce", "reduce", "load_reduce"),
     ],
 )
 def tensor_scalar_reduce(
@@ -164,7 +189,8 @@ def tensor_scalar_reduce(
     out = buffers.floats(dst.shape)
     value = numeric.shaped(data.values(), dst.shape)
     numeric.apply(op0, value, numeric.scalar(operand0, out), out, reverse0)
-    total = accumulate(core, vector, reduce_op, out, reduce_cmd, reduce_init)
+    registers = accumulators(core, vector, data)
+    total = accumulate(registers, reduce_op, out, reduce_cmd, reduce_init)
     dst.store(out)
     if reduce_res is not None:
         reduce_res.store(-total if reduce_res_negate else total)
@@ -177,6 +203,7 @@ def tensor_scalar_reduce(
         same_elements("dst", "data0", "data1"),
         same_partitions("data0", "initial"),
         not_both_in_psum("data0", "data1"),
+        two_operands("op0", "op1"),
         runs_there("op0", "op1"),
     ],
 )
@@ -210,6 +237,7 @@ def tensor_tensor_scan(
         same_elements("dst", "predicate", "on_true"),
         same_partitions("dst", "on_false", "reduce_res"),
         not_both_in_psum("on_true", "predicate"),
+        commands("idle", "reset_reduce", "reduce"),
     ],
 )
 def select_reduce(
@@ -239,7 +267,7 @@ def select_reduce(
     chosen = numeric.shaped(predicate.codes() != 0, dst.shape) ^ reverse_pred
     kept = numeric.shaped(on_true.values(), dst.shape)
     out = np.where(chosen, kept, numeric.scalar(on_false, kept)).astype(np.float32, copy=False)
-    total = accumulate(core, vector, reduce_op, out, reduce_cmd, None)
+    total = accumulate(accumulators(core, vector, on_true), reduce_op, out, reduce_cmd)
     dst.store(out)
     if reduce_res is not None:
         reduce_res.store(total)

@@ -15,11 +15,11 @@ from neuroncore.formats import FORMATS, tfloat32
 from neuroncore.instruction import Act, Call, In, Op, Operand, Out, View, instruction
 from neuroncore.machine import Machine
 from neuroncore.numeric import Function, Operator
-from neuroncore.rules import float32_operands, same_elements, same_partitions
+from neuroncore.rules import commands, float32_operands, same_elements, same_partitions
 from neuroncore.tile import Tile
 
 from .operators import ADD
-from .reduction import accumulate
+from .reduction import accumulate, accumulators
 
 scalar = engine.scalar
 
@@ -77,7 +77,12 @@ ACTIVATION_RULES = (
 )
 
 
-@instruction(scalar, cost=cost.dynamic(activation_cost), rules=ACTIVATION_RULES, opcode="ACTIVATE")
+@instruction(
+    scalar,
+    cost=cost.dynamic(activation_cost),
+    rules=[*ACTIVATION_RULES, commands("idle", "reset", "reduce", "reset_reduce")],
+    opcode="ACTIVATE",
+)
 def activation(
     dst: Out,
     op: Activation,
@@ -100,12 +105,12 @@ def activation(
     value = affine(numeric.shaped(data.values(), dst.shape), scale, bias)
     numeric.activate(op.apply, value, result)
     if reduce_cmd.name != "idle":
-        accumulate(core, scalar, ADD, result, reduce_cmd, None)
+        accumulate(accumulators(core, scalar, data), ADD, result, reduce_cmd)
     if result is not out:
         out[...] = result
     numeric.finish(dst, out)
     if reduce_res is not None:
-        reduce_res.store(core.accumulators[scalar][: dst.shape[0]])
+        reduce_res.store(accumulators(core, scalar, data))
 
 
 def affine(value: Any, scale: Any, bias: Any) -> Any:
@@ -113,7 +118,7 @@ def affine(value: Any, scale: Any, bias: Any) -> Any:
     out = buffers.scratch("affine", value.shape)
     if isinstance(scale, Tile) or scale != 1.0:
         value = np.multiply(value, numeric.scalar(scale, value), out=out)
-    if bias is not None and (isinstance(bias, Tile) or bias != 0.0):
+    if bias is not None:  # adding 0 makes +0 of -0
         value = np.add(value, numeric.scalar(bias, value), out=out)
     return value
 

@@ -10,25 +10,32 @@ import numpy as np
 from neuroncore import buffers, cost, numeric
 from neuroncore.cost import streaming
 from neuroncore.enums import engine
-from neuroncore.errors import DtypeError, KernelError, OperatorError, ShapeError
+from neuroncore.errors import (
+    DtypeError,
+    KernelError,
+    OperatorError,
+    ShapeError,
+    SignatureError,
+)
 from neuroncore.formats import (
-    float32,
     int32,
     uint8,
     uint16,
     uint32,
 )
-from neuroncore.instruction import PSUM, Call, In, Op, Operand, Out, instruction, require
+from neuroncore.instruction import PSUM, Call, In, Op, Operand, Out, View, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
 from neuroncore.rules import (
     bitvec_on_integers,
+    float32_operands,
     not_both_in_psum,
     on_engine_needs,
     runs_there,
     same_dtype,
     same_elements,
     same_partitions,
+    two_operands,
 )
 from neuroncore.tile import Tile
 
@@ -68,6 +75,29 @@ def tensor_copy(dst: Out, src: In, engine: engine = unknown) -> None:
         dst.store(src.values())
 
 
+def a_value_of(call: str, name: str, value: Any, dst: Tile) -> None:
+    """The constants of integer tiles are integers in their range (NKI 0.3.0 release notes)."""
+    require(
+        isinstance(value, int | float | np.integer | np.floating),
+        f"{call}: {name} must be a number",
+        SignatureError,
+        argument=name,
+        got=f"{type(value).__name__} {value!r:.60}",
+    )
+    if dst.dtype.is_float:
+        return
+    low, high = dst.dtype.range
+    require(
+        isinstance(value, int | np.integer) and low <= value <= high,
+        f"{call}: {value!r} is not a value of {dst.dtype}",
+        DtypeError,
+        argument=name,
+        expected=f"an integer from {low} to {high}",
+        got=repr(value),
+        because="the constant is stored in the format of dst; nothing is converted",
+    )
+
+
 @instruction(
     vector,
     gpsimd,
@@ -78,15 +108,7 @@ def memset(
     dst: Annotated[Tile, Operand(writes=True)], value: float, engine: engine = unknown
 ) -> None:
     """dst[p, f] = value"""
-    require(
-        dst.dtype.is_float or float(value).is_integer(),
-        f"memset: {value} is not a value of {dst.dtype}",
-        DtypeError,
-        argument="value",
-        expected="an integer",
-        got=repr(value),
-        because="the constant is stored in the format of dst; nothing is converted",
-    )
+    a_value_of("memset", "value", value, dst)
     dst.codes()[...] = numeric.constant(dst.dtype, value)
 
 
@@ -116,6 +138,7 @@ def tensor_copy_predicated(
     if isinstance(src, Tile):
         new = numeric.shaped(src.codes(), dst.shape)[chosen]
     else:
+        a_value_of("tensor_copy_predicated", "src", src, dst)
         new = numeric.constant(dst.dtype, src)
     dst.codes()[chosen] = new
     dst.mark_written(chosen)
@@ -148,6 +171,7 @@ def tensor_tensor_engine(call: Call, machine: Machine) -> KernelError | None:
     rules=[
         same_elements("dst", "data1", "data2"),
         not_both_in_psum("data1", "data2"),
+        two_operands("op"),
         bitvec_on_integers("dst", "data1", "data2", ops=("op",)),
         tensor_tensor_engine,
     ],
@@ -170,6 +194,22 @@ def choose_tensor_scalar(call: Call, machine: Machine) -> engine:
     return gpsimd if any("vector" not in op.engines for op in ops) else vector
 
 
+def tensor_scalar_operands(call: Call, machine: Machine) -> KernelError | None:
+    """Arithmetic takes its per-partition operands from float32 tiles, bitvec from integers."""
+    if call["op0"].kind == "arithmetic":
+        return float32_operands("operand0", "operand1")(call, machine)
+    for name in ("operand0", "operand1"):
+        if isinstance(view := call[name], View) and not view.dtype.is_integer:
+            return DtypeError(
+                f"{call.name}: {name} is {view.dtype}, and {call['op0']} is a bitvec operator",
+                argument=name,
+                expected="an integer format",
+                got=str(view),
+                because="bitvec operators work on bit patterns; nothing is converted",
+            )
+    return None
+
+
 def tensor_scalar_engine(call: Call, machine: Machine) -> KernelError | None:
     """The Scalar engine multiplies and then adds; GpSimd does what the Vector engine can't."""
     op0, op1 = call["op0"], call["op1"]
@@ -185,6 +225,15 @@ def tensor_scalar_engine(call: Call, machine: Machine) -> KernelError | None:
             because="its input stage is one multiplier followed by one adder",
             hint="use engine=nisa.engine.vector",
         )
+    reasons = [op for op in (op0, op1) if op and "vector" not in op.engines]
+    if call.engine is gpsimd and not (reasons and all("gpsimd" in op.engines for op in reasons)):
+        return OperatorError(
+            f"tensor_scalar: {(*reasons, op0)[0]} does not run on the GpSimd engine",
+            argument="op0",
+            expected="nl.rsqrt or nl.power",
+            got=f"op0={op0}, op1={op1}",
+            hint="leave `engine` out and the right one is chosen",
+        )
     if call.engine is vector:
         return runs_there("op0", "op1")(call, machine)
     return None
@@ -199,6 +248,15 @@ def unary_operand(op: Operator, operand: Any, name: str) -> None:
         argument=name,
         got=repr(operand),
     )
+    require(
+        op.kind == "arithmetic" or operand is None or isinstance(operand, Tile)
+        or float(operand).is_integer(),
+        f"{name} must be an integer for {op}",
+        DtypeError,
+        argument=name,
+        got=repr(operand),
+        because="bitvec operators work on bit patterns; nothing is converted",
+    )  # fmt: skip
     require(
         op.arity == 1 or operand is not None,
         f"{op} needs {name}",
@@ -218,6 +276,7 @@ def unary_operand(op: Operator, operand: Any, name: str) -> None:
         same_elements("dst", "data"),
         same_partitions("data", "operand0", "operand1"),
         bitvec_on_integers("dst", "data", ops=("op0", "op1")),
+        tensor_scalar_operands,
         on_engine_needs(scalar, "scalar_tensor_scalar", "use engine=nisa.engine.vector"),
         tensor_scalar_engine,
     ],
@@ -242,28 +301,13 @@ def tensor_scalar(
     if op0.kind == "bitvec":
         numeric.integer_chain(dst, data, steps)
         return
-    require_float32(operand0=operand0, operand1=operand1)
-    out = numeric.target(dst, data, *(o for o in (operand0, operand1) if isinstance(o, Tile)))
+    first = (operand0,) if isinstance(operand0, Tile) else ()
+    out = numeric.target(dst, data, *first, later=operand1)
     value = numeric.shaped(data.values(), dst.shape)
     for op, operand, reverse in steps:
         numeric.apply(op, value, numeric.scalar(operand, out), out, reverse)
         value = out
     numeric.finish(dst, out)
-
-
-def require_float32(**operands: Any) -> None:
-    """Arithmetic takes its per-partition operands from float32 tiles (ISA)."""
-    for name, operand in operands.items():
-        require(
-            not isinstance(operand, Tile) or operand.dtype is float32,
-            f"{name} must be float32 for an arithmetic operator",
-            DtypeError,
-            argument=name,
-            expected="float32",
-            got=str(operand),
-            because="the lane's scalar registers hold float32",
-            hint="copy it into a float32 tile with nisa.tensor_copy",
-        )
 
 
 @instruction(
@@ -273,6 +317,7 @@ def require_float32(**operands: Any) -> None:
         same_elements("dst", "data", "operand1"),
         same_partitions("data", "operand0"),
         not_both_in_psum("data", "operand1"),
+        two_operands("op1"),
         runs_there("op0", "op1"),
     ],
 )

@@ -299,6 +299,15 @@ def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> It
         yield from declared.violations(parameter.name, row, machine)
     elif isinstance(declared, Static):
         call.arguments[parameter.name] = value
+        if declared.members is not None and not isinstance(value, declared.members):
+            kind = f"nisa.{declared.members.__name__}"
+            yield SignatureError(
+                f"{call.instruction.name}: {parameter.name} must be a {kind}",
+                argument=parameter.name,
+                position=parameter.position,
+                expected=", ".join(map(repr, declared.members)),
+                got=repr(value),
+            )
 
 
 def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> KernelError:
@@ -308,7 +317,7 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
         f"{instruction.name}: {parameter.name} must be {expected}",
         argument=parameter.name,
         position=parameter.position,
-        got=f"{type(value).__name__} {value!r:.60}",
+        got=f"{type(value).__name__} {' '.join(repr(value).split()):.60}",
         hint="numpy arrays enter a kernel as its arguments" if hasattr(value, "dtype") else None,
     )
 
@@ -417,7 +426,7 @@ def _key_part(parameter: Parameter) -> str | None:
     signature = f"({name}._signature or {name}.signature())"
     if parameter.always_tile:
         return signature
-    return f"{signature} if isinstance({name}, Tile) else {name} is None"
+    return f"{signature} if isinstance({name}, Tile) else type({name})"
 
 
 # --- the core that a kernel runs on ---------------------------------------------------------------

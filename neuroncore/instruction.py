@@ -32,7 +32,7 @@ from neuroncore.errors import (
     StartPartitionError,
     TargetError,
 )
-from neuroncore.formats import Format
+from neuroncore.formats import Format, float8_e4m3fn
 from neuroncore.machine import Machine
 from neuroncore.numeric import Function, Operator
 from neuroncore.tile import Tile
@@ -111,6 +111,14 @@ class Operand:
             yield _wrong_dtype(name, view, self.dtypes)
         if not view.on_chip:
             return
+        if self.starts and view.dtype is float8_e4m3fn and not machine.has("float8_e4m3fn"):
+            yield TargetError(
+                f"{name} is float8_e4m3fn, which {machine.name} does not have",
+                argument=name,
+                expected="float8_e4m3, whose largest number is 240",
+                got=str(view),
+                also="NCC_EVRF051",
+            )
         if self.partitions and view.partitions > getattr(machine.limits, self.partitions):
             yield _too_many_partitions(name, view, getattr(machine.limits, self.partitions))
         elif self.starts and view.partition not in machine.starts(view.partitions):
@@ -292,6 +300,7 @@ class Static:
     """A parameter, not a tile, that legality or cost depends on; lists are taken as tuples."""
 
     sequence: bool = False
+    members: type[Enum] | None = None  # the enumeration it is of
 
 
 Cost = Callable[["Call", Machine], Any]
@@ -440,8 +449,10 @@ def _declared(hint: Any) -> Operand | Op | Act | Static | None:
         for extra in getattr(option, "__metadata__", ()):
             if isinstance(extra, Operand | Op | Act | Static):
                 return extra
-        if isinstance(option, type) and (issubclass(option, Enum) or option is bool):
+        if option is bool:
             return Static()
+        if isinstance(option, type) and issubclass(option, Enum):
+            return Static(members=option)
     return None
 
 

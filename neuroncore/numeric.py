@@ -203,11 +203,14 @@ def inverse(x: Array, out: Array) -> None:
 # --- words that the clauses are made of -----------------------------------------------------------
 
 
-def target(dst: Tile, *sources: Tile) -> Array:
+def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
     """Where to compute a float32 result: in `dst` itself if that can't disturb a source that is
     still to be read, else in an array of the same shape. Pass the array on to `finish`.
+
+    Each of the sources is read element by element, `later` when all of `dst` has been written.
     """
-    if dst.dtype is float32:
+    shared = isinstance(later, Tile) and later.storage.data is dst.storage.data
+    if dst.dtype is float32 and not shared:
         for source in sources:
             if source.storage is dst.storage and not same_window(source, dst):
                 break
@@ -219,7 +222,10 @@ def target(dst: Tile, *sources: Tile) -> Array:
 
 
 def same_window(a: Tile, b: Tile) -> bool:
-    return a.offset == b.offset and a.strides == b.strides and a.dtype is b.dtype
+    """The same elements in the same order."""
+    if a.offset != b.offset or a.dtype is not b.dtype:
+        return False
+    return a.shape == b.shape and a.strides == b.strides
 
 
 def finish(dst: Tile, result: Array) -> None:

@@ -234,6 +234,42 @@ def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
     return rule
 
 
+def two_operands(*ops: str) -> Rule:
+    """Operators that have an operand on each side."""
+
+    def rule(call: Call, machine: Machine) -> KernelError | None:
+        for name in ops:
+            op = call[name]
+            if op is not None and op.arity != 2:
+                return OperatorError(
+                    f"{call.name}: {name}={op} has one operand",
+                    argument=name,
+                    expected="an operator of two operands",
+                    got=repr(op),
+                    hint="use nisa.tensor_scalar or nisa.activation",
+                )
+        return None
+
+    return rule
+
+
+def commands(*names: str) -> Rule:
+    """What the instruction can do with its engine's accumulator registers."""
+
+    def rule(call: Call, machine: Machine) -> KernelError | None:
+        command = call["reduce_cmd"]
+        if command.name in names:
+            return None
+        return OperatorError(
+            f"{call.name} can't do reduce_cmd={command.name}",
+            argument="reduce_cmd",
+            expected=", ".join(names),
+            got=command.name,
+        )
+
+    return rule
+
+
 def runs_there(*ops: str) -> Rule:
     """Each operator has an ALU for it in the engine."""
 
