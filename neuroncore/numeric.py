@@ -268,7 +268,7 @@ def integer_binary(op: Operator, dst: Tile, data1: Tile, data2: Tile) -> None:
     """dst = data1 <op> data2 on the integers themselves; arithmetic wraps around."""
     a, b = shaped(data1.codes(), dst.shape), shaped(data2.codes(), dst.shape)
     out = np.empty(dst.shape, dst.dtype.storage)
-    integers = op.integer if op.kind == "arithmetic" else op.apply
+    integers: Callable[..., Any] | None = op.integer if op.kind == "arithmetic" else op.apply
     assert integers is not None
     mixed = op.kind == "arithmetic" and a.dtype != b.dtype  # bit patterns are of one width
     kind = np.dtype(np.int64) if mixed else a.dtype
