@@ -1,0 +1,180 @@
+"""The chapters: each kernel against its reference on every machine, and each file as a script."""
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from device import TARGETS
+
+import neuroncore
+from neuroncore.frontend.nki.kernel import Kernel
+from neuroncore.frontend.settings import settings
+
+FOLDER = Path(importlib.import_module("neuroncore.kernels").__file__).parent
+BF16 = ml_dtypes.bfloat16
+
+
+def chapter(name):
+    return importlib.import_module(f"neuroncore.kernels.{name}")
+
+
+# chapter, reference, and the relative L2 error allowed: both sides sum in float32
+KERNELS = {
+    "add": ("ch01_add", "reference", 0.0),
+    "softmax": ("ch02_softmax", "reference", 1e-5),
+    "rmsnorm": ("ch03_rmsnorm", "reference", 1e-6),
+    "layernorm": ("ch04_layernorm", "reference", 1e-6),
+    "naive": ("ch05_matmul", "reference", 1e-3),
+    "hoisted": ("ch05_matmul", "reference", 1e-3),
+    "blocked_free": ("ch05_matmul", "reference", 1e-3),
+    "blocked": ("ch05_matmul", "reference", 1e-3),
+    "transpose": ("ch06_transpose", "reference", 0.0),
+    "attention": ("ch07_attention", "reference", 1e-5),
+    "causal_attention": ("ch07_attention", "causal_reference", 1e-5),
+    "swiglu": ("ch08_mlp", "reference", 5e-3),
+}
+# shapes beside the chapter's own; chapters that take whole tiles only get other multiples of them
+SHAPES = {
+    "add": [((1, 1), (1, 1)), ((129, 4097), (129, 4097))],
+    "softmax": [((1, 1),), ((129, 37),)],
+    "rmsnorm": [((1, 1), (1,)), ((129, 37), (37,))],
+    "layernorm": [((1, 2), (2,), (2,)), ((129, 37), (37,), (37,))],
+    "naive": [((128, 128), (128, 512)), ((384, 256), (384, 512))],
+    "hoisted": [((128, 128), (128, 512)), ((384, 256), (384, 512))],
+    "blocked_free": [((128, 256), (128, 1024)), ((384, 256), (384, 1024))],
+    "blocked": [((128, 512), (128, 1024)), ((384, 512), (384, 1024))],
+    "transpose": [((1, 1),), ((513, 129),)],
+    "attention": [((128, 1),) * 3, ((384, 33),) * 3],
+    "causal_attention": [((128, 1),) * 3, ((1152, 33),) * 3],
+    "swiglu": [
+        ((128, 128), (128, 128), (128, 128), (128, 128)),
+        ((384, 256), (256, 384), (256, 384), (384, 256)),
+    ],
+}
+NARROW = ("naive", "hoisted", "blocked_free", "blocked", "swiglu")
+
+
+def check(name, given, target):
+    module, reference, allowed = KERNELS[name]
+    want = getattr(chapter(module), reference)(*given)
+    before = [np.array(g) for g in given]
+    with settings(target=target):
+        got = getattr(chapter(module), name)(*given)
+    assert got.shape == want.shape and got.dtype == want.dtype
+    difference = got.astype(np.float64) - want.astype(np.float64)
+    assert np.linalg.norm(difference) <= allowed * np.linalg.norm(want.astype(np.float64))
+    for array, old in zip(given, before, strict=True):
+        np.testing.assert_array_equal(array, old)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_agrees_with_its_reference(name, target):
+    check(name, chapter(KERNELS[name][0]).inputs(np.random.default_rng(1)), target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_kernel_agrees_at_other_sizes(name, target):
+    rng = np.random.default_rng(2)
+    for shapes in SHAPES[name]:
+        given = [rng.standard_normal(shape, np.float32) for shape in shapes]
+        if name in NARROW:
+            given = [g.astype(BF16) for g in given]
+        check(name, given, target)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, BF16, np.int32, np.uint8])
+def test_sums_and_transposes_take_other_formats(dtype):
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(0, 100, (130, 7)).astype(dtype) for _ in range(2))
+    np.testing.assert_array_equal(chapter("ch01_add").add(a, b), a + b)
+    if dtype in (np.float16, BF16):
+        np.testing.assert_array_equal(chapter("ch06_transpose").transpose(a), a.T)
+
+
+@pytest.mark.parametrize("name", ["naive", "hoisted", "blocked_free", "blocked"])
+def test_matmuls_refuse_what_is_not_whole_tiles(name):
+    with pytest.raises(AssertionError, match="not multiples of"):
+        getattr(chapter("ch05_matmul"), name)(np.ones((128, 130), BF16), np.ones((128, 512), BF16))
+
+
+def test_every_matmul_gives_the_same_bits():
+    module = chapter("ch05_matmul")
+    given = [g[:256] for g in module.inputs(np.random.default_rng(4))]
+    first = module.naive(*given)
+    for kernel in (module.hoisted, module.blocked_free, module.blocked):
+        np.testing.assert_array_equal(kernel(*given), first)
+
+
+def test_every_kernel_of_every_chapter_is_listed_here():
+    found = {
+        name
+        for file in FOLDER.glob("ch*.py")
+        for name, value in vars(chapter(file.stem)).items()
+        if isinstance(value, Kernel)
+    }
+    assert found == {*KERNELS, "classify"}
+
+
+def test_every_chapter_has_prose_inputs_and_a_reference():
+    for file in FOLDER.glob("ch*.py"):
+        module = chapter(file.stem)
+        number = int(file.stem[2:4])
+        assert module.__doc__.startswith(f"{number}. ")
+        assert f"neuroncore run kernels/{file.name}" in module.__doc__
+        assert callable(module.inputs) and callable(module.reference)
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("ch*.py")), ids=lambda file: file.stem)
+def test_a_chapter_runs_as_a_script(file, tmp_path):
+    if file.stem == "ch09_digits":
+        pytest.importorskip("sklearn")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NEURON_", "NKI_"))}
+    environment["PYTHONPATH"] = str(Path(neuroncore.__file__).parent / "alias")
+    command = [sys.executable, "-W", "error", str(file)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("accuracy in float8_e4m3" in done.stdout) == (file.stem == "ch09_digits")
+
+
+# --- digits ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained():
+    pytest.importorskip("sklearn")
+    module = chapter("ch09_digits")
+    x_train, x_test, train_labels, test_labels = module.digits()
+    return x_test, test_labels, module.train(x_train, train_labels, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_digits_are_told_apart_in_every_format(trained, target):
+    module = chapter("ch09_digits")
+    images, labels, parameters = trained
+    accuracy = []
+    for dtype in module.FORMATS:
+        given = module.arguments(images, parameters, dtype)
+        with settings(target=target):
+            scores = module.classify(*given)
+        accuracy.append(np.mean(scores.argmax(axis=0) == labels))
+        if dtype is np.float32:
+            want = module.reference(*given)
+            assert np.linalg.norm(scores - want) < 1e-5 * np.linalg.norm(want)
+    assert accuracy[0] > 0.95
+    assert np.abs(np.array(accuracy) - accuracy[0]).max() < 0.02
+
+
+def test_few_images_and_a_network_of_zeros_are_classified_too():
+    module = chapter("ch09_digits")
+    x = np.eye(64, 3, dtype=np.float32)
+    zeros = np.zeros((64, 128), np.float32), np.zeros((128, 10), np.float32)
+    b2 = np.arange(10, dtype=np.float32).reshape(10, 1)
+    scores = module.classify(x, zeros[0], np.ones((128, 1), np.float32), zeros[1], b2, 1.0, 1.0)
+    np.testing.assert_array_equal(scores, np.repeat(b2, 3, axis=1))
