@@ -68,7 +68,8 @@ class KernelError(NeuronError, ValueError, AssertionError):
         self.stack = source.stack()
         self.place: source.Place | None = self.stack[0][0] if self.stack else None
         if self.place and argument:
-            self.place = source.argument(self.place, argument, position)
+            found = source.position(argument) if position is None else position
+            self.place = source.argument(self.place, argument, found)
         self.more: list[str] = []  # what else is wrong with the same instruction
 
     def __str__(self) -> str:
@@ -83,10 +84,11 @@ class KernelError(NeuronError, ValueError, AssertionError):
         text = self.place.text
         end = self.place.end_column if self.place.end_line == self.place.line else len(text)
         carets = "^" * max(1, end - self.place.column)
+        indent = "".join("\t" if c == "\t" else " " for c in text[: self.place.column])
         number = str(self.place.line)
         return [
             f"  {number} | {text}",
-            f"  {' ' * len(number)} | {' ' * self.place.column}{carets}",
+            f"  {' ' * len(number)} | {indent}{carets}",
         ]
 
     def _fields(self) -> list[str]:

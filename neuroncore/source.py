@@ -57,9 +57,15 @@ def place(code: CodeType, instruction: int) -> Place:
     spans = islice(code.co_positions(), instruction // 2, None)
     line, end_line, column, end_column = next(spans, (None, None, None, None))
     line = line or code.co_firstlineno
-    return Place(
-        code.co_filename, line, column or 0, end_line or line, end_column or 0, code.co_name
-    )
+    end_line = end_line or line
+    start = _characters(linecache.getline(code.co_filename, line), column or 0)
+    end = _characters(linecache.getline(code.co_filename, end_line), end_column or 0)
+    return Place(code.co_filename, line, start, end_line, end, code.co_name)
+
+
+def _characters(text: str, column: int) -> int:
+    """A column in characters; Python counts bytes of UTF-8."""
+    return len(text.encode()[:column].decode(errors="ignore")) if text else column
 
 
 def stack() -> list[tuple[Place, dict[str, int]]]:
@@ -81,13 +87,24 @@ def _integers(frame: FrameType) -> dict[str, int]:
     return {n: v for n, v in values if type(v) is int and not n.startswith("_")}
 
 
+def position(name: str) -> int | None:
+    """At which place the function of ours that the user's code called takes an argument."""
+    called, frame = None, sys._getframe(1)
+    while frame.f_back is not None and is_ours(frame):
+        called, frame = frame, frame.f_back
+    if called is None:
+        return None
+    names = called.f_code.co_varnames[: called.f_code.co_argcount]
+    return names.index(name) - (names[0] == "self") if name in names else None
+
+
 def argument(where: Place, name: str, position: int | None) -> Place:
     """The span of one argument of the call at `where`; the whole call if it can't be told."""
     lines = [linecache.getline(where.file, n) for n in range(where.line, where.end_line + 1)]
     if not lines or not lines[0]:
         return where
-    lines[-1] = lines[-1].encode()[: where.end_column].decode(errors="ignore")
-    lines[0] = lines[0].encode()[where.column :].decode(errors="ignore")
+    lines[-1] = lines[-1][: where.end_column]
+    lines[0] = lines[0][where.column :]
     node = _call_argument("".join(lines), name, position)
     if node is None or node.end_lineno is None or node.end_col_offset is None:
         return where
@@ -96,9 +113,9 @@ def argument(where: Place, name: str, position: int | None) -> Place:
     return Place(
         where.file,
         where.line + node.lineno - 1,
-        node.col_offset + shift,
+        _characters(lines[node.lineno - 1], node.col_offset) + shift,
         where.line + node.end_lineno - 1,
-        node.end_col_offset + end_shift,
+        _characters(lines[node.end_lineno - 1], node.end_col_offset) + end_shift,
         where.function,
     )
 
@@ -113,6 +130,8 @@ def _call_argument(text: str, name: str, position: int | None) -> ast.expr | Non
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value
-    if position is not None and position < len(call.args):
-        return call.args[position]
-    return None
+    if position is None or position >= len(call.args):
+        return None
+    if any(isinstance(given, ast.Starred) for given in call.args[: position + 1]):
+        return None
+    return call.args[position]
