@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore import access
 from neuroncore.cost import Cost
 from neuroncore.enums import MemoryRegion, engine
 from neuroncore.instruction import Call
 from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
-from neuroncore.program import Columns, Program
+from neuroncore.program import Columns, Pattern, Program
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.schedule")
@@ -34,8 +36,8 @@ QUEUE_OF = {
     engine.gpsimd: GPSIMD,
     engine.sync: SYNC,
 }
-EXACT_PAIRS = 2000  # of strided accesses that are compared element by element
-EXACT_ELEMENTS = 1 << 16
+EXACT_PAIRS = 2000  # of strided accesses that are compared byte by byte
+EXACT_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +98,8 @@ class Timeline:
         """How much of the critical path each queue keeps, and `latency`: waiting for a result
         that its engine has already left behind."""
         path = self.critical_path
+        if not path:
+            return {}
         shares = dict.fromkeys((*QUEUES, "latency"), 0.0)
         for i, following in zip(path, [*path[1:], -1], strict=True):
             until = self.begin[following] if following >= 0 else self.end[i]
@@ -228,17 +232,37 @@ def _without_near_misses(program: Program, near: Array, start: Array) -> tuple[A
 
 
 def _meet(program: Program, first: int, second: int) -> bool:
-    """Whether two strided accesses share a byte; said of large ones without looking."""
-    touched: list[Array] = []
-    for index in (first, second):
-        offset, shape, strides, item = program.patterns[index]
-        if np.prod(shape) * item > EXACT_ELEMENTS:
-            return True
-        places = np.array([offset])
-        for size, stride in zip(shape, strides, strict=True):
-            places = (places[:, None] + np.arange(size) * stride).reshape(-1)
-        touched.append((places[:, None] + np.arange(item)).reshape(-1))
-    return bool(np.intersect1d(touched[0], touched[1]).size)
+    """Whether two strided accesses share a byte; said of large ones without looking.
+
+    Rows that are equally far apart in both are all alike, and one of them is looked at.
+    """
+    one, two = program.patterns[first], program.patterns[second]
+    pitch = one[2][0]
+    if two[2][0] == pitch and _stays_in_its_row(one) and _stays_in_its_row(two):
+        one, two = (
+            (offset % pitch, shape[1:], steps[1:], item)
+            for offset, shape, steps, item in (one, two)
+        )
+    if max(prod(shape) * item for _, shape, _, item in (one, two)) > EXACT_BYTES:
+        return True
+    return bool(np.intersect1d(_bytes(one), _bytes(two)).size)
+
+
+def _stays_in_its_row(pattern: Pattern) -> bool:
+    offset, shape, steps, item = pattern
+    if steps[0] <= 0:
+        return False
+    low, high = access.extent(shape[1:], steps[1:])
+    column = offset % steps[0]
+    return column + low >= 0 and column + high + item <= steps[0]
+
+
+def _bytes(pattern: Pattern) -> Array:
+    offset, shape, steps, item = pattern
+    places = np.array([offset])
+    for size, step in zip((*shape, item), (*steps, 1), strict=True):
+        places = (places[:, None] + np.arange(size) * step).reshape(-1)
+    return places
 
 
 # --- space ----------------------------------------------------------------------------------------

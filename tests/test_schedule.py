@@ -1,0 +1,367 @@
+"""The schedule: queues in order, engines side by side, waiting for bytes and for space."""
+
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from device import TARGETS, Device
+
+from neuroncore import machine
+from neuroncore.schedule import QUEUES
+
+VECTOR, SCALAR, GPSIMD = nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd
+
+
+def copy(device, dst, src, engine=VECTOR):
+    device.issue("tensor_copy", dst, src, engine=engine)
+
+
+def load(device, dst, src):
+    device.issue("dma_copy", dst, src)
+
+
+def waits(device, second, first):
+    """Whether an instruction begins only when the result of another can be read."""
+    timeline = device.timeline()
+    elsewhere = timeline.queue[first] != timeline.queue[second]
+    there = timeline.end[first] + elsewhere * device.core.machine.fixed.semaphore_ns
+    begins = timeline.begin[second]
+    assert begins == pytest.approx(there) or begins < timeline.end[first]
+    return bool(begins == pytest.approx(there))
+
+
+def tiles(device, count, shape=(128, 1024)):
+    return [device.zeros(shape) for _ in range(count)]
+
+
+# --- queues ---------------------------------------------------------------------------------------
+
+
+def test_a_queue_takes_instructions_in_order_and_one_at_a_time():
+    device = Device()
+    for _ in range(4):
+        copy(device, *tiles(device, 2))
+    timeline = device.timeline()
+    assert timeline.begin == pytest.approx(np.arange(4) * timeline.busy[0])
+    assert list(timeline.cause) == [-1, -2, -2, -2]
+
+
+def test_engines_work_side_by_side():
+    device = Device()
+    for engine in (VECTOR, SCALAR, GPSIMD):
+        copy(device, *tiles(device, 2), engine)
+    timeline = device.timeline()
+    assert list(timeline.begin) == [0, 0, 0]
+    assert timeline.total_ns == timeline.end.max()
+    assert [QUEUES[q] for q in timeline.queue] == ["Vector", "Scalar", "GpSimd"]
+
+
+def test_an_instruction_that_waits_holds_up_its_own_queue_only():
+    device = Device()
+    a, b, c, d, e, f = tiles(device, 6)
+    load(device, a, device.zeros((128, 1024), buffer="hbm"))
+    copy(device, b, a)
+    copy(device, d, c)
+    copy(device, f, e, SCALAR)
+    timeline = device.timeline()
+    assert timeline.begin[2] == pytest.approx(timeline.begin[1] + timeline.busy[1])
+    assert timeline.begin[3] == 0
+
+
+def test_a_store_that_waits_does_not_hold_up_loads():
+    device = Device()
+    a, b, c = tiles(device, 3)
+    hbm = [device.zeros((128, 1024), buffer="hbm") for _ in range(3)]
+    load(device, a, hbm[0])
+    copy(device, b, a)
+    load(device, hbm[1], b)
+    load(device, c, hbm[2])
+    timeline = device.timeline()
+    assert waits(device, 2, 1)
+    assert timeline.begin[3] == pytest.approx(device.core.machine.dma.issue_ns)
+
+
+def test_transfers_share_their_engines_first_come_first_served():
+    device = Device()
+    hbm = device.zeros((128, 1024), buffer="hbm")
+    for tile in tiles(device, 2):
+        load(device, tile, hbm)
+    timeline = device.timeline()
+    issue = device.core.machine.dma.issue_ns
+    assert timeline.done == pytest.approx(issue + timeline.transfer_ns * [1, 2])
+
+
+def test_transfers_on_different_engines_move_side_by_side():
+    device = Device()
+    hbm, (tile,) = device.zeros((64, 1024), buffer="hbm"), tiles(device, 1)
+    for half in (tile[0:64, :], tile[64:128, :]):
+        load(device, half, hbm)
+    timeline = device.timeline()
+    issue = device.core.machine.dma.issue_ns
+    assert timeline.done == pytest.approx(issue * np.array([1, 2]) + timeline.transfer_ns)
+
+
+def test_a_ring_completes_its_transfers_in_order():
+    """One that needs both waits for the long one too, which others overtake on free engines."""
+    device = Device()
+    long, short = device.empty((64, 4096)), device.empty((128, 128), address=(0, 0))
+    load(device, short[64:128, :], device.zeros((64, 128), buffer="hbm"))
+    load(device, long, device.zeros((64, 4096), buffer="hbm"))
+    load(device, short[64:128, :], device.zeros((64, 128), buffer="hbm"))
+    dst = device.empty((128, 512), buffer="psum")
+    device.issue("nc_matmul", dst, short[64:128, :], long[:, 0:512])
+    timeline = device.timeline()
+    assert timeline.begin[3] >= timeline.end[:3].max()
+    assert np.all(np.diff(timeline.end[:3]) >= 0)
+
+
+# --- dependencies ---------------------------------------------------------------------------------
+
+
+def test_a_read_waits_for_the_write_before_it():
+    device = Device()
+    a, b, c = tiles(device, 3)
+    copy(device, b, a)
+    copy(device, c, b, SCALAR)
+    assert waits(device, 1, 0)
+    assert list(device.timeline().cause) == [-1, 0]
+
+
+def test_a_write_waits_for_the_write_before_it():
+    device = Device()
+    a, b, c = tiles(device, 3)
+    copy(device, c, a)
+    copy(device, c, b, SCALAR)
+    assert waits(device, 1, 0)
+
+
+def test_a_write_waits_for_reads_before_it():
+    device = Device()
+    a, b, c, d = tiles(device, 4)
+    copy(device, b, a)
+    copy(device, c, a, GPSIMD)
+    copy(device, a, d, SCALAR)
+    timeline = device.timeline()
+    semaphore = device.core.machine.fixed.semaphore_ns
+    assert timeline.begin[2] == pytest.approx(timeline.end[:2].max() + semaphore)
+
+
+def test_two_reads_do_not_wait_for_each_other():
+    device = Device()
+    a, b, c = tiles(device, 3)
+    copy(device, b, a)
+    copy(device, c, a, SCALAR)
+    assert list(device.timeline().begin) == [0, 0]
+
+
+def test_on_one_engine_a_result_must_have_arrived_too():
+    device = Device()
+    a, b, c = tiles(device, 3)
+    copy(device, b, a)
+    copy(device, c, b)
+    timeline = device.timeline()
+    assert timeline.begin[1] == pytest.approx(timeline.end[0])
+    assert timeline.end[0] > timeline.busy[0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "waiting"),
+    [
+        (np.s_[:, 0:512], np.s_[:, 512:1024], False),
+        (np.s_[:, 0:513], np.s_[:, 512:1024], True),
+        (np.s_[0:64, :], np.s_[64:128, :], False),
+        (np.s_[0:64, :], np.s_[32:64, :], True),
+        (np.s_[0:32, 0:512], np.s_[0:32, 512:1024], False),
+        (np.s_[:, 0:1024:2], np.s_[:, 1:1024:2], False),
+        (np.s_[:, 0:1024:2], np.s_[:, 0:1024:4], True),
+        (np.s_[:, 0:1024:3], np.s_[:, 1:1024:2], True),
+        (np.s_[:, 0:1000:4], np.s_[:, 2:1000:4], False),
+        (np.s_[:, 0:8], np.s_[:, 0:8], True),
+    ],
+)
+@pytest.mark.parametrize("buffer", ["sbuf", "hbm"])
+def test_parts_of_a_tensor_wait_if_they_share_bytes(first, second, waiting, buffer):
+    """A write of one part, then a read of another."""
+    device = Device()
+    shared = device.zeros((128, 1024), buffer=buffer)
+    other = device.zeros((128, 1024))
+    one, two = shared[first], shared[second]
+    load(device, one, other[0 : one.shape[0], 0 : one.shape[1]])
+    out = device.empty(two.shape)
+    if buffer == "sbuf":
+        copy(device, out, two)
+    else:
+        load(device, out, two)
+    assert waits(device, 1, 0) is waiting
+
+
+@pytest.mark.parametrize(
+    ("places", "waiting"),
+    [(((0, 0), (0, 64)), False), (((0, 0), (0, 60)), True), (((0, 64), (0, 0)), False),
+     (((0, 0), (32, 0)), False), (((32, 4), (32, 4)), True)],
+)  # fmt: skip
+@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+def test_tensors_at_addresses_wait_if_they_overlap(places, waiting, buffer):
+    device = Device()
+    first, second = (device.zeros((32, 16), buffer=buffer, address=a) for a in places)
+    copy(device, first, device.zeros((32, 16)))
+    copy(device, device.empty((32, 16)), second, SCALAR)
+    assert waits(device, 1, 0) is waiting
+
+
+@pytest.mark.parametrize(
+    ("byte", "start", "waiting"), [(4, 1, True), (4, 0, False), (0, 1, False), (0, 0, True)]
+)
+def test_strided_accesses_at_addresses_are_compared_where_they_are(byte, start, waiting):
+    """Rows of different lengths; elements 0, 2, ... of one against every other of the second."""
+    device = Device()
+    first = device.zeros((32, 16), address=(0, 0))
+    second = device.zeros((32, 32), address=(0, byte))
+    copy(device, first[:, 0:16:2], device.zeros((32, 8)))
+    copy(device, device.empty((32, 16)), second[:, start:32:2], SCALAR)
+    assert waits(device, 1, 0) is waiting
+
+
+def test_the_same_strided_access_is_recorded_once():
+    device = Device()
+    a, b = device.zeros((1, 64)), device.zeros((1, 64))
+    for _ in range(100):
+        copy(device, a[:, 0:64:2], b[:, 1:64:2])
+    assert len(device.core.program.boxes) == 2
+
+
+def test_a_run_time_offset_may_be_anywhere_in_its_tensor():
+    device = Device()
+    src, register = device.zeros((1, 64)), device.call(nisa.register_alloc, 0)
+    copy(device, src[:, 60:64], device.zeros((1, 4)), SCALAR)
+    moved = src.ap([[64, 1], [1, 4]], scalar_offset=register, indirect_dim=1)
+    copy(device, device.empty((1, 4)), moved)
+    assert waits(device, 2, 1)
+
+
+# --- space ----------------------------------------------------------------------------------------
+
+
+def stream(device, row_bytes, count, target_buffer="sbuf"):
+    """Load a tile, use it, store what came out, `count` times; only the loaded tile is large."""
+    hbm = device.zeros((1, row_bytes // 4), buffer="hbm")
+    small, out = device.zeros((1, 1)), device.zeros((1, 1), buffer="hbm")
+    for _ in range(count):
+        tile = device.empty((1, row_bytes // 4))
+        load(device, tile, hbm)
+        copy(device, small, tile[:, 0:1])
+        load(device, out, small)
+    return device.timeline()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_loads_run_ahead_while_there_is_space(target):
+    timeline = stream(Device(target), 4096, 8)
+    issue = timeline.machine.dma.issue_ns
+    assert timeline.begin[0::3] == pytest.approx(issue * np.arange(8))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("fit", [1, 2, 3])
+def test_as_many_loads_run_ahead_as_tiles_fit(target, fit):
+    """One tile of nearly a third, half or all of SBUF at a time: two of a half are two buffers."""
+    device = Device(target)
+    usable = device.core.machine.sbuf.usable_bytes
+    row_bytes = (usable - 64) // fit // 4 * 4
+    timeline = stream(device, row_bytes, 7)
+    loads, users = timeline.begin[0::3], timeline.end[1::3]
+    semaphore = timeline.machine.fixed.semaphore_ns
+    assert loads[fit:] == pytest.approx(users[: 7 - fit] + semaphore)
+    assert np.all(loads[:fit] < users[0])
+    assert row_bytes < timeline.peak_sbuf <= usable
+
+
+def test_one_byte_too_many_and_there_is_one_buffer_less():
+    usable = machine.load("trn2").sbuf.usable_bytes
+    fits = stream(Device(), (usable - 64) // 8 * 4, 4)
+    tight = stream(Device(), usable // 8 * 4 + 4, 4)
+    assert tight.total_ns > fits.total_ns
+    assert tight.begin[3] > fits.begin[3]
+
+
+def test_a_tile_that_is_used_later_keeps_its_space():
+    device = Device()
+    third = device.core.machine.sbuf.usable_bytes // 12 * 4
+    hbm = device.zeros((1, third // 4), buffer="hbm")
+    first, second, third_tile, fourth = (device.empty((1, third // 4)) for _ in range(4))
+    small = device.zeros((1, 1))
+    for tile in (first, second):
+        load(device, tile, hbm)
+    copy(device, small, second[:, 0:1])
+    for tile in (third_tile, fourth):
+        load(device, tile, hbm)
+    copy(device, small, first[:, 0:1])
+    timeline = device.timeline()
+    semaphore = timeline.machine.fixed.semaphore_ns
+    assert timeline.begin[3] < timeline.begin[2] < timeline.begin[4]
+    assert timeline.begin[4] == pytest.approx(timeline.end[2] + semaphore)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("banks", "fit"), [(4, 2), (8, 1), (2, 4)])
+def test_sums_wait_for_psum_to_be_emptied(target, banks, fit):
+    device = Device(target)
+    stationary, moving = device.zeros((1, 1), "bfloat16"), device.zeros((1, 4), "bfloat16")
+    out, count = device.zeros((1, 4)), fit + 2
+    for _ in range(count):
+        sums = device.empty((1, 512 * banks), buffer="psum")
+        device.issue("nc_matmul", sums[:, 0:4], stationary, moving)
+        copy(device, out, sums[:, 0:4])
+    timeline = device.timeline()
+    semaphore = timeline.machine.fixed.semaphore_ns
+    products, emptied = timeline.begin[0::2], timeline.end[1::2]
+    assert products[fit:] == pytest.approx(emptied[: count - fit] + semaphore)
+    assert np.all(products[:fit] < emptied[0])
+    assert timeline.peak_psum == 2048 * banks
+
+
+def test_tiles_at_addresses_wait_for_bytes_and_not_for_space():
+    device = Device()
+    row = device.core.machine.sbuf.usable_bytes // 8 * 4
+    for byte in (0, row, 0):
+        load(device, device.empty((1, row // 4), address=(0, byte)), _row(device, row))
+    timeline = device.timeline()
+    issue = timeline.machine.dma.issue_ns
+    assert timeline.begin[1] == pytest.approx(issue)
+    assert timeline.begin[2] == pytest.approx(timeline.end[0])
+    assert timeline.peak_sbuf == 2 * row
+
+
+def _row(device, nbytes):
+    return device.zeros((1, nbytes // 4), buffer="hbm")
+
+
+# --- activation tables ----------------------------------------------------------------------------
+
+
+def activate(device, op):
+    device.issue("activation", device.empty((2, 256)), op, device.zeros((2, 256)))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("functions", "reloads"),
+    [
+        ([nl.exp], [1]),
+        ([nl.exp] * 4, [1, 0, 0, 0]),
+        ([nl.exp, nl.gelu, nl.exp, nl.gelu], [1, 1, 1, 1]),
+        ([nl.exp, nl.exp, nl.gelu, nl.gelu], [1, 0, 1, 0]),
+        ([nl.exp, nl.copy, nl.square, nl.relu, nl.exp], [1, 0, 0, 0, 0]),
+        ([nl.exp, nl.log], [1, 0]),
+        ([nl.copy, nl.copy], [0, 0]),
+    ],
+)
+def test_a_function_that_is_not_in_the_tables_loads_them(target, functions, reloads):
+    device = Device(target)
+    for op in functions:
+        activate(device, op)
+    timeline, fixed = device.timeline(), device.core.machine.fixed
+    engine = device.core.machine.engines["scalar"]
+    plain = (engine.overhead_cycles + 256) / engine.clock_ghz
+    expected = [plain + reload * fixed.activation_table_ns for reload in reloads]
+    assert timeline.busy == pytest.approx(expected)

@@ -1,0 +1,123 @@
+"""What is read off a timeline: totals, the critical path, bounds and shares; and that nothing but
+the record and the machine goes into it."""
+
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from device import TARGETS, Device
+
+from neuroncore import machine
+from neuroncore.report.summary import bound, summary
+from neuroncore.schedule import schedule
+
+VECTOR, SCALAR = nisa.engine.vector, nisa.engine.scalar
+COLUMNS = ("queue", "begin", "busy", "done", "end", "cause", "transfer_ns", "engines_used")
+
+
+def copy(device, shape, engine):
+    device.issue("tensor_copy", device.empty(shape), device.zeros(shape), engine=engine)
+
+
+def chain(target="trn2"):
+    """Load, compute, store: each waits for the one before."""
+    device = Device(target)
+    a, b = device.empty((128, 512)), device.empty((128, 512))
+    device.issue("dma_copy", a, device.zeros((128, 512), buffer="hbm"))
+    device.issue("activation", b, nl.exp, a)
+    device.issue("dma_copy", device.empty((128, 512), buffer="hbm"), b)
+    return device
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_chain_takes_the_sum_of_its_parts(target):
+    timeline = chain(target).timeline()
+    it = timeline.machine
+    scalar, dma = it.engines["scalar"], it.dma
+    bandwidth = min(dma.gigabytes_per_s_per_engine, it.hbm.gigabytes_per_s / dma.engines)
+    transfer = dma.issue_ns + 8 * (2048 / bandwidth + dma.packet_ns)
+    compute = (scalar.overhead_cycles + 512) / scalar.clock_ghz + it.fixed.activation_table_ns
+    parts = (
+        *(transfer, dma.load_latency_ns, it.fixed.semaphore_ns),
+        *(compute, scalar.latency_ns, it.fixed.semaphore_ns),
+        *(transfer, dma.store_latency_ns),
+    )
+    assert timeline.total_ns == pytest.approx(sum(parts))
+    assert timeline.critical_path == [0, 1, 2]
+    assert sum(timeline.path_share.values()) == pytest.approx(1)
+    waiting = it.fixed.semaphore_ns * 2 + dma.load_latency_ns + scalar.latency_ns
+    waiting += dma.store_latency_ns
+    assert timeline.path_share["latency"] == pytest.approx(waiting / timeline.total_ns)
+
+
+def test_a_short_chain_is_bound_by_latency():
+    found = bound(chain().timeline())
+    assert found.what == "latency"
+    assert 0.5 < found.share < 1
+
+
+def test_what_works_all_the_time_is_the_bound():
+    device = Device()
+    for engine, count in ((VECTOR, 20), (SCALAR, 2)):
+        for _ in range(count):
+            copy(device, (1, 4096), engine)
+    timeline = device.timeline()
+    assert bound(timeline).what == "Vector"
+    total = timeline.total_ns
+    assert bound(timeline).share == pytest.approx(timeline.busy[0] * 20 / total)
+    assert summary(timeline)["bound_by"] == "Vector"
+
+
+def test_loads_that_keep_all_engines_at_work_are_the_bound():
+    device = Device()
+    for _ in range(8):
+        src = device.zeros((128, 4096), buffer="hbm")
+        device.issue("dma_copy", device.empty((128, 4096)), src)
+    assert bound(device.timeline()).what == "DMA"
+    assert device.timeline().busy_share["DMA"] > 0.9
+
+
+def test_an_eighth_of_the_engines_is_an_eighth_of_the_dma():
+    device = Device()
+    device.issue("dma_copy", device.empty((16, 8192)), device.zeros((16, 8192), buffer="hbm"))
+    timeline = device.timeline()
+    share = timeline.transfer_ns[0] * 2 / 16 / timeline.total_ns
+    assert timeline.busy_share["DMA"] == pytest.approx(share)
+
+
+def test_an_empty_program_takes_no_time():
+    timeline = Device().timeline()
+    assert timeline.total_ns == 0
+    assert timeline.critical_path == [] and timeline.path_share == {}
+    assert set(timeline.busy_share.values()) == {0}
+    assert (timeline.peak_sbuf, timeline.peak_psum) == (0, 0)
+    assert summary(timeline)["instruction_count"] == 0
+
+
+def test_the_same_program_has_the_same_timeline_to_the_last_bit():
+    one, two = chain(), chain()
+    for timeline in (two.timeline(), one.timeline()):
+        for name in COLUMNS:
+            found, expected = getattr(timeline, name), getattr(one.timeline(), name)
+            assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("recorded", TARGETS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_record_is_timed_for_another_machine_without_running_again(recorded, target):
+    timeline, native = chain(recorded).timeline(target), chain(target).timeline()
+    assert timeline.machine is native.machine
+    for name in COLUMNS:
+        assert np.array_equal(getattr(timeline, name), getattr(native, name))
+
+
+def test_a_schedule_leaves_the_record_as_it_was():
+    device = chain()
+    before = device.timeline()
+    for target in TARGETS:
+        schedule(device.core.program, machine.load(target))
+    assert np.array_equal(device.timeline().begin, before.begin)
+    copy(device, (128, 1024), VECTOR)
+    after = device.timeline()
+    assert len(after.begin) == 4
+    assert np.array_equal(after.begin[:3], before.begin)
