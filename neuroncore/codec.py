@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from neuroncore import buffers
 from neuroncore.errors import UsageError
-from neuroncore.formats import Format, bfloat16, float16, float32, tfloat32
+from neuroncore.formats import Format, bfloat16, float32, tfloat32
 from neuroncore.lazy import Lazy
 
 Array = npt.NDArray[Any]
@@ -123,10 +123,8 @@ def encode(form: Format, values: Array, out: Array | None = None) -> Array:
         native.bfloat16_from(bits, target)
     elif form is tfloat32:
         native.tfloat32_from(bits, target.view(np.uint32))
-    elif form is float16:
-        native.float16_from(bits, target.view(np.uint16), *_narrowing(form))
     else:
-        native.float8_from(bits, target, *_narrowing(form))
+        native.narrow_from(bits, target.view(form.code_type), *_narrowing(form))
     return out
 
 

@@ -87,30 +87,15 @@ def _narrow(
 
 
 @compiled
-def float16_from(
+def narrow_from(
     bits: Array, out: Array, half: Any, shift: Any, rebias: Any, magic: Any,
     magic_bits: Any, min_normal: Any, overflow_from: Any, overflow: Any, nan: Any, sign_shift: Any,
 ) -> None:  # fmt: skip
+    """uint32 bits of float32 -> codes of a format with fewer exponent bits, 8 or 16 wide."""
     for i in range(bits.shape[0]):
-        out[i] = np.uint16(
-            _narrow(
-                bits[i], half, shift, rebias, magic, magic_bits, min_normal,
-                overflow_from, overflow, nan, sign_shift,
-            )
-        )  # fmt: skip
-
-
-@compiled
-def float8_from(
-    bits: Array, out: Array, half: Any, shift: Any, rebias: Any, magic: Any,
-    magic_bits: Any, min_normal: Any, overflow_from: Any, overflow: Any, nan: Any, sign_shift: Any,
-) -> None:  # fmt: skip
-    for i in range(bits.shape[0]):
-        out[i] = np.uint8(
-            _narrow(
-                bits[i], half, shift, rebias, magic, magic_bits, min_normal,
-                overflow_from, overflow, nan, sign_shift,
-            )
+        out[i] = _narrow(
+            bits[i], half, shift, rebias, magic, magic_bits, min_normal,
+            overflow_from, overflow, nan, sign_shift,
         )  # fmt: skip
 
 
