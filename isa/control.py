@@ -8,7 +8,8 @@ import numpy as np
 
 from neuroncore import codec, cost
 from neuroncore.enums import engine
-from neuroncore.errors import DynamicControlError, KernelError, ShapeError
+from neuroncore.errors import DynamicControlError, KernelError, ShapeError, SignatureError
+from neuroncore.formats import int32
 from neuroncore.instruction import HBM, SBUF, Call, Operand, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.register import VirtualRegister
@@ -54,6 +55,14 @@ def require_register(value: object, name: str) -> None:
 def register_move(dst: VirtualRegister, src: VirtualRegister | int) -> None:
     """dst = src"""
     require_register(dst, "dst")
+    if not isinstance(src, VirtualRegister):
+        require(
+            isinstance(src, int | np.integer),
+            "src must be an integer or a register",
+            SignatureError,
+            argument="src",
+            got=repr(src),
+        )
     dst.set(src.value if isinstance(src, VirtualRegister) else int(src))
 
 
@@ -61,7 +70,8 @@ def register_move(dst: VirtualRegister, src: VirtualRegister | int) -> None:
 def register_load(dst: VirtualRegister, src: OneIn) -> None:
     """dst = src[0, 0]"""
     require_register(dst, "dst")
-    dst.set(int(src.codes().flat[0]) if src.dtype.is_integer else int(src.values().flat[0]))
+    codes = src.codes() if src.dtype.is_integer else codec.encode(int32, src.values())
+    dst.set(int(codes.flat[0]))
 
 
 @instruction(sync, cost=sequencer, rules=[one_element("dst")], opcode="TENSOR_STORE")

@@ -60,6 +60,7 @@ class VirtualRegister:
         )
 
     __int__ = __index__
+    __hash__ = object.__hash__  # a comparison gives a register, not whether they are the same one
 
     def __repr__(self) -> str:
         return f"VirtualRegister({self._value})"
@@ -96,5 +97,7 @@ for _name, _compute in {
     "le": lambda a, b: a <= b,
     "gt": lambda a, b: a > b,
     "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
 }.items():
     _arithmetic(_name, _compute, swapped=False)

@@ -12,7 +12,7 @@ import numpy as np
 from neuroncore import access
 from neuroncore.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
-from neuroncore.errors import BufferKindError, SignatureError
+from neuroncore.errors import BufferKindError, DynamicControlError, SignatureError
 from neuroncore.formats import Format, uint8
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.tensor import NkiTensor, format_of
@@ -51,6 +51,8 @@ def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
     listed = shape if type(shape) is tuple or isinstance(shape, Sequence) else (shape,)
     try:
         sizes = tuple(map(operator.index, listed))
+    except DynamicControlError:  # a register, and a size is a constant
+        raise
     except TypeError:
         sizes = ()
     if not sizes or min(sizes) < 1:
