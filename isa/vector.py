@@ -88,7 +88,7 @@ def a_value_of(call: str, name: str, value: Any, dst: Tile) -> None:
         return
     low, high = dst.dtype.range
     require(
-        isinstance(value, int | np.integer) and low <= value <= high,
+        isinstance(value, int | np.integer) and low <= int(value) <= high,
         f"{call}: {value!r} is not a value of {dst.dtype}",
         DtypeError,
         argument=name,

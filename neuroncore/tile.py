@@ -185,7 +185,7 @@ class Tile:
             values = values.reshape(codes.shape)
         if self.dtype is float32:
             codes[...] = values
-        elif codes.flags.c_contiguous:
+        elif codes.flags.c_contiguous and not np.may_share_memory(values, codes):
             codec.encode(self.dtype, values, codes)
         else:
             codes[...] = codec.encode(self.dtype, values)

@@ -109,3 +109,42 @@ def bits(array):
     """The bit patterns of an array, so that NaN and -0.0 compare as what they are."""
     array = np.ascontiguousarray(array)
     return array.view(f"uint{8 * array.itemsize}")
+
+
+def same(got, want):
+    """Bit for bit, but one NaN is as good as another."""
+    assert got.dtype == want.dtype and got.shape == want.shape
+    nan = np.isnan(want) if want.dtype.kind not in "iub" else np.zeros(want.shape, bool)
+    assert np.array_equal(nan, np.isnan(got) if nan.any() else nan)
+    assert np.array_equal(bits(got)[~nan], bits(want)[~nan])
+
+
+def converted(values, dtype):
+    """numpy's conversion, through float32: integers to nearest even, then saturated, NaN to 0."""
+    if values.dtype == dtype:
+        return values
+    with np.errstate(all="ignore"):
+        single = values.astype(np.float32)
+        if dtype == "bool":
+            return single != 0
+        if np.dtype(dtype).kind not in "iu":
+            return single.astype(dtype)
+        bounds = np.iinfo(dtype)
+        whole = np.rint(np.nan_to_num(single.astype(np.float64), nan=0, posinf=1e99, neginf=-1e99))
+        return np.clip(whole, bounds.min, bounds.max).astype(np.int64).astype(dtype)
+
+
+def noise(shape, dtype="float32", seed=0, special=True):
+    """Numbers of many magnitudes, and some that are none; of integers any, with their limits."""
+    rng = np.random.default_rng([seed, len(shape), *shape])
+    if np.dtype(dtype).kind in "iu":
+        bounds = np.iinfo(dtype)
+        values = rng.integers(bounds.min, bounds.max, shape, dtype, endpoint=True)
+        odd = np.array([bounds.min, bounds.max, 0, 1], dtype)
+    else:
+        values = (rng.normal(size=shape) * 2.0 ** rng.integers(-9, 7, shape)).astype(np.float32)
+        odd = np.array([0, -0.0, 1, -2, np.inf, -np.inf, np.nan, 1e-40, 3e38], np.float32)
+    if special:
+        values = np.where(rng.random(shape) < 0.2, rng.choice(odd, shape), values)
+    with np.errstate(all="ignore"):
+        return values.astype(dtype)

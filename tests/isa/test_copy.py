@@ -1,6 +1,5 @@
 """tensor_copy and memset: what arrives, where it may come from and go, and what is refused."""
 
-import ml_dtypes
 import numpy as np
 import pytest
 from device import TARGETS, Device, bits, converted, noise, same
@@ -341,7 +340,3 @@ def test_gpsimd_does_not_fill_psum():
     device = Device()
     dst = device.tile(noise((3, 4)), buffer="psum")
     device.refuses(BufferKindError, "memset", dst, 0.0, engine=engine.gpsimd, words=["dst", "psum"])
-
-
-def test_the_numbers_of_the_formats_are_those_of_ml_dtypes():
-    assert float(ml_dtypes.finfo("float8_e4m3").max) == 240
