@@ -109,7 +109,10 @@ class Program:
         area = self._area(storage)
         # the same geometry comes back with every new tile of a loop
         shape = (tile.offset, tile.shape, tile.strides, item, bool(tile.dynamic))
-        place = (storage.partition0, storage.byte0, storage.row_bytes, storage.shape[-1])
+        place = (
+            *(storage.on_chip, storage.partition0, storage.partitions),
+            *(storage.byte0, storage.row_bytes, storage.shape[-1] * storage.dtype.itemsize),
+        )
         extent = self._extents.get((shape, place))
         if extent is None:
             extent = self._extents[shape, place] = _extent(tile)

@@ -324,7 +324,7 @@ def test_the_three_kinds_of_failure_don_t_mix():
         assert [one for other in (illegal, missing, wrong) if issubclass(one, other)] == [one]
 
 
-# --- outside a kernel, and names that don't exist --------------------------------------------------
+# --- outside a kernel, and names that don't exist -------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,317 @@
+"""The record of a run: what was issued, on which bytes, from which lines."""
+
+import sys
+
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from device import Device
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuroncore import program as program_module
+from neuroncore.program import Program
+
+
+def here():
+    return sys._getframe(1).f_lineno
+
+
+def boxes_of(device, row=-1):
+    """The boxes of one instruction's operands, reads first."""
+    columns = device.core.program.columns()
+    start = columns.start[: len(columns.call) + 1]
+    row %= len(columns.call)
+    return [device.core.program.boxes[i] for i in columns.operands[start[row] : start[row + 1]]]
+
+
+def rows_of(device):
+    """(opcode, line) of every instruction."""
+    program = device.core.program
+    columns = program.columns()
+    return [
+        (program.calls[call].instruction.opcode, program.place(line).line)
+        for call, line in zip(columns.call, columns.line)
+    ]
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_a_row_has_its_call_its_line_and_a_box_per_tile():
+    device = Device()
+    a, b = (device.tile(np.ones((4, 6), np.float32)) for _ in range(2))
+    out = device.empty((4, 6))
+    device.issue("tensor_tensor", out, a, b, op=nl.add)
+    device.issue("memset", a, 0.0)
+    device.issue("tensor_scalar", out, a, nl.add, 1.0)
+    columns = device.core.program.columns()
+    assert columns.start.tolist() == [0, 3, 4, 6]
+    areas = [device.core.program.boxes[i].area for i in columns.operands]
+    ids = {name: tile.storage.id for name, tile in (("a", a), ("b", b), ("out", out))}
+    assert areas == [ids[n] for n in ("a", "b", "out", "a", "a", "out")]
+    assert device.opcodes == ["TENSOR_TENSOR", "MEMSET", "TENSOR_SCALAR"]
+    call = device.core.program.calls[columns.call[0]]
+    assert (call.reads, call.writes) == (("data1", "data2"), ("dst",))
+
+
+def test_calls_that_differ_in_data_only_are_one_call():
+    device = Device()
+    tile, other = device.empty((4, 6)), device.empty((4, 6))
+    for value in range(5):
+        device.issue("memset", tile if value % 2 else other, float(value))
+    device.issue("memset", device.empty((4, 7)), 0.0)
+    program = device.core.program
+    assert program.columns().call.tolist() == [0] * 5 + [1]
+    assert len(program.calls) == 2 and len(program) == 6
+
+
+def test_lines_are_the_user_s():
+    device = Device()
+    first = here() + 3
+
+    def kernel(x):
+        tile = nl.load(x)
+        for _ in range(2):
+            nisa.memset(tile, 0.0)
+            (nisa.memset(tile, 0.0), nisa.memset(tile, 1.0))
+        helper(tile)
+
+    def helper(tile):
+        nl.add(tile, tile)
+
+    device.call(kernel, device.tile(np.ones((4, 6), np.float32), buffer="hbm"))
+    twice = [("MEMSET", first + 2), ("MEMSET", first + 3), ("MEMSET", first + 3)]
+    expected = [("DMA_DIRECT2D", first), *twice, *twice, ("TENSOR_TENSOR", first + 7)]
+    assert rows_of(device) == expected
+    columns = device.core.program.columns()
+    assert len(set(columns.line.tolist())) == 5  # two calls on one line are two places
+    assert columns.line[1:4].tolist() == columns.line[4:7].tolist()
+    assert {device.core.program.place(line).file for line in columns.line} == {__file__}
+
+
+def test_what_can_be_reused_is():
+    device = Device()
+    tile = device.empty((4, 6))
+    for _ in range(3):
+        device.issue("memset", tile[:, 1:3], 0.0)
+        device.issue("memset", tile, 0.0)
+    assert len(device.core.program.boxes) == 2
+
+
+# --- boxes ----------------------------------------------------------------------------------------
+
+
+def test_boxes_of_simple_windows():
+    device = Device()
+    tile = device.empty((96, 5, 3))
+    for key, box in [
+        (..., (0, 96, 0, 60, True)),
+        ((slice(32, 64), 1), (32, 64, 12, 24, True)),
+        ((slice(None), slice(1, 4)), (0, 96, 12, 48, True)),
+        ((slice(None), slice(None), 1), (0, 96, 4, 56, False)),
+    ]:
+        device.issue("memset", tile[key], 0.0)
+        (found,) = boxes_of(device)
+        assert found[1:] == box
+
+
+@pytest.mark.parametrize(
+    ("key", "box"),
+    [
+        (..., (0, 24, 0, 20, True)),
+        (1, (6, 12, 0, 20, True)),
+        ((slice(None), 2, slice(1, 3)), (2, 21, 4, 12, False)),
+        ((3, slice(2, 4), slice(3, 5)), (20, 22, 12, 20, True)),
+        ((0, 0, 0), (0, 1, 0, 4, True)),
+    ],
+)
+def test_hbm_is_cut_into_rows_of_the_last_axis(key, box):
+    device = Device()
+    program = device.core.program
+    assert program.boxes[program.access(device.empty((4, 6, 5), buffer="hbm")[key])][1:] == box
+
+
+def random_view(data, tile, offsets):
+    """A view by slices, then a permutation, and the byte offsets of its elements."""
+    keys = []
+    for size in offsets.shape:
+        start = data.draw(st.integers(0, size - 1))
+        stop = data.draw(st.integers(start + 1, size))
+        keys.append(slice(start, stop, data.draw(st.integers(1, 3))))
+    if tile.storage.on_chip:
+        keys[0] = slice(keys[0].start, keys[0].stop)
+    tile, offsets = tile[tuple(keys)], offsets[tuple(keys)]
+    first = int(tile.storage.on_chip)
+    order = (*range(first), *data.draw(st.permutations(range(first, tile.ndim))))
+    return tile.permute(order), offsets.transpose(order)
+
+
+def touched(program, index, pitch):
+    """The (row, byte)s that the record says an access touches: its box, or its exact pattern."""
+    box = program.boxes[index]
+    if box.dense:
+        rows, columns = np.mgrid[box.row : box.row_end, box.byte : box.byte_end]
+        return set(zip(rows.ravel().tolist(), columns.ravel().tolist()))
+    start, shape, steps, item = program.patterns[index]
+    reach = np.full(shape, start)
+    for axis, step in enumerate(steps):
+        index_along = np.arange(shape[axis]).reshape([-1] + [1] * (len(shape) - axis - 1))
+        reach = reach + index_along * step
+    every = (reach[..., None] + np.arange(item)).ravel().tolist()
+    return {divmod(byte, pitch) for byte in every}
+
+
+@pytest.mark.parametrize("buffer", ["hbm", "sbuf"])
+@given(data=st.data())
+def test_the_record_knows_every_byte(buffer, data):
+    device = Device()
+    shape = data.draw(st.sampled_from([(3, 7), (4, 6, 5), (2, 3, 4, 2), (1, 1), (33, 2)]))
+    dtype, item = data.draw(st.sampled_from([("float32", 4), ("bfloat16", 2), ("int8", 1)]))
+    tile = device.empty(shape, dtype, buffer)
+    offsets = np.arange(tile.size).reshape(shape) * item
+    if data.draw(st.booleans()):
+        other = (shape[0], int(np.prod(shape[1:])))
+        tile, offsets = tile.reshape(other), offsets.reshape(other)
+    tile, offsets = random_view(data, tile, offsets)
+    pitch = (shape[-1] if buffer == "hbm" else int(np.prod(shape[1:]))) * item
+    expected = {
+        divmod(byte, pitch)
+        for offset in offsets.ravel().tolist()
+        for byte in range(offset, offset + item)
+    }
+    program = device.core.program
+    index = program.access(tile)
+    assert program.access(tile) == index
+    assert touched(program, index, pitch) == expected
+    box = program.boxes[index]
+    rows, columns = zip(*expected)
+    assert box.row == min(rows) and box.row_end == max(rows) + 1
+    assert box.byte <= min(columns) and box.byte_end >= max(columns) + 1
+    if buffer == "sbuf":
+        assert (box.byte, box.byte_end) == (min(columns), max(columns) + 1)
+
+
+def test_tensors_of_one_geometry_and_different_rows_don_t_mix():
+    device = Device()
+    program = device.core.program
+    wide = device.empty((2, 4), "float32", "hbm").view("bfloat16")
+    narrow = device.empty((4, 4), "bfloat16", "hbm").reshape((2, 8))
+    assert program.boxes[program.access(wide)][1:] == (0, 2, 0, 16, True)
+    assert program.boxes[program.access(narrow)][1:] == (0, 4, 0, 8, False)
+
+
+def test_a_run_time_index_may_touch_the_whole_tensor():
+    device = Device()
+    register = device.call(nisa.register_alloc, 1)
+    for rows in (4, 8):
+        tile = device.tile(np.ones((rows, 6, 5), np.float32))
+        device.issue("tensor_copy", device.empty((4, 5)), tile[:4, register])
+        assert boxes_of(device)[0][1:] == (0, rows, 0, 120, True)
+
+
+# --- areas ----------------------------------------------------------------------------------------
+
+
+def test_an_area_says_what_it_is_and_where_it_was_born():
+    device = Device()
+
+    def kernel():
+        tile = nl.ndarray((4, 6), nl.float32, buffer=nl.psum, name="acc")
+        nisa.memset(tile, 0.0)
+        return here() - 2
+
+    line = device.call(kernel)
+    program = device.core.program
+    area = program.areas[boxes_of(device)[0].area]
+    assert (area.region, area.name, area.partitions, area.row_bytes) == (nl.psum, "acc", 4, 24)
+    assert not area.placed and program.place(area.line).line == line
+
+
+def test_placed_tensors_are_windows_on_one_area():
+    device = Device()
+    for address, box in [
+        ((0, 0), (0, 4, 0, 24)),
+        ((32, 0), (32, 36, 0, 24)),
+        ((0, 8), (0, 4, 8, 32)),
+    ]:
+        device.issue("memset", device.empty((4, 6), address=address), 0.0)
+        assert boxes_of(device)[0][1:5] == box
+    program = device.core.program
+    (area,) = program.areas.values()
+    assert area.placed and (area.name, area.partitions) == ("sbuf", 128)
+    device.issue("memset", device.empty((4, 6), buffer="psum", address=(0, 0)), 0.0)
+    assert [a.name for a in program.areas.values()] == ["sbuf", "psum"]
+
+
+# --- large programs -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flush", [1, 2, 3, 7, 1000])
+def test_packing_changes_nothing(monkeypatch, flush):
+    monkeypatch.setattr(program_module, "FLUSH", flush)
+    rows = [[i, i % 3, *range(i % 4)] for i in range(20)]
+    program = Program()
+    for count, row in enumerate(rows, 1):
+        program.append(list(row))
+        assert len(program) == count
+        if count % 6 == 0:
+            program.columns()
+    columns = program.columns()
+    assert columns.call.tolist() == [row[0] for row in rows]
+    assert columns.line.tolist() == [row[1] for row in rows]
+    ends = zip(columns.start, columns.start[1:])
+    assert [columns.operands[a:b].tolist() for a, b in ends] == [row[2:] for row in rows]
+    again = program.columns()
+    for one, other in zip(vars(columns).values(), vars(again).values()):
+        assert np.array_equal(one, other)
+
+
+def test_an_empty_record_has_empty_columns():
+    columns = Program().columns()
+    assert len(columns.call) == len(columns.line) == len(columns.operands) == 0
+    assert columns.start.tolist() == [0]
+
+
+def test_a_hundred_thousand_instructions():
+    device = Device()
+    count = 100_000
+
+    def kernel():
+        tile, other = nl.zeros((2, 4), nl.float32), nl.ndarray((2, 4), nl.float32)
+        for _ in range(count // 2):
+            nisa.memset(tile, 0.0)
+            nisa.tensor_copy(other, tile)
+
+    device.call(kernel)
+    columns = device.core.program.columns()
+    assert len(device.core.program) == len(columns.call) == count + 1
+    assert len(columns.operands) == columns.start[-1] == 1 + count // 2 * 3
+    assert len(device.core.program.boxes) == 2
+    assert (columns.call[1::2] == columns.call[1]).all()
+    assert (columns.line[2::2] == columns.line[2]).all()
+
+
+# --- no record ------------------------------------------------------------------------------------
+
+
+def test_without_a_record_everything_else_is_the_same():
+    def kernel(x):
+        tile = nl.ndarray((4, 6), nl.float32)
+        out = nl.ndarray((4, 6), nl.float32)
+        nisa.memset(tile[:2], 2.0)
+        nisa.dma_copy(out, x)
+        nisa.tensor_tensor(out, out, tile, op=nl.multiply)
+        return out.numpy()
+
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    results = []
+    for record in (True, False):
+        device = Device(record=record)
+        results.append(device.call(kernel, device.tile(x, buffer="hbm")))
+        assert (device.core.program is None) is not record
+        assert device.findings == ["UNINIT_READ"]
+        assert ("allocated at" in device.core.findings[0].message) is record
+    assert np.array_equal(*results, equal_nan=True)
+    assert np.array_equal(results[1][:2], 2 * x[:2]) and np.isnan(results[1][2:]).all()
