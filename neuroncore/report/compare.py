@@ -46,9 +46,17 @@ def compare(got: Any, want: Any) -> Comparison:
         difference = np.abs(a - b)
         same = (a == b) | (np.isnan(a) & np.isnan(b))
         difference = np.where(same, 0.0, np.where(np.isfinite(difference), difference, np.inf))
-        length = float(np.linalg.norm(np.where(np.isfinite(b), b, 0.0)))
-        error = float(np.linalg.norm(difference))
+        length = _length(np.where(np.isfinite(b), b, 0.0))
+        error = _length(difference)
     worst = np.unravel_index(int(np.argmax(difference)), a.shape)
     at = tuple(int(i) for i in worst)
     relative = error / length if length else (0.0 if error == 0.0 else np.inf)
     return Comparison(float(difference[at]), float(relative), at, float(a[at]), float(b[at]))
+
+
+def _length(values: Array) -> float:
+    """The Euclidean norm, of numbers whose squares float64 doesn't have too."""
+    largest = float(np.abs(values).max())
+    if largest == 0.0 or np.isinf(largest):
+        return largest
+    return largest * float(np.linalg.norm(values / largest))

@@ -10,20 +10,25 @@ from neuroncore.schedule import Timeline
 
 
 def duration(ns: float) -> str:
-    """12.3 us, with three significant digits."""
+    """12.3 us, with three significant digits or all before the point."""
     for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
         if ns < 1000 * scale:
-            return f"{ns / scale:.3g} {unit}"
-    return f"{ns / 1e9:.3g} s"
+            return f"{_digits(ns / scale)} {unit}"
+    return f"{_digits(ns / 1e9)} s"
 
 
 def size(count: float) -> str:
-    """1.5 MiB, with three significant digits."""
+    """1.5 MiB, with three significant digits or all before the point."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
-            return f"{count:.3g} {unit}"
+            return f"{_digits(count)} {unit}"
         count /= 1024
-    return f"{count:.3g} GiB"
+    return f"{_digits(count)} GiB"
+
+
+def _digits(value: float) -> str:
+    """At least three significant digits, and never an exponent."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
 def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:

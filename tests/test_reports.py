@@ -1,0 +1,325 @@
+"""Reports: comparisons, figures counted by hand, the trace, the text, and the same bytes twice."""
+
+import json
+from itertools import pairwise
+
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from device import TARGETS
+
+from neuroncore import machine
+from neuroncore.errors import UsageError
+from neuroncore.frontend.launch import launch
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.report import perfetto, text
+from neuroncore.report.compare import compare
+from neuroncore.report.summary import bound, flops, moved_bytes, summary
+from neuroncore.schedule import schedule
+
+# --- comparisons ----------------------------------------------------------------------------------
+
+
+def test_a_comparison_gives_the_largest_and_the_relative_error():
+    c = compare([[3.0, 4.5], [0.0, 0.0]], [[3.0, 4.0], [0.0, 0.0]])
+    assert (c.max_abs, c.rel_l2, c.worst, c.got, c.want) == (0.5, 0.5 / 5, (0, 1), 4.5, 4.0)
+    assert c.to_dict() == {"max_abs": 0.5, "rel_l2": 0.1, "worst": [0, 1], "got": 4.5, "want": 4.0}
+
+
+def test_equal_arrays_differ_by_nothing():
+    values = [[1.0, np.nan], [np.inf, -np.inf]]
+    c = compare(values, values)
+    assert (c.max_abs, c.rel_l2) == (0, 0)
+    assert compare([0.0, -0.0], [-0.0, 0.0]).rel_l2 == 0
+    assert (compare([], []).rel_l2, compare([], []).worst) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("got", "want"),
+    [
+        (np.nan, 1.0),
+        (1.0, np.nan),
+        (np.inf, -np.inf),
+        (np.inf, 3e38),
+        (np.nan, np.inf),
+        (1e308, -1e308),
+    ],
+)
+def test_what_is_not_finite_on_one_side_is_infinitely_wrong(got, want):
+    c = compare([1.0, got, 2.0], [1.0, want, 2.0])
+    assert (c.max_abs, c.rel_l2, c.worst) == (np.inf, np.inf, (1,))
+
+
+def test_zero_is_an_exact_reference():
+    assert compare([0.0], [0.0]).rel_l2 == 0
+    assert compare([1e-30], [0.0]).rel_l2 == np.inf
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-45, 1e38, 1e300])
+def test_the_relative_error_is_the_same_at_every_scale(scale):
+    assert compare([scale, 2 * scale], [scale, scale]).rel_l2 == pytest.approx(0.5**0.5)
+
+
+def test_shapes_must_agree():
+    for got, want in (((2, 3), (3, 2)), ((2,), (2, 1)), ((0,), (1,)), ((), (1,))):
+        with pytest.raises(UsageError, match="the result has shape"):
+            compare(np.zeros(got), np.zeros(want))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3", "uint8", "bool"])
+def test_every_format_is_compared_in_float64(dtype):
+    got, want = np.array([0, 1, 1], dtype), np.array([0, 1, 0], dtype)
+    assert compare(got, want).max_abs == 1
+    assert compare(np.uint8([0]), np.uint8([1])).max_abs == 1
+    assert compare(np.float32(3), 4).worst == ()
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+K, M, N = 32, 64, 96
+
+
+def product(a, b):
+    """a.T @ b, and a second product whose operand is transposed first."""
+    x, y = nl.load(a), nl.load(b)
+    total = nl.ndarray((M, N), nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(total, x, y)
+    out = nl.ndarray((M, N), nl.bfloat16, buffer=nl.shared_hbm)
+    nl.store(out, nl.copy(total, nl.bfloat16))
+    turned = nl.ndarray((M, K), nl.float32, buffer=nl.psum)
+    nisa.nc_transpose(turned, x)
+    return out
+
+
+def nothing():
+    pass
+
+
+def timeline(kernel, *args, target="trn2"):
+    run = launch(kernel, args, tensor=NkiTensor, target=target)
+    return schedule(run.core.program, run.machine)
+
+
+@pytest.fixture(scope="module")
+def products():
+    return timeline(product, np.ones((K, M), np.float32), np.ones((K, N), np.float32))
+
+
+def test_bytes_are_those_that_instructions_read_and_write(products):
+    a, b, total, narrow = 4 * K * M, 4 * K * N, 4 * M * N, 2 * M * N
+    assert moved_bytes(products) == {
+        "hbm_read_bytes": a + b,
+        "hbm_write_bytes": narrow,
+        "sbuf_read_bytes": a + b + narrow + a,  # matmul, store, transpose
+        "sbuf_write_bytes": a + b + narrow,
+        "psum_read_bytes": total,
+        "psum_write_bytes": total + a,
+    }
+
+
+def test_flops_are_two_for_each_product_and_those_of_transposes_apart(products):
+    assert flops(products) == {"hardware_flops": 2 * K * M * N, "transpose_flops": 2 * K * M * K}
+
+
+def test_counts_are_those_of_the_program(products):
+    fields = summary(products)
+    assert fields["opcodes"] == {"COPY": 1, "DMA_DIRECT2D": 3, "MATMUL": 2}
+    assert fields["instruction_count"] == 6 and fields["dma_transfer_count"] == 3
+    assert fields["tensor_engine_instruction_count"] == 2
+    assert fields["vector_engine_instruction_count"] == 1
+    moved = 4 * K * M + 4 * K * N + 2 * M * N
+    assert fields["dma_transfer_total_bytes"] == moved
+    assert fields["dma_transfer_average_bytes"] == moved / 3
+    assert fields["psum_peak_bytes_per_partition"] == 4 * N  # gone before the transpose
+    assert fields["sbuf_peak_bytes_per_partition"] == 4 * M + 4 * N
+
+
+PROFILER = {  # as the vendor's profiler names them
+    *("is_simulation", "total_time", "hardware_flops", "transpose_flops"),
+    *(f"{m}_{v}_bytes" for m in ("hbm", "sbuf", "psum") for v in ("read", "write")),
+    *("dma_transfer_count", "dma_transfer_total_bytes", "dma_transfer_average_bytes"),
+    "dma_active_time_percent",
+    *(
+        f"{e}_engine_{figure}"
+        for e in ("tensor", "vector", "scalar", "gpsimd", "sync")
+        for figure in ("instruction_count", "active_time", "active_time_percent")
+    ),
+}
+OURS = {
+    *("target", "bound_by", "instruction_count", "opcodes"),
+    *("sbuf_peak_bytes_per_partition", "psum_peak_bytes_per_partition"),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_fields_have_the_profilers_names_and_say_that_it_was_no_device(target):
+    fields = summary(timeline(many, np.ones((16, 48), np.float32), target=target))
+    assert set(fields) == PROFILER | OURS
+    assert fields["is_simulation"] is True and fields["target"] == target
+
+
+def test_times_and_shares_are_within_the_whole(products):
+    fields = summary(products)
+    assert 0 < fields["total_time"] < 1e-3
+    for engine in ("tensor", "vector", "scalar", "gpsimd", "sync"):
+        share = fields[f"{engine}_engine_active_time_percent"]
+        active = fields[f"{engine}_engine_active_time"]
+        assert 0 <= share <= 100
+        assert share == pytest.approx(100 * active / fields["total_time"])
+    assert 0 < fields["dma_active_time_percent"] <= 100
+    assert fields["bound_by"] == bound(products).what
+
+
+def test_an_empty_program_has_figures_too():
+    fields = summary(timeline(nothing))
+    numbers = [v for v in fields.values() if type(v) in (int, float)]
+    assert not any(numbers) and fields["opcodes"] == {}
+    assert json.loads(json.dumps(fields, allow_nan=False)) == fields
+
+
+# --- the trace ------------------------------------------------------------------------------------
+
+
+def many(x):
+    """Loads, arithmetic on three engines and stores, of many tiles."""
+    for i in range(6):
+        tile = nl.load(x[:, i * 8 : i * 8 + 8])
+        powers = nl.exp(nl.add(tile, tile))
+        turned = nl.transpose(powers)
+        nisa.iota(tile.view(nl.int32), [[1, 8]], offset=0)
+        nl.store(x[0:8, i * 8 : i * 8 + 8], nl.copy(turned[:, 0:8]))
+    return x
+
+
+def events(*timelines):
+    return list(perfetto.events(timelines))
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def trace(request):
+    line = timeline(many, np.ones((16, 48), np.float32), target=request.param)
+    return line, events(line, line)
+
+
+def test_a_trace_is_valid_json_with_the_fields_of_chrome(trace, tmp_path):
+    line, _ = trace
+    perfetto.write([line, line], tmp_path / "trace.json")
+    document = json.loads((tmp_path / "trace.json").read_text())
+    assert document["traceEvents"] == events(line, line)
+    assert json.dumps(document, allow_nan=False)
+    for event in document["traceEvents"]:
+        assert isinstance(event["name"], str) and event["ph"] in "MXC" and event["pid"] in (0, 1)
+        if event["ph"] == "X":
+            assert isinstance(event["tid"], int) and event["ts"] >= 0 and event["dur"] > 0
+        if event["ph"] == "C":
+            assert event["ts"] >= 0 and event["args"]["bytes per partition"] >= 0
+
+
+def test_every_instruction_is_a_slice_once(trace):
+    line, made = trace
+    for pid in (0, 1):
+        slices = [e for e in made if e["ph"] == "X" and e["pid"] == pid]
+        assert sorted(e["args"]["id"] for e in slices) == list(range(len(line.queue)))
+        ends = [e["args"]["result_ready_us"] for e in slices]
+        assert max(ends) - min(e["ts"] for e in slices) == pytest.approx(line.total_ns / 1e3)
+        for e in slices:
+            call = line.program.calls[line.columns.call[e["args"]["id"]]]
+            assert (e["name"], e["cat"]) == (call.name, call.instruction.opcode)
+            assert e["args"]["nki_source_location"].startswith(__file__)
+
+
+def test_slices_of_one_row_do_not_overlap(trace):
+    rows = {}
+    for event in trace[1]:
+        if event["ph"] == "X":
+            rows.setdefault((event["pid"], event["tid"]), []).append(event)
+    assert len(rows) > 10
+    for slices in rows.values():
+        slices.sort(key=lambda e: e["ts"])
+        for first, second in pairwise(slices):
+            assert first["ts"] + first["dur"] <= second["ts"] + 1e-6
+
+
+def test_rows_have_the_profilers_names(trace):
+    names = {e["tid"]: e["args"]["name"] for e in trace[1] if e["name"] == "thread_name"}
+    assert [names[i] for i in range(5)] == [
+        *("TensorMatrix (Matmul)", "Vector", "Scalar", "GpSimd", "Sync")
+    ]
+    assert all(names[i].startswith("qSyncIO") for i in range(5, len(names)))
+    rows = {e["name"]: names[e["tid"]] for e in trace[1] if e["ph"] == "X"}
+    assert rows["activation"] == "Scalar" and rows["iota"] == "GpSimd"
+    assert rows["nc_transpose"] == "TensorMatrix (Matmul)"
+
+
+def test_processes_are_launches_and_say_estimate(trace):
+    line, made = trace
+    names = [e["args"]["name"] for e in made if e["name"] == "process_name"]
+    target = line.machine.name
+    assert names == [f"launch {i}: NeuronCore {target} (estimate)" for i in (0, 1)]
+
+
+def test_space_comes_and_goes_and_there_is_never_more_than_the_machine_has(trace):
+    line, made = trace
+    sbuf, psum = line.machine.sbuf.usable_bytes, line.machine.psum.partition_bytes
+    for name, space in (("State Buffer Usage", sbuf), ("PSUM usage", psum)):
+        counters = [e for e in made if e["name"] == name and e["pid"] == 0]
+        used = [e["args"]["bytes per partition"] for e in counters]
+        assert used[-1] == 0 and 0 < max(used) <= space
+        assert counters == sorted(counters, key=lambda e: e["ts"])
+
+
+# --- the text -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ns", "shown"),
+    [
+        *((0, "0 ns"), (0.5, "0.5 ns"), (999, "999 ns"), (999.9, "1000 ns"), (1000, "1 us")),
+        *((12345, "12.3 us"), (1e6, "1 ms"), (1.5e9, "1.5 s"), (5e12, "5000 s")),
+    ],
+)
+def test_durations_have_three_digits_and_a_unit(ns, shown):
+    assert text.duration(ns) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        *((0, "0 B"), (999, "999 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB")),
+        *((1024**2 - 1, "1024 KiB"), (1024**2, "1 MiB"), (3 * 2**40, "3072 GiB")),
+    ],
+)
+def test_sizes_have_three_digits_and_a_unit(count, shown):
+    assert text.size(count) == shown
+
+
+def test_the_estimate_says_that_it_is_one_what_bounds_it_and_of_how_much(products):
+    lines = list(text.estimated(products))
+    assert [line.split()[0] for line in lines] == ["estimate", "busy", "moved", "peak"]
+    assert f"bound by {bound(products).what}" in lines[0]
+    assert lines[2].split(maxsplit=1)[1].startswith("HBM 20 KiB read, 12 KiB written")
+    assert "of 224 KiB" in lines[3] and "of 16 KiB" in lines[3]
+
+
+def test_a_comparison_is_a_line_with_the_worst_place():
+    line = next(iter(text.compared([compare([[1.0, 2.0]], [[1.0, 4.0]])])))
+    assert "max abs error 2 " in line and "worst at (0, 1): got 2, want 4" in line
+
+
+# --- the same twice -------------------------------------------------------------------------------
+
+
+def test_two_runs_give_the_same_bytes():
+    def report():
+        line = timeline(many, np.ones((16, 48), np.float32))
+        return json.dumps([summary(line), events(line), list(text.estimated(line))])
+
+    assert report() == report()
+
+
+def test_a_program_is_timed_for_another_machine_without_running_again():
+    run = launch(many, (np.ones((16, 48), np.float32),), tensor=NkiTensor, target="trn2")
+    again = launch(many, (np.ones((16, 48), np.float32),), tensor=NkiTensor, target="trn1")
+    moved = summary(schedule(run.core.program, machine.load("trn1")))
+    assert moved == summary(schedule(again.core.program, again.machine))
