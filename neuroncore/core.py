@@ -57,7 +57,8 @@ class Finding:
     place: source.Place | None
 
     def __str__(self) -> str:
-        return f"{self.place}: warning[{self.code}] {self.message}"
+        where = f"{self.place}:{self.place.column + 1}: " if self.place else ""
+        return f"{where}warning[{self.code}] {self.message}"
 
 
 @dataclass(eq=False)

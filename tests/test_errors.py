@@ -290,6 +290,23 @@ def test_kernels_without_source_still_have_a_line():
     assert lines[1].startswith("  expected ") and lines[-1] == "  in        kernel at <typed>:2"
 
 
+def test_what_is_wrong_with_a_result_points_at_the_launch():
+    x = np.ones((4, 6), np.float32)
+    with pytest.raises(errors.SignatureError) as caught:
+        launch(lambda x: nl.load(x), (x,), tensor=NkiTensor)
+    error = caught.value
+    assert error.statement.startswith("the kernel returns NkiTensor(4x6")
+    assert "nl.shared_hbm" in error.hint
+    assert error.place.file == __file__ and "launch(lambda" in error.place.text
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "complex64"])
+def test_arguments_must_have_a_format_of_the_device(dtype):
+    with pytest.raises(errors.DtypeError, match=dtype) as caught:
+        launch(lambda x: x, (np.ones((4, 6), dtype),), tensor=NkiTensor)
+    assert "astype" in caught.value.hint
+
+
 # --- classes --------------------------------------------------------------------------------------
 
 

@@ -213,7 +213,7 @@ def test_a_finding_names_reader_tensor_and_birthplace():
     assert (finding.code, finding.place.line, finding.place.file) == ("UNINIT_READ", read, __file__)
     for part in ("'acc'", "256 of 768 elements", "rows 64 to 95", f"{__file__}:{born}", "src"):
         assert part in finding.message
-    assert str(finding).startswith(f"{__file__}:{read}: warning[UNINIT_READ] ")
+    assert str(finding).startswith(f"{__file__}:{read}:9: warning[UNINIT_READ] ")
 
 
 def test_a_line_is_reported_once_per_tensor():
@@ -243,6 +243,27 @@ def test_an_index_that_nothing_wrote_is_reported():
     tensor = device.tile(np.zeros((6, 4), np.float32), buffer="hbm")
     device.issue("dma_copy", device.empty((1, 4)), tensor[device.empty((1, 1), "int32")])
     assert "UNINIT_READ" in device.findings
+
+
+def gather_rows(device, rows):
+    """Gather rows of a tensor of six, of which rows 2 and 3 were written."""
+    table, chosen = device.empty((6, 4), buffer="hbm"), device.tile(np.array([rows], np.int32).T)
+    device.issue("dma_copy", table[2:4], device.tile(np.ones((2, 4), np.float32)))
+    dst = device.empty((len(rows), 4))
+    device.issue("dma_copy", dst, table.vector_select(0, chosen))
+    return dst.numpy()
+
+
+def test_gathered_rows_that_nothing_wrote_are_poison():
+    device = Device()
+    got = gather_rows(device, [4, 2])
+    assert np.isnan(got[0]).all() and (got[1] == 1).all()
+    assert device.findings == ["UNINIT_READ"]
+
+
+def test_rows_that_are_not_gathered_don_t_matter():
+    device = Device()
+    assert (gather_rows(device, [3, 2, 3]) == 1).all() and not device.findings
 
 
 def test_written_elements_of_a_partly_written_tensor_are_fine():
