@@ -79,6 +79,7 @@ class Core:
             unit: np.full(self.machine.limits.partitions, np.nan, np.float32)
             for unit in (engine.scalar, engine.vector)
         }
+        self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
         self._lines: dict[tuple[int, int], int] = {}
         self._reported: set[tuple[Any, ...]] = set()
 

@@ -65,6 +65,12 @@ class Device:
         with on(self.core):
             getattr(isa, name)(*args, **kwargs)
 
+    def random(self, shape, dtype="uint32", **options):
+        """What rng writes to a fresh tile."""
+        dst = self.empty(shape, dtype)
+        self.issue("rng", dst, **options)
+        return dst.numpy()
+
     def refuses(self, kind, name, *args, words=(), **kwargs):
         """Issue an illegal instruction: it is refused with this kind of error, whose message holds
         the words, and it leaves no trace in the tiles it was given or in the record."""

@@ -1,0 +1,68 @@
+"""Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011):
+random numbers as a function of a counter and a key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.native.jit import compiled, inlined
+
+Array = npt.NDArray[Any]
+
+MULTIPLY0, MULTIPLY1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+WEYL0, WEYL1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+LOW = np.uint64(0xFFFFFFFF)
+HALF = np.uint64(32)
+ZERO, ONE, TWO, THREE = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)
+TOP = np.uint64(62)
+
+
+@inlined
+def _block(low: Any, high: Any, key: Any, words: Any) -> None:
+    """The four numbers of one block, whose number is high * 2^64 + low."""
+    a, b, c, d = low & LOW, low >> HALF, high & LOW, high >> HALF
+    k0, k1 = key & LOW, key >> HALF
+    for _ in range(10):
+        x, y = MULTIPLY0 * a, MULTIPLY1 * c
+        a, b, c, d = (y >> HALF) ^ b ^ k0, y & LOW, (x >> HALF) ^ d ^ k1, x & LOW
+        k0, k1 = (k0 + WEYL0) & LOW, (k1 + WEYL1) & LOW
+    words[0], words[1], words[2], words[3] = a, b, c, d
+
+
+@inlined
+def _joined(state: Any, word: int) -> Any:
+    return np.uint64(state[word]) | np.uint64(state[word + 1]) << HALF
+
+
+@compiled
+def draw(states: Array, out: Array) -> None:
+    """The next numbers of every lane: states [P, S, 6], which move on, and out [P, N].
+
+    A state is a counter of 128 bits and a key of 64, least significant word first. Number n of a
+    state is word n % 4 of block n // 4. The S states of a lane count together and take turns, four
+    numbers each, by the counter of the first.
+    """
+    streams, count = states.shape[1], out.shape[1]
+    words = np.empty(4, np.uint64)
+    for p in range(states.shape[0]):
+        first = np.uint64(states[p, 0, 0])
+        for s in range(streams):
+            state = states[p, s]
+            low, high, key = _joined(state, 0), _joined(state, 2), _joined(state, 4)
+            fresh = True
+            for i in range(count):
+                if np.int64((first + np.uint64(i)) >> TWO) % streams == s:
+                    if fresh or low & THREE == ZERO:
+                        _block(low >> TWO | high << TOP, high >> TWO, key, words)
+                        fresh = False
+                    out[p, i] = np.uint32(words[np.int64(low & THREE)])
+                else:
+                    fresh = True
+                low += ONE
+                if low == ZERO:
+                    high += ONE
+            state[0], state[1] = np.uint32(low & LOW), np.uint32(low >> HALF)
+            state[2], state[3] = np.uint32(high & LOW), np.uint32(high >> HALF)

@@ -1,0 +1,391 @@
+"""rng, rand2, dropout and the states of the generators behind them."""
+
+import math
+
+import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
+import numpy as np
+import pytest
+from device import TARGETS, Device, bits
+from hypothesis import given
+from hypothesis import strategies as st
+from nki.isa import engine
+
+from neuroncore.errors import (
+    BufferKindError,
+    DtypeError,
+    ShapeError,
+    StartPartitionError,
+    TargetError,
+)
+
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
+GENERATORS = [
+    *((target, engine.vector) for target in TARGETS),
+    ("trn2", engine.gpsimd),
+    ("trn3", engine.gpsimd),
+]
+STATEFUL = [("trn2", engine.gpsimd, 6), ("trn3", engine.gpsimd, 6), ("trn3", engine.vector, 24)]
+MASK = 0xFFFFFFFF
+
+
+def philox(counter, key):
+    """The four words of one block of Philox4x32-10, as its paper defines it."""
+    a, b, c, d = (counter >> 32 * i & MASK for i in range(4))
+    low, high = key & MASK, key >> 32
+    for _ in range(10):
+        x, y = 0xD2511F53 * a, 0xCD9E8D57 * c
+        a, b, c, d = y >> 32 ^ b ^ low, y & MASK, x >> 32 ^ d ^ high, x & MASK
+        low, high = low + 0x9E3779B9 & MASK, high + 0xBB67AE85 & MASK
+    return a, b, c, d
+
+
+def after(words, count):
+    """The numbers that follow from a state, 6 words or four times 6, and the state after them."""
+    states = [words[i : i + 6] for i in range(0, len(words), 6)]
+    counters = [sum(int(w) << 32 * i for i, w in enumerate(s[:4])) for s in states]
+    keys = [int(s[4]) | int(s[5]) << 32 for s in states]
+    numbers = []
+    for _ in range(count):
+        turn = counters[0] // 4 % len(states)
+        counter, key = counters[turn], keys[turn]
+        numbers.append(philox(counter // 4, key)[counter % 4])
+        counters = [(c + 1) % 2**128 for c in counters]
+    for state, counter in zip(states, counters):
+        state[:4] = [counter >> 32 * i & MASK for i in range(4)]
+    return numbers, [w for s in states for w in s]
+
+
+def state(device, lanes, unit, words):
+    dst = device.empty((lanes, words), "uint32")
+    device.issue("rand_get_state", dst, unit)
+    return dst.numpy()
+
+
+def seed(device, value, dtype="uint32"):
+    device.issue("set_rng_seed", device.tile(np.array([[value]], dtype)))
+
+
+# --- the generator --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "words"),
+    [
+        (0, 0, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+        (2**128 - 1, 2**64 - 1, "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+        (
+            0x0370734413198A2E85A308D3243F6A88, 0x299F31D0A4093822,
+            "d16cfe09 94fdcceb 5001e420 24126ea1",
+        ),
+    ],
+)  # fmt: skip
+def test_the_published_answers_of_philox(counter, key, words):
+    assert [f"{w:08x}" for w in philox(counter, key)] == words.split()
+
+
+@pytest.mark.parametrize(("target", "unit", "words"), STATEFUL)
+@given(data=st.data())
+def test_numbers_follow_from_the_state(target, unit, words, data):
+    word = st.one_of(st.integers(0, MASK), st.sampled_from([0, MASK, MASK - 2]))
+    given_state = data.draw(st.lists(word, min_size=words, max_size=words))
+    count = data.draw(st.integers(1, 40))
+    device = Device(target)
+    device.issue("rand_set_state", device.tile(np.array([given_state], np.uint32)), unit)
+    want, left = after(given_state, count)
+    assert device.random((1, count), engine=unit)[0].tolist() == want
+    assert state(device, 1, unit, words)[0].tolist() == left
+
+
+@pytest.mark.parametrize(("target", "unit"), GENERATORS)
+def test_it_starts_as_if_seeded_with_zero(target, unit):
+    first = Device(target).random((128, 9), engine=unit)
+    assert np.array_equal(first, Device(target).random((128, 9), engine=unit))
+    if unit is engine.vector:
+        device = Device(target)
+        seed(device, 0)
+        assert np.array_equal(first, device.random((128, 9)))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["uint32", "int32", "float32"])
+def test_a_seed_repeats_the_sequence(target, dtype):
+    device = Device(target)
+    value = {"uint32": 7, "int32": -7, "float32": 0.1}[dtype]
+    seed(device, value, dtype)
+    first = device.random((64, 50))
+    assert not np.array_equal(first, device.random((64, 50)))
+    seed(device, value, dtype)
+    assert np.array_equal(first, device.random((64, 50)))
+    seed(device, value + 1, dtype)
+    assert not np.array_equal(first, device.random((64, 50)))
+
+
+def test_a_seed_is_32_bits_whatever_their_format():
+    outcomes = []
+    for dtype in ("uint32", "int32", "float32"):
+        device = Device()
+        device.issue("set_rng_seed", device.tile(np.array([[0xC0490FDB]], np.uint32).view(dtype)))
+        outcomes.append(device.random((3, 5)).tolist())
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+def test_a_seed_in_psum_will_do():
+    device, other = Device(), Device()
+    device.issue("set_rng_seed", device.tile(np.array([[5]], np.int32), buffer="psum"))
+    seed(other, 5)
+    assert np.array_equal(device.random((4, 4)), other.random((4, 4)))
+
+
+def test_a_seed_is_for_the_vector_engine_only():
+    device, other = Device(), Device()
+    seed(device, 5)
+    theirs = [d.random((4, 4), engine=engine.gpsimd) for d in (device, other)]
+    assert np.array_equal(*theirs)
+
+
+@pytest.mark.parametrize(("target", "unit"), GENERATORS)
+def test_numbers_do_not_depend_on_how_many_are_drawn_at_a_time(target, unit):
+    whole = Device(target).random((5, 47), engine=unit)
+    device = Device(target)
+    pieces = [device.random((5, n), engine=unit) for n in (1, 2, 3, 30, 4, 7)]
+    assert np.array_equal(np.concatenate(pieces, axis=1), whole)
+
+
+@pytest.mark.parametrize(("target", "unit"), GENERATORS)
+def test_numbers_do_not_depend_on_other_lanes(target, unit):
+    whole = Device(target).random((128, 11), engine=unit)
+    device = Device(target)
+    dst = device.empty((128, 11), "uint32")
+    for start in (64, 0, 96, 32):
+        device.issue("rng", dst[start : start + 32], unit)
+    assert np.array_equal(dst.numpy(), whole)
+
+
+def test_programs_of_one_launch_draw_different_numbers():
+    first, second = Device(), Device()
+    second.core.program_id = 1
+    assert not (first.random((128, 64)) == second.random((128, 64))).any()
+
+
+def test_lanes_and_engines_draw_different_numbers():
+    device = Device("trn3")
+    both = [device.random((128, 512), engine=u) for u in (engine.vector, engine.gpsimd)]
+    drawn = np.concatenate(both).ravel()
+    # of 2^17 numbers of 32 bits about 2 meet by chance
+    assert drawn.size - np.unique(drawn).size < 16
+
+
+# --- rng ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize(("target", "unit"), GENERATORS)
+def test_narrow_formats_take_the_lowest_bits(target, unit, dtype):
+    full = Device(target).random((33, 7), engine=unit)
+    narrow = Device(target).random((33, 7), dtype, engine=unit)
+    assert np.array_equal(bits(narrow), full & (2 ** (8 * narrow.itemsize) - 1))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 33), (96, 5, 3), (2, 3, 2, 5)])
+def test_a_free_shape_counts_its_elements_in_order(shape):
+    want = Device().random((shape[0], math.prod(shape[1:])))
+    assert np.array_equal(Device().random(shape), want.reshape(shape))
+
+
+def test_rng_in_psum_and_in_strided_views():
+    want = Device().random((4, 10))
+    device = Device()
+    whole = device.tile(np.zeros((4, 4, 10), np.uint32), buffer="psum")
+    device.issue("rng", whole[:, 1::2, ::2])
+    filled = np.zeros((4, 4, 10), np.uint32)
+    filled[:, 1::2, ::2] = want.reshape(4, 2, 5)
+    assert np.array_equal(whole.numpy(), filled)
+
+
+@pytest.mark.parametrize(("target", "unit"), GENERATORS)
+def test_every_bit_is_set_half_of_the_time(target, unit):
+    drawn = Device(target).random((128, 512), engine=unit)
+    ones = np.unpackbits(drawn.view(np.uint8)).reshape(-1, 32).sum(axis=0)
+    n = drawn.size
+    assert (np.abs(ones - n / 2) < 5 * np.sqrt(n / 4)).all()
+
+
+@pytest.mark.parametrize("lag", [1, 2, 3, 4, 127])
+def test_neighbours_are_not_correlated(lag):
+    x = Device().random((128, 512)).astype(np.float64) / 2**32 - 0.5
+    for axis in (0, 1):
+        moved = np.moveaxis(x, axis, 0)
+        products = moved[lag:] * moved[: len(moved) - lag]
+        assert abs(products.sum()) < 5 * np.sqrt(products.size) / 12
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "bool"])
+def test_rng_writes_integers(dtype):
+    device = Device()
+    device.refuses(DtypeError, "rng", device.zeros((3, 5), dtype), words=["dst", dtype, "uint32"])
+
+
+def test_rng_on_gpsimd_reaches_sbuf_only():
+    device = Device()
+    dst = device.zeros((3, 5), "uint32", "psum")
+    device.refuses(BufferKindError, "rng", dst, engine.gpsimd, words=["dst", "psum"])
+    device.issue("rng", dst, engine.vector)
+
+
+def test_rng_on_gpsimd_needs_v3():
+    device = Device("trn1")
+    dst = device.zeros((3, 5), "uint32")
+    device.refuses(TargetError, "rng", dst, engine.gpsimd, words=["gpsimd", "trn1"])
+    device.issue("rng", dst)
+
+
+@pytest.mark.parametrize("unit", [engine.scalar, engine.tensor])
+def test_rng_has_two_engines(unit):
+    device = Device()
+    dst = device.zeros((3, 5), "uint32")
+    device.refuses(BufferKindError, "rng", dst, unit, words=[unit.name, "vector or gpsimd"])
+
+
+def test_rng_writes_on_the_chip_from_a_quadrant_on():
+    device = Device()
+    device.refuses(BufferKindError, "rng", device.zeros((3, 5), "uint32", "hbm"), words=["dst"])
+    whole = device.zeros((64, 5), "uint32")
+    device.refuses(StartPartitionError, "rng", whole[1:3], words=["dst", "partition 1"])
+
+
+# --- states ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("target", "unit", "words"), STATEFUL)
+@pytest.mark.parametrize("drawn", [0, 1, 6, 64])
+def test_a_saved_state_replays_the_same_numbers(target, unit, words, drawn):
+    device = Device(target)
+    if drawn:
+        device.random((128, drawn), engine=unit)
+    saved = device.empty((128, words), "uint32")
+    device.issue("rand_get_state", saved, unit)
+    first = device.random((128, 30), engine=unit)
+    device.issue("rand_set_state", saved, unit)
+    assert np.array_equal(device.random((128, 30), engine=unit), first)
+
+
+@pytest.mark.parametrize(("target", "unit", "words"), STATEFUL)
+def test_a_state_that_is_set_can_be_read_back(target, unit, words):
+    device = Device(target)
+    values = np.random.default_rng(0).integers(0, 2**32, (128, words), dtype=np.uint32)
+    device.issue("rand_set_state", device.tile(values), unit)
+    assert np.array_equal(state(device, 128, unit, words), values)
+
+
+def test_a_state_moves_to_another_core():
+    device, other = Device("trn3"), Device("trn3")
+    device.random((7, 13), engine=engine.vector)
+    saved = state(device, 7, engine.vector, 24)
+    other.issue("rand_set_state", other.tile(saved), engine.vector)
+    assert np.array_equal(device.random((7, 5)), other.random((7, 5)))
+
+
+def test_lanes_that_are_not_set_keep_their_states():
+    device, other = Device(), Device()
+    whole = device.zeros((128, 6), "uint32")
+    device.issue("rand_set_state", whole[32:35])
+    mine, theirs = (d.random((128, 4), engine=engine.gpsimd) for d in (device, other))
+    assert (mine != theirs).any(axis=1).nonzero()[0].tolist() == [32, 33, 34]
+
+
+def test_gpsimd_is_the_default_and_has_states_of_its_own():
+    device = Device("trn3")
+    before = state(device, 4, engine.gpsimd, 6)
+    device.random((4, 8))
+    dst = device.empty((4, 6), "uint32")
+    device.issue("rand_get_state", dst)
+    assert np.array_equal(dst.numpy(), before)
+
+
+def test_all_draws_of_the_vector_engine_move_one_state():
+    device, other = Device("trn3"), Device("trn3")
+    device.random((4, 8 + 3 + 5))
+    other.random((4, 8))
+    other.issue("rand2", other.empty((4, 3)), 0.0, 1.0)
+    other.issue("dropout", other.empty((4, 5)), other.zeros((4, 5)), 0.5)
+    assert np.array_equal(*(state(d, 4, engine.vector, 24) for d in (device, other)))
+
+
+def test_the_state_of_v4s_vector_engine_can_go_to_psum():
+    device = Device("trn3")
+    dst = device.empty((9, 24), "uint32", "psum")
+    device.issue("rand_get_state", dst, engine.vector)
+    assert np.array_equal(dst.numpy(), state(device, 9, engine.vector, 24))
+
+
+@pytest.mark.parametrize("name", ["rand_get_state", "rand_set_state"])
+@pytest.mark.parametrize(("target", "unit", "words"), STATEFUL)
+def test_a_state_has_so_many_words(name, target, unit, words):
+    device = Device(target)
+    for shape in [(4, words - 1), (4, words + 1), (4, words // 2, 2), (4, 30 - words)]:
+        tile = device.zeros(shape, "uint32")
+        device.refuses(ShapeError, name, tile, unit, words=[f"(4, {words})", unit.name])
+    device.issue(name, device.zeros((4, words), "uint32"), unit)
+
+
+@pytest.mark.parametrize("name", ["rand_get_state", "rand_set_state"])
+def test_states_are_words(name):
+    device = Device()
+    for dtype in ("int32", "float32", "uint16"):
+        device.refuses(DtypeError, name, device.zeros((4, 6), dtype), words=[dtype, "uint32"])
+
+
+@pytest.mark.parametrize("name", ["rand_get_state", "rand_set_state"])
+def test_no_state_of_v2_nor_of_v3s_vector_engine(name):
+    device = Device("trn1")
+    tile = device.zeros((4, 6), "uint32")
+    for options in ({}, {"engine": engine.gpsimd}, {"engine": engine.vector}):
+        device.refuses(TargetError, name, tile, **options, words=["trn1"])
+    device = Device("trn2")
+    for words in (6, 24):
+        tile = device.zeros((4, words), "uint32")
+        with pytest.raises(TargetError, match="vector engine of trn2"):
+            device.issue(name, tile, engine.vector)
+
+
+def test_states_are_in_sbuf():
+    device = Device("trn3")
+    for words, unit in ((6, engine.gpsimd), (24, engine.vector)):
+        tile = device.zeros((4, words), "uint32", "psum")
+        device.refuses(BufferKindError, "rand_set_state", tile, unit, words=["psum", "sbuf"])
+    tile = device.zeros((4, 6), "uint32", "psum")
+    device.refuses(BufferKindError, "rand_get_state", tile, words=["psum", "sbuf"])
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (2, 1), (1, 1, 2)])
+def test_there_is_one_seed(shape):
+    device = Device()
+    device.refuses(
+        ShapeError, "set_rng_seed", device.zeros(shape, "uint32"), words=["src_seeds", "(1, 1)"]
+    )
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "bfloat16"])
+def test_a_seed_has_32_bits(dtype):
+    device = Device()
+    device.refuses(DtypeError, "set_rng_seed", device.zeros((1, 1), dtype), words=[dtype])
+
+
+def test_a_seed_is_on_the_chip():
+    device = Device()
+    tile = device.zeros((1, 1), "uint32", "hbm")
+    device.refuses(BufferKindError, "set_rng_seed", tile, words=["src_seeds", "hbm"])
+
+
+# --- cost -----------------------------------------------------------------------------------------
+
+
+def test_v4_draws_four_numbers_per_cycle():
+    """The times of rng between trn2 and trn3 differ by more than their clocks."""
+    busy = {}
+    for target in ("trn2", "trn3"):
+        device = Device(target)
+        device.issue("rng", device.empty((128, 8192), "uint32"))
+        busy[target] = device.timeline().total_ns
+    assert busy["trn2"] > 4 * busy["trn3"]
