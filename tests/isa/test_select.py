@@ -86,7 +86,7 @@ def test_a_number_for_integers_is_exact():
 def test_a_number_that_is_not_one_of_dst_is_refused(value):
     device = Device()
     dst, predicate = device.tile(noise((3, 4), "uint8")), device.tile(mask((3, 4)))
-    words = ["src", str(value), "uint8"][1:]
+    words = [str(value), "uint8"]
     device.refuses(DtypeError, "tensor_copy_predicated", dst, value, predicate, words=words)
 
 
