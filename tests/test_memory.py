@@ -214,6 +214,12 @@ def test_addresses_stay_inside_the_partition(buffer, past):
         assert f"bytes {byte} to {byte + 40}" in str(refused.value)
 
 
+@pytest.mark.parametrize("address", [5, (0,), (0, 1, 2), (0.5, 0), (0, "x")])
+def test_an_address_is_a_partition_and_a_byte(address):
+    with pytest.raises(SignatureError, match=r"\(partition, byte within it\)"):
+        Device().empty((4, 4), address=address)
+
+
 def test_an_address_inside_a_bank_counts_for_matmul():
     device = Device()
     ones = device.tile(np.ones((4, 4), np.float32))

@@ -359,6 +359,8 @@ def test_hbm_has_no_partition_axis(make):
         (lambda t: t.reshape((4, -1, -1)), ShapeError, "120 elements"),
         (lambda t: t.reshape((4, 0, 30)), ShapeError, "120 elements"),
         (lambda t: t.reshape((-4, -30)), ShapeError, "120 elements"),
+        (lambda t: t.reshape((4, 30.0)), SignatureError, "integers"),
+        (lambda t: t.reshape_dim(1, (2.0, 3)), SignatureError, "integers"),
         (lambda t: t.reshape(()), ShapeError, "120 elements"),
         (lambda t: t.slice(1, 0, 7), OutOfBoundsError, "axis 1 of size 6"),
         (lambda t: t.slice(1, 3, 3), ShapeError, "empty"),

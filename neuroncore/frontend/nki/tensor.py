@@ -6,6 +6,7 @@ language guide, "View primitives"); that is why most methods refuse axis 0 of th
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -184,7 +185,7 @@ class NkiTensor(Indexed):
         axis = self._axis(dim)
         if len(shape) > 1:
             self._free_axis(dim, "reshape_dim")
-        sizes = access.inferred(shape, self.shape[axis])
+        sizes = access.inferred(_integers(shape), self.shape[axis])
         if sizes is None:
             raise ShapeError(
                 f"axis {axis} of size {self.shape[axis]} can't become {tuple(shape)}",
@@ -216,7 +217,7 @@ class NkiTensor(Indexed):
     def reshape(self, *shape: Any) -> NkiTensor:
         """The same elements in row-major order in another shape; one size may be -1."""
         wanted = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        sizes = access.inferred(wanted, self.size)
+        sizes = access.inferred(_integers(wanted), self.size)
         if sizes is None:
             raise ShapeError(
                 f"{self.shape} has {self.size} elements, {tuple(wanted)} doesn't",
@@ -411,6 +412,17 @@ def format_of(dtype: Any, position: int) -> Format:
         return lookup(dtype)
     except UsageError as error:
         raise SignatureError(str(error), argument="dtype", position=position) from None
+
+
+def _integers(shape: Sequence[Any]) -> Dims:
+    try:
+        return tuple(operator.index(size) for size in shape)
+    except TypeError:
+        raise SignatureError(
+            f"{shape!r} is not a shape",
+            argument="shape",
+            expected="integers, of which one may be -1",
+        ) from None
 
 
 def _without(items: Dims, axis: int) -> Dims:

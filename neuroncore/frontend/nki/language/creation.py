@@ -40,6 +40,8 @@ def ndarray(
             expected="nl.sbuf, nl.psum, nl.hbm, nl.shared_hbm or nl.private_hbm",
         )
     sizes = _sizes(shape, buffer)
+    if address is not None:
+        address = _place(address)
     core = current()
     storage = core.memory.allocate(buffer, sizes, _format(dtype), name, address)
     if core.program is not None:
@@ -63,6 +65,18 @@ def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
             expected="a tuple of positive ints",
         )
     return (*sizes, 1) if len(sizes) == 1 and buffer in ON_CHIP else sizes
+
+
+def _place(address: Sequence[int]) -> tuple[int, int]:
+    try:
+        partition, byte = map(operator.index, address)
+    except (TypeError, ValueError):
+        raise SignatureError(
+            f"{address!r} is not an address",
+            argument="address",
+            expected="(partition, byte within it)",
+        ) from None
+    return partition, byte
 
 
 def _format(dtype: Any) -> Format:
