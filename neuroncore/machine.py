@@ -38,6 +38,7 @@ class Limits:
     free_elements_sbuf: int
     free_elements_psum: int
     iota_dims: int
+    gather_indices: int  # of one GpSimd core
 
 
 @dataclass(frozen=True)

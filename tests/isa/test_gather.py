@@ -1,0 +1,323 @@
+"""local_gather and nc_n_gather: elements picked by indices in SBUF."""
+
+import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
+import numpy as np
+import pytest
+from device import TARGETS, Device, bits
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuroncore.errors import (
+    BufferKindError,
+    DtypeError,
+    OutOfBoundsError,
+    PartitionLimitError,
+    ShapeError,
+)
+
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
+RUNS = (1, 2, 4, 8, 16, 32)
+
+
+def patterns(shape, dtype):
+    """Values of a format, of all bit patterns."""
+    raw = np.random.default_rng(0).integers(0, 2**32, shape, dtype=np.uint32)
+    width = 8 * np.dtype(dtype).itemsize
+    return (raw >> 32 - width).astype(f"uint{width}").view(dtype)
+
+
+def random_indices(shape, end, dtype):
+    return np.random.default_rng(1).integers(0, end, shape).astype(dtype)
+
+
+def gathered(data, index, run=1, valid=None):
+    """What each core takes from its 16 partitions, one index after the other."""
+    out = []
+    for p, row in enumerate(data.reshape(data.shape[0], -1)):
+        first = p // 16 * 16
+        order = [index[first + lane, i] for i in range(index.shape[1]) for lane in range(16)]
+        out.append([row[place + j] for place in order[:valid] for j in range(run)])
+    return np.array(out)
+
+
+def issue(device, data, index, run=1, valid=None, shape=None):
+    """local_gather into a fresh tile."""
+    count = (valid or 16 * index.shape[1]) * run
+    dst = device.empty(shape or (data.shape[0], count), data.dtype)
+    device.issue("local_gather", dst, device.tile(data), device.tile(index), run, valid)
+    return dst.numpy()
+
+
+# --- local_gather ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitions", [16, 32, 48, 128])
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_core_gathers_by_the_indices_of_its_partitions(target, partitions, columns):
+    data = patterns((partitions, 50), "float32")
+    index = random_indices((partitions, columns), 50, "uint16")
+    assert np.array_equal(bits(issue(Device(target), data, index)), bits(gathered(data, index)))
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_each_index_fetches_a_run(run):
+    data = patterns((32, 70), "bfloat16")
+    index = random_indices((32, 2), 70 - run + 1, "uint16")
+    index[3, 1] = 70 - run  # the last run there is
+    assert np.array_equal(bits(issue(Device(), data, index, run)), bits(gathered(data, index, run)))
+
+
+@pytest.mark.parametrize("valid", [1, 15, 16, 17, 40, 48])
+def test_indices_past_the_valid_ones_are_not_used(valid):
+    data = patterns((32, 20), "float32")
+    index = random_indices((32, 3), 19, "uint16")
+    order = np.arange(48).reshape(3, 16).T  # how the core counts them
+    index[np.tile(order, (2, 1)) >= valid] = 65535
+    want = gathered(data, index, 2, valid)
+    assert np.array_equal(bits(issue(Device(), data, index, 2, valid)), bits(want))
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
+def test_local_gather_moves_bits(dtype):
+    data = patterns((16, 9), dtype)
+    index = random_indices((16, 2), 9, "uint16")
+    assert np.array_equal(bits(issue(Device(), data, index)), bits(gathered(data, index)))
+
+
+def test_free_shapes_count_elements_in_order():
+    """The published example: runs of 4 out of 512, and all cores with the same indices."""
+    data = patterns((128, 512, 4), "float32")
+    chosen = random_indices((16, 4), 512, "uint16")
+    index = np.tile(chosen, (8, 1))
+    found = issue(Device(), data, index * 4, 4, 64, shape=(128, 4, 16, 4))
+    want = np.take(data, chosen.flatten(order="F"), axis=1)
+    assert np.array_equal(bits(found), bits(want.reshape(found.shape)))
+
+
+def test_local_gather_in_strided_views_and_in_place():
+    device = Device()
+    data = patterns((32, 2, 40), "int32")
+    whole = device.tile(data)
+    index = random_indices((32, 1), 10, "uint16")
+    device.issue("local_gather", whole[:, 1, :32:2], whole[:, 1, ::4], device.tile(index))
+    data[:, 1, :32:2] = gathered(data[:, 1, ::4].copy(), index)
+    assert np.array_equal(whole.numpy(), data)
+
+
+@given(st.integers(1, 3), st.sampled_from(RUNS[:4]), st.integers(1, 30), st.data())
+def test_local_gather_against_loops(cores, run, size, data):
+    size += run - 1
+    index = np.array(
+        data.draw(st.lists(st.integers(0, size - run), min_size=16, max_size=16)), np.uint16
+    )
+    index = np.tile(index, cores).reshape(-1, 1)
+    values = np.arange(16 * cores * size, dtype=np.int32).reshape(-1, size)
+    assert np.array_equal(issue(Device(), values, index, run), gathered(values, index, run))
+
+
+def test_an_index_past_the_end_is_refused():
+    for run, place in [(1, 20), (1, 65535), (4, 17)]:
+        device = Device()
+        index = np.zeros((32, 2), np.uint16)
+        index[21, 1] = place
+        dst = device.zeros((32, 32 * run))
+        device.refuses(
+            OutOfBoundsError, "local_gather", dst, device.zeros((32, 20)), device.tile(index), run,
+            words=["core 1", "index 21", f"0 to {20 - run}", str(place), "20 elements"],
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("run", [0, 3, 64, -1, 2.5])
+def test_a_run_is_a_power_of_two(run):
+    device = Device()
+    tiles = device.zeros((16, 48)), device.zeros((16, 99)), device.zeros((16, 1), "uint16")
+    device.refuses(
+        ShapeError, "local_gather", *tiles, run, words=["num_elem_per_idx", "1, 2, 4, 8, 16, 32"]
+    )
+
+
+@pytest.mark.parametrize("valid", [0, -1, 33, 1.5])
+def test_no_more_valid_indices_than_indices(valid):
+    device = Device()
+    tiles = device.zeros((16, 32)), device.zeros((16, 99)), device.zeros((16, 2), "uint16")
+    device.refuses(
+        ShapeError, "local_gather", *tiles, num_valid_indices=valid, words=["indices", "1 to 32"]
+    )
+
+
+def test_a_core_takes_4096_indices():
+    device = Device()
+    data = device.zeros((16, 4), "int8")
+    dst, index = device.zeros((16, 4096), "int8"), device.zeros((16, 257), "uint16")
+    device.refuses(
+        ShapeError, "local_gather", device.zeros((16, 4112), "int8"), data, index,
+        words=["index", "4112", "4096"],
+    )  # fmt: skip
+    device.issue("local_gather", dst, data, index[:, :256])
+    device.issue("local_gather", dst, data, index, 1, 4096)
+    device.refuses(
+        ShapeError, "local_gather", device.zeros((16, 4097), "int8"), data, index, 1, 4097,
+        words=["4097", "1 to 4096"],
+    )  # fmt: skip
+
+
+def test_dst_holds_what_is_gathered():
+    device = Device()
+    data, index = device.zeros((16, 9)), device.zeros((16, 2), "uint16")
+    for width, options in [(31, {}), (32, {"num_elem_per_idx": 2}), (32, {"num_valid_indices": 5})]:
+        dst = device.zeros((16, width))
+        device.refuses(ShapeError, "local_gather", dst, data, index, **options, words=["dst"])
+
+
+@pytest.mark.parametrize("partitions", [1, 8, 17, 33])
+def test_cores_are_whole(partitions):
+    device = Device()
+    tiles = (
+        device.zeros((partitions, 16)),
+        device.zeros((partitions, 9)),
+        device.zeros((partitions, 1), "uint16"),
+    )
+    device.refuses(ShapeError, "local_gather", *tiles, words=["src_buffer", "multiple of 16"])
+
+
+def test_local_gather_wants_one_partition_count():
+    device = Device()
+    dst, data, index = (
+        device.zeros((32, 16)),
+        device.zeros((32, 9)),
+        device.zeros((32, 1), "uint16"),
+    )
+    for tiles in [(dst[:16], data, index), (dst, data[:16], index), (dst, data, index[:16])]:
+        device.refuses(ShapeError, "local_gather", *tiles, words=["partitions"])
+    device.issue("local_gather", dst, data, index)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint32", "uint8", "float16"])
+def test_local_indices_are_uint16(dtype):
+    device = Device()
+    tiles = device.zeros((16, 16)), device.zeros((16, 9)), device.zeros((16, 1), dtype)
+    device.refuses(DtypeError, "local_gather", *tiles, words=["index", dtype, "uint16"])
+
+
+# --- nc_n_gather ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 33), (96, 5, 3)])
+@pytest.mark.parametrize("counts", [(1,), (40,), (2, 600)])
+def test_each_partition_gathers_its_own(target, shape, counts):
+    device = Device(target)
+    data = patterns(shape, "float32")
+    size = data[0].size
+    indices = random_indices((shape[0], *counts), size, "uint32")
+    dst = device.empty(indices.shape)
+    device.issue("nc_n_gather", dst, device.tile(data), device.tile(indices))
+    want = np.array([row.ravel()[i] for row, i in zip(data, indices)])
+    assert np.array_equal(bits(dst.numpy()), bits(want))
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
+def test_nc_n_gather_moves_bits(dtype):
+    device = Device()
+    data, indices = patterns((5, 9), dtype), random_indices((5, 30), 9, "uint32")
+    dst = device.empty((5, 30), dtype)
+    device.issue("nc_n_gather", dst, device.tile(data), device.tile(indices))
+    assert np.array_equal(bits(dst.numpy()), bits(np.take_along_axis(data, indices, 1)))
+
+
+def test_nc_n_gather_in_strided_views_and_in_place():
+    device = Device()
+    data = patterns((4, 3, 12), "int32")
+    whole = device.tile(data)
+    indices = np.tile(np.arange(6, dtype=np.uint32)[::-1], (4, 1))
+    device.issue("nc_n_gather", whole[:, 1, ::2], whole[:, 1, ::2], device.tile(indices))
+    data[:, 1, ::2] = data[:, 1, ::2][:, ::-1].copy()
+    assert np.array_equal(whole.numpy(), data)
+
+
+@pytest.mark.parametrize("place", [7, 2**31, 2**32 - 1])
+def test_an_index_past_the_partition_is_refused(place):
+    device = Device()
+    indices = np.zeros((3, 5), np.uint32)
+    indices[2, 4] = place
+    device.refuses(
+        OutOfBoundsError, "nc_n_gather", device.zeros((3, 5)), device.zeros((3, 7)),
+        device.tile(indices), words=["partition 2", "index 4", "0 to 6", str(place)],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint16", "float32"])
+def test_indices_are_uint32(dtype):
+    device = Device()
+    tiles = device.zeros((3, 5)), device.zeros((3, 7)), device.zeros((3, 5), dtype)
+    device.refuses(DtypeError, "nc_n_gather", *tiles, words=["indices", dtype, "uint32"])
+
+
+def test_as_many_results_as_indices():
+    device = Device()
+    dst, data, indices = device.zeros((3, 5)), device.zeros((3, 7)), device.zeros((3, 5), "uint32")
+    for tiles in [
+        (dst, data, indices[:, :4]), (dst[:, :4], data, indices), (dst[:2], data, indices),
+        (dst, data[:2], indices), (dst, data, indices[:2]),
+    ]:  # fmt: skip
+        device.refuses(ShapeError, "nc_n_gather", *tiles, words=["dst"])
+    device.issue("nc_n_gather", dst, data, indices)
+
+
+# --- both -----------------------------------------------------------------------------------------
+
+LEGAL = {
+    "local_gather": [((16, 16), "float32"), ((16, 9), "float32"), ((16, 1), "uint16")],
+    "nc_n_gather": [((16, 5), "float32"), ((16, 9), "float32"), ((16, 5), "uint32")],
+}
+
+
+@pytest.mark.parametrize("name", LEGAL)
+@pytest.mark.parametrize("where", ["psum", "hbm"])
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+def test_everything_is_in_sbuf(name, where, wrong):
+    device = Device()
+    tiles = [device.zeros(*form) for form in LEGAL[name]]
+    device.issue(name, *tiles)
+    tiles[wrong] = device.zeros(*LEGAL[name][wrong], where)
+    device.refuses(BufferKindError, name, *tiles, words=[where, "sbuf"])
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_nothing_is_converted(name):
+    device = Device()
+    dst, data, index = (device.zeros(*form) for form in LEGAL[name])
+    other = device.zeros(data.shape, "int32")
+    device.refuses(DtypeError, name, dst, other, index, words=["float32", "int32"])
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_lanes_end_at_128(name):
+    with pytest.raises(PartitionLimitError):
+        Device().zeros((144, 16))
+    device = Device()
+    device.issue(name, *(device.zeros((128, *shape[1:]), form) for shape, form in LEGAL[name]))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_longer_runs_gather_faster(target):
+    """The same elements in 32 times fewer indices take fewer cycles."""
+    times = []
+    for run in (1, 32):
+        device = Device(target)
+        index = device.zeros((16, 128 // run), "uint16")
+        device.issue("local_gather", device.empty((16, 2048)), device.zeros((16, 99)), index, run)
+        times.append(device.timeline().total_ns)
+    assert times[0] > 4 * times[1]
+
+
+def test_each_512_elements_are_a_group_of_instructions():
+    clock, times = 1.2, []
+    for count in (512, 513):
+        device = Device()
+        indices = device.zeros((16, count), "uint32")
+        device.issue("nc_n_gather", device.empty((16, count)), device.zeros((16, 9)), indices)
+        times.append(device.timeline().total_ns)
+    assert times[1] - times[0] > 100 / clock
