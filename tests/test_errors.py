@@ -24,6 +24,7 @@ def tile(p, f, dtype=nl.float32, buffer=nl.sbuf):
     return made
 
 """
+X = np.ones((4, 6), np.float32)
 FIELDS = ("expected", "got", "because", "hint", "also")
 
 
@@ -38,7 +39,7 @@ def refused(tmp_path, body):
     scope = {"__name__": "mine"}
     exec(compile(text, str(path), "exec"), scope)
     with pytest.raises(errors.KernelError) as caught:
-        launch(scope["kernel"], (np.ones((4, 6), np.float32),), tensor=NkiTensor)
+        launch(scope["kernel"], (X,), tensor=NkiTensor, target="trn2")
     source = text.splitlines()[line - 1]
     carets = len(marked) if "\n" not in marked else len(source) - column + 1
     return caught.value, path, line, column, source, carets
@@ -284,7 +285,7 @@ def test_kernels_without_source_still_have_a_line():
         compile("def kernel(x):\n    nl.ndarray((200, 1), nl.float32)\n", "<typed>", "exec"), scope
     )
     with pytest.raises(errors.PartitionLimitError) as caught:
-        launch(scope["kernel"], (np.ones((4, 6), np.float32),), tensor=NkiTensor)
+        launch(scope["kernel"], (X,), tensor=NkiTensor, target="trn2")
     lines = str(caught.value).splitlines()
     assert lines[0].startswith("<typed>:2:5: error[PARTITION_LIMIT] ")
     assert lines[1].startswith("  expected ") and lines[-1] == "  in        kernel at <typed>:2"
