@@ -60,7 +60,7 @@ class Timeline:
     cause: Array
     transfer_ns: Array  # what a DMA takes of each engine it uses
     engines_used: Array  # and how many it uses
-    peak_sbuf: int  # bytes per partition that are in use at one time
+    peak_sbuf: int  # bytes per partition of the tiles alive at one point of the program
     peak_psum: int
 
     @property

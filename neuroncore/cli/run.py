@@ -242,7 +242,7 @@ class Session:
         failed = self.failure is not None or self.differs
         if self.arguments.json:
             chosen = target_machine(self.arguments.target)
-            print(json.dumps(self._document(chosen.name, failed), indent=2, allow_nan=True))
+            print(json.dumps(self._document(chosen.name, failed), indent=2, allow_nan=False))
         return int(failed)
 
     def _document(self, target: str, failed: bool) -> dict[str, Any]:

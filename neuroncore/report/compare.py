@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +28,17 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "max_abs": self.max_abs,
-            "rel_l2": self.rel_l2,
+            "max_abs": _plain(self.max_abs),
+            "rel_l2": _plain(self.rel_l2),
             "worst": list(self.worst),
-            "got": self.got,
-            "want": self.want,
+            "got": _plain(self.got),
+            "want": _plain(self.want),
         }
+
+
+def _plain(value: float) -> float | str:
+    """JSON has no NaN and no infinities: they are written out, as "nan", "inf" and "-inf"."""
+    return value if math.isfinite(value) else str(value)
 
 
 def compare(got: Any, want: Any) -> Comparison:

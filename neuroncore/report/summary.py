@@ -26,6 +26,8 @@ class Bound:
     share: float
 
     def __str__(self) -> str:
+        if self.what == "nothing":
+            return "nothing: no instruction was issued"
         if self.what == "latency":
             return f"latency ({self.share:.0%} of the critical path waits for results)"
         return f"{self.what} ({self.share:.0%} busy)"
@@ -33,8 +35,10 @@ class Bound:
 
 def bound(timeline: Timeline) -> Bound:
     """The busiest resource if it is busy enough, else what the critical path mostly consists of."""
+    if not len(timeline.queue):
+        return Bound("nothing", 0.0)
     what, share = max(timeline.busy_share.items(), key=lambda item: item[1])
-    if share >= BUSY_ENOUGH or not timeline.path_share:
+    if share >= BUSY_ENOUGH:
         return Bound(what, share)
     what, part = max(timeline.path_share.items(), key=lambda item: item[1])
     resource = "DMA" if what.startswith("DMA") else what

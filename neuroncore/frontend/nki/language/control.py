@@ -88,11 +88,13 @@ def program_id(axis: int = 0) -> int:
 
 
 def num_programs(axes: int | tuple[int, ...] | None = 0) -> int:
-    """How many programs the launch grid has along some axes; along all of them for None."""
+    """How many programs the launch grid has along some axes; along all of them for None. It has
+    one along axes that were not given."""
     grid = current().grid or (1,)
     if axes is None:
         return prod(grid)
-    return prod(grid[a] for a in ((axes,) if isinstance(axes, int) else axes))
+    wanted = (axes,) if isinstance(axes, int) else axes
+    return prod(grid[a] for a in wanted if a < len(grid))
 
 
 def program_ndim() -> int:
