@@ -53,8 +53,12 @@ _OPERATORS = (
     Operator("logical_or", np.logical_or, reduces=True, integer=np.logical_or),
     Operator("logical_xor", np.logical_xor, reduces=True, integer=np.logical_xor),
     Operator("power", numeric.power, engines=("gpsimd",)),
-    Operator("abs_max", numeric.larger_magnitude, feature="magnitude_operators"),
-    Operator("abs_min", numeric.smaller_magnitude, feature="magnitude_operators"),
+    Operator(
+        "abs_max", numeric.larger_magnitude, identity=0.0, feature="magnitude_operators",
+    ),
+    Operator(
+        "abs_min", numeric.smaller_magnitude, identity=inf, feature="magnitude_operators",
+    ),
     # arithmetic, one operand
     Operator("abs", numeric.absolute, arity=1, engines=("vector", "scalar")),
     Operator("square", numeric.square, arity=1, feature="unary_alu"),
@@ -62,6 +66,8 @@ _OPERATORS = (
     Operator("rsqrt", numeric.rsqrt, arity=1, engines=("gpsimd",)),
     Operator("reciprocal", numeric.reciprocal, arity=1),
     Operator("bypass", numeric.bypass, arity=1, engines=("scalar",)),
+    # across partitions only
+    Operator("average", np.add, kind="partition", engines=("gpsimd",)),
     # bit patterns
     Operator("invert", numeric.invert, kind="bitvec", arity=1),
     Operator("bitwise_and", np.bitwise_and, kind="bitvec", reduces=True),

@@ -139,17 +139,20 @@ def accumulate(
 ) -> Any:
     """Run values [P, F] through accumulator registers; they come back as they are afterwards. An
     idle instruction may clobber them (ISA): they are poisoned."""
-    rows = values.shape[0]
+    preset(registers, op, command, initial)
+    if command not in (reduce_cmd.idle, reduce_cmd.reset):
+        numeric.fold(op, values.reshape(values.shape[0], -1), registers)
+    return registers
+
+
+def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = None) -> None:
+    """What accumulator registers hold before the first element comes by."""
     if command is reduce_cmd.idle:
         registers[:] = np.nan
-        return registers
-    if command in (reduce_cmd.reset, reduce_cmd.reset_reduce):
+    elif command in (reduce_cmd.reset, reduce_cmd.reset_reduce):
         registers[:] = op.identity
     elif command is reduce_cmd.load_reduce:
         registers[:] = initial.values().reshape(-1) if isinstance(initial, Tile) else initial
-    if command is not reduce_cmd.reset:
-        numeric.fold(op, values.reshape(rows, -1), registers)
-    return registers
 
 
 @instruction(

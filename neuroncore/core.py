@@ -251,9 +251,11 @@ class Core:
         self.note(call, frame, *(original[n] for n in call.reads + call.writes))
 
     def execute(self, call: Call, arguments: dict[str, Any]) -> None:
+        chosen = {p.name for p in call.instruction.operands if p.operand and p.operand.partial}
         for name in call.reads:
-            if arguments[name].storage.gaps is not None and not _is_vector(arguments[name]):
-                self.check_written(name, arguments[name])
+            tile = arguments[name]
+            if tile.storage.gaps is not None and not _is_vector(tile) and name not in chosen:
+                self.check_written(name, tile)
         if "engine" in arguments:
             arguments["engine"] = call.engine
         extra = {"core": self} if call.instruction.wants_core else {}
@@ -384,7 +386,7 @@ def _body(instruction: Instruction) -> Iterator[str]:
     skip = "oob_mode.name == 'skip'" if "oob_mode" in names else "False"
     yield f"    return core.issue_dynamic(call, frame_at(2), {everything}, {skip})"
     for p in instruction.operands:
-        if p.operand and p.operand.reads:
+        if p.operand and p.operand.reads and not p.operand.partial:
             yield f"if {_present(p)}{p.name}.storage.gaps is not None:"
             yield f"    core.check_written({p.name!r}, {p.name})"
     given = [f"{n}=call.engine" if n == "engine" else f"{n}={n}" for n in names]

@@ -92,7 +92,7 @@ class Operand:
 
     reads: bool = False
     writes: bool = False
-    partial: bool = False  # writes some elements; the meaning says which
+    partial: bool = False  # reads or writes some elements; the meaning says which
     regions: tuple[MemoryRegion, ...] = (SBUF, PSUM)
     dtypes: tuple[Format, ...] | None = None
     partitions: str | None = "partitions"

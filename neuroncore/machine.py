@@ -38,7 +38,13 @@ class Limits:
     free_elements_sbuf: int
     free_elements_psum: int
     iota_dims: int
+    gpsimd_dma_elements: int
     gather_indices: int  # of one GpSimd core
+    search_free: int  # of the instructions that look for eight values
+    search_free_dims: int
+    bn_stats_free: int
+    topk_elements: int
+    topk_results: int
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,9 @@ class Dma:
     load_latency_ns: float
     store_latency_ns: float
     software_descriptor_ns: float
+    transpose_from_hbm: float  # the share of the bandwidth that a transpose gets
+    transpose_from_sbuf: float
+    accumulate: float  # the share that sums get
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Operator:
 
     name: str
     apply: Apply
-    kind: Literal["arithmetic", "bitvec"] = "arithmetic"
+    kind: Literal["arithmetic", "bitvec", "partition"] = "arithmetic"
     arity: int = 2
     reduces: bool = False
     identity: float | None = None

@@ -67,6 +67,24 @@ def _named(call: Call, names: tuple[str, ...]) -> list[tuple[str, View]]:
     return [(n, call.view(n)) for n in names if isinstance(call[n], View)]
 
 
+def per_partition(count: int, *names: str) -> Rule:
+    """So many elements in each partition, no more and no less."""
+
+    def rule(call: Call, machine: Machine) -> KernelError | None:
+        for name, view in _named(call, names):
+            if view.free_size != count:
+                return ShapeError(
+                    f"{call.name}: {name} has {view.free_size} elements per partition",
+                    argument=name,
+                    expected=f"({view.partitions}, {count})",
+                    got=str(view),
+                    because=f"the instruction reads or writes {count} there",
+                )
+        return None
+
+    return rule
+
+
 def same_total(first: str, second: str) -> Rule:
     """As many elements altogether, as a DMA wants it."""
 
@@ -138,9 +156,9 @@ def float32_operands(*names: str) -> Rule:
     return rule
 
 
-def bitvec_on_integers(*names: str, ops: tuple[str, ...]) -> Rule:
-    """Bitvec operators take integer tiles of one width and run on the Vector engine; operators of
-    the two kinds don't mix in one instruction."""
+def bitvec_on_integers(*names: str, ops: tuple[str, ...], unit: engine = engine.vector) -> Rule:
+    """Bitvec operators take integer tiles of one width and run on one engine, the Vector engine if
+    nothing else is said; operators of the two kinds don't mix in one instruction."""
 
     def rule(call: Call, machine: Machine) -> KernelError | None:
         given = [call[op] for op in ops if call[op] is not None]
@@ -154,13 +172,13 @@ def bitvec_on_integers(*names: str, ops: tuple[str, ...]) -> Rule:
                 because="bit patterns and float32 values take different paths through the lane",
             )
         if kinds == {"bitvec"}:
-            return _bitvec(call, names)
+            return _bitvec(call, names, unit)
         return None
 
     return rule
 
 
-def _bitvec(call: Call, names: tuple[str, ...]) -> KernelError | None:
+def _bitvec(call: Call, names: tuple[str, ...], unit: engine) -> KernelError | None:
     views = _named(call, names)
     for name, view in views:
         if not view.dtype.is_integer:
@@ -180,11 +198,11 @@ def _bitvec(call: Call, names: tuple[str, ...]) -> KernelError | None:
                 got=str(view),
                 because="bitvec operators work on bit patterns; nothing is converted",
             )
-    if call.engine is not engine.vector:
+    if call.engine is not unit:
         return BufferKindError(
             f"{call.name}: a bitvec operator does not run on the {call.engine.name} engine",
             argument="engine",
-            expected="vector",
+            expected=unit.name,
             got=call.engine.name,
         )
     return None

@@ -113,6 +113,17 @@ SCANNED = ("add", "multiply", "subtract", "maximum", "minimum")
 
 
 @compiled
+def cumulate(x: Array, state: Array, out: Array, op: int) -> None:
+    """r = x[p, j] <op> r along each row, every r kept; the operator is numbered as in SCANNED."""
+    for p in range(x.shape[0]):
+        r = state[p]
+        for j in range(x.shape[1]):
+            r = np.float32(_apply(op, x[p, j], r))
+            out[p, j] = r
+        state[p] = r
+
+
+@compiled
 def scan(
     first: Array, second: Array, state: Array, out: Array, op0: int, op1: int, swap0: bool,
     swap1: bool,
