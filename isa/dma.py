@@ -177,7 +177,13 @@ def row_numbers(tile: Tile, name: str, skip: bool) -> tuple[Array, Array]:
             got=repr(index),
             because="each partition takes one row number",
         )
-    rows = index.codes().reshape(-1)[: tile.shape[0]].astype(np.int64)
+    return existing(tile, name, index.codes().reshape(-1)[: tile.shape[0]], skip)
+
+
+def existing(tile: Tile, name: str, numbers: Array, skip: bool) -> tuple[Array, Array]:
+    """Row numbers as integers, and which of them the tile has. Raises OutOfBoundsError as above."""
+    (dynamic,) = tile.dynamic
+    rows = numbers.astype(np.int64)
     inside = (rows >= 0) & (rows <= dynamic.limit)
     if not skip and not inside.all():
         worst = int(np.argmin(inside))
@@ -194,10 +200,16 @@ def row_numbers(tile: Tile, name: str, skip: bool) -> tuple[Array, Array]:
 
 def gather(core: Core, tile: Tile, skip: bool) -> tuple[Array, Array]:
     rows, inside = row_numbers(tile, "src", skip)
+    return fetched(core, tile, "src", rows, inside), inside
+
+
+def fetched(core: Core, tile: Tile, name: str, rows: Array, inside: Array) -> Array:
+    """The rows that are asked for, some row where there is no such row."""
     table = every_row(tile)
     if table.storage.gaps is not None:
-        core.check_written("src", table, rows[inside])
-    return table.codes()[np.where(inside, rows, 0)], inside
+        core.check_written(name, table, rows[inside])
+    codes: Array = table.codes()[np.where(inside, rows, 0)]
+    return codes
 
 
 def scatter(tile: Tile, codes: Array, rows: Array, inside: Array, chosen: Array | None) -> None:

@@ -1,0 +1,234 @@
+"""Transposes by the DMA engines, which may gather the rows first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+
+from neuroncore import cost
+from neuroncore.core import Core
+from neuroncore.enums import dge_mode, engine, oob_mode
+from neuroncore.errors import DtypeError, KernelError, ShapeError, SignatureError, TargetError
+from neuroncore.formats import uint32
+from neuroncore.instruction import SBUF, Call, Operand, Static, View, instruction, require
+from neuroncore.machine import Machine
+from neuroncore.rules import same_dtype
+from neuroncore.tile import Array, Tile
+
+from .dma import Source, existing, fetched, priority_classes, put
+
+Destination = Annotated[
+    Tile,
+    Operand(writes=True, partial=True, regions=(SBUF,), starts=False, free_dims=None, free=None),
+]
+
+ORDERS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}  # by the number of axes
+GROUP = 16  # rows that hardware and software descriptors transpose at a time
+
+
+def shapes(call: Call, machine: Machine) -> KernelError | None:
+    dst, src, axes = call.view("dst"), call.view("src"), call["axes"]
+    order = ORDERS.get(len(src.shape))
+    if order is None:
+        return ShapeError(
+            f"dma_transpose: src has {len(src.shape)} axes",
+            argument="src",
+            expected="2, 3 or 4 axes",
+            got=str(src),
+        )
+    if axes not in (None, order):
+        return ShapeError(
+            f"dma_transpose: {len(src.shape)} axes can't go in the order {axes}",
+            argument="axes",
+            expected=str(order),
+            got=str(axes),
+            because="the engines exchange the first axis and the last",
+            hint="reorder the axes between them with src.permute",
+        )
+    wanted = tuple(src.shape[axis] for axis in order)
+    if dst.shape == wanted:
+        return None
+    return ShapeError(
+        f"dma_transpose: dst ({dst}) is not the transpose of src ({src})",
+        argument="dst",
+        expected=str(wanted),
+        got=str(dst.shape),
+        because=f"axis i of dst is axis {order}[i] of src",
+    )
+
+
+def widths(call: Call, machine: Machine) -> KernelError | None:
+    src = call.view("src")
+    direct = call["dge_mode"] is not dge_mode.hwdge and src.dynamic != 2
+    allowed = (2, 4) if direct else (2,)
+    if src.dtype.itemsize in allowed:
+        return None
+    return DtypeError(
+        f"dma_transpose: src has elements of {src.dtype.itemsize} bytes",
+        argument="src",
+        expected=f"{' or '.join(map(str, allowed))} bytes",
+        got=str(src),
+        because="the engine exchanges units of 2 or 4 bytes"
+        if direct
+        else "hardware descriptors and gathers exchange units of 2 bytes",
+        also="NCC_ISFV902",
+    )
+
+
+MODES = {
+    0: (dge_mode.unknown, dge_mode.none, dge_mode.hwdge),
+    1: tuple(dge_mode),
+    2: (dge_mode.unknown, dge_mode.swdge),
+}
+
+
+def descriptor_mode(call: Call, machine: Machine) -> KernelError | None:
+    """Who may write the descriptors, by the kind of the source's address (DGE guide)."""
+    mode, src = call["dge_mode"], call.view("src")
+    if mode not in MODES[src.dynamic]:
+        kinds = ("a static address", "a run-time address", "a gather")
+        return SignatureError(
+            f"dma_transpose: dge_mode.{mode.name} does not go with {kinds[src.dynamic]}",
+            argument="dge_mode",
+            expected=" or ".join(m.name for m in MODES[src.dynamic]),
+            got=mode.name,
+        )
+    if call["oob_mode"] is oob_mode.skip and not src.dynamic:
+        return SignatureError(
+            "dma_transpose: nothing can be out of bounds where src has a static address",
+            argument="oob_mode",
+            expected="oob_mode.error, or a run-time index into src",
+            got="skip",
+        )
+    if mode is dge_mode.hwdge and not machine.has("hardware_dge"):
+        return _missing("hardware descriptor generation", "hardware_dge", "dge_mode", machine)
+    if src.dynamic == 2 and not machine.has("indirect_transpose"):
+        return _missing("gathers that transpose", "indirect_transpose", "src", machine)
+    return None
+
+
+def _missing(what: str, feature: str, argument: str, machine: Machine) -> KernelError:
+    return TargetError(
+        f"dma_transpose: {machine.name} has no {what}",
+        argument=argument,
+        expected=f"a machine with {feature}",
+        got=f"{machine.name} ({machine.generation})",
+    )
+
+
+def descriptor_shapes(call: Call, machine: Machine) -> KernelError | None:
+    """What descriptors made at run time can express (ISA). That the last axis has at most 128
+    elements follows from the partitions of dst."""
+    src = call.view("src")
+    if call["dge_mode"] is dge_mode.hwdge:
+        wanted = _hardware_shape(src)
+    elif src.dynamic == 2:
+        wanted = _gather_shape(src)
+    else:
+        return None
+    if wanted is None:
+        return None
+    return ShapeError(
+        f"dma_transpose: src ({src}) does not fit its descriptors",
+        argument="src",
+        expected=wanted,
+        got=str(src.shape),
+        because=f"descriptors made at run time transpose {GROUP} rows at a time",
+        hint="leave dge_mode out" if src.dynamic != 2 else None,
+    )
+
+
+def _hardware_shape(src: View) -> str | None:
+    """What is wrong for hardware descriptors, as what there should be."""
+    rows = src.shape[0]
+    if len(src.shape) == 2:
+        return None if rows == GROUP else f"{GROUP} rows"
+    if rows not in (1, 2, 4, 8, GROUP):
+        return f"1, 2, 4, 8 or {GROUP} along axis 0"
+    if rows * src.shape[-2] % GROUP:
+        return f"a multiple of {GROUP} rows along axes 0 and {len(src.shape) - 2} together"
+    return None
+
+
+def _gather_shape(src: View) -> str | None:
+    if src.shape[0] % GROUP:
+        return f"a multiple of {GROUP} rows"
+    if len(src.shape) == 4 and 1 not in src.shape[1:3]:
+        return "1 along axis 1 or 2"
+    return None
+
+
+def gathered_rows(src: Tile) -> Array:
+    """The numbers of the rows of `src`: down the first column of the index, then the next."""
+    index = src.dynamic[0].index
+    assert isinstance(index, Tile)
+    partitions, columns = index.shape[0], index.free_size
+    legal = (
+        index.dtype is uint32
+        and len(index.shape) == 2
+        and partitions % GROUP == 0
+        and (columns == 1 or partitions == 128)
+        and partitions * columns >= src.shape[0]
+    )
+    require(
+        legal,
+        f"dma_transpose can't take its rows from the index {index!r}",
+        argument="src",
+        expected=f"uint32, (16k, 1) or (128, k), and at least {src.shape[0]} of them",
+        got=f"{index.shape} {index.dtype}",
+    )
+    rows: Array = index.codes().T.reshape(-1)[: src.shape[0]]
+    return rows
+
+
+def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
+    """A transpose gets a share of the bandwidth (ARCH2)."""
+    found = cost.dma(call, machine)
+    in_sbuf = call.view("src").on_chip
+    share = machine.dma.transpose_from_sbuf if in_sbuf else machine.dma.transpose_from_hbm
+    assert found.transfer is not None
+    return replace(found, transfer=replace(found.transfer, ns=found.transfer.ns / share))
+
+
+@instruction(
+    engine.dma,
+    cost=transpose_cost,
+    rules=[
+        same_dtype("src", "dst"),
+        shapes,
+        widths,
+        descriptor_mode,
+        descriptor_shapes,
+        priority_classes,
+    ],
+)
+def dma_transpose(
+    dst: Destination,
+    src: Source,
+    axes: Annotated[tuple[int, ...] | None, Static(sequence=True)] = None,
+    priority: Annotated[int | None, Static()] = None,
+    dge_mode: dge_mode = dge_mode.unknown,
+    oob_mode: oob_mode = oob_mode.error,
+    *,
+    core: Core,
+) -> None:
+    """dst[z, x, y, w] = src[w, x, y, z], or dst[y, x, w] = src[w, x, y], or dst[x, w] = src[w, x]
+
+    Where src is a gather, row w is row i[w % P, w // P] of the tensor under it, i its index of P
+    partitions.
+    """
+    order = ORDERS[len(src.shape)]
+    if not src.dynamic:
+        put(dst, src.codes().transpose(order))
+        return
+    rows, inside = existing(src, "src", gathered_rows(src), oob_mode.name == "skip")
+    codes = fetched(core, src, "src", rows, inside).transpose(order)
+    if inside.all():
+        put(dst, codes)
+        return
+    dst.codes()[..., inside] = codes[..., inside]
+    chosen = np.zeros(dst.shape, np.bool_)
+    chosen[..., inside] = True
+    dst.mark_written(chosen)
