@@ -5,13 +5,13 @@ it, let it read and then write, note it in the record.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ from neuroncore.instruction import (
     View,
 )
 from neuroncore.machine import Machine
-from neuroncore.memory import Memory
+from neuroncore.memory import Hbm, Memory
 from neuroncore.options import Options
 from neuroncore.program import Program
 from neuroncore.register import VirtualRegister
@@ -61,6 +61,14 @@ class Finding:
         return f"{where}warning[{self.code}] {self.message}"
 
 
+class Peers(Protocol):
+    """The other cores of a launch, as an instruction sees them."""
+
+    def meet(self, rank: int, point: str, cores: Sequence[int], bring: Any) -> dict[int, Any]:
+        """Wait at a named point until every one of `cores` is there; what each brought."""
+        ...
+
+
 @dataclass(eq=False)
 class Core:
     """A machine with memories, a record and the few registers that instructions share."""
@@ -69,9 +77,11 @@ class Core:
     options: Options = field(default_factory=Options)
     program_id: int = 0
     grid: tuple[int, ...] = ()
+    hbm: Hbm = field(default_factory=Hbm)
+    peers: Peers | None = None  # the cores it runs with, if there are others
 
     def __post_init__(self) -> None:
-        self.memory = Memory(self.machine)
+        self.memory = Memory(self.machine, self.hbm)
         self.program: Program | None = Program() if self.options.record else None
         self.calls: dict[Any, Call] = {}
         self.findings: list[Finding] = []

@@ -5,6 +5,7 @@ NeuronError
 ├── KernelError                 the kernel is illegal here (also ValueError, AssertionError)
 │   ├── BufferKindError         BUFFER_KIND          an operand is where its engine can't reach
 │   ├── CapacityError           CAPACITY             more SBUF or PSUM than there is
+│   ├── DeadlockError           DEADLOCK             cores that wait for each other for ever
 │   ├── DtypeError              DTYPE_RULE           a number format the instruction doesn't take
 │   ├── DynamicControlError     DYNAMIC_CTRL         a run-time value where a constant is needed
 │   ├── FreeSizeError           FREE_SIZE            too many elements per partition
@@ -130,6 +131,10 @@ class BufferKindError(KernelError):
 
 class CapacityError(KernelError):
     code = "CAPACITY"
+
+
+class DeadlockError(KernelError, RuntimeError):
+    code = "DEADLOCK"
 
 
 class DtypeError(KernelError, TypeError):

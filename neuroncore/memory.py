@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from math import prod
 from types import CodeType
@@ -17,6 +18,7 @@ from neuroncore.errors import (
     CapacityError,
     OutOfBoundsError,
     PartitionLimitError,
+    ShapeError,
     StartPartitionError,
 )
 from neuroncore.formats import Format
@@ -131,17 +133,30 @@ class Image:
         self.gaps = Gaps(self.data.nbytes, 1)
 
 
+class Hbm:
+    """The main memory that the cores of one launch have in common.
+
+    A kernel is one program for all its cores, so what it allocates in shared HBM is one tensor: the
+    n-th of a name that one core allocates is the n-th that another does.
+    """
+
+    def __init__(self) -> None:
+        self.ids = itertools.count()
+        self.tensors: dict[tuple[str, int], Storage] = {}
+
+
 class Memory:
-    """Hands out storage.
+    """Hands out the storage of one core.
 
     What the kernel lets the system place gets bytes of its own, recycled by size; what it places
     itself, by `address=(partition, byte)`, is a window on the physical image, where overlaps
     behave as on the chip.
     """
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self._ids = itertools.count()
+    def __init__(self, machine: Machine, hbm: Hbm) -> None:
+        self.machine, self.hbm = machine, hbm
+        self._ids = hbm.ids
+        self._shared: Counter[str] = Counter()  # tensors allocated in shared HBM, by name
         self._images: dict[MemoryRegion, Image] = {}
 
     def allocate(
@@ -155,8 +170,38 @@ class Memory:
         """Storage that nothing has written yet.
 
         Raises PartitionLimitError, CapacityError, or with an address StartPartitionError and
-        OutOfBoundsError.
+        OutOfBoundsError; ShapeError if another core has allocated this tensor otherwise.
         """
+        if region is MemoryRegion.shared_hbm:
+            return self._share(shape, dtype, name)
+        return self._new(region, shape, dtype, name, address)
+
+    def _share(self, shape: tuple[int, ...], dtype: Format, name: str) -> Storage:
+        key = name, self._shared[name]
+        self._shared[name] += 1
+        found = self.hbm.tensors.get(key)
+        if found is None:
+            found = self.hbm.tensors[key] = self._new(MemoryRegion.shared_hbm, shape, dtype, name)
+        elif (found.shape, found.dtype) != (shape, dtype):
+            raise ShapeError(
+                f"the cores differ about tensor {name!r} in shared hbm",
+                argument="shape",
+                position=0,
+                expected=f"{found.shape} {found.dtype}, as another core has allocated it",
+                got=f"{shape} {dtype}",
+                because="a kernel is compiled once for its cores: what it shares is one tensor",
+                hint="use buffer=nl.private_hbm for what one core has for itself",
+            )
+        return found
+
+    def _new(
+        self,
+        region: MemoryRegion,
+        shape: tuple[int, ...],
+        dtype: Format,
+        name: str,
+        address: tuple[int, int] | None = None,
+    ) -> Storage:
         storage = Storage(next(self._ids), region, shape, dtype, name)
         if storage.on_chip:
             self._check_fits(storage)

@@ -79,7 +79,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE", raising=False)
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "")  # what the script sets is undone
     (tmp_path / "mine.py").write_text(KERNEL)
     (tmp_path / "script.py").write_text(KERNEL + SCRIPT)
     return tmp_path / "mine.py"

@@ -189,9 +189,9 @@ class Session:
 
     def report(self, run: Run, wanted: list[Any] | None) -> None:
         """Time a finished launch, compare its results, and print or keep what came out."""
-        assert run.core.program is not None
-        timeline = schedule(run.core.program, run.machine)
-        self.timelines.append(timeline)
+        programs = [core.program for core in run.cores if core.program is not None]
+        timelines = [schedule(program, run.machine) for program in programs]
+        self.timelines += timelines
         comparisons = _compared(run.outputs, wanted)
         tolerances = [self._tolerance(o) for o in _listed(run.outputs)]
         wrong = [not c.rel_l2 <= t for c, t in zip(comparisons, tolerances, strict=False)]
@@ -202,8 +202,11 @@ class Session:
         if wanted is not None:
             limits = ", ".join(f"{t:.3g}" for t in tolerances)
             self.say(f"  {'DIFFERS' if any(wrong) else 'agrees'}   (relative L2 at most {limits})")
-        for line in text.estimated(timeline):
-            self.say(f"  {line}")
+        for number, timeline in enumerate(timelines):
+            if len(timelines) > 1:
+                self.say(f"  core {number}")
+            for line in text.estimated(timeline):
+                self.say(f"  {line}")
         for finding in run.findings:
             self.say(f"  {finding}")
         self.reports.append(
@@ -212,7 +215,8 @@ class Session:
                 "target": run.machine.name,
                 "results": [c.to_dict() for c in comparisons],
                 "agrees": None if wanted is None else not any(wrong),
-                "estimate": summary(timeline),
+                "estimate": summary(max(timelines, key=lambda t: t.total_ns)),
+                "cores": [summary(timeline) for timeline in timelines],
                 "findings": [str(f) for f in run.findings],
             }
         )

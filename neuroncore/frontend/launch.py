@@ -1,4 +1,4 @@
-"""Running a kernel: arguments in, one core, results out."""
+"""Running a kernel: arguments in, one core or two, results out."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ import numpy.typing as npt
 from neuroncore import access, codec
 from neuroncore.core import Core, Finding, on
 from neuroncore.enums import MemoryRegion
-from neuroncore.errors import DtypeError, NotEmulated, SignatureError, UsageError
+from neuroncore.errors import DtypeError, NotEmulated, SignatureError, TargetError, UsageError
 from neuroncore.formats import Format, lookup
 from neuroncore.frontend.settings import current_settings, target_machine, unmet_wishes
 from neuroncore.machine import Machine
+from neuroncore.memory import Hbm, Storage
 from neuroncore.options import Options
+from neuroncore.system import System
 from neuroncore.tile import Tile
 
 Array = npt.NDArray[Any]
+
+CORES = 2  # physical cores of a logical one (LNC2)
 
 
 class NeuronWarning(UserWarning):
@@ -32,13 +36,18 @@ class NeuronWarning(UserWarning):
 
 @dataclass(eq=False)
 class Run:
-    """One finished launch: what it returned and the core it ran on, with the record."""
+    """One finished launch: what it returned and the cores it ran on, with their records."""
 
     kernel: str
     outputs: Any
-    core: Core
+    cores: list[Core]
     arguments: tuple[Any, ...] = ()
     findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def core(self) -> Core:
+        """The first core, often the only one."""
+        return self.cores[0]
 
     @property
     def machine(self) -> Machine:
@@ -55,29 +64,53 @@ def launch(
     target: str | None = None,
     options: Options | None = None,
 ) -> Run:
-    """Run a kernel function on one core.
+    """Run a kernel function on one core, or with a grid of 2 on both cores of a logical core.
 
     Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are
     contiguous; what the kernel writes into them shows in the caller's arrays afterwards. Returned
     tensors become arrays, of torch if an argument was a torch tensor.
     """
-    if prod(grid) > 1:
-        raise NotEmulated(f"a launch grid of {grid}: only one core is emulated so far")
     current = current_settings()
-    core = Core(target_machine(target), options or current.options or Options(), grid=grid)
+    cores = _cores(target_machine(target), options or current.options or Options(), grid)
     if current.observer is not None:
-        current.observer.begun(core)
+        current.observer.begun(cores[0])
     for wish in unmet_wishes():
-        core.report("ENVIRONMENT", wish, wish)
-    inputs = _Inputs(core, tensor)
-    tensors = [inputs.enter(v, n) for v, n in zip(args, _names(function, args), strict=True)]
-    named = {name: inputs.enter(value, name) for name, value in (kwargs or {}).items()}
-    with on(core):
-        result = function(*tensors, **named)
+        cores[0].report("ENVIRONMENT", wish, wish)
+    inputs = _Inputs(cores[0], tensor)
+    names = _names(function, args)
+
+    def program(core: Core) -> Any:
+        tensors = [inputs.enter(v, n) for v, n in zip(args, names, strict=True)]
+        named = {name: inputs.enter(value, name) for name, value in (kwargs or {}).items()}
+        return function(*tensors, **named)
+
+    if len(cores) == 1:
+        with on(cores[0]):
+            result = program(cores[0])
+    else:
+        result = System(cores).run(program)[0]
+    with on(cores[0]):
         outputs = inputs.leave(result)
     inputs.write_back()
+    findings = [finding for core in cores for finding in core.findings]
     name = getattr(function, "__name__", "kernel")
-    return Run(name, outputs, core, tuple(args), core.findings)
+    return Run(name, outputs, cores, tuple(args), findings)
+
+
+def _cores(machine: Machine, options: Options, grid: tuple[int, ...]) -> list[Core]:
+    """One core for each program of a launch grid; they share HBM."""
+    count = prod(grid)
+    if count > CORES:
+        raise NotEmulated(f"a launch grid of {grid}: at most {CORES} cores are emulated")
+    if count > 1 and not machine.has("logical_core"):
+        raise TargetError(
+            f"a launch grid of {grid} on {machine.name}",
+            expected="a machine with logical_core",
+            got=f"{machine.name} ({machine.generation})",
+            because="the cores of this generation are not paired into logical cores",
+        )
+    hbm = Hbm()
+    return [Core(machine, options, rank, grid, hbm) for rank in range(count)]
 
 
 def finish(run: Run) -> Any:
@@ -105,7 +138,7 @@ class _Inputs:
         self.core, self.tensor = core, tensor
         self.torch = False
         self.given: dict[int, Any] = {}  # id of a storage -> the caller's object it came from
-        self.tensors: dict[int, tuple[Any, Tile]] = {}  # id of a caller's object -> both
+        self.adopted: dict[int, tuple[Any, Storage]] = {}  # id of a caller's object -> both
         self.copies: list[tuple[Array, Array]] = []  # arrays to update, and what with
 
     def enter(self, value: Any, name: str = "") -> Any:
@@ -116,11 +149,12 @@ class _Inputs:
         is_array = hasattr(value, "__array__") and not isinstance(value, np.generic | Tile)
         if not is_array and not _is_torch(value):
             return value
-        if id(value) not in self.tensors:
-            self.tensors[id(value)] = value, self._tensor(value, name)
-        return self.tensors[id(value)][1]
+        if id(value) not in self.adopted:
+            self.adopted[id(value)] = value, self._adopt(value, name)
+        storage = self.adopted[id(value)][1]
+        return self.tensor(storage, storage.shape, access.dense(storage.shape), 0, storage.dtype)
 
-    def _tensor(self, value: Any, name: str) -> Tile:
+    def _adopt(self, value: Any, name: str) -> Storage:
         self.torch |= _is_torch(value)
         form = _format(value, name)
         array = _from_torch(value, form) if _is_torch(value) else np.asarray(value)
@@ -132,7 +166,7 @@ class _Inputs:
         storage = self.core.memory.adopt(MemoryRegion.shared_hbm, held, form, name)
         if array.flags.writeable and (array is value or _is_torch(value)):
             self.given[storage.id] = value
-        return self.tensor(storage, storage.shape, access.dense(storage.shape), 0, form)
+        return storage
 
     def leave(self, value: Any) -> Any:
         if isinstance(value, Tile):

@@ -5,6 +5,7 @@ Operator names such as `nl.add` are both a function of tiles and the token that 
 """
 
 from neuroncore.enums import MemoryRegion as MemoryRegion
+from neuroncore.errors import did_you_mean
 from neuroncore.formats import Format as DType
 from neuroncore.formats import bfloat16 as bfloat16
 from neuroncore.formats import bool_ as bool_
@@ -132,8 +133,14 @@ from neuroncore.frontend.nki.tensor import NkiTensor as NkiTensor
 
 __all__ = ["DType"]
 
+
 sbuf = MemoryRegion.sbuf
 psum = MemoryRegion.psum
 private_hbm = MemoryRegion.private_hbm
 shared_hbm = MemoryRegion.shared_hbm
 hbm = private_hbm
+
+
+def __getattr__(name: str) -> None:
+    hint = did_you_mean(name, globals())
+    raise AttributeError(f"nki.language has no {name!r}" + (f"; {hint}" if hint else ""))

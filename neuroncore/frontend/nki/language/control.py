@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from neuroncore.core import current
 from neuroncore.errors import DynamicControlError
 from neuroncore.frontend.nki.indexing import DynamicSlice
@@ -83,8 +85,9 @@ def while_loop(
 
 def program_id(axis: int = 0) -> int:
     """Which program of the launch grid this is, along one axis."""
-    current()
-    return 0
+    core = current()
+    grid = core.grid or (1,)
+    return int(np.unravel_index(core.program_id, grid)[axis]) if axis < len(grid) else 0
 
 
 def num_programs(axes: int | tuple[int, ...] | None = 0) -> int:

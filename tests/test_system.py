@@ -1,0 +1,297 @@
+"""Two cores as one: what they share, what they don't, how they meet, and how they fail to."""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+
+from neuroncore.errors import (
+    DeadlockError,
+    DtypeError,
+    FreeSizeError,
+    KernelError,
+    NotEmulated,
+    ShapeError,
+    TargetError,
+)
+from neuroncore.frontend.launch import NeuronWarning, launch
+from neuroncore.frontend.nki.tensor import NkiTensor
+
+X = np.arange(64 * 3, dtype=np.float32).reshape(64, 3)
+
+
+@pytest.fixture(autouse=True)
+def on_trn2(monkeypatch):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
+
+
+def half(x, rank):
+    rows = x.shape[0] // 2
+    return x[rank * rows : (rank + 1) * rows]
+
+
+@nki.jit
+def swapped(x, sends=(1, 0), receives=(1, 0), unit=nisa.dma_engine.dma):
+    """The halves of x, exchanged by the cores that hold them."""
+    rank = nl.program_id(0)
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    mine = nl.load(half(x, rank))
+    other = nl.ndarray(mine.shape, mine.dtype)
+    nisa.sendrecv(mine, other, sends[rank], receives[rank], pipe_id=0, dma_engine=unit)
+    nl.store(half(out, rank), other)
+    return out
+
+
+# --- what is shared -------------------------------------------------------------------------------
+
+
+def test_cores_exchange_tiles():
+    np.testing.assert_array_equal(swapped[2](X), np.concatenate([X[32:], X[:32]]))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bfloat16", "float16", "int32", "uint8", "float8_e4m3", "float8_e5m2", "int16"]
+)
+def test_every_format_is_exchanged_bit_by_bit(dtype):
+    x = np.arange(64 * 3).reshape(64, 3).astype(getattr(nl, dtype).numpy)
+    got = swapped[2](x)
+    assert got.tobytes() == np.concatenate([x[32:], x[:32]]).tobytes()
+
+
+def test_a_core_may_send_to_itself():
+    np.testing.assert_array_equal(swapped[2](X, (0, 1), (0, 1)), X)
+
+
+@nki.jit
+def crossed(x):
+    """Each core writes its half to HBM; after the barrier it reads the other's."""
+    rank = nl.program_id(0)
+    middle, out = (nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm) for _ in range(2))
+    nl.store(half(middle, rank), nl.load(half(x, rank)))
+    nisa.core_barrier(middle, (0, 1))
+    nl.store(half(out, rank), nl.load(half(middle, 1 - rank)))
+    return out
+
+
+def test_after_a_barrier_a_core_reads_what_the_other_wrote():
+    np.testing.assert_array_equal(crossed[2](X), np.concatenate([X[32:], X[:32]]))
+
+
+def test_without_a_barrier_the_race_is_found():
+    @nki.jit
+    def early(x):
+        rank = nl.program_id(0)
+        middle, out = (nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm) for _ in range(2))
+        nl.store(half(middle, rank), nl.load(half(x, rank)))
+        nl.store(half(out, rank), nl.load(half(middle, 1 - rank)))
+        return out
+
+    with pytest.warns(NeuronWarning, match="UNINIT_READ"):
+        early[2](X)
+
+
+def test_each_core_has_hbm_of_its_own():
+    @nki.jit
+    def kept_apart(x):
+        rank = nl.program_id(0)
+        own = nl.ndarray((1, 1), nl.float32, buffer=nl.private_hbm, name="own")
+        out = nl.ndarray((2, 1), nl.float32, buffer=nl.shared_hbm)
+        nl.store(own, nl.full((1, 1), rank + 1.0, nl.float32))
+        nisa.core_barrier(out, (0, 1))
+        nl.store(out[rank : rank + 1], nl.load(own))
+        return out
+
+    np.testing.assert_array_equal(kept_apart[2](X), [[1], [2]])
+
+
+def test_arrays_that_both_cores_write_are_updated_in_place():
+    @nki.jit
+    def increment(x):
+        rank = nl.program_id(0)
+        nl.store(half(x, rank), nl.add(nl.load(half(x, rank)), rank + 1.0))
+        return x
+
+    x = np.zeros((4, 2), np.float32)
+    assert increment[2](x) is x
+    np.testing.assert_array_equal(x, [[1, 1], [1, 1], [2, 2], [2, 2]])
+
+
+def test_programs_know_their_place_in_the_grid():
+    seen = []
+
+    @nki.jit
+    def places(x):
+        seen.append((nl.program_id(0), nl.num_programs(0), nl.num_programs(), nl.program_ndim()))
+        return x
+
+    places[2](X)
+    assert seen == [(0, 2, 2, 1), (1, 2, 2, 1)]
+
+
+def test_each_core_leaves_a_record():
+    run = launch(crossed.function, (X,), tensor=NkiTensor, grid=(2,))
+    assert [len(core.program) for core in run.cores] == [5, 5]
+    assert run.core is run.cores[0]
+
+
+# --- in which order -------------------------------------------------------------------------------
+
+
+def test_programs_take_turns_where_they_meet():
+    order = []
+
+    @nki.jit
+    def turns(x):
+        rank = nl.program_id(0)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        for step in range(3):
+            order.append((rank, step))
+            nisa.core_barrier(out, (0, 1))
+        nl.store(half(out, rank), nl.load(half(x, rank)))
+        return out
+
+    for _ in range(3):
+        order.clear()
+        turns[2](X)
+        assert order == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]
+
+
+def test_pipes_do_not_hold_each_other_up():
+    @nki.jit
+    def two_pipes(x):
+        rank = nl.program_id(0)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        mine = nl.load(half(x, rank))
+        first, second = (nl.ndarray(mine.shape, mine.dtype) for _ in range(2))
+        nisa.sendrecv(mine, first, 1 - rank, 1 - rank, pipe_id=3)
+        nisa.sendrecv(first, second, 1 - rank, 1 - rank, pipe_id=4)
+        nl.store(half(out, rank), second)
+        return out
+
+    np.testing.assert_array_equal(two_pipes[2](X), X)
+
+
+# --- how it fails ---------------------------------------------------------------------------------
+
+
+def test_a_core_that_waits_for_one_that_has_ended_is_a_deadlock():
+    @nki.jit
+    def alone(x):
+        if nl.program_id(0) == 0:
+            nisa.core_barrier(x, (0, 1))
+        return x
+
+    with pytest.raises(DeadlockError, match="core 0 waits for core 1 at core_barrier") as caught:
+        alone[2](X)
+    assert "core 1 has ended" in str(caught.value)
+    assert caught.value.place.text.strip() == "nisa.core_barrier(x, (0, 1))"
+
+
+def test_cores_that_wait_at_different_points_are_a_deadlock():
+    @nki.jit
+    def apart(x):
+        rank = nl.program_id(0)
+        mine = nl.load(half(x, rank))
+        other = nl.ndarray(mine.shape, mine.dtype)
+        nisa.sendrecv(mine, other, 1 - rank, 1 - rank, pipe_id=rank)
+        return x
+
+    with pytest.raises(DeadlockError) as caught:
+        apart[2](X)
+    assert "core 1 waits at sendrecv(pipe_id=1)" in str(caught.value)
+    assert "core 0 waits at sendrecv(pipe_id=0)" in str(caught.value)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_error_on_one_core_stops_both(rank):
+    @nki.jit
+    def broken(x):
+        if nl.program_id(0) == rank:
+            raise ZeroDivisionError("mine")
+        nisa.core_barrier(x, (0, 1))
+        return x
+
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError, match="mine"):
+            broken[2](X)
+    np.testing.assert_array_equal(crossed[2](X), np.concatenate([X[32:], X[:32]]))
+
+
+def test_cores_must_agree_on_what_they_share():
+    @nki.jit
+    def differs(x):
+        return nl.ndarray((4, 2 + nl.program_id(0)), x.dtype, buffer=nl.shared_hbm, name="sum")
+
+    with pytest.raises(ShapeError, match="the cores differ about tensor 'sum'"):
+        differs[2](X)
+
+
+def test_an_exchange_needs_both_sides():
+    with pytest.raises(KernelError, match="which sends to core 1"):
+        swapped[2](X, (1, 1), (1, 1))
+
+
+@pytest.mark.parametrize("ranks", [(2, 0), (1, -1)])
+def test_there_are_two_ranks(ranks):
+    with pytest.raises(ShapeError, match="there is no core"):
+        swapped[2](X, *((rank, rank) for rank in ranks))
+
+
+@pytest.mark.parametrize("shape,dtype", [((16, 6), nl.float32), ((32, 3), nl.int32)])
+def test_what_is_sent_is_what_is_expected(shape, dtype):
+    @nki.jit
+    def unequal(x):
+        rank = nl.program_id(0)
+        mine = nl.load(half(x, 0)) if rank else nl.full(shape, 1, dtype)
+        other = nl.ndarray(mine.shape, mine.dtype)
+        nisa.sendrecv(mine, other, 1 - rank, 1 - rank, pipe_id=0)
+        return x
+
+    with pytest.raises(ShapeError, match="sends"):
+        unequal[2](X)
+
+
+def test_an_exchange_converts_nothing():
+    @nki.jit
+    def converting(x):
+        mine = nl.load(half(x, 0))
+        nisa.sendrecv(mine, nl.ndarray(mine.shape, nl.bfloat16), 1, 1, pipe_id=0)
+        return x
+
+    with pytest.raises(DtypeError, match="dst"):
+        converting[2](X)
+
+
+def test_the_dma_of_gpsimd_takes_256_elements():
+    x = np.arange(2 * 257, dtype=np.float32).reshape(2, 257)
+    gpsimd = nisa.dma_engine.gpsimd_dma
+    np.testing.assert_array_equal(swapped[2](x[:, :256], unit=gpsimd), x[::-1, :256])
+    with pytest.raises(FreeSizeError, match="257 elements"):
+        swapped[2](x, unit=gpsimd)
+
+
+def test_one_core_alone_has_no_peers():
+    with pytest.raises(TargetError, match="needs two cores"):
+        crossed(X)
+
+
+def test_the_first_generation_has_no_logical_cores(monkeypatch):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
+    with pytest.raises(TargetError, match="logical_core"):
+        crossed[2](X)
+
+
+def test_more_cores_are_not_emulated():
+    with pytest.raises(NotEmulated, match="at most 2"):
+        crossed[4](X)
+
+
+def test_a_barrier_is_for_both_cores():
+    @nki.jit
+    def odd(x):
+        nisa.core_barrier(x, (0, 2))
+        return x
+
+    with pytest.raises(ShapeError, match="cores 0 and 1"):
+        odd[2](X)
