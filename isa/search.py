@@ -192,7 +192,7 @@ def topk_fits(call: Call, machine: Machine) -> KernelError | None:
             got=str(src),
             because=f"each processor of the GpSimd engine takes the elements of {GROUP} partitions",
         )
-    if type(n) is not int:
+    if not isinstance(n, int | np.integer) or isinstance(n, bool):
         return SignatureError("topk: n must be an integer", argument="n", got=repr(n))
     most = min(machine.limits.topk_elements, GROUP * src.free_size)
     if not EIGHT <= n <= most:

@@ -1,0 +1,353 @@
+"""topk and nonzero_with_count: searches of the GpSimd engine, sixteen partitions to a processor."""
+
+import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
+import numpy as np
+import pytest
+from device import TARGETS, Device, bits
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuroncore.errors import (
+    BufferKindError,
+    DtypeError,
+    DynamicControlError,
+    FreeSizeError,
+    ShapeError,
+    SignatureError,
+    StartPartitionError,
+    TargetError,
+)
+from neuroncore.register import VirtualRegister
+
+# --- topk -----------------------------------------------------------------------------------------
+
+
+def wound(rows, columns):
+    """Rows of elements, each as a snake: element j in partition j % 16, column j // 16."""
+    snake = np.zeros((len(rows) * 16, columns), np.float32)
+    for g, row in enumerate(rows):
+        for j, value in enumerate(row):
+            snake[16 * g + j % 16, j // 16] = value
+    return snake
+
+
+def unwound(snake, count):
+    """The rows again."""
+    groups = range(len(snake) // 16)
+    return np.array([[snake[16 * g + j % 16, j // 16] for j in range(count)] for g in groups])
+
+
+def run_topk(device, rows, k, columns=None):
+    """Values and indices of the k greatest of each row, and the tiles they came in."""
+    n = rows.shape[1]
+    src = device.tile(wound(rows, columns or -(-n // 16)), "bfloat16")
+    val, idx = (device.empty((len(src.codes()), k), d) for d in ("bfloat16", "uint32"))
+    device.issue("topk", val, idx, src, n)
+    return unwound(val.numpy(), k), unwound(idx.numpy(), k), val, idx
+
+
+def distinct(groups, n, seed=0):
+    """Rows of bfloat16 numbers that are all different, of both signs."""
+    codes = np.concatenate([np.arange(1, 0x7F80), np.arange(0x8001, 0xFF80)]).astype(np.uint16)
+    rng = np.random.default_rng([seed, groups, n])
+    rows = [rng.choice(codes, n, replace=False) for _ in range(groups)]
+    return np.array(rows).view("bfloat16").astype(np.float32)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("groups", "n", "k"),
+    [(1, 8, 1), (1, 8, 8), (2, 15, 3), (3, 16, 16), (8, 42, 8), (8, 100, 33), (4, 1000, 999)],
+)
+def test_the_greatest_of_each_snake_in_ascending_order(target, groups, n, k):
+    device = Device(target)
+    rows = distinct(groups, n)
+    values, indices, *_ = run_topk(device, rows, k)
+    assert np.array_equal(indices, np.argsort(rows, axis=1)[:, n - k :])
+    assert np.array_equal(values.astype(np.float32), np.sort(rows, axis=1)[:, n - k :])
+    assert not device.findings
+
+
+def test_a_snake_may_be_as_long_as_the_counter():
+    device = Device()
+    rows = np.random.default_rng(1).integers(-9, 9, (1, 65535)).astype(np.float32)
+    rows[0, [77, 65534, 4000]] = 20, 30, 40
+    values, indices, *_ = run_topk(device, rows, 3)
+    assert values.astype(int).tolist() == [[20, 30, 40]]
+    assert indices.tolist() == [[77, 65534, 4000]]
+
+
+@given(
+    st.lists(st.sampled_from([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf]), min_size=8, max_size=40),
+    st.data(),
+)
+def test_every_index_leads_to_its_value_and_nothing_left_out_is_greater(row, data):
+    k = data.draw(st.integers(1, len(row)))
+    values, indices, *_ = run_topk(Device(), np.float32([row]), k)
+    assert len(set(indices[0])) == k
+    assert np.array_equal(np.float32(row)[indices[0]], values[0].astype(np.float32))
+    assert np.array_equal(values[0].astype(np.float32), np.sort(row)[len(row) - k :])
+
+
+def test_of_equal_elements_the_first_are_taken():
+    row = np.float32([[1, 5, 5, 2, 5, 5, 0, 5]])
+    values, indices, *_ = run_topk(Device(), row, 3)
+    assert values.astype(int).tolist() == [[5, 5, 5]]
+    assert indices.tolist() == [[4, 2, 1]]
+
+
+def test_nan_is_the_greatest():
+    row = np.float32([[1, np.inf, -np.inf, np.nan, 0, 2, 3, -4]])
+    values, indices, *_ = run_topk(Device(), row, 2)
+    assert indices.tolist() == [[1, 3]]
+    assert np.isnan(values[0, 1]) and values[0, 0] == np.inf
+
+
+def test_what_does_not_take_part_is_not_read():
+    device = Device()
+    src = device.empty((32, 4), "bfloat16")
+    rows = distinct(2, 40)
+    columns = wound(rows, 3)
+    src[:, 0:2].codes()[...] = device.tile(columns[:, 0:2], "bfloat16").codes()
+    src[:, 0:2].mark_written()
+    for g in (0, 16):
+        src[g : g + 8, 2:3].codes()[...] = device.tile(columns[g : g + 8, 2:3], "bfloat16").codes()
+        src[g : g + 8, 2:3].mark_written()
+    val, idx = device.empty((32, 5), "bfloat16"), device.empty((32, 5), "uint32")
+    device.issue("topk", val, idx, src, 40)
+    assert not device.findings
+    assert np.array_equal(unwound(idx.numpy(), 5), np.argsort(rows, axis=1)[:, 35:])
+    device.issue("topk", val, idx, src, 41)
+    assert device.findings == ["UNINIT_READ"]
+
+
+@pytest.mark.parametrize(("k", "columns"), [(5, 1), (16, 1), (20, 2)])
+def test_what_is_beyond_the_results_stays_as_it_is(k, columns):
+    device = Device()
+    *_, val, idx = run_topk(device, distinct(2, 30), k)
+    for tile in (val, idx):
+        missing = tile.unwritten()
+        there = np.zeros((2, columns * 16), bool)
+        there[:, :k] = True
+        snake = there.reshape(2, columns, 16).swapaxes(1, 2).reshape(32, columns)
+        assert np.array_equal(~missing[:, :columns], snake)
+        assert missing[:, columns:].all()
+
+
+def topk_operands(device, partitions=32, columns=3, k=8):
+    return (
+        device.zeros((partitions, k), "bfloat16"),
+        device.zeros((partitions, k), "uint32"),
+        device.zeros((partitions, columns), "bfloat16"),
+    )
+
+
+@pytest.mark.parametrize(("n", "words"), [(7, "8 to 48"), (49, "8 to 48"), (0, "8 to 48")])
+def test_topk_takes_as_many_elements_as_src_holds(n, words):
+    device = Device()
+    operands = topk_operands(device)
+    device.refuses(FreeSizeError, "topk", *operands, n, words=[f"n is {n}", words])
+    device.issue("topk", *operands, 8)
+    device.issue("topk", *operands, 48)
+
+
+def test_topk_counts_to_65535():
+    device = Device()
+    operands = topk_operands(device, partitions=16, columns=4096)
+    device.refuses(FreeSizeError, "topk", *operands, 65536, words=["n is 65536", "8 to 65535"])
+
+
+def test_topk_gives_at_most_what_there_is():
+    device = Device()
+    few = topk_operands(device, k=9)
+    device.refuses(FreeSizeError, "topk", *few, 8, words=["9 of 8 elements", "1 to 8"])
+    device.issue("topk", *few, 9)
+    many = topk_operands(device, partitions=16, columns=2048, k=32768)
+    device.refuses(FreeSizeError, "topk", *many, 32768, words=["1 to 32767"])
+
+
+def test_topk_takes_whole_groups():
+    device = Device()
+    words = ["24 partitions", "multiple of 16"]
+    device.refuses(ShapeError, "topk", *topk_operands(device, 24), 30, words=words)
+    device.issue("topk", *topk_operands(device, 48), 30)
+
+
+def test_topk_has_results_of_one_shape():
+    device = Device()
+    val, idx, src = topk_operands(device)
+    device.refuses(ShapeError, "topk", val, idx[:, 0:7], src, 30, words=["idx_dst", "8 elements"])
+    device.refuses(ShapeError, "topk", val[0:16], idx, src, 30, words=["val_dst", "32 partitions"])
+    cube = device.zeros((32, 2, 4), "uint32")
+    device.refuses(ShapeError, "topk", val, cube, src, 30, words=["idx_dst", "two axes"])
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_topk_is_of_bfloat16_and_uint32_in_sbuf(place):
+    device = Device()
+    operands = list(topk_operands(device))
+    name, good = ("val_dst", "idx_dst", "src")[place], operands[place]
+    operands[place] = device.zeros(good.shape, "float32")
+    device.refuses(DtypeError, "topk", *operands, 30, words=[name, str(good.dtype), "float32"])
+    operands[place] = device.zeros(good.shape, str(good.dtype), "psum")
+    device.refuses(BufferKindError, "topk", *operands, 30, words=[name, "sbuf", "psum"])
+
+
+@pytest.mark.parametrize("n", [30.0, "30", None, True])
+def test_the_number_of_elements_is_an_integer(n):
+    device = Device()
+    device.refuses(
+        SignatureError, "topk", *topk_operands(device), n, words=["n must be an integer"]
+    )
+
+
+def test_topk_takes_four_cycles_for_each_element_and_one_for_each_result():
+    def busy(n, k):
+        device = Device()
+        device.issue("topk", *topk_operands(device, columns=100, k=k), n)
+        (call,) = device.core.program.calls
+        return call.instruction.cost(call, device.core.machine).busy_ns
+
+    clock = Device().core.machine.engines["gpsimd"].clock_ghz
+    assert busy(1001, 8) - busy(1000, 8) == pytest.approx(4 / clock)
+    assert busy(1000, 9) - busy(1000, 8) == pytest.approx(1 / clock)
+
+
+# --- nonzero_with_count ---------------------------------------------------------------------------
+
+V3_ON = ("trn2", "trn3")
+
+
+def counted(row, offset=0, padding=-1):
+    """The example of the documentation, written out."""
+    found = [i + offset for i, value in enumerate(row) if value != 0]
+    return found + [padding] * (len(row) - len(found)) + [len(found)]
+
+
+@pytest.mark.parametrize("target", V3_ON)
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (16, 5), (17, 20), (128, 33), (33, 4, 5)])
+def test_indices_then_padding_then_the_count(target, dtype, shape):
+    device = Device(target)
+    rng = np.random.default_rng(shape)
+    values = np.where(rng.random(shape) < 0.5, 0, rng.integers(-5, 5, shape)).astype(dtype)
+    size = values[0].size
+    before = rng.integers(-99, 99, (shape[0], size + 1)).astype(np.int32)
+    dst = device.tile(before)
+    device.issue("nonzero_with_count", dst, device.tile(values))
+    for p in range(0, shape[0], 16):
+        before[p] = counted(values[p].ravel())
+    assert np.array_equal(dst.numpy(), before)
+
+
+def test_the_published_example_of_an_offset():
+    device = Device()
+    dst = device.empty((1, 9), "int32")
+    src = device.tile(np.int32([[0, 1, 1, 0, 0, 1, 0, 0]]))
+    device.issue("nonzero_with_count", dst, src, 16, -1)
+    assert dst.numpy().tolist() == [[17, 18, 21, -1, -1, -1, -1, -1, 3]]
+
+
+@pytest.mark.parametrize(("offset", "padding"), [(-7, 0), (2**31 - 1, -(2**31)), (5, 2**31 - 1)])
+def test_offset_and_padding_are_32_bit_integers(offset, padding):
+    device = Device()
+    dst = device.empty((1, 4), "int32")
+    src = device.tile(np.float32([[0, 3, 4]]))
+    device.issue("nonzero_with_count", dst, src, index_offset=offset, padding_val=padding)
+    want = np.array([[1 + offset, 2 + offset, padding, 2]]).astype(np.int32)
+    assert np.array_equal(dst.numpy(), want)
+
+
+def test_minus_zero_is_zero_and_nan_is_not():
+    device = Device()
+    dst = device.empty((1, 6), "int32")
+    src = device.tile(np.float32([[-0.0, np.nan, 0, -np.inf, 1e-45]]))
+    device.issue("nonzero_with_count", dst, src)
+    assert dst.numpy().tolist() == [[1, 3, 4, -1, -1, 3]]
+
+
+def test_other_partitions_are_neither_read_nor_written():
+    device = Device()
+    src, dst = device.empty((128, 4)), device.empty((128, 5), "int32")
+    for p in range(0, 128, 16):
+        src.codes()[p] = 1
+        chosen = np.zeros((128, 4), bool)
+        chosen[p] = True
+        src.mark_written(chosen)
+    device.issue("nonzero_with_count", dst, src)
+    assert not device.findings
+    assert np.array_equal(~dst.unwritten().any(axis=1), np.arange(128) % 16 == 0)
+    device.issue("nonzero_with_count", dst[32:64], device.empty((32, 4)))
+    assert device.findings == ["UNINIT_READ"]
+
+
+def test_free_shapes_need_not_agree():
+    device = Device()
+    src = device.tile(np.eye(32, 12, dtype=np.float32).reshape(32, 3, 4))
+    dst = device.empty((32, 1, 13), "int32")
+    device.issue("nonzero_with_count", dst, src)
+    assert dst.codes()[0].tolist() == [counted([1] + [0] * 11)]
+    assert dst.codes()[16].tolist() == [counted([0] * 12)]
+
+
+def test_dst_holds_one_more():
+    device = Device()
+    src = device.zeros((16, 6))
+    for size in (6, 8):
+        dst = device.zeros((16, size), "int32")
+        device.refuses(ShapeError, "nonzero_with_count", dst, src, words=["dst", "7 elements"])
+    dst = device.zeros((32, 7), "int32")
+    device.refuses(ShapeError, "nonzero_with_count", dst, src, words=["dst", "16 partitions"])
+    device.issue("nonzero_with_count", dst[0:16], src)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "uint32", "int16", "bool"])
+def test_zeros_are_told_in_32_bit_formats(dtype):
+    device = Device()
+    good, bad = device.zeros((16, 6)), device.zeros((16, 6), dtype)
+    dst, wrong = device.zeros((16, 7), "int32"), device.zeros((16, 7), dtype)
+    device.refuses(DtypeError, "nonzero_with_count", dst, bad, words=["src", dtype, "float32"])
+    device.refuses(DtypeError, "nonzero_with_count", wrong, good, words=["dst", dtype, "int32"])
+
+
+def test_nonzero_is_in_sbuf_where_engines_start():
+    device = Device()
+    src, dst = device.zeros((128, 6)), device.zeros((128, 7), "int32")
+    psum = device.zeros((16, 6), buffer="psum"), device.zeros((16, 7), "int32", "psum")
+    name = "nonzero_with_count"
+    device.refuses(BufferKindError, name, dst[0:16], psum[0], words=["src", "sbuf"])
+    device.refuses(BufferKindError, name, psum[1], src[0:16], words=["dst", "sbuf"])
+    device.refuses(StartPartitionError, name, dst[0:16], src[16:32], words=["src", "partition 16"])
+    device.issue(name, dst[32:48], src[64:80])
+
+
+@pytest.mark.parametrize("which", ["index_offset", "padding_val"])
+def test_numbers_are_constants_of_32_bits(which):
+    device = Device()
+    dst, src, name = device.zeros((16, 7), "int32"), device.zeros((16, 6)), "nonzero_with_count"
+    for bad in (2**31, -(2**31) - 1):
+        device.refuses(DtypeError, name, dst, src, **{which: bad}, words=[which, str(bad)])
+    for bad in (0.5, "1", None):
+        device.refuses(SignatureError, name, dst, src, **{which: bad}, words=[which, "integer"])
+    device.refuses(DynamicControlError, name, dst, src, **{which: VirtualRegister()})
+
+
+def test_v2_has_no_nonzero_with_count():
+    device = Device("trn1")
+    dst, src = device.zeros((16, 7), "int32"), device.zeros((16, 6))
+    device.refuses(
+        TargetError, "nonzero_with_count", dst, src, words=["trn1", "nonzero_with_count"]
+    )
+
+
+def test_results_do_not_depend_on_what_surrounds_the_tile():
+    device = Device()
+    wide = device.tile(np.random.default_rng(3).normal(size=(32, 40)), "bfloat16")
+    val, idx = (device.zeros((32, 30), d) for d in ("bfloat16", "uint32"))
+    device.issue("topk", val[:, 3:11], idx[:, 20:28], wide[:, 10:14], 60)
+    alone = device.tile(wide.numpy()[:, 10:14])
+    want = device.zeros((32, 8), "bfloat16"), device.zeros((32, 8), "uint32")
+    device.issue("topk", *want, alone, 60)
+    assert np.array_equal(bits(val.numpy()[:, 3:11]), bits(want[0].numpy()))
+    assert np.array_equal(idx.numpy()[:, 20:28], want[1].numpy())
+    assert not val.numpy()[:, 11:].any() and not idx.numpy()[:, :20].any()
