@@ -1,0 +1,376 @@
+"""The accumulator registers of the Scalar and the Vector engine, one per lane, that activation,
+activation_reduce, tensor_scalar_reduce and select_reduce run their sums through."""
+
+import nki.language as nl
+import numpy as np
+import pytest
+from alu import TWO_OPERANDS, UNARY, alu
+from device import TARGETS, Device, converted, noise, same
+from hypothesis import given
+from hypothesis import strategies as st
+from nki.isa import reduce_cmd
+
+from neuroncore.errors import DtypeError, OperatorError, ShapeError, SignatureError
+
+IDLE, RESET, REDUCE = reduce_cmd.idle, reduce_cmd.reset, reduce_cmd.reduce
+RESET_REDUCE, LOAD_REDUCE = reduce_cmd.reset_reduce, reduce_cmd.load_reduce
+SHAPES = ((1, 1), (3, 7), (128, 33), (96, 5, 3), (5, 2, 3, 4))
+IDENTITY = {"add": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
+
+
+def folded(op, start, values):
+    """((start <op> x0) <op> x1) ... along each row, in float32; [P, 1]."""
+    state = np.broadcast_to(np.float32(start), (len(values), 1))
+    for column in values.astype(np.float32).reshape(len(values), -1).T:
+        state = alu(op, state, column[:, None])
+    return state
+
+
+def summed(device, data, command, result=True, **options):
+    """activation(copy) with a command; what the registers hold, if asked for."""
+    tile = data if not isinstance(data, np.ndarray) else device.tile(data)
+    res = device.empty((tile.shape[0], 1)) if result else None
+    dst = device.empty(tile.shape)
+    device.issue(
+        "activation", dst, nl.copy, tile, reduce_op=nl.add, reduce_res=res, reduce_cmd=command,
+        **options,
+    )  # fmt: skip
+    return res.numpy() if result else None
+
+
+# --- activation -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_sum_starts_from_zero_and_runs_from_left_to_right(target, shape):
+    data = noise(shape, special=False)
+    same(summed(Device(target), data, RESET_REDUCE), folded("add", 0, data))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("form", ["float32", "bfloat16", "int16", "uint8", "float8_e5m2"])
+def test_activation_reduce_gives_the_same(form, target):
+    device = Device(target)
+    data, scale = noise((9, 33), form, special=False), noise((9, 1), seed=1, special=False)
+    dst, res = device.empty((9, 33), "bfloat16"), device.empty((9, 1))
+    device.issue(
+        "activation_reduce",
+        dst,
+        nl.square,
+        device.tile(data),
+        nl.add,
+        res,
+        scale=device.tile(scale),
+    )
+    value = data.astype(np.float32) * scale
+    same(res.numpy(), folded("add", 0, value * value))
+    same(dst.numpy(), converted(value * value, "bfloat16"))
+
+
+def test_what_is_summed_is_not_rounded_to_dst():
+    device = Device()
+    data = np.full((1, 4), 1.001, np.float32)
+    dst, res = device.empty((1, 4), "bfloat16"), device.empty((1, 1))
+    device.issue("activation_reduce", dst, nl.copy, device.tile(data), nl.add, res)
+    assert dst.numpy().astype(np.float32).tolist() == [[1] * 4]
+    same(res.numpy(), folded("add", 0, data))
+
+
+@pytest.mark.parametrize("form", ["bfloat16", "float16", "float8_e4m3", "int8", "uint32"])
+@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+def test_the_sum_is_rounded_to_the_format_of_its_tile(form, buffer):
+    device = Device()
+    data = noise((33, 9), special=False)
+    res = device.empty((33, 1), form, buffer)
+    device.issue(
+        "activation_reduce", device.empty((33, 9)), nl.copy, device.tile(data), nl.add, res
+    )
+    same(res.numpy(), converted(folded("add", 0, data), form))
+
+
+def test_the_commands_of_activation():
+    device = Device()
+    ones = np.ones((3, 4), np.float32)
+    assert summed(device, ones, RESET_REDUCE).tolist() == [[4]] * 3
+    assert summed(device, 2 * ones, REDUCE).tolist() == [[12]] * 3
+    assert summed(device, 9 * ones, IDLE).tolist() == [[12]] * 3  # only read out
+    assert summed(device, ones[:, :3], REDUCE, result=False) is None
+    assert summed(device, ones, IDLE).tolist() == [[15]] * 3
+    assert summed(device, ones, RESET).tolist() == [[0]] * 3
+    assert summed(device, ones, REDUCE).tolist() == [[4]] * 3
+
+
+@given(
+    st.lists(st.sampled_from([RESET, REDUCE, RESET_REDUCE, IDLE]), max_size=8), st.integers(0, 9)
+)
+def test_any_sequence_of_commands(commands, seed):
+    device = Device()
+    state = summed(device, np.zeros((5, 1), np.float32), RESET)
+    for i, command in enumerate(commands):
+        data = noise((5, 1 + i), seed=seed + i, special=False)
+        if command in (RESET, RESET_REDUCE):
+            state = np.zeros((5, 1), np.float32)
+        if command in (REDUCE, RESET_REDUCE):
+            state = folded("add", state, data)
+        same(summed(device, data, command), state)
+
+
+def test_registers_that_nothing_has_reset_hold_no_number():
+    for command in (IDLE, REDUCE):
+        assert np.isnan(summed(Device(), np.ones((3, 4), np.float32), command)).all()
+
+
+def test_an_activation_without_a_command_leaves_the_registers_alone():
+    device = Device()
+    ones = np.ones((3, 4), np.float32)
+    summed(device, ones, RESET_REDUCE, result=False)
+    device.issue("activation", device.empty((3, 4)), nl.exp, device.tile(ones))
+    assert summed(device, ones, REDUCE).tolist() == [[8]] * 3
+
+
+def test_activation_reduce_leaves_its_sum_in_the_registers():
+    device = Device()
+    ones = device.tile(np.ones((3, 4), np.float32))
+    device.issue("activation_reduce", device.empty((3, 4)), nl.copy, ones, nl.add, None)
+    assert summed(device, ones, REDUCE).tolist() == [[8]] * 3
+
+
+def test_each_lane_has_a_register_of_its_own():
+    device = Device()
+    rows = np.arange(128, dtype=np.float32).reshape(128, 1)
+    data = device.tile(rows)
+    for start in (0, 32, 64, 96):
+        summed(device, data[start : start + 32], RESET_REDUCE, result=False)
+    for start in (96, 0, 64, 32):
+        got = summed(device, data[start : start + 32], REDUCE)
+        assert np.array_equal(got, 2 * rows[start : start + 32])
+    assert np.array_equal(summed(device, data, IDLE), 2 * rows)
+    assert summed(device, data[:7], RESET_REDUCE).tolist() == rows[:7].tolist()
+    assert np.array_equal(summed(device, data, IDLE)[7:], 2 * rows[7:])
+
+
+@pytest.mark.parametrize("start", [0, 32, 64, 96])
+def test_the_lane_is_that_of_the_input(start):
+    device = Device()
+    data = device.tile(np.full((32, 2), 3, np.float32), address=(start, 0))
+    dst, res = device.empty((32, 2), address=(96, 64)), device.empty((32, 1), address=(32, 128))
+    device.issue("activation_reduce", dst, nl.copy, data, nl.add, res)
+    assert (res.numpy() == 6).all()
+    assert (summed(device, data, IDLE) == 6).all()
+    other = device.tile(np.ones((32, 2), np.float32), address=((start + 32) % 128, 256))
+    assert np.isnan(summed(device, other, IDLE)).all()
+
+
+@pytest.mark.parametrize("column", [0, 3])
+def test_the_sum_may_go_into_dst_or_data(column):
+    data = noise((9, 5), special=False)
+    for into in ("dst", "data"):
+        device = Device()
+        tiles = {"dst": device.empty((9, 5)), "data": device.tile(data)}
+        res = tiles[into][:, column : column + 1]
+        device.issue("activation_reduce", op=nl.abs, reduce_op=nl.add, reduce_res=res, **tiles)
+        want = np.abs(data) if into == "dst" else data.copy()
+        want[:, column : column + 1] = folded("add", 0, np.abs(data))
+        same(tiles[into].numpy(), want)
+
+
+@pytest.mark.parametrize("command", ["reset", 2, None, LOAD_REDUCE])
+def test_activation_has_no_other_command(command):
+    device = Device()
+    tiles = device.tile(noise((3, 4))), nl.copy, device.tile(noise((3, 4)))
+    kind = OperatorError if command is LOAD_REDUCE else SignatureError
+    device.refuses(kind, "activation", *tiles, reduce_cmd=command, words=["reduce_cmd"])
+
+
+# --- tensor_scalar_reduce -------------------------------------------------------------------------
+
+
+def scalar_reduce(device, data, op0, operand0, reduce_op, dtype="float32", **options):
+    """dst and the reduction."""
+    tile = device.tile(data)
+    dst, res = device.empty(data.shape, dtype), device.empty((len(data), 1))
+    options = {k: device.tile(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
+    operand0 = device.tile(operand0) if isinstance(operand0, np.ndarray) else operand0
+    device.issue(
+        "tensor_scalar_reduce", dst, tile, getattr(nl, op0), operand0, getattr(nl, reduce_op), res,
+        **options,
+    )  # fmt: skip
+    assert device.findings == []
+    return dst.numpy(), res.numpy()
+
+
+@pytest.mark.parametrize("reduce_op", IDENTITY)
+@pytest.mark.parametrize("op0", [*TWO_OPERANDS, "abs", "reciprocal"])
+def test_a_scalar_operation_and_its_reduction(op0, reduce_op):
+    data, column = noise((33, 12)), noise((33, 1), seed=1)
+    for operand in (None, 0) if op0 in UNARY else (column, 0.5):
+        got, total = scalar_reduce(Device(), data, op0, operand, reduce_op)
+        want = alu(op0, data, operand)
+        same(got, want)
+        same(total, folded(reduce_op, IDENTITY[reduce_op], want))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("form", ["bfloat16", "int32", "uint8"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_reduction_is_of_what_is_not_rounded_yet(target, form, shape):
+    data, column = noise(shape, form, special=False), noise((shape[0], 1), seed=1, special=False)
+    got, total = scalar_reduce(Device(target), data, "multiply", column, "add", "bfloat16")
+    want = alu("multiply", data, column.reshape(-1, *[1] * (len(shape) - 1)))
+    same(got, converted(want, "bfloat16"))
+    same(total, folded("add", 0, want))
+
+
+@pytest.mark.parametrize("reduce_op", IDENTITY)
+def test_the_commands_of_tensor_scalar_reduce(reduce_op):
+    device = Device()
+    parts = [noise((9, n), seed=n, special=False) for n in (5, 3, 8)]
+    call = "multiply", 1.0, reduce_op
+    state = folded(reduce_op, IDENTITY[reduce_op], parts[0])
+    same(scalar_reduce(device, parts[0], *call)[1], state)
+    state = folded(reduce_op, state, parts[1])
+    same(scalar_reduce(device, parts[1], *call, reduce_cmd=REDUCE)[1], state)
+    for start in (0.75, noise((9, 1), seed=9, special=False)):
+        loaded = {"reduce_cmd": LOAD_REDUCE, "reduce_init": start}
+        state = folded(reduce_op, start, parts[2])
+        same(scalar_reduce(device, parts[2], *call, **loaded)[1], state)
+
+
+def test_negating_the_result_leaves_the_registers_as_they_are():
+    device = Device()
+    ones = np.ones((3, 4), np.float32)
+    call = ones, "add", 0.0, "add"
+    assert scalar_reduce(device, *call, reduce_res_negate=True)[1].tolist() == [[-4]] * 3
+    assert scalar_reduce(device, *call, reduce_cmd=REDUCE)[1].tolist() == [[8]] * 3
+
+
+def test_a_reduction_may_stay_in_the_registers():
+    device = Device()
+    x = device.tile(np.ones((3, 4), np.float32))
+    device.issue("tensor_scalar_reduce", device.empty((3, 4)), x, nl.add, 1.0, nl.add)
+    got = scalar_reduce(device, np.ones((3, 2), np.float32), "add", 0.0, "add", reduce_cmd=REDUCE)
+    assert got[1].tolist() == [[10]] * 3
+
+
+def test_operands_may_be_swapped():
+    data = noise((9, 5), special=False)
+    got, total = scalar_reduce(Device(), data, "subtract", 2.0, "maximum", reverse0=True)
+    same(got, 2 - data)
+    same(total, (2 - data).max(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("options", [{"reduce_cmd": LOAD_REDUCE}, {"reduce_init": 1.0}])
+def test_a_start_goes_with_load_reduce(options):
+    device = Device()
+    given = device.tile(noise((3, 4))), device.tile(noise((3, 4))), nl.add, 1.0, nl.add
+    words = ["reduce_init", "load_reduce"]
+    error = device.refuses(OperatorError, "tensor_scalar_reduce", *given, words=words, **options)
+    assert error.code == "UNSUPPORTED_OP_COMBO"
+
+
+@pytest.mark.parametrize("command", [IDLE, RESET])
+def test_tensor_scalar_reduce_always_reduces(command):
+    device = Device()
+    given = device.tile(noise((3, 4))), device.tile(noise((3, 4))), nl.add, 1.0, nl.add
+    words = ["reduce_cmd", command.name, "load_reduce"]
+    device.refuses(OperatorError, "tensor_scalar_reduce", *given, reduce_cmd=command, words=words)
+
+
+@pytest.mark.parametrize("place", ["operand0", "reduce_init"])
+@pytest.mark.parametrize("form", ["bfloat16", "int32", "float8_e4m3"])
+def test_columns_of_tensor_scalar_reduce_are_float32(form, place):
+    device = Device()
+    x = device.tile(noise((3, 4)))
+    options = {"operand0": 1.0, "reduce_init": 1.0, "reduce_cmd": LOAD_REDUCE}
+    options[place] = device.zeros((3, 1), form)
+    given = {"dst": x, "data": x, "op0": nl.add, "reduce_op": nl.add}
+    words = [place, form, "float32"]
+    device.refuses(DtypeError, "tensor_scalar_reduce", words=words, **given, **options)
+
+
+@pytest.mark.parametrize(
+    "ops", [("bitwise_and", "add"), ("power", "add"), ("add", "subtract"), ("add", "bitwise_or")]
+)
+def test_operators_that_tensor_scalar_reduce_does_not_have(ops):
+    device = Device()
+    x = device.tile(noise((3, 4)))
+    op0, reduce_op = (getattr(nl, op) for op in ops)
+    wrong = ops[0] if ops[0] != "add" else ops[1]
+    device.refuses(OperatorError, "tensor_scalar_reduce", x, x, op0, 1.0, reduce_op, words=[wrong])
+
+
+# --- the registers of the Vector engine are shared ------------------------------------------------
+
+
+def selected(device, data, command, result=True):
+    res = device.empty((len(data), 1)) if result else None
+    ones = device.tile(np.ones(data.shape, np.uint8))
+    given = device.empty(data.shape), ones, device.tile(data), 0.0, res
+    device.issue("select_reduce", *given, reduce_cmd=command)
+    return res.numpy() if result else None
+
+
+def test_select_continues_what_tensor_scalar_reduce_began():
+    device = Device()
+    data = noise((9, 5), special=False)
+    _, first = scalar_reduce(device, data, "add", 0.0, "maximum")
+    more = noise((9, 8), seed=1, special=False)
+    same(selected(device, more, REDUCE), np.maximum(first, more.max(axis=1, keepdims=True)))
+    assert (selected(device, data - 1e6, RESET_REDUCE) < -1e5).all()
+
+
+def test_an_idle_select_may_clobber_the_registers():
+    device = Device()
+    data = noise((9, 5), special=False)
+    selected(device, data, RESET_REDUCE)
+    assert np.isnan(selected(device, data, IDLE)).all()
+    assert np.isnan(selected(device, data, REDUCE)).all()
+    same(selected(device, data, RESET_REDUCE), data.max(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("command", [RESET, LOAD_REDUCE])
+def test_select_has_no_other_command(command):
+    device = Device()
+    given = device.tile(noise((3, 4))), device.zeros((3, 4), "uint8"), device.zeros((3, 4)), 0.0
+    words = ["reduce_cmd", command.name, "reset_reduce"]
+    device.refuses(OperatorError, "select_reduce", *given, reduce_cmd=command, words=words)
+
+
+def test_the_two_engines_have_registers_of_their_own():
+    device = Device()
+    ones = np.ones((3, 4), np.float32)
+    summed(device, ones, RESET_REDUCE, result=False)
+    scalar_reduce(device, 5 * ones, "add", 0.0, "add")
+    assert summed(device, ones, IDLE).tolist() == [[4]] * 3
+    selected(device, ones, IDLE)
+    assert summed(device, ones, REDUCE).tolist() == [[8]] * 3
+
+
+def test_vector_registers_belong_to_lanes_too():
+    device = Device()
+    data = device.tile(np.repeat(np.arange(128, dtype=np.float32), 2).reshape(128, 2))
+    for start, command in ((0, RESET_REDUCE), (64, RESET_REDUCE), (0, REDUCE), (64, REDUCE)):
+        part, res = data[start : start + 64], device.empty((64, 1))
+        device.issue(
+            "tensor_scalar_reduce", device.empty((64, 2)), part, nl.add, 0.0, nl.add, res,
+            reduce_cmd=command,
+        )  # fmt: skip
+        times = 2 if command is RESET_REDUCE else 4
+        assert np.array_equal(res.numpy()[:, 0], times * np.arange(start, start + 64))
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_a_reduction_is_one_number_per_partition(columns):
+    device = Device()
+    x, res = device.tile(noise((3, 4))), device.zeros((3, columns))
+    words = ["reduce_res", "one element per partition"]
+    for name, options in (
+        ("activation", {"op": nl.copy}),
+        ("activation_reduce", {"op": nl.copy, "reduce_op": nl.add}),
+        ("tensor_scalar_reduce", {"op0": nl.add, "operand0": 1.0, "reduce_op": nl.add}),
+    ):
+        error = device.refuses(
+            ShapeError, name, dst=x, data=x, reduce_res=res, words=words, **options
+        )
+        assert error.code == "SHAPE_MISMATCH"
