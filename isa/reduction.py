@@ -155,6 +155,19 @@ def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = Non
         registers[:] = initial.values().reshape(-1) if isinstance(initial, Tile) else initial
 
 
+def in_order(call: Call, machine: Machine) -> KernelError | None:
+    """The API has a reverse0 here and says that it is not supported yet (ISA)."""
+    if not call["reverse0"]:
+        return None
+    return OperatorError(
+        f"{call.name}: reverse0 is not supported",
+        argument="reverse0",
+        expected="False",
+        got=repr(call["reverse0"]),
+        hint="use nisa.tensor_scalar(reverse0=True), then nisa.tensor_reduce",
+    )
+
+
 @instruction(
     vector,
     cost=streaming(extra="accumulator_read_cycles"),
@@ -163,6 +176,7 @@ def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = Non
         same_partitions("data", "operand0", "reduce_res", "reduce_init"),
         float32_operands("operand0", "reduce_init"),
         runs_there("op0"),
+        in_order,
         commands("reset_reduce", "reduce", "load_reduce"),
     ],
 )

@@ -253,11 +253,15 @@ def test_a_reduction_may_stay_in_the_registers():
     assert got[1].tolist() == [[10]] * 3
 
 
-def test_operands_may_be_swapped():
-    data = noise((9, 5), special=False)
-    got, total = scalar_reduce(Device(), data, "subtract", 2.0, "maximum", reverse0=True)
-    same(got, 2 - data)
-    same(total, (2 - data).max(axis=1, keepdims=True))
+def test_operands_are_not_swapped():
+    device = Device()
+    given = device.tile(noise((3, 4))), device.tile(noise((3, 4))), nl.subtract, 1.0, nl.add
+    words = ["reverse0", "not supported"]
+    error = device.refuses(
+        OperatorError, "tensor_scalar_reduce", *given, reverse0=True, words=words
+    )
+    assert error.code == "UNSUPPORTED_OP_COMBO"
+    device.issue("tensor_scalar_reduce", *given, reverse0=False)
 
 
 @pytest.mark.parametrize("options", [{"reduce_cmd": LOAD_REDUCE}, {"reduce_init": 1.0}])
