@@ -1,4 +1,4 @@
-"""A plugin: `pytest -p neuroncore.pytest` serves `import nki`, in the workers of pytest-xdist too."""
+"""A plugin: `pytest -p neuroncore.pytest` serves `import nki`, in workers of pytest-xdist too."""
 
 from neuroncore.frontend.alias import activate
 
