@@ -204,7 +204,7 @@ def topk_fits(call: Call, machine: Machine) -> KernelError | None:
             because=f"src holds {GROUP} x {src.free_size} elements in each group, and the "
             f"instruction counts to {machine.limits.topk_elements}",
         )
-    most = min(machine.limits.topk_results, n)
+    most = min(machine.limits.topk_results, int(n))
     if val.free_size > most:
         return FreeSizeError(
             f"topk: {val.free_size} of {n} elements are asked for",
@@ -234,21 +234,22 @@ def check_snake(core: Core, src: Tile, n: int) -> None:
         core.check_written("src", tail, np.flatnonzero(np.arange(partitions) % GROUP < rest))
 
 
+def wound(rows: Any) -> Any:
+    """Element [g, j] at [16 g + j % 16, j / 16], for whole columns."""
+    columns = rows.shape[1] // GROUP
+    return rows.reshape(-1, columns, GROUP).swapaxes(1, 2).reshape(-1, columns)
+
+
 def write_snake(tile: Tile, codes: Any) -> None:
-    """codes[g, j] go to partition 16 g + j % 16, column j / 16; what is beyond stays as it is."""
+    """Write each group's codes[g] to its snake; what is beyond stays as it is."""
     groups, count = codes.shape
     columns = -(-count // GROUP)
-    snake = np.zeros((groups, columns * GROUP), codes.dtype)
-    snake[:, :count] = codes
-    taken = np.broadcast_to(np.arange(columns * GROUP) < count, snake.shape)
-    grid, chosen = (
-        a.reshape(groups, columns, GROUP).swapaxes(1, 2).reshape(-1, columns)
-        for a in (snake, taken)
-    )
-    tile.codes()[:, :columns][chosen] = grid[chosen]
-    written = np.zeros(tile.shape, np.bool_)
-    written[:, :columns] = chosen
-    tile.mark_written(written)
+    padded = np.zeros((groups, columns * GROUP), codes.dtype)
+    padded[:, :count] = codes
+    chosen = np.zeros(tile.shape, np.bool_)
+    chosen[:, :columns] = wound(np.arange(columns * GROUP) < np.full((groups, 1), count))
+    tile.codes()[chosen] = wound(padded)[chosen[:, :columns]]
+    tile.mark_written(chosen)
 
 
 @instruction(

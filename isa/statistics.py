@@ -1,0 +1,178 @@
+"""Instructions that sum up: means and variances, folds over partitions, running folds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+
+from neuroncore import buffers, cost, numeric
+from neuroncore.core import Core
+from neuroncore.cost import streaming
+from neuroncore.enums import engine, reduce_cmd
+from neuroncore.errors import KernelError, OperatorError, ShapeError
+from neuroncore.formats import FORMATS, bool_, int32, tfloat32, uint32
+from neuroncore.instruction import Call, In, Op, Operand, Out, SbufIn, SbufOut, instruction, require
+from neuroncore.lazy import Lazy
+from neuroncore.machine import Machine
+from neuroncore.numeric import Operator
+from neuroncore.rules import (
+    bitvec_on_integers,
+    commands,
+    float32_operands,
+    per_partition,
+    runs_there,
+    same_elements,
+    same_partitions,
+)
+from neuroncore.tile import Tile
+
+from .operators import ADD
+from .reduction import accumulators, preset
+from .search import rows
+from .vector import Arithmetic, MaybeNumber, Number, unary_operand
+
+vector, gpsimd = engine.vector, engine.gpsimd
+loops: Any = Lazy("neuroncore.native.statistics")
+
+TRIPLE = 3  # count, mean, sum of squared deviations
+
+# --- mean and variance ----------------------------------------------------------------------------
+
+
+@instruction(
+    vector,
+    cost=streaming(),
+    rules=[same_partitions("data", "dst"), per_partition(2 * TRIPLE, "dst")],
+)
+def bn_stats(dst: Out, data: Annotated[Tile, Operand(reads=True, free="bn_stats_free")]) -> None:
+    """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then the same of data[p, 1::2]
+
+    Each is rounded once (how the engine sums is unpublished). Of no elements, all three are 0.
+    """
+    found = np.empty((data.shape[0], 2 * TRIPLE), np.float32)
+    loops.moments(rows(data), found)
+    dst.store(found)
+
+
+def whole_triples(call: Call, machine: Machine) -> KernelError | None:
+    data = call.view("data")
+    if data.free_size % TRIPLE == 0:
+        return None
+    return ShapeError(
+        f"{call.name}: data has {data.free_size} elements per partition",
+        argument="data",
+        expected=f"a multiple of {TRIPLE}",
+        got=str(data),
+        because="it is a list of count, mean and sum of squares, as nisa.bn_stats leaves them",
+    )
+
+
+def aggregation_cost(call: Call, machine: Machine) -> cost.Cost:
+    """13 cycles for each triple (ISA226)."""
+    return cost.stream(call, machine, 13 * call.view("data").free_size / TRIPLE)
+
+
+@instruction(
+    vector,
+    cost=cost.dynamic(aggregation_cost),
+    rules=[same_partitions("data", "dst"), per_partition(2, "dst"), whole_triples],
+)
+def bn_aggr(dst: Out, data: In) -> None:
+    """dst[p, :] = [m, v];  m = sum n_i m_i / N, v = sum (M_i + n_i (m_i - m)^2) / N, N = sum n_i
+
+    over the (n_i, m_i, M_i) that data[p, :] lists, as bn_stats leaves them.
+    """
+    found = np.empty((data.shape[0], 2), np.float32)
+    loops.aggregate(rows(data), found)
+    dst.store(found)
+
+
+# --- over partitions ------------------------------------------------------------------------------
+
+
+def folded_to_one(call: Call, machine: Machine) -> KernelError | None:
+    dst, data = call.view("dst"), call.view("data")
+    if dst.partitions == 1 and dst.free_size == data.free_size:
+        return None
+    return ShapeError(
+        f"{call.name}: dst is {dst}, the fold of {data} is one row",
+        argument="dst",
+        expected=f"1 partition of {data.free_size} elements",
+        got=f"{dst.partitions} of {dst.free_size}",
+    )
+
+
+@instruction(
+    gpsimd,
+    cost=streaming("partition_reduce", extra="gpsimd_start_cycles"),
+    rules=[folded_to_one, bitvec_on_integers("dst", "data", ops=("op",), unit=gpsimd)],
+)
+def tensor_partition_reduce(
+    dst: SbufOut,
+    op: Annotated[
+        Operator,
+        Op(
+            ("arithmetic", "bitvec", "partition"),
+            names=("add", "average", "maximum", "bitwise_or", "bitwise_and"),
+        ),
+    ],
+    data: SbufIn,
+) -> None:
+    """dst[0, f] = data[0, f] <op> data[1, f] <op> ... over the partitions;  average: sum / count"""
+    if op.kind == "bitvec":
+        columns = data.codes().reshape(data.shape[0], -1).T
+        dst.codes()[...] = numeric.shaped(numeric.reduce(op, columns, 1), dst.shape)
+        return
+    average = op.name == "average"
+    total = numeric.reduce(ADD if average else op, rows(data).T, 1)
+    dst.store(total / np.float32(data.shape[0]) if average else total)
+
+
+# --- running folds --------------------------------------------------------------------------------
+
+SHORT = tuple(f for f in FORMATS.values() if f not in (tfloat32, int32, uint32, bool_))
+Running = Annotated[Operator, Op(names=("add", "subtract", "multiply", "maximum", "minimum"))]
+
+
+@instruction(
+    vector,
+    cost=streaming("scan"),
+    rules=[
+        same_elements("dst", "src"),
+        same_partitions("src", "imm0", "imm1"),
+        float32_operands("imm0", "imm1"),
+        runs_there("op0"),
+        commands("reset_reduce", "reduce", "load_reduce"),
+    ],
+)
+def tensor_scalar_cumulative(
+    dst: Annotated[Tile, Operand(writes=True, dtypes=SHORT)],
+    src: Annotated[Tile, Operand(reads=True, dtypes=SHORT)],
+    op0: Arithmetic,
+    op1: Running,
+    imm0: Number,
+    imm1: MaybeNumber = None,
+    reduce_cmd: reduce_cmd = reduce_cmd.reset_reduce,
+    *,
+    core: Core,
+) -> None:
+    """dst[p, f] = r = (src[p, f] <op0> imm0[p]) <op1> r, the accumulator; f = 0, 1, ...
+
+    r starts from what op1 leaves alone (0 for subtract), from imm1[p] with load_reduce, or where
+    the last instruction left it with reduce. It stays float32 even if dst is narrower.
+    """
+    unary_operand(op0, imm0, "imm0")
+    require(
+        reduce_cmd.name != "load_reduce" or imm1 is not None,
+        "reduce_cmd.load_reduce needs imm1",
+        OperatorError,
+        argument="imm1",
+        got="None",
+    )
+    values, out = rows(src), buffers.floats((src.shape[0], src.free_size))
+    numeric.apply(op0, values, numeric.scalar(imm0, out), out)
+    registers = accumulators(core, vector, src)
+    preset(registers, op1, reduce_cmd, imm1)
+    numeric.folds.cumulate(out, registers, out, numeric.folds.SCANNED.index(op1.name))
+    dst.store(out)
