@@ -174,9 +174,10 @@ def test_free_shapes_need_not_be_equal_and_data_may_repeat():
 @pytest.mark.parametrize("form", ["float32", "bfloat16"])
 @pytest.mark.parametrize("op", ["relu", "sigmoid"])
 @pytest.mark.parametrize("starts", [(0, 0), (0, 1), (1, 0), (5, 2)])
-def test_all_is_read_before_anything_is_written(starts, op, form):
+@pytest.mark.parametrize("rows", [1, 5])
+def test_all_is_read_before_anything_is_written(starts, op, form, rows):
     device = Device()
-    values = noise((5, 40), form)
+    values = noise((rows, 40), form)
     tile = device.tile(values)
     dst, data = (tile[:, s : s + 30] for s in starts)
     scale = {"scale": tile[:, 7:8]} if form == "float32" else {}
@@ -191,6 +192,17 @@ def test_all_is_read_before_anything_is_written(starts, op, form):
     want = values.copy()
     want[:, starts[0] : starts[0] + 30] = activated(Device(), op, before, form)
     same(tile.numpy(), want)
+
+
+@pytest.mark.parametrize("op", ["square", "relu", "exp"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_addresses_that_overlap_are_one_memory(rows, op):
+    device = Device()
+    values = noise((rows, 12), special=False)
+    src, dst = device.tile(values, address=(64, 8)), device.empty((rows, 12), address=(64, 12))
+    device.issue("activation", dst, getattr(nl, op), src)
+    same(dst.numpy(), activated(Device(), op, values))
+    same(src.numpy()[:, 1:], dst.numpy()[:, :-1])
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -107,9 +107,10 @@ def test_both_tiles_may_not_be_in_psum():
 @pytest.mark.parametrize("starts", [(0, 0, 0), (1, 0, 2), (0, 1, 0), (0, 1, 1), (2, 1, 0)])
 @pytest.mark.parametrize("ops", [("multiply", "add"), ("maximum", "minimum")])
 @pytest.mark.parametrize("form", ["float32", "bfloat16"])
-def test_all_is_read_before_anything_is_written(form, ops, starts):
+@pytest.mark.parametrize("rows", [1, 5])
+def test_all_is_read_before_anything_is_written(form, ops, starts, rows):
     device = Device()
-    values = noise((5, 40), form)
+    values = noise((rows, 40), form)
     tile = device.tile(values)
     dst, data, other = (tile[:, s : s + 30] for s in starts)
     op0, op1 = (getattr(nl, op) for op in ops)
@@ -234,9 +235,10 @@ def test_reciprocals_of_what_has_none():
 
 @pytest.mark.parametrize("shift", [0, 1, 5])
 @pytest.mark.parametrize("form", ["float32", "float16"])
-def test_reciprocals_in_place_and_shifted(form, shift):
+@pytest.mark.parametrize("rows", [1, 5])
+def test_reciprocals_in_place_and_shifted(form, shift, rows):
     device = Device()
-    values = noise((5, 40), form)
+    values = noise((rows, 40), form)
     tile = device.tile(values)
     device.issue("reciprocal", tile[:, shift:], tile[:, : 40 - shift])
     want = values.copy()

@@ -154,9 +154,10 @@ def test_both_inputs_may_not_be_in_psum():
 
 @pytest.mark.parametrize("form", ["float32", "bfloat16"])
 @pytest.mark.parametrize("starts", [(0, 0, 0), (1, 0, 2), (0, 1, 0), (0, 1, 1), (2, 1, 0)])
-def test_all_is_read_before_anything_is_written(starts, form):
+@pytest.mark.parametrize("rows", [1, 5])
+def test_all_is_read_before_anything_is_written(starts, form, rows):
     device = Device()
-    values = noise((5, 40), form, special=False)
+    values = noise((rows, 40), form, special=False)
     tile = device.tile(values)
     views = [tile[:, s : s + 30] for s in starts]
     device.issue("tensor_tensor_scan", *views, tile[:, 7:8], nl.subtract, nl.maximum)

@@ -153,6 +153,17 @@ def test_predicates_have_their_own_free_shape():
     same(dst.numpy(), np.where(chosen.reshape(4, 2, 6) != 0, new.reshape(4, 2, 6), old))
 
 
+def test_what_is_not_chosen_stays_unwritten():
+    device = Device()
+    chosen = mask((3, 4))
+    dst = device.empty((3, 4))
+    device.issue("tensor_copy_predicated", dst, 2.0, device.tile(chosen))
+    assert device.findings == []
+    device.issue("tensor_copy", device.empty((3, 4)), dst)
+    assert device.findings == ["UNINIT_READ"]
+    same(dst.numpy(), np.where(chosen != 0, np.float32(2), np.float32(np.nan)))
+
+
 # --- select_reduce --------------------------------------------------------------------------------
 
 

@@ -169,9 +169,10 @@ def test_strided_views_leave_the_rest_alone(op):
 
 @pytest.mark.parametrize("op", ["subtract", "maximum", "greater"])
 @pytest.mark.parametrize("starts", [(0, 0), (0, 1), (1, 0), (3, 1)])
-def test_data_may_overlap_dst(starts, op):
+@pytest.mark.parametrize("rows", [1, 5])
+def test_data_may_overlap_dst(starts, op, rows):
     device = Device()
-    values = noise((5, 40))
+    values = noise((rows, 40))
     tile = device.tile(values)
     dst, data = (tile[:, s : s + 30] for s in starts)
     device.issue("tensor_scalar", dst, data, getattr(nl, op), 0.5, True, nl.multiply, 3.0)

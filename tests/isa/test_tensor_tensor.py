@@ -122,9 +122,10 @@ def test_in_place(op, which):
 @pytest.mark.parametrize("after", ["float32", "bfloat16"])
 @pytest.mark.parametrize("op", ["add", "subtract", "maximum", "less_equal"])
 @pytest.mark.parametrize("starts", [(1, 0, 0), (0, 1, 1), (1, 0, 2), (2, 1, 0), (1, 2, 1)])
-def test_all_is_read_before_anything_is_written(op, starts, after):
+@pytest.mark.parametrize("rows", [1, 5])
+def test_all_is_read_before_anything_is_written(op, starts, after, rows):
     device = Device()
-    values = noise((5, 40), after)
+    values = noise((rows, 40), after)
     tile = device.tile(values)
     dst, x, y = (tile[:, start : start + 30] for start in starts)
     device.issue("tensor_tensor", dst, x, y, getattr(nl, op))
@@ -134,11 +135,12 @@ def test_all_is_read_before_anything_is_written(op, starts, after):
     same(tile.numpy(), want)
 
 
+@pytest.mark.parametrize("rows", [1, 4])
 @pytest.mark.parametrize("op", ["add", "maximum"])
-def test_addresses_that_overlap_are_one_memory(op):
+def test_addresses_that_overlap_are_one_memory(op, rows):
     device = Device()
-    values = noise((4, 12))
-    src, dst = device.tile(values, address=(32, 0)), device.empty((4, 12), address=(32, 4))
+    values = noise((rows, 12))
+    src, dst = device.tile(values, address=(32, 0)), device.empty((rows, 12), address=(32, 4))
     device.issue("tensor_tensor", dst, src, src, getattr(nl, op))
     same(dst.numpy(), alu(op, values, values))
 
