@@ -144,8 +144,9 @@ class Core:
     def _remember(self, key: Any, call: Call) -> Call:
         tiles = {n: v for n, v in call.arguments.items() if isinstance(v, View)}
         operands = {p.name: p.operand for p in call.instruction.operands}
-        call.reads = tuple(n for n in tiles if (o := operands[n]) and o.reads)
-        call.writes = tuple(n for n in tiles if (o := operands[n]) and o.writes)
+        declared = {n: operands[n.partition("[")[0]] for n in tiles}
+        call.reads = tuple(n for n, o in declared.items() if o and o.reads)
+        call.writes = tuple(n for n, o in declared.items() if o and o.writes)
         call.dynamic = tuple(n for n, v in tiles.items() if v.dynamic)
         if self.program is not None:
             call.index = len(self.program.calls)
@@ -158,6 +159,8 @@ class Core:
         for parameter in instruction.parameters:
             value = arguments[parameter.name]
             if parameter.always_tile and not isinstance(value, Tile):
+                return _not_a_tile(instruction, parameter, value)
+            if parameter.operand and parameter.operand.many and not _are_tiles(value):
                 return _not_a_tile(instruction, parameter, value)
             if isinstance(parameter.declared, Op | Act):
                 errors = parameter.declared.violations(parameter.name, value, self.machine)
@@ -269,7 +272,8 @@ class Core:
         if "engine" in arguments:
             arguments["engine"] = call.engine
         extra = {"core": self} if call.instruction.wants_core else {}
-        call.instruction.meaning(**arguments, **extra)
+        given = {p.name: _given(p, arguments) for p in call.instruction.parameters}
+        call.instruction.meaning(**given, **extra)
         for parameter in call.instruction.operands:
             tile = arguments[parameter.name]
             if parameter.name not in call.writes or not parameter.operand:
@@ -296,7 +300,12 @@ def _out_of_bounds(tile: Tile) -> bool:
 def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> Iterator[KernelError]:
     """Put one argument into a Call, and say what is wrong with it by itself."""
     declared = parameter.declared
-    if isinstance(declared, Operand):
+    if isinstance(declared, Operand) and declared.many:
+        views = {n: View(*tile.signature()) for n, tile in _spread(parameter.name, value).items()}
+        call.arguments.update({**views, parameter.name: tuple(views.values())})
+        for name, view in views.items():
+            yield from declared.violations(name, view, machine)
+    elif isinstance(declared, Operand):
         if isinstance(value, Tile):
             view = View(*value.signature())
             call.arguments[parameter.name] = view
@@ -325,8 +334,10 @@ def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> It
 
 
 def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> KernelError:
-    scalar = parameter.operand is not None and parameter.operand.scalar
-    expected = "a tensor or a number" if scalar else "a tensor"
+    operand = parameter.operand
+    expected = "a tensor or a number" if operand and operand.scalar else "a tensor"
+    if operand and operand.many:
+        expected = "a list of tensors"
     return SignatureError(
         f"{instruction.name}: {parameter.name} must be {expected}",
         argument=parameter.name,
@@ -334,6 +345,23 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
         got=f"{type(value).__name__} {' '.join(repr(value).split()):.60}",
         hint="numpy arrays enter a kernel as its arguments" if hasattr(value, "dtype") else None,
     )
+
+
+def _are_tiles(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(tile, Tile) for tile in value)
+
+
+def _spread(name: str, tiles: Sequence[Tile]) -> dict[str, Tile]:
+    """The tiles of a list, by the names that a Call has for them."""
+    return {f"{name}[{i}]": tile for i, tile in enumerate(tiles)}
+
+
+def _given(parameter: Parameter, arguments: dict[str, Any]) -> Any:
+    """An argument for the meaning; of a list, the tiles under their own names."""
+    value = arguments[parameter.name]
+    if parameter.operand is None or not parameter.operand.many:
+        return value
+    return [arguments[name] for name in _spread(parameter.name, value)]
 
 
 def _gpsimd_reaches(call: Call) -> Iterator[KernelError]:
@@ -369,6 +397,8 @@ def issuer(name: str) -> Callable[..., None]:
         "Tile": Tile,
         "PSUM": PSUM,
         "frame_at": sys._getframe,
+        "spread": _spread,
+        "are_tiles": _are_tiles,
     }
     exec(compile("\n".join(lines), f"<issue {name}>", "exec"), scope)
     return scope[name]  # type: ignore[no-any-return]
@@ -376,7 +406,9 @@ def issuer(name: str) -> Callable[..., None]:
 
 def _body(instruction: Instruction) -> Iterator[str]:
     names = [p.name for p in instruction.parameters]
-    everything = "{" + ", ".join(f"{n!r}: {n}" for n in names) + "}"
+    lists = [p.name for p in instruction.operands if p.operand and p.operand.many]
+    given = ", ".join(f"{n!r}: {n}" for n in names)
+    everything = "{" + ", ".join([given, *(f"**spread({n!r}, {n})" for n in lists)]) + "}"
     yield "try:"
     for p in instruction.parameters:
         if isinstance(p.declared, Op | Act):
@@ -385,22 +417,27 @@ def _body(instruction: Instruction) -> Iterator[str]:
             yield f"    {p.name} = {p.name}.{row}{guard}"
         if isinstance(p.declared, Static) and p.declared.sequence:
             yield f"    if type({p.name}) is list: {p.name} = tuple({p.name})"
+    for name in lists:
+        yield f"    if not are_tiles({name}): raise TypeError"
     parts = [part for p in instruction.parameters if (part := _key_part(p))]
     yield f"    key = (INSTRUCTION, {', '.join(parts)})"
     yield "    call = core.calls.get(key)"
     yield "except (AttributeError, TypeError):"
-    yield f"    raise core.misused(INSTRUCTION, {everything}) from None"
+    yield f"    raise core.misused(INSTRUCTION, {{{given}}}) from None"
     yield "if call is None:"
     yield f"    call = core.prepare(INSTRUCTION, key, {everything})"
     yield "if call.dynamic:"
     skip = "oob_mode.name == 'skip'" if "oob_mode" in names else "False"
     yield f"    return core.issue_dynamic(call, frame_at(2), {everything}, {skip})"
     for p in instruction.operands:
-        if p.operand and p.operand.reads and not p.operand.partial:
+        if p.operand and p.operand.many:
+            yield f"for name, tile in spread({p.name!r}, {p.name}).items():"
+            yield "    if tile.storage.gaps is not None: core.check_written(name, tile)"
+        elif p.operand and p.operand.reads and not p.operand.partial:
             yield f"if {_present(p)}{p.name}.storage.gaps is not None:"
             yield f"    core.check_written({p.name!r}, {p.name})"
-    given = [f"{n}=call.engine" if n == "engine" else f"{n}={n}" for n in names]
-    yield f"MEANING({', '.join([*given, *(['core=core'] if instruction.wants_core else [])])})"
+    passed = [f"{n}=call.engine" if n == "engine" else f"{n}={n}" for n in names]
+    yield f"MEANING({', '.join([*passed, *(['core=core'] if instruction.wants_core else [])])})"
     for p in instruction.operands:
         if p.operand and p.operand.writes and not p.operand.partial:
             yield from _note_write(p, foreign=engine.tensor not in instruction.engines)
@@ -437,6 +474,8 @@ def _key_part(parameter: Parameter) -> str | None:
         return None
     if not isinstance(declared, Operand):
         return name
+    if declared.many:
+        return f"tuple([tile.signature() for tile in {name}])"
     signature = f"({name}._signature or {name}.signature())"
     if parameter.always_tile:
         return signature

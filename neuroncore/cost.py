@@ -146,9 +146,12 @@ def two_inputs(call: Call, machine: Machine) -> Cost:
 
 
 def dma(call: Call, machine: Machine) -> Cost:
+    return move(call.view("dst"), call.view("src"), machine)
+
+
+def move(dst: View, src: View, machine: Machine) -> Cost:
     """Moves are cut into runs of contiguous bytes and dealt to the engines, eight partitions to
     each. Gather and scatter have their descriptors written by software, one by one."""
-    dst, src = call.view("dst"), call.view("src")
     bandwidth = machine.dma.gigabytes_per_s_per_engine
     if not (dst.on_chip and src.on_chip):
         bandwidth = min(bandwidth, machine.hbm.gigabytes_per_s / machine.dma.engines)

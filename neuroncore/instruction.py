@@ -102,6 +102,7 @@ class Operand:
     column: bool = False  # one element per partition
     scalar: bool = False  # a number will do instead
     optional: bool = False  # so will None
+    many: bool = False  # a list of tiles; a Call has each of them, as "name[i]"
 
     def violations(self, name: str, view: View, machine: Machine) -> Iterator[KernelError]:
         """Everything about the tile that the hardware would refuse."""
@@ -326,7 +327,8 @@ class Parameter:
 
     @property
     def always_tile(self) -> bool:
-        return self.operand is not None and not (self.operand.scalar or self.operand.optional)
+        operand = self.operand
+        return operand is not None and not (operand.scalar or operand.optional or operand.many)
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,6 +40,7 @@ class Limits:
     iota_dims: int
     gpsimd_dma_elements: int
     gather_indices: int  # of one GpSimd core
+    dma_sources: int  # that one transfer adds up
     search_free: int  # of the instructions that look for eight values
     search_free_dims: int
     bn_stats_free: int

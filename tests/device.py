@@ -74,7 +74,9 @@ class Device:
     def refuses(self, kind, name, *args, words=(), **kwargs):
         """Issue an illegal instruction: it is refused with this kind of error, whose message holds
         the words, and it leaves no trace in the tiles it was given or in the record."""
-        tiles = [t for t in (*args, *kwargs.values()) if isinstance(t, Tile)]
+        given = (*args, *kwargs.values())
+        given = (*given, *(t for list_ in given if isinstance(list_, list) for t in list_))
+        tiles = [t for t in given if isinstance(t, Tile)]
         before = self._state(tiles)
         with pytest.raises(kind) as caught:
             self.issue(name, *args, **kwargs)

@@ -113,6 +113,7 @@ def _operand(operand: Operand) -> str:
     notes += ["one element per partition"] * operand.column
     notes += ["or a number"] * operand.scalar
     notes += ["optional"] * operand.optional
+    notes += ["a list of them"] * operand.many
     notes += [f"formats {', '.join(operand.dtypes)}"] if operand.dtypes else []
     return "; ".join(notes)
 

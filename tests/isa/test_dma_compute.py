@@ -1,0 +1,363 @@
+"""dma_compute: sums on the way from one memory to another."""
+
+import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
+import nki.language as nl
+import numpy as np
+import pytest
+from device import TARGETS, Device, bits
+from hypothesis import given
+from hypothesis import strategies as st
+from nki.isa import oob_mode, register_alloc
+
+from neuroncore.errors import (
+    BufferKindError,
+    DynamicControlError,
+    OperatorError,
+    OutOfBoundsError,
+    ShapeError,
+    SignatureError,
+)
+
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
+SKIP = {"oob_mode": oob_mode.skip}
+PLACES = [("hbm", "sbuf"), ("sbuf", "hbm"), ("hbm", "hbm"), ("sbuf", "sbuf")]
+
+
+def normal(shape, seed=0, scale=10):
+    return (np.random.default_rng(seed).normal(size=shape) * scale).astype(np.float32)
+
+
+def added(*arrays):
+    """The sum in float32, from the left."""
+    total = np.array(arrays[0]).astype(np.float32)
+    for array in arrays[1:]:
+        total = total + np.array(array).astype(np.float32).reshape(total.shape)
+    return total
+
+
+def compute(device, dst, srcs, *args, **options):
+    device.issue("dma_compute", dst, srcs, nl.add, *args, **options)
+    return dst.numpy()
+
+
+# --- known addresses ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 33), (96, 5, 3)])
+@pytest.mark.parametrize(("before", "after"), PLACES)
+def test_sources_are_added(target, shape, before, after):
+    device = Device(target)
+    data = [normal(shape, seed) for seed in range(3)]
+    dst = device.empty(shape, buffer=after)
+    found = compute(device, dst, [device.tile(d, buffer=before) for d in data])
+    assert np.array_equal(bits(found), bits(added(*data)))
+    assert not device.findings and dst.unwritten() is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16])
+def test_the_sum_runs_from_left_to_right(count):
+    device = Device()
+    data = [normal((8, 40), seed, 10.0 ** (seed % 9)) for seed in range(count)]
+    found = compute(device, device.empty((8, 40)), [device.tile(d, buffer="hbm") for d in data])
+    assert np.array_equal(bits(found), bits(added(*data)))
+
+
+def test_zeros_keep_their_sign():
+    device = Device()
+    zeros = device.tile(np.full((1, 2), -0.0, np.float32))
+    assert np.signbit(compute(device, device.empty((1, 2)), [zeros])).all()
+    assert np.signbit(compute(device, device.empty((1, 2)), [zeros, zeros])).all()
+
+
+@pytest.mark.parametrize("before", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("after", [*FLOATS, *INTEGERS])
+def test_formats_convert_through_float32(before, after):
+    device = Device()
+    first, second = (np.abs(normal((5, 60), seed)).astype(before) for seed in (0, 1))
+    dst = device.empty((5, 60), after)
+    found = compute(device, dst, [device.tile(first, buffer="hbm"), device.tile(second)])
+    want = added(first, second)
+    if after in INTEGERS:
+        want = np.clip(np.rint(want), np.iinfo(after).min, np.iinfo(after).max)
+    assert np.array_equal(bits(found), bits(want.astype(after)))
+
+
+def test_integers_are_exact_up_to_24_bits():
+    device = Device()
+    ones = device.tile(np.ones((1, 2)), "int32")
+    big = device.tile(np.array([[2**24 - 1, 2**24]]), "int32")
+    assert compute(device, device.empty((1, 2), "int32"), [big, ones]).tolist() == [[2**24, 2**24]]
+
+
+def test_sources_may_differ_in_format_shape_and_memory():
+    device = Device()
+    data = [normal((6, 8)).astype("bfloat16"), normal((48,), 1), np.arange(48).reshape(2, 3, 8)]
+    srcs = [
+        device.tile(data[0]),
+        device.tile(data[1], buffer="hbm"),
+        device.tile(data[2], "int16", "hbm"),
+    ]
+    found = compute(device, device.empty((4, 12)), srcs)
+    assert np.array_equal(found.ravel(), added(*data).ravel())
+
+
+def test_in_strided_views_and_onto_a_source():
+    device = Device()
+    data, more = normal((6, 20)), normal((6, 10), 1)
+    whole = device.tile(data, buffer="hbm")
+    compute(device, whole[:, ::2], (whole[:, ::2], device.tile(more), whole[:, 1::2]))
+    want = data.copy()
+    want[:, ::2] = added(data[:, ::2], more, data[:, 1::2])
+    assert np.array_equal(whole.numpy(), want)
+
+
+def test_sources_and_sum_overlap():
+    device = Device()
+    data = normal((1, 20))
+    whole = device.tile(data)
+    compute(device, whole[:, 1:], [whole[:, :-1], whole[:, 1:]])
+    assert np.array_equal(whole.numpy()[:, 1:], added(data[:, :-1], data[:, 1:]))
+
+
+@pytest.mark.parametrize("scales", [None, [1.0, 1.0], (1.0, 1.0), [1, 1], [np.float32(1), True]])
+def test_scales_of_one(scales):
+    device = Device()
+    data = normal((3, 5)), normal((3, 5), 1)
+    found = compute(device, device.empty((3, 5)), [device.tile(d) for d in data], scales)
+    assert np.array_equal(found, added(*data))
+
+
+def test_a_source_that_nothing_wrote_is_found():
+    device = Device()
+    dst, written = device.empty((3, 5)), device.zeros((3, 5))
+    compute(device, dst, [written, device.empty((3, 5))])
+    assert device.findings == ["UNINIT_READ"]
+    assert "srcs[1]" in device.core.findings[0].message
+
+
+def test_every_source_is_in_the_record():
+    """A later write waits for each of them to be read."""
+    device = Device()
+    srcs = [device.zeros((128, 512)) for _ in range(3)]
+    compute(device, device.empty((128, 512), buffer="hbm"), srcs)
+    for src in srcs:
+        device.issue("memset", src, 0.0)
+    timeline = device.timeline()
+    assert (timeline.begin[1:] >= timeline.end[0]).all()
+
+
+def test_calls_with_as_many_sources_are_recognised():
+    device = Device()
+    tiles = [device.zeros((3, 5)) for _ in range(4)]
+    for count in (2, 3, 2, 3, 2):
+        compute(device, device.empty((3, 5)), tiles[:count])
+    assert len(device.core.program.calls) == 2
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 17])
+def test_one_to_sixteen_sources(count):
+    device = Device()
+    srcs = [device.zeros((3, 5)) for _ in range(count)]
+    words = ["srcs", str(count), "1 to 16"]
+    device.refuses(ShapeError, "dma_compute", device.zeros((3, 5)), srcs, nl.add, words=words)
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_each_has_as_many_elements_as_the_sum(wrong):
+    device = Device()
+    srcs = [device.zeros((3, 5)), device.zeros((3, 5))]
+    srcs[wrong] = device.zeros((3, 4))
+    words = [f"srcs[{wrong}]", "12", "15"]
+    device.refuses(ShapeError, "dma_compute", device.zeros((3, 5)), srcs, nl.add, words=words)
+
+
+@pytest.mark.parametrize("op", [nl.subtract, nl.multiply, nl.maximum, nl.bitwise_or])
+def test_sums_only(op):
+    device = Device()
+    dst, src = device.zeros((3, 5)), device.zeros((3, 5))
+    device.refuses(OperatorError, "dma_compute", dst, [src], op, words=["reduce_op", "add"])
+
+
+@pytest.mark.parametrize("scales", [[2.0, 1.0], [1.0], [1.0, 1.0, 1.0], 1.0, [1.0, -1.0]])
+def test_other_scales_are_refused(scales):
+    device = Device()
+    srcs = [device.zeros((3, 5)), device.zeros((3, 5))]
+    device.refuses(
+        OperatorError, "dma_compute", device.zeros((3, 5)), srcs, nl.add, scales,
+        words=["scales", "2 times 1.0"],
+    )  # fmt: skip
+
+
+def test_dma_does_not_reach_psum():
+    device = Device()
+    near, far = device.zeros((3, 5)), device.zeros((3, 5), buffer="psum")
+    for dst, srcs, name in [(far, [near, near], "dst"), (near, [near, far], "srcs[1]")]:
+        words = [name, "psum", "sbuf or hbm"]
+        device.refuses(BufferKindError, "dma_compute", dst, srcs, nl.add, words=words)
+
+
+def test_sources_are_a_list_of_tensors():
+    device = Device()
+    tile = device.zeros((3, 5))
+    for srcs in (None, 5, "srcs", tile, [1, 2], [tile, None], [tile, np.zeros((3, 5))]):
+        words = ["srcs", "a list of tensors"]
+        device.refuses(SignatureError, "dma_compute", tile, srcs, nl.add, words=words)
+
+
+# --- rows picked at run time ----------------------------------------------------------------------
+
+
+def picked(device, tensor, rows, dtype="int32"):
+    """Rows of a tensor in HBM, by number."""
+    index = device.tile(np.reshape(rows, (-1, 1)), dtype)
+    pattern = [[s, n] for s, n in zip(tensor.strides, (len(rows), *tensor.shape[1:]))]
+    return tensor.ap(pattern, vector_offset=index, indirect_dim=0)
+
+
+ROWS = [7, 0, 3, 9, 4]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_rows_are_added_to_a_tile(target, order, dtype):
+    device = Device(target)
+    table, data = normal((10, 6)).astype(dtype), normal((5, 6), 1).astype(dtype)
+    dst = device.tile(data)
+    src = picked(device, device.tile(table, buffer="hbm"), ROWS)
+    compute(device, dst, [src, dst][::order])
+    assert np.array_equal(bits(dst.numpy()), bits(added(table[ROWS], data).astype(dtype)))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_a_tile_is_added_to_rows(target, order, dtype):
+    device = Device(target)
+    table, data = normal((10, 6)).astype(dtype), normal((5, 6), 1).astype(dtype)
+    tensor = device.tile(table, buffer="hbm")
+    index = device.tile(np.reshape(ROWS, (-1, 1)), "int32")
+    dst, same = (tensor.vector_select(0, index) for _ in range(2))
+    compute(device, dst, [same, device.tile(data)][::order])
+    want = table.copy()
+    want[ROWS] = added(table[ROWS], data).astype(dtype)
+    assert np.array_equal(bits(tensor.numpy()), bits(want))
+    assert not device.findings
+
+
+@given(st.lists(st.integers(0, 14), min_size=5, max_size=5, unique=True))
+def test_rows_that_do_not_exist_are_skipped(rows):
+    table, data = normal((10, 2, 3)), normal((5, 2, 3), 1)
+    there = np.array(rows) < 10
+    kept = np.array(rows)[there]
+    device = Device()
+    tensor, dst = device.tile(table, buffer="hbm"), device.tile(data)
+    compute(device, dst, [picked(device, tensor, rows), dst], **SKIP)
+    want = data.copy()
+    want[there] = added(data[there], table[kept])
+    assert np.array_equal(dst.numpy(), want)
+    view = picked(device, tensor, rows, "uint32")
+    compute(device, view, [view, device.tile(data)], **SKIP)
+    want = table.copy()
+    want[kept] = added(table[kept], data[there])
+    assert np.array_equal(tensor.numpy(), want)
+
+
+@pytest.mark.parametrize("into", ["dst", "srcs"])
+def test_a_row_that_does_not_exist_is_refused(into):
+    device = Device()
+    tensor, tile = device.zeros((10, 6), buffer="hbm"), device.zeros((5, 6))
+    view = picked(device, tensor, [0, 1, 10, 2, 3])
+    dst, srcs = (view, [view, tile]) if into == "dst" else (tile, [view, tile])
+    device.refuses(
+        OutOfBoundsError, "dma_compute", dst, srcs, nl.add, words=[into, "partition 2", "0 to 9"]
+    )
+
+
+def test_a_broken_promise_is_reported():
+    device = Device()
+    table, data = normal((10, 6)), normal((3, 6), 1)
+    tensor = device.tile(table, buffer="hbm")
+    view = picked(device, tensor, [4, 2, 4])
+    compute(device, view, [view, device.tile(data)])
+    assert device.findings == ["REPEATED_INDEX"]
+    assert "row 4" in device.core.findings[0].message
+    assert np.array_equal(tensor.numpy()[4], added(table[4], data[2]))
+
+
+@pytest.mark.parametrize("repeated", [True, False])
+def test_a_gather_may_take_a_row_twice(repeated):
+    device = Device()
+    table, data = normal((10, 6)), normal((3, 6), 1)
+    rows = [4, 2, 4] if repeated else [4, 2, 5]
+    dst = device.tile(data)
+    compute(device, dst, [picked(device, device.tile(table, buffer="hbm"), rows), dst])
+    assert np.array_equal(dst.numpy(), added(table[rows], data))
+    assert not device.findings
+
+
+def test_indices_are_promised_to_differ():
+    device = Device()
+    view = picked(device, device.zeros((10, 6), buffer="hbm"), ROWS)
+    srcs = [view, device.zeros((5, 6))]
+    device.refuses(
+        SignatureError, "dma_compute", view, srcs, nl.add, unique_indices=False,
+        words=["unique_indices"],
+    )  # fmt: skip
+    tile = device.zeros((5, 6))
+    compute(device, tile, [tile, tile], unique_indices=False)
+
+
+def test_picked_rows_take_two_sources_one_of_them_the_sum():
+    device = Device()
+    tensor, tile, other = (device.zeros((10, 6), buffer="hbm"), *map(device.zeros, [(5, 6)] * 2))
+    view = picked(device, tensor, ROWS)
+    for dst, srcs in [
+        (tile, [view]), (tile, [view, tile, other]), (tile, [view, view]), (view, [view]),
+        (view, [tile, other]), (view, [view, view]), (view, [view, tile, other]),
+        (tile, [view, other]), (view, [picked(device, tensor, ROWS[::-1]), tile]),
+    ]:  # fmt: skip
+        device.refuses(ShapeError, "dma_compute", dst, srcs, nl.add, words=["dst"])
+
+
+def test_picked_rows_meet_a_tile_of_sbuf():
+    device = Device()
+    tensor, far = device.zeros((10, 6), buffer="hbm"), device.zeros((5, 6), buffer="hbm")
+    view = picked(device, tensor, ROWS)
+    for dst, srcs in [(far, [view, far]), (view, [view, far])]:
+        device.refuses(BufferKindError, "dma_compute", dst, srcs, nl.add, words=["sbuf", "hbm"])
+
+
+@pytest.mark.parametrize("where", ["dst", "srcs"])
+def test_one_run_time_address_is_refused(where):
+    device = Device()
+    tensor, tile = device.zeros((4, 5, 6), buffer="hbm"), device.zeros((5, 6))
+    moved = tensor.select(0, device.call(register_alloc, 2))
+    dst, srcs = (moved, [tile, tile]) if where == "dst" else (tile, [tile, moved])
+    device.refuses(
+        DynamicControlError, "dma_compute", dst, srcs, nl.add, words=["run time", "constant"]
+    )
+
+
+# --- cost -----------------------------------------------------------------------------------------
+
+
+def moved(target, name, count):
+    """The time that the DMA engines are kept by bringing so many megabytes to SBUF."""
+    device = Device(target)
+    srcs = [device.zeros((128, 4096), "bfloat16", "hbm") for _ in range(count)]
+    dst = device.empty((128, 4096), "bfloat16")
+    device.issue(name, dst, *([srcs[0]] if name == "dma_copy" else [srcs, nl.add]))
+    return device.timeline().transfer_ns[0]
+
+
+@pytest.mark.parametrize(("target", "slowdown"), [("trn1", 2), ("trn2", 2), ("trn3", 1)])
+@pytest.mark.parametrize("count", [2, 5])
+def test_each_source_is_moved_at_the_speed_of_sums(target, slowdown, count):
+    copy = moved(target, "dma_copy", 1)
+    assert moved(target, "dma_compute", count) == pytest.approx(slowdown * count * copy)
