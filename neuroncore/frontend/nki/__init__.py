@@ -1,6 +1,8 @@
 """The NKI API of today (0.3 and later): instructions write to their first operand, `dst`."""
 
+from neuroncore.frontend.nki import collectives as collectives
 from neuroncore.frontend.nki import compiler as compiler
+from neuroncore.frontend.nki import dtype as dtype
 from neuroncore.frontend.nki import isa as isa
 from neuroncore.frontend.nki import language as language
 from neuroncore.frontend.nki import typing as typing

@@ -6,8 +6,9 @@ Operator names such as `nl.add` are both a function of tiles and the token that 
 
 from neuroncore.enums import MemoryRegion as MemoryRegion
 from neuroncore.errors import did_you_mean
-from neuroncore.formats import Format as DType
+from neuroncore.formats import Format as DType  # noqa: F401
 from neuroncore.formats import bfloat16 as bfloat16
+from neuroncore.formats import bool_ as bool  # noqa: F401 named so by published kernels
 from neuroncore.formats import bool_ as bool_
 from neuroncore.formats import float8_e4m3 as float8_e4m3
 from neuroncore.formats import float8_e4m3fn as float8_e4m3fn
@@ -130,8 +131,6 @@ from neuroncore.frontend.nki.language.trigonometry import sin as sin
 from neuroncore.frontend.nki.language.trigonometry import tan as tan
 from neuroncore.frontend.nki.objects import NKIObject as NKIObject
 from neuroncore.frontend.nki.tensor import NkiTensor as NkiTensor
-
-__all__ = ["DType"]
 
 
 sbuf = MemoryRegion.sbuf
