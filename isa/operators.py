@@ -54,10 +54,12 @@ _OPERATORS = (
     Operator("logical_xor", np.logical_xor, reduces=True, integer=np.logical_xor),
     Operator("power", numeric.power, engines=("gpsimd",)),
     Operator(
-        "abs_max", numeric.larger_magnitude, identity=0.0, feature="magnitude_operators",
+        "abs_max", numeric.larger_magnitude, identity=0.0, fold=fold("larger_magnitude"),
+        feature="magnitude_operators",
     ),
     Operator(
-        "abs_min", numeric.smaller_magnitude, identity=inf, feature="magnitude_operators",
+        "abs_min", numeric.smaller_magnitude, identity=inf, fold=fold("smaller_magnitude"),
+        feature="magnitude_operators",
     ),
     # arithmetic, one operand
     Operator("abs", numeric.absolute, arity=1, engines=("vector", "scalar")),

@@ -10,18 +10,33 @@ import numpy as np
 from neuroncore import buffers, cost, numeric
 from neuroncore.core import Core
 from neuroncore.enums import engine, reduce_cmd
-from neuroncore.errors import KernelError, TargetError
-from neuroncore.formats import FORMATS, tfloat32
-from neuroncore.instruction import Act, Call, In, Op, Operand, Out, View, instruction
+from neuroncore.errors import DtypeError, KernelError, OperatorError, TargetError
+from neuroncore.formats import (
+    FORMATS,
+    bfloat16,
+    float8_e4m3,
+    float8_e5m2,
+    float16,
+    float32,
+    int8,
+    int16,
+    int32,
+    tfloat32,
+    uint8,
+    uint16,
+    uint32,
+)
+from neuroncore.instruction import Act, Call, In, Op, Operand, Out, View, instruction, require
 from neuroncore.machine import Machine
-from neuroncore.numeric import Function, Operator
+from neuroncore.numeric import FUNCTIONS, Function, Operator
 from neuroncore.rules import commands, float32_operands, same_elements, same_partitions
 from neuroncore.tile import Tile
 
 from .operators import ADD
 from .reduction import accumulate, accumulators
+from .vector import Number
 
-scalar = engine.scalar
+scalar, vector = engine.scalar, engine.vector
 
 Activation = Annotated[Function, Act()]
 Sum = Annotated[Operator, Op(names=("add",))]
@@ -139,3 +154,166 @@ def activation_reduce(
     activation.meaning(
         dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd.reset_reduce, core=core
     )
+
+
+# --- from v4 on -----------------------------------------------------------------------------------
+
+EXP, PRELU = FUNCTIONS["exp"], FUNCTIONS["prelu"]
+STEPS = (
+    ("multiply", "add"),
+    ("multiply", "subtract"),
+    ("multiply", "bypass"),
+    ("add", "bypass"),
+    ("subtract", "bypass"),
+    ("bypass", "bypass"),
+)
+FOLDS = ("add", "maximum", "minimum", "abs_max", "abs_min")
+
+Step = Annotated[Operator, Op(names=("multiply", "add", "subtract", "bypass"))]
+MaybeFold = Annotated[Operator | None, Op(names=FOLDS, optional=True)]
+
+
+def two_steps(call: Call, machine: Machine) -> KernelError | None:
+    """The pairs of operators that the input stage can do, and which of them can be turned round."""
+    op0, op1 = call["op0"], call["op1"]
+    if (op0.name, op1.name) not in STEPS:
+        return OperatorError(
+            f"{call.name}: op1={op1} can't follow op0={op0}",
+            argument="op1",
+            expected=", ".join(f"({first}, {second})" for first, second in STEPS),
+            got=f"({op0.name}, {op1.name})",
+        )
+    for op, reverse in ((op0, "reverse0"), (op1, "reverse1")):
+        if call[reverse] and op.name == "bypass":
+            return OperatorError(
+                f"{call.name}: {reverse} goes with an operator of two operands",
+                argument=reverse,
+                expected="False",
+                got=repr(op),
+            )
+    return None
+
+
+def immediates_agree(call: Call, machine: Machine) -> KernelError | None:
+    tiles = call.views("imm0", "imm1")
+    if len({view.dtype for view in tiles}) < 2:
+        return None
+    return DtypeError(
+        f"{call.name}: imm1 is {tiles[1].dtype}, imm0 is {tiles[0].dtype}",
+        argument="imm1",
+        expected=str(tiles[0].dtype),
+        got=str(tiles[1]),
+    )
+
+
+def names_its_fold(call: Call, machine: Machine) -> KernelError | None:
+    command = call["reduce_cmd"]
+    if command is reduce_cmd.idle or call["reduce_op"] is not None:
+        return None
+    return OperatorError(
+        f"{call.name}: reduce_cmd={command.name} needs reduce_op",
+        argument="reduce_op",
+        expected=", ".join(FOLDS),
+        got="None",
+    )
+
+
+@instruction(
+    scalar,
+    cost=cost.dynamic(activation_cost),
+    rules=[
+        same_elements("dst", "data"),
+        same_partitions("data", "imm0", "imm1", "relu_param", "reduce_res"),
+        two_steps,
+        immediates_agree,
+        names_its_fold,
+        commands("idle", "reset", "reduce", "reset_reduce"),
+    ],
+    feature="activate2",
+)
+def activate2(
+    dst: Out,
+    op: Activation,
+    data: In,
+    imm0: Number,
+    imm1: Number,
+    op0: Step,
+    op1: Step,
+    relu_param: Number = 0.0,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    reduce_op: MaybeFold = None,
+    reduce_res: Reduced = None,
+    reduce_cmd: reduce_cmd = reduce_cmd.idle,
+    *,
+    core: Core,
+) -> None:
+    """dst[p, f] = op((data[p, f] <op0> imm0[p]) <op1> imm1[p]);  reduce_res[p] = the accumulator
+
+    Each step rounds to float32. The accumulator folds the results before they are rounded to dst.
+    relu_param is of nl.prelu: x if x > 0 else relu_param * x.
+    """
+    value = np.array(numeric.shaped(data.values(), dst.shape))
+    for step, operand, reverse in ((op0, imm0, reverse0), (op1, imm1, reverse1)):
+        if step.name != "bypass":
+            numeric.apply(step, value, numeric.scalar(operand, value), value, reverse)
+    out = buffers.floats(dst.shape)
+    if op is PRELU:
+        out[...] = np.where(value > 0, value, numeric.scalar(relu_param, value) * value)
+    else:
+        numeric.activate(op.apply, value, out)
+    registers = accumulators(core, scalar, data)
+    if reduce_op is not None and reduce_cmd.name != "idle":
+        accumulate(registers, reduce_op, out, reduce_cmd)
+    dst.store(out)
+    if reduce_res is not None:
+        reduce_res.store(registers)
+
+
+NARROW = (float8_e4m3, float8_e5m2, float16, bfloat16, float32)
+WHOLE = (int8, int16, int32, uint8, uint16)
+
+
+@instruction(
+    vector,
+    cost=cost.streaming("exponential"),
+    rules=[
+        same_elements("dst", "src"),
+        same_partitions("src", "max_value", "reduce_init", "reduce_res"),
+        float32_operands("max_value", "reduce_init"),
+        commands("idle", "reset_reduce", "reduce", "load_reduce"),
+    ],
+    feature="exponential",
+)
+def exponential(
+    dst: Annotated[Tile, Operand(writes=True, dtypes=(*NARROW, tfloat32, *WHOLE))],
+    src: Annotated[Tile, Operand(reads=True, dtypes=(*NARROW, *WHOLE, uint32))],
+    max_value: Number = 0.0,
+    reduce_res: Annotated[
+        Tile | None,
+        Operand(writes=True, column=True, optional=True, dtypes=(*NARROW, tfloat32)),
+    ] = None,
+    reduce_cmd: reduce_cmd = reduce_cmd.idle,
+    reduce_init: Number = 0.0,
+    *,
+    core: Core,
+) -> None:
+    """dst[p, f] = exp(src[p, f] - max_value[p]);  reduce_res[p] = sum over f of exp(...)
+
+    The sum is of float32 numbers, before they are rounded to dst.
+    """
+    loads = reduce_cmd.name == "load_reduce"
+    require(
+        loads or (not isinstance(reduce_init, Tile) and reduce_init == 0),
+        "reduce_init goes with reduce_cmd.load_reduce",
+        OperatorError,
+        argument="reduce_init",
+        expected="0.0",
+        got=repr(reduce_init),
+    )
+    value, out = numeric.shaped(src.values(), dst.shape), buffers.floats(dst.shape)
+    numeric.activate(EXP.apply, value - numeric.scalar(max_value, value), out)
+    total = accumulate(accumulators(core, vector, src), ADD, out, reduce_cmd, reduce_init)
+    dst.store(out)
+    if reduce_res is not None:
+        reduce_res.store(total)

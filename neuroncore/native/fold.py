@@ -71,6 +71,25 @@ def minimum(x: Array, state: Array) -> None:
 
 
 @compiled
+def larger_magnitude(x: Array, state: Array) -> None:
+    """Of equal magnitudes the later element stays."""
+    for p in range(x.shape[0]):
+        a = state[p]
+        for j in range(x.shape[1]):
+            a = a if abs(a) > abs(x[p, j]) else x[p, j]
+        state[p] = a
+
+
+@compiled
+def smaller_magnitude(x: Array, state: Array) -> None:
+    for p in range(x.shape[0]):
+        a = state[p]
+        for j in range(x.shape[1]):
+            a = a if abs(a) < abs(x[p, j]) else x[p, j]
+        state[p] = a
+
+
+@compiled
 def elementwise_maximum(a: Array, b: Array, out: Array) -> None:
     """Matrices; `b` may have a single column."""
     for p in range(out.shape[0]):
