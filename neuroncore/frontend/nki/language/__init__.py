@@ -117,6 +117,11 @@ from neuroncore.frontend.nki.language.matrix import broadcast_to as broadcast_to
 from neuroncore.frontend.nki.language.matrix import expand_dims as expand_dims
 from neuroncore.frontend.nki.language.matrix import matmul as matmul
 from neuroncore.frontend.nki.language.matrix import transpose as transpose
+from neuroncore.frontend.nki.language.movement import gather_flattened as gather_flattened
+from neuroncore.frontend.nki.language.movement import load_transpose2d as load_transpose2d
+from neuroncore.frontend.nki.language.random import dropout as dropout
+from neuroncore.frontend.nki.language.random import rand as rand
+from neuroncore.frontend.nki.language.random import random_seed as random_seed
 from neuroncore.frontend.nki.language.reductions import all as all
 from neuroncore.frontend.nki.language.reductions import max as max
 from neuroncore.frontend.nki.language.reductions import mean as mean

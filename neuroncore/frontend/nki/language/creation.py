@@ -95,12 +95,18 @@ def full(
     if buffer in ON_CHIP:
         isa.memset(tensor, fill_value)
         return tensor
-    flat = tensor.reshape((tensor.size,))
-    rows = next(n for n in range(min(128, tensor.size), 0, -1) if tensor.size % n == 0)
-    tile = ndarray((rows, tensor.size // rows), dtype)
+    rows = in_rows(tensor)
+    tile = ndarray(rows.shape, dtype)
     isa.memset(tile, fill_value)
-    isa.dma_copy(flat.reshape(tile.shape), tile)
+    isa.dma_copy(rows, tile)
     return tensor
+
+
+def in_rows(tensor: NkiTensor) -> NkiTensor:
+    """A tensor in HBM seen as one row for each of as many partitions as divide it."""
+    size = tensor.size
+    rows = next(n for n in range(min(128, size), 0, -1) if size % n == 0)
+    return tensor.reshape((rows, size // rows))
 
 
 def zeros(
