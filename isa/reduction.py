@@ -14,6 +14,7 @@ from neuroncore.errors import KernelError, OperatorError, ShapeError
 from neuroncore.formats import (
     FLOATS,
     FORMATS,
+    bool_,
     int8,
     int16,
     int32,
@@ -259,7 +260,7 @@ def tensor_tensor_scan(
 )
 def select_reduce(
     dst: Out,
-    predicate: Annotated[Tile, Operand(reads=True, dtypes=(int8, uint8, int16, uint16))],
+    predicate: Annotated[Tile, Operand(reads=True, dtypes=(bool_, int8, uint8, int16, uint16))],
     on_true: Annotated[
         Tile,
         Operand(

@@ -18,6 +18,7 @@ from neuroncore.errors import (
     SignatureError,
 )
 from neuroncore.formats import (
+    bool_,
     int32,
     uint8,
     uint16,
@@ -130,7 +131,7 @@ def predicated_cost(call: Call, machine: Machine) -> cost.Cost:
 def tensor_copy_predicated(
     dst: Annotated[Tile, Operand(writes=True, partial=True)],
     src: Annotated[Tile | float, Operand(reads=True, scalar=True)],
-    predicate: Annotated[Tile, Operand(reads=True, dtypes=(uint8, uint16, uint32))],
+    predicate: Annotated[Tile, Operand(reads=True, dtypes=(bool_, uint8, uint16, uint32))],
     reverse_pred: bool = False,
 ) -> None:
     """dst[p, f] = src[p, f] where predicate[p, f] != 0, else unchanged"""

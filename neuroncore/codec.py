@@ -2,7 +2,8 @@
 
 `encode_one` and `decode_one` are the definition, in exact arithmetic; `encode` and `decode` are
 the same on arrays. Rounding is to nearest even. Floats overflow to infinity as IEEE says (NaN
-where a format has no infinity); integers saturate (NKI 0.6.0 release notes).
+where a format has no infinity, the largest number where it has no NaN either); integers saturate
+(NKI 0.6.0 release notes). Packed formats are taken apart first: `unpack`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from neuroncore import buffers
 from neuroncore.errors import UsageError
-from neuroncore.formats import Format, bfloat16, float32, tfloat32
+from neuroncore.formats import PACK, Format, bfloat16, float32, tfloat32
 from neuroncore.lazy import Lazy
 
 Array = npt.NDArray[Any]
@@ -29,6 +30,8 @@ def decode_one(form: Format, code: int) -> float:
     if form.is_integer:
         low, _ = form.range
         return float(code - (1 << form.bits) if low < 0 and code >> form.bits - 1 else code)
+    if form.kind == "scale":
+        return math.nan if code == form.nan_code else math.ldexp(1, code - form.bias)
     code >>= _padding(form)
     sign = -1.0 if code >> (form.exponent + form.mantissa) else 1.0
     magnitude = code & ((1 << form.exponent + form.mantissa) - 1)
@@ -50,6 +53,8 @@ def encode_one(form: Format, value: float) -> int:
         low, high = form.range
         whole = 0 if math.isnan(value) else _clamped(value, low, high)
         return whole % (1 << form.bits)
+    if form.kind == "scale":
+        return _scale_code(form, value)
     sign = (math.copysign(1.0, value) < 0) << (form.exponent + form.mantissa)
     return (sign | _magnitude_code(form, abs(value))) << _padding(form)
 
@@ -58,6 +63,17 @@ def _clamped(value: float, low: int, high: int) -> int:
     if math.isinf(value):
         return high if value > 0 else low
     return min(max(round(Fraction(value)), low), high)
+
+
+def _scale_code(form: Format, value: float) -> int:
+    """The nearest power of two, a tie going to the even code; what is below the least, and that
+    is 0 too, becomes the least. There are no negative scales."""
+    if not 0 <= value < math.inf:
+        return form.nan_code
+    fraction, exponent = math.frexp(value)  # 0.5 <= fraction < 1
+    code = exponent - 1 + form.bias
+    code += fraction > 0.75 or (fraction == 0.75 and code % 2 == 1)
+    return min(max(code, 0), form.max_code) if value else 0
 
 
 def _magnitude_code(form: Format, value: float) -> int:
@@ -88,12 +104,16 @@ def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
     """
     if form is float32 and out is None:
         return codes
+    _not_packed(form)
     if out is None:
         out = buffers.floats(codes.shape)
     else:
         _check(out, codes)
-    if not form.is_float or form.bits == 32:
+    if form.is_integer or form.bits == 32:
         np.copyto(out, codes)
+        return out
+    if form.kind == "scale":
+        np.take(_scales(form), codes, out=out)
         return out
     flat, bits = buffers.contiguous(codes).reshape(-1), out.reshape(-1).view(np.uint32)
     if form is bfloat16:
@@ -107,6 +127,7 @@ def encode(form: Format, values: Array, out: Array | None = None) -> Array:
     """The codes of float32 `values`, in the contiguous array `out` if given."""
     if form is float32 and out is None:
         return values
+    _not_packed(form)
     if out is None:
         out = buffers.array(values.shape, form.storage)
     else:
@@ -117,6 +138,9 @@ def encode(form: Format, values: Array, out: Array | None = None) -> Array:
     flat, target = buffers.contiguous(values).reshape(-1), out.reshape(-1)
     if form.is_integer:
         _encode_integers(form, flat, target)
+        return out
+    if form.kind == "scale":
+        _encode_scales(form, flat, target)
         return out
     bits = flat.astype(np.float32, copy=False).view(np.uint32)
     if form is bfloat16:
@@ -135,6 +159,25 @@ def _check(out: Array, like: Array) -> None:
             f"out has shape {out.shape} and strides {out.strides}; "
             f"it must be contiguous and of shape {like.shape}"
         )
+
+
+def _not_packed(form: Format) -> None:
+    if form.element is not None:
+        raise UsageError(f"{form} is four numbers in one: take it apart with codec.unpack")
+
+
+@cache
+def _scales(form: Format) -> Array:
+    """The value of each code."""
+    return np.array([decode_one(form, code) for code in range(1 << form.bits)], np.float32)
+
+
+def _encode_scales(form: Format, values: Array, out: Array) -> None:
+    fraction, exponent = np.frexp(values)
+    code = exponent - 1 + form.bias
+    code += (fraction > 0.75) | ((fraction == 0.75) & (code % 2 == 1))
+    code = np.where(values == 0, 0, np.clip(code, 0, form.max_code))
+    out[...] = np.where((values >= 0) & (values < np.inf), code, form.nan_code)
 
 
 def _encode_integers(form: Format, values: Array, out: Array) -> None:
@@ -184,6 +227,28 @@ def _narrowing(form: Format) -> tuple[Any, ...]:
     )
 
 
+def unpack(form: Format, codes: Array, axis: int = -1) -> Array:
+    """The codes of the four elements of each packed code, along a new axis."""
+    element, mask = _element(form)
+    parts = [(codes >> (element.bits * i) & mask).astype(element.storage) for i in range(PACK)]
+    return np.stack(parts, axis)
+
+
+def pack(form: Format, codes: Array) -> Array:
+    """Packed codes from those of their elements, of which there are four along the last axis."""
+    element, mask = _element(form)
+    packed = np.zeros(codes.shape[:-1], form.storage)
+    for i in range(PACK):
+        packed |= (codes[..., i] & mask).astype(form.storage) << form.storage.type(element.bits * i)
+    return packed
+
+
+def _element(form: Format) -> tuple[Format, int]:
+    if form.element is None:
+        raise UsageError(f"{form} is not a packed format")
+    return form.element, (1 << form.element.bits) - 1
+
+
 def cast(source: Format, target: Format, codes: Array) -> Array:
     """Codes of one format as codes of another, through float32; equal formats are a bit copy."""
     if source is target:
@@ -194,6 +259,9 @@ def cast(source: Format, target: Format, codes: Array) -> Array:
 def poison(form: Format) -> int:
     """The code that stands for memory nothing has written: NaN, and 4 for integers.
 
+    Of a packed format every element is; float4_e2m1fn, which has no NaN, becomes 6.
     (The vendor's simulator uses the same two values: NKI simulator guide, "Uninitialized memory".)
     """
-    return encode_one(form, math.nan if form.is_float else 1.0 if form.kind == "bool" else 4.0)
+    if form.element is not None:
+        return sum(poison(form.element) << form.element.bits * i for i in range(PACK))
+    return encode_one(form, math.nan if not form.is_integer else 1.0 if form.kind == "bool" else 4.0)

@@ -69,6 +69,7 @@ class KernelError(NeuronError, ValueError, AssertionError):
         self.stack = source.stack()
         self.place: source.Place | None = self.stack[0][0] if self.stack else None
         if self.place and argument:
+            argument = argument.partition("[")[0]  # of a list of tiles, the list
             found = source.position(argument) if position is None else position
             self.place = source.argument(self.place, argument, found)
         self.more: list[str] = []  # what else is wrong with the same instruction

@@ -1,7 +1,8 @@
 """The number formats, one row each; everything else about a format is derived from its row.
 
 Layouts: NKI "Supported Data Types"; the maximum of 240 of `float8_e4m3` (IEEE style, with
-infinities) against 448 of `float8_e4m3fn` (OCP) is what tells those two apart.
+infinities) against 448 of `float8_e4m3fn` (OCP) is what tells those two apart. Microscaling (MX)
+formats: OCP Microscaling Formats 1.0, and "MXFP Matrix Multiplication" for how four are packed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy.typing as npt
 
 from neuroncore.errors import UsageError, did_you_mean
 
-Kind = Literal["float", "int", "uint", "bool"]
+Kind = Literal["float", "int", "uint", "bool", "scale", "packed"]
+PACK = 4  # elements of a packed format
 
 
 class Format(str):
@@ -24,7 +26,9 @@ class Format(str):
 
     `exponent`, `mantissa` and `bias` describe floats: sign, then `exponent` bits, then `mantissa`
     bits, value (-1)^s * 1.m * 2^(e - bias). `infinite` is whether the top exponent holds
-    infinities (IEEE style) or only an all-ones mantissa is NaN ("fn").
+    infinities (IEEE style) or only an all-ones mantissa is NaN ("fn"); `nan` is whether there is
+    any. A "scale" is an exponent and nothing else. A "packed" format is four of `element`, the
+    first in the lowest bits. `feature` is what a machine must have for its engines to take it.
     """
 
     bits: int
@@ -33,6 +37,9 @@ class Format(str):
     mantissa: int
     bias: int
     infinite: bool
+    nan: bool
+    element: Format | None
+    feature: str | None
 
     def __new__(
         cls,
@@ -43,11 +50,15 @@ class Format(str):
         mantissa: int = 0,
         bias: int = 0,
         infinite: bool = True,
+        nan: bool = True,
+        element: Format | None = None,
+        feature: str | None = None,
     ) -> Format:
         self = str.__new__(cls, name)
         self.bits, self.kind = bits, kind
         self.exponent, self.mantissa = exponent, mantissa
-        self.bias, self.infinite = bias, infinite
+        self.bias, self.infinite, self.nan = bias, infinite, nan
+        self.element, self.feature = element, feature
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -61,7 +72,7 @@ class Format(str):
     @cached_property
     def itemsize(self) -> int:
         """Bytes of one element in memory."""
-        return self.bits // 8
+        return self.code_type.itemsize
 
     @cached_property
     def is_float(self) -> bool:
@@ -69,25 +80,38 @@ class Format(str):
 
     @cached_property
     def is_integer(self) -> bool:
-        return self.kind != "float"
+        return self.kind in ("int", "uint", "bool")
 
     @cached_property
+    def is_opaque(self) -> bool:
+        """Whether engines only move it, and multiply matrices of it, but don't compute with it."""
+        return self.kind in ("scale", "packed")
+
+    @property
     def numpy(self) -> np.dtype[Any]:
-        """The numpy type that users see; TF32 lives in a float32 whose low 13 bits are zero."""
-        return np.dtype(np.float32) if self == "tfloat32" else np.dtype(str(self))
+        """The numpy type that users see; TF32 lives in a float32 whose low 13 bits are zero.
+
+        Packed formats are integers, unless some package has taught numpy their names.
+        """
+        if self == "tfloat32":
+            return np.dtype(np.float32)
+        try:
+            return np.dtype(str(self))
+        except TypeError:
+            return self.code_type
 
     @cached_property
     def storage(self) -> np.dtype[Any]:
         """The numpy type of the codes as memory holds them."""
         native = ("float32", "tfloat32", "float16")
-        if self.is_float and self not in native:
-            return np.dtype(f"uint{self.bits}")
+        if (self.is_float or self.is_opaque) and self not in native:
+            return self.code_type
         return np.dtype(np.uint8) if self.kind == "bool" else self.numpy
 
     @cached_property
     def code_type(self) -> np.dtype[Any]:
-        """The unsigned integer type as wide as one element."""
-        return np.dtype(f"uint{self.bits}")
+        """The unsigned integer type as wide as one element (4 bits by themselves take 8)."""
+        return np.dtype(f"uint{max(self.bits, 8)}")
 
     # --- derived numbers of a float ------------------------------------------------------------
 
@@ -98,7 +122,7 @@ class Format(str):
 
     @cached_property
     def nan_code(self) -> int:
-        """The canonical quiet NaN, positive."""
+        """The canonical quiet NaN, positive; the largest number where there is none."""
         if not self.infinite:
             return self.top | ((1 << self.mantissa) - 1)
         return self.top | (1 << (self.mantissa - 1))
@@ -110,7 +134,7 @@ class Format(str):
     @cached_property
     def max_code(self) -> int:
         """The code of the largest finite value (floats)."""
-        return (self.top if self.infinite else self.nan_code) - 1
+        return (self.top if self.infinite else self.nan_code) - self.nan
 
     @cached_property
     def max(self) -> float:
@@ -122,11 +146,12 @@ class Format(str):
 
     @cached_property
     def min_normal(self) -> float:
-        return float(2.0 ** (1 - self.bias))
+        """A scale starts at exponent 0: there are no subnormals below it."""
+        return float(2.0 ** ((self.kind != "scale") - self.bias))
 
     @cached_property
     def min_subnormal(self) -> float:
-        return float(2.0 ** (1 - self.bias - self.mantissa))
+        return self.min_normal * 2.0**-self.mantissa
 
     @cached_property
     def eps(self) -> float:
@@ -149,7 +174,14 @@ float16 = Format("float16", 16, "float", 5, 10, 15)
 float8_e5m2 = Format("float8_e5m2", 8, "float", 5, 2, 15)
 float8_e4m3 = Format("float8_e4m3", 8, "float", 4, 3, 7)
 float8_e3m4 = Format("float8_e3m4", 8, "float", 3, 4, 3)
-float8_e4m3fn = Format("float8_e4m3fn", 8, "float", 4, 3, 7, infinite=False)
+float8_e4m3fn = Format(
+    "float8_e4m3fn", 8, "float", 4, 3, 7, infinite=False, feature="float8_e4m3fn"
+)
+float4_e2m1fn = Format("float4_e2m1fn", 4, "float", 2, 1, 1, infinite=False, nan=False)
+float8_e8m0fnu = Format("float8_e8m0fnu", 8, "scale", 8, 0, 127, infinite=False, feature="mx")
+float8_e5m2_x4 = Format("float8_e5m2_x4", 32, "packed", element=float8_e5m2, feature="mx")
+float8_e4m3fn_x4 = Format("float8_e4m3fn_x4", 32, "packed", element=float8_e4m3fn, feature="mx")
+float4_e2m1fn_x4 = Format("float4_e2m1fn_x4", 16, "packed", element=float4_e2m1fn, feature="mx")
 int8 = Format("int8", 8, "int")
 int16 = Format("int16", 16, "int")
 int32 = Format("int32", 32, "int")
@@ -158,6 +190,7 @@ uint16 = Format("uint16", 16, "uint")
 uint32 = Format("uint32", 32, "uint")
 bool_ = Format("bool", 8, "bool")
 
+# Those that engines compute with. float4_e2m1fn is in no table: it has no place in memory.
 FORMATS: dict[str, Format] = {
     f.name: f
     for f in (
@@ -166,6 +199,8 @@ FORMATS: dict[str, Format] = {
         *(int8, int16, int32, uint8, uint16, uint32, bool_),
     )
 }
+PACKED = (float8_e5m2_x4, float8_e4m3fn_x4, float4_e2m1fn_x4)
+OPAQUE: dict[str, Format] = {f.name: f for f in (float8_e8m0fnu, *PACKED)}
 FLOATS = tuple(f for f in FORMATS.values() if f.is_float)
 INTEGERS = tuple(f for f in FORMATS.values() if f.is_integer)
 assert ml_dtypes.bfloat16  # importing it teaches numpy the names of the narrow formats
@@ -180,13 +215,14 @@ def lookup(dtype: npt.DTypeLike | str) -> Format:
         return dtype
     name = dtype if isinstance(dtype, str) else _name(dtype)
     name = {"bool_": "bool", "float8e4": "float8_e4m3", "float8e5": "float8_e5m2"}.get(name, name)
+    known = FORMATS | OPAQUE
     try:
-        return FORMATS[name]
+        return known[name]
     except KeyError:
         raise UsageError(
-            f"{name!r} is not a NeuronCore number format; {did_you_mean(name, FORMATS)}"
-            if did_you_mean(name, FORMATS)
-            else f"{name!r} is not a NeuronCore number format: there are {', '.join(FORMATS)}"
+            f"{name!r} is not a NeuronCore number format; {did_you_mean(name, known)}"
+            if did_you_mean(name, known)
+            else f"{name!r} is not a NeuronCore number format: there are {', '.join(known)}"
         ) from None
 
 

@@ -1,6 +1,8 @@
 """dma_compute: sums on the way from one memory to another."""
 
 import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
+import nki
+import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
@@ -207,6 +209,19 @@ def test_sources_are_a_list_of_tensors():
     for srcs in (None, 5, "srcs", tile, [1, 2], [tile, None], [tile, np.zeros((3, 5))]):
         words = ["srcs", "a list of tensors"]
         device.refuses(SignatureError, "dma_compute", tile, srcs, nl.add, words=words)
+
+
+def test_the_message_points_at_the_list():
+    @nki.jit
+    def kernel(x):
+        near = nl.load(x)
+        far = nl.ndarray(x.shape, x.dtype, buffer=nl.psum)
+        nisa.dma_compute(dst=near, srcs=[near, far], reduce_op=nl.add)
+
+    with pytest.raises(BufferKindError, match=r"srcs\[1\] must be in sbuf or hbm") as caught:
+        nki.simulate(kernel)(np.zeros((3, 5), np.float32))
+    place = caught.value.place
+    assert place.text[place.column : place.end_column] == "[near, far]"
 
 
 # --- rows picked at run time ----------------------------------------------------------------------

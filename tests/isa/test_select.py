@@ -53,13 +53,20 @@ def test_any_bit_of_a_predicate_chooses(dtype):
     assert dst.numpy().tolist() == [[0] + [1] * width]
 
 
+def test_a_predicate_may_be_bool():
+    device = Device()
+    dst = device.tile(np.zeros((1, 3), np.float32))
+    device.issue("tensor_copy_predicated", dst, 1.0, device.tile(np.array([[True, False, True]])))
+    assert dst.numpy().tolist() == [[1, 0, 1]]
+
+
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "float32", "bfloat16", "float8_e5m2"])
 @pytest.mark.parametrize("src", ["tile", "number"])
 def test_a_predicate_is_an_unsigned_integer(dtype, src):
     device = Device()
     dst, predicate = device.tile(noise((3, 4))), device.tile(np.ones((3, 4)), dtype)
     src = device.tile(noise((3, 4))) if src == "tile" else 1.0
-    words = ["predicate", dtype, "uint8 or uint16 or uint32"]
+    words = ["predicate", dtype, "bool or uint8 or uint16 or uint32"]
     error = device.refuses(DtypeError, "tensor_copy_predicated", dst, src, predicate, words=words)
     assert error.code == "DTYPE_RULE"
 
@@ -183,7 +190,7 @@ def test_each_element_is_one_of_two(before, after, reverse):
     same(dst.numpy(), converted(np.where(chosen, data.astype(np.float32), other), after))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_not_chosen_is_a_number(shape, dtype):
     device = Device()

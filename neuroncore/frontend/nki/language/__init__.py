@@ -137,7 +137,6 @@ from neuroncore.frontend.nki.language.trigonometry import tan as tan
 from neuroncore.frontend.nki.objects import NKIObject as NKIObject
 from neuroncore.frontend.nki.tensor import NkiTensor as NkiTensor
 
-
 sbuf = MemoryRegion.sbuf
 psum = MemoryRegion.psum
 private_hbm = MemoryRegion.private_hbm
