@@ -149,7 +149,7 @@ def nc_find_index8(dst: Indices, data: Searched, vals: Values) -> None:
 def nc_match_replace8(
     dst: Out, data: Searched, vals: Values, imm: float, dst_idx: MaybeIndices = None
 ) -> None:
-    """dst[p, :] = data[p, :] with imm at f_i, the first f with data[p, f] == vals[p, i], i = 0...7
+    """dst[p, :] = data[p, :], imm at f_i, the first f with data[p, f] == vals[p, i], i = 0...7
 
     dst_idx[p, i] = f_i, all ones where there is none. If vals[p, :] holds a value several times,
     these take its occurrences in order, i descending.
@@ -316,7 +316,7 @@ def nonzero_with_count(
     *,
     core: Core,
 ) -> None:
-    """dst[p, :] = [f + index_offset where src[p, f] != 0, padding_val ..., how many];  p = 0, 16...
+    """dst[p, :] = [f + index_offset where src[p, f] != 0, padding_val ..., count];  p = 0, 16...
 
     The other partitions of dst are left as they are, those of src are not read.
     """

@@ -58,10 +58,10 @@ def range_select(
     *,
     core: Core,
 ) -> None:
-    """dst[p, f] = on_true_tile[p, f] if i <op0> bound0[p] and i <op1> bound1[p] else -3.4028235e38
+    """dst[p, f] = on_true_tile[p, f] if i <op0> bound0[p] and i <op1> bound1[p] else -3.4e38
 
     i = range_start + f, compared in float32. reduce_res[p] = max over f of dst[p, f] before it is
-    rounded; a format without -3.4028235e38 has -inf in its place.
+    rounded. The filling is exactly the least float32: -inf in formats that do not reach it.
     """
     start = whole_number("range_start", range_start)
     require(

@@ -46,7 +46,7 @@ TRIPLE = 3  # count, mean, sum of squared deviations
     rules=[same_partitions("data", "dst"), per_partition(2 * TRIPLE, "dst")],
 )
 def bn_stats(dst: Out, data: Annotated[Tile, Operand(reads=True, free="bn_stats_free")]) -> None:
-    """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then the same of data[p, 1::2]
+    """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
 
     Each is rounded once (how the engine sums is unpublished). Of no elements, all three are 0.
     """
