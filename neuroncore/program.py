@@ -70,6 +70,7 @@ class Program:
         self.areas: dict[int, Area] = {}
         self.boxes: list[Box] = []
         self.patterns: dict[int, Pattern] = {}
+        self.edges: list[tuple[int, int]] = []  # (consumer, producer), as the kernel asked for
         self.rows: list[list[int]] = []
         self._packed: list[Array] = []
         self._widths: list[Array] = []

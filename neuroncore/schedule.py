@@ -125,6 +125,9 @@ def schedule(program: Program, machine: Machine) -> Timeline:
         queue, columns.start, columns.operands, table.reads[call], near, near_start,
         table.weights[call], previous, reload,
     )  # fmt: skip
+    for consumer, producer in program.edges:
+        waits = previous[consumer]
+        waits[queue[producer]] = max(waits[queue[producer]], producer)
     peaks = [
         _take_over_space(program, columns, queue, previous, region, capacity)
         for region, capacity in (

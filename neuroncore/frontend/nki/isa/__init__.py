@@ -20,10 +20,11 @@ from neuroncore.enums import nc_version as nc_version
 from neuroncore.enums import oob_mode as oob_mode
 from neuroncore.enums import reduce_cmd as reduce_cmd
 from neuroncore.errors import KernelError as NkiValidationError
-from neuroncore.errors import SignatureError, did_you_mean
+from neuroncore.errors import NotEmulated, SignatureError, did_you_mean
 from neuroncore.frontend.nki.isa import constants as constants
 from neuroncore.frontend.settings import target_machine
 from neuroncore.instruction import INSTRUCTIONS, Instruction, Parameter
+from neuroncore.program import Program
 from neuroncore.register import VirtualRegister as VirtualRegister
 
 tensor_engine = engine.tensor
@@ -48,6 +49,34 @@ class _Missing:
 MISSING = _Missing()
 
 
+class NkiInstruction:
+    """What every function here returns: the instruction that was just issued."""
+
+    __slots__ = ("program", "row")
+
+    def __init__(self, program: Program | None) -> None:
+        self.program = program
+        self.row = -1 if program is None else len(program) - 1
+
+    def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
+        """Let this instruction begin only after `producers`, issued before it, are done.
+
+        Results don't change; the estimate does. Returns the instruction itself.
+        """
+        for producer in producers:
+            if not isinstance(producer, NkiInstruction):
+                raise SignatureError(
+                    f"depends_on takes instructions, not {type(producer).__name__}",
+                    argument="producers",
+                    position=0,
+                )
+            if producer.row > self.row:
+                raise NotEmulated("depends_on an instruction that is issued later")
+            if self.program is not None and producer is not self:
+                self.program.edges.append((self.row, producer.row))
+        return self
+
+
 def register_alloc(x: int | None = None) -> VirtualRegister:
     """A new register, holding `x` if given."""
     register = VirtualRegister()
@@ -63,7 +92,12 @@ def get_nc_version() -> nc_version:
     return nc_version[machine.generation.replace("NeuronCore-v", "gen")]
 
 
-def __getattr__(name: str) -> Callable[..., None]:
+def get_nc_sub_version() -> int:
+    """The silicon revision within a generation: 0, the first, is the one emulated."""
+    return 0
+
+
+def __getattr__(name: str) -> Callable[..., NkiInstruction]:
     instruction = INSTRUCTIONS.get(name)
     if instruction is None:
         hint = did_you_mean(name, INSTRUCTIONS)
@@ -76,7 +110,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *INSTRUCTIONS})
 
 
-def _function(instruction: Instruction) -> Callable[..., None]:
+def _function(instruction: Instruction) -> Callable[..., NkiInstruction]:
     """The API function of a clause: bind by Python's own rules, then issue.
 
     It is compiled from the clause's parameters; a generic wrapper with *args and **kwargs would
@@ -91,19 +125,22 @@ def _function(instruction: Instruction) -> Callable[..., None]:
 def {instruction.name}({parameters}, name=None, *extra, **unknown):
     if extra or unknown or {absent}:
         settle(INSTRUCTION, {{{", ".join(f"{n!r}: {n}" for n in names)}}}, extra, unknown)
-    issue(current(), {", ".join(names)})
+    core = current()
+    issue(core, {", ".join(names)})
+    return NkiInstruction(core.program)
 """
     scope: dict[str, Any] = {
         "__name__": __name__,
         "INSTRUCTION": instruction,
         "MISSING": MISSING,
+        "NkiInstruction": NkiInstruction,
         "current": current,
         "issue": issuer(instruction.name),
         "settle": _settle,
         **defaults,
     }
     exec(compile(source, f"<nki.isa.{instruction.name}>", "exec"), scope)
-    function: Callable[..., None] = scope[instruction.name]
+    function: Callable[..., NkiInstruction] = scope[instruction.name]
     function.__doc__ = instruction.equation
     function.__signature__ = _signature(instruction)  # type: ignore[attr-defined]
     return function
