@@ -421,3 +421,24 @@ def test_an_observer_is_told_instead():
         kernel()
     core, run = observer.told
     assert run.core is core and [f.code for f in run.findings] == ["OUTPUT_NOT_WRITTEN"]
+
+
+def test_an_enumeration_may_be_given_by_its_number():
+    @nki.jit
+    def numbered(x):
+        tile = nl.ndarray(x.shape, x.dtype)
+        nisa.dma_copy(tile, x, dge_mode=3)
+        nisa.tensor_copy(tile, tile, engine=5)
+        nl.store(x, tile)
+        return x
+
+    np.testing.assert_array_equal(numbered(values(3, 7)), values(3, 7))
+
+
+def test_a_number_of_no_member_is_refused():
+    @nki.jit
+    def wrong(x):
+        nisa.dma_copy(nl.ndarray(x.shape, x.dtype), x, dge_mode=17)
+
+    with pytest.raises(SignatureError, match="dge_mode must be a"):
+        wrong(values(3, 7))

@@ -245,7 +245,7 @@ def _from_torch(tensor: Any, form: Format) -> Array:
     """A torch tensor's own memory, by way of integers where numpy lacks its format."""
     torch = sys.modules["torch"]
     plain = tensor.detach().cpu()
-    if form.is_float and form.itemsize < 4 and form != "float16":
+    if not form.is_integer and form.itemsize < 4 and form != "float16":
         as_integers = plain.view(getattr(torch, f"int{form.bits}"))
         return as_integers.numpy().view(form.numpy)  # type: ignore[no-any-return]
     return plain.numpy()  # type: ignore[no-any-return]
@@ -257,7 +257,7 @@ def _to_torch(array: Array) -> Any:
     form = lookup(array.dtype)
     if not hasattr(torch, form.name):
         return array
-    if form.is_float and form.itemsize < 4 and form != "float16":
+    if not form.is_integer and form.itemsize < 4 and form != "float16":
         integers = torch.from_numpy(np.ascontiguousarray(array).view(f"int{form.bits}"))
         return integers.view(getattr(torch, form.name))
     return torch.from_numpy(np.ascontiguousarray(array))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 from neuroncore.core import current, issuer, running
@@ -121,10 +122,13 @@ def _function(instruction: Instruction) -> Callable[..., NkiInstruction]:
     parameters = ", ".join(f"{n}=_{n}" for n in names)
     required = [p.name for p in instruction.parameters if _default(p) is MISSING]
     absent = " or ".join(f"{n} is MISSING" for n in required)
+    enums = [p.name for p in instruction.parameters if isinstance(p.default, Enum)]
+    numbers = [f"    if type({n}) is int: {n} = member(_{n}, {n})\n" for n in enums]
     source = f"""\
 def {instruction.name}({parameters}, name=None, *extra, **unknown):
     if extra or unknown or {absent}:
         settle(INSTRUCTION, {{{", ".join(f"{n!r}: {n}" for n in names)}}}, extra, unknown)
+{"".join(numbers)}\
     core = current()
     issue(core, {", ".join(names)})
     return NkiInstruction(core.program)
@@ -137,6 +141,7 @@ def {instruction.name}({parameters}, name=None, *extra, **unknown):
         "current": current,
         "issue": issuer(instruction.name),
         "settle": _settle,
+        "member": _member,
         **defaults,
     }
     exec(compile(source, f"<nki.isa.{instruction.name}>", "exec"), scope)
@@ -144,6 +149,12 @@ def {instruction.name}({parameters}, name=None, *extra, **unknown):
     function.__doc__ = instruction.equation
     function.__signature__ = _signature(instruction)  # type: ignore[attr-defined]
     return function
+
+
+def _member(default: Enum, number: int) -> Enum | int:
+    """The member of an enumeration that a published kernel gives by its number."""
+    kind = type(default)
+    return kind(number) if number in {member.value for member in kind} else number
 
 
 def _default(parameter: Parameter) -> Any:

@@ -10,9 +10,13 @@ from neuroncore.formats import Format as DType  # noqa: F401
 from neuroncore.formats import bfloat16 as bfloat16
 from neuroncore.formats import bool_ as bool  # noqa: F401 named so by published kernels
 from neuroncore.formats import bool_ as bool_
+from neuroncore.formats import float4_e2m1fn_x4 as float4_e2m1fn_x4
 from neuroncore.formats import float8_e4m3 as float8_e4m3
 from neuroncore.formats import float8_e4m3fn as float8_e4m3fn
+from neuroncore.formats import float8_e4m3fn_x4 as float8_e4m3fn_x4
 from neuroncore.formats import float8_e5m2 as float8_e5m2
+from neuroncore.formats import float8_e5m2_x4 as float8_e5m2_x4
+from neuroncore.formats import float8_e8m0fnu as float8_e8m0fnu
 from neuroncore.formats import float16 as float16
 from neuroncore.formats import float32 as float32
 from neuroncore.formats import int8 as int8
