@@ -25,6 +25,7 @@ Shared = Annotated[
         regions=(MemoryRegion.shared_hbm,),
         starts=False,
         free_dims=None,
+        moved=True,
     ),
 ]
 
@@ -99,8 +100,12 @@ def small_enough_for_gpsimd(call: Call, machine: Machine) -> KernelError | None:
     opcode="SENDRECV",
 )
 def sendrecv(
-    src: Annotated[Tile, Operand(reads=True, regions=(SBUF,), starts=False, free_dims=None)],
-    dst: Annotated[Tile, Operand(writes=True, regions=(SBUF,), starts=False, free_dims=None)],
+    src: Annotated[
+        Tile, Operand(reads=True, regions=(SBUF,), starts=False, free_dims=None, moved=True)
+    ],
+    dst: Annotated[
+        Tile, Operand(writes=True, regions=(SBUF,), starts=False, free_dims=None, moved=True)
+    ],
     send_to_rank: int,
     recv_from_rank: int,
     pipe_id: int,

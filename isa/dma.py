@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
@@ -20,18 +21,13 @@ from neuroncore.errors import (
 )
 from neuroncore.instruction import HBM, SBUF, Call, Operand, Static, instruction
 from neuroncore.machine import Machine
-from neuroncore.rules import same_total
+from neuroncore.rules import bits_if_opaque, same_total
 from neuroncore.tile import Array, Tile
 
-Source = Annotated[
-    Tile, Operand(reads=True, regions=(SBUF, *HBM), starts=False, free_dims=None, free=None)
-]
-Destination = Annotated[
-    Tile,
-    Operand(
-        writes=True, partial=True, regions=(SBUF, *HBM), starts=False, free_dims=None, free=None
-    ),
-]
+READ = Operand(reads=True, regions=(SBUF, *HBM), starts=False, free_dims=None, free=None)
+WRITTEN = replace(READ, reads=False, writes=True, partial=True)
+Source = Annotated[Tile, READ]
+Destination = Annotated[Tile, WRITTEN]
 
 
 def descriptors(call: Call, machine: Machine) -> KernelError | None:
@@ -109,12 +105,12 @@ def priority_classes(call: Call, machine: Machine) -> KernelError | None:
     engine.scalar,
     cost=cost.dma,
     choose=lambda call, machine: engine.dma,
-    rules=[same_total("dst", "src"), descriptors, priority_classes],
+    rules=[same_total("dst", "src"), bits_if_opaque("dst", "src"), descriptors, priority_classes],
     opcode="DMA_DIRECT2D",
 )
 def dma_copy(
-    dst: Destination,
-    src: Source,
+    dst: Annotated[Tile, replace(WRITTEN, moved=True)],
+    src: Annotated[Tile, replace(READ, moved=True)],
     priority: Annotated[int | None, Static()] = None,
     oob_mode: oob_mode = oob_mode.error,
     dge_mode: dge_mode = dge_mode.unknown,

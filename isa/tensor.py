@@ -3,6 +3,7 @@ tile streaming past; sums leave at the bottom, into PSUM."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,12 +12,12 @@ from neuroncore import buffers, cost, numeric
 from neuroncore.core import Core
 from neuroncore.enums import engine, matmul_perf_mode
 from neuroncore.errors import (
-    BufferKindError,
     DtypeError,
     FreeSizeError,
     KernelError,
-    NotEmulated,
+    OperatorError,
     ShapeError,
+    SignatureError,
     TargetError,
 )
 from neuroncore.formats import (
@@ -29,68 +30,91 @@ from neuroncore.formats import (
     float32,
     tfloat32,
 )
-from neuroncore.instruction import PSUM, SBUF, Call, Operand, Static, View, instruction
+from neuroncore.instruction import PSUM, SBUF, Call, Operand, Static, instruction
 from neuroncore.machine import Machine
-from neuroncore.rules import same_dtype, within_one_bank
-from neuroncore.tile import Tile
-
-tensor, vector, unknown = engine.tensor, engine.vector, engine.unknown
+from neuroncore.rules import within_one_bank
+from neuroncore.tile import Array, Tile
 
 INPUTS = (
     *(float8_e4m3, float8_e5m2, float8_e4m3fn),
     *(bfloat16, float16, tfloat32, float32),
 )
 WIDE = (float32, tfloat32)
+NARROW = INPUTS[:3]
 Accumulator = Annotated[
-    Tile, Operand(writes=True, regions=(PSUM,), dtypes=(float32, bfloat16, float16, *INPUTS[:3]))
+    Tile, Operand(writes=True, regions=(PSUM,), dtypes=(float32, bfloat16, float16, *NARROW))
 ]
-Stationary = Annotated[
-    Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS, free="stationary_free")
-]
-Moving = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS)]
+Input = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS)]
 Pair = Annotated[tuple[int, ...], Static(sequence=True)]
+Mode = Annotated[matmul_perf_mode | str, Static()]  # published kernels pass its name, too
 
 
 # --- legality -------------------------------------------------------------------------------------
 
 
+def is_double_row(mode: matmul_perf_mode | str) -> bool:
+    return mode in (matmul_perf_mode.double_row, "double_row")
+
+
+def columns(call: Call, name: str) -> int:
+    """Columns of an operand: double_row puts the two halves of K into the first free axis."""
+    halves = 2 if is_double_row(call.arguments.get("perf_mode", "none")) else 1
+    return call.view(name).free_size // halves
+
+
 def contraction(call: Call, machine: Machine) -> KernelError | None:
     """stationary [K, M], moving [K, N], dst [M, N]"""
     s, x, dst = call.view("stationary"), call.view("moving"), call.view("dst")
+    m, n = columns(call, "stationary"), columns(call, "moving")
     equation = (
-        f"stationary[K={s.partitions}, M={s.free_size}].T @ "
-        f"moving[K={x.partitions}, N={x.free_size}] -> dst[{dst.partitions}, {dst.free_size}]"
+        f"stationary[K={s.partitions}, M={m}].T @ "
+        f"moving[K={x.partitions}, N={n}] -> dst[{dst.partitions}, {dst.free_size}]"
     )
     if s.partitions != x.partitions:
         return ShapeError(
-            f"nc_matmul: {equation}: K differs, {s.partitions} and {x.partitions}",
+            f"{call.name}: {equation}: K differs, {s.partitions} and {x.partitions}",
             argument="moving",
             expected=f"{s.partitions} partitions",
             got=str(x),
             because="K is the partition axis of BOTH operands: row k of the array multiplies them",
         )
-    if (dst.partitions, dst.free_size) != (s.free_size, x.free_size):
+    if (dst.partitions, dst.free_size) != (m, n):
         return ShapeError(
-            f"nc_matmul: {equation}: dst has the wrong shape",
+            f"{call.name}: {equation}: dst has the wrong shape",
             argument="dst",
-            expected=f"({s.free_size}, {x.free_size})",
+            expected=f"({m}, {n})",
             got=str(dst),
             because="the free axis of stationary becomes the partition axis of dst",
         )
     return None
 
 
-def moving_fits(call: Call, machine: Machine) -> KernelError | None:
-    moving, dst = call.view("moving"), call.view("dst")
-    limits = machine.limits
-    most = limits.moving_free_bfloat16 if dst.dtype is bfloat16 else limits.moving_free_float32
-    if moving.free_size <= most:
+def stationary_fits(call: Call, machine: Machine) -> KernelError | None:
+    found, most = columns(call, "stationary"), machine.limits.stationary_free
+    if found <= most:
         return None
     return FreeSizeError(
-        f"nc_matmul: moving has {moving.free_size} columns; {machine.name} takes {most}",
+        f"{call.name}: stationary has {found} columns; {machine.name} takes {most}",
+        argument="stationary",
+        expected=f"at most {most} elements along the free axes",
+        got=str(call.view("stationary")),
+        because=f"the array has {most} columns",
+        hint=f"loop over pieces of {most} columns (nl.tile_size.gemm_stationary_fmax)",
+        also="err_size_of_dimension_exceed_arch_limit",
+    )
+
+
+def moving_fits(call: Call, machine: Machine) -> KernelError | None:
+    found, limits = columns(call, "moving"), machine.limits
+    narrow = call.view("dst").dtype is bfloat16
+    most = limits.moving_free_bfloat16 if narrow else limits.moving_free_float32
+    if found <= most:
+        return None
+    return FreeSizeError(
+        f"{call.name}: moving has {found} columns; {machine.name} takes {most}",
         argument="moving",
         expected=f"at most {most} elements along the free axes",
-        got=str(moving),
+        got=str(call.view("moving")),
         because=f"the result goes to {'one bank' if most == 512 else 'all banks'} of PSUM",
         hint=f"loop over pieces of {most} columns (nl.tile_size.gemm_moving_fmax)",
     )
@@ -161,19 +185,28 @@ def array_tiling(call: Call, machine: Machine) -> KernelError | None:
         problem = f"tile_size {tuple(size)} is not made of {parts}"
     elif any(p < 0 or p % n or p + n > whole for p, n in zip(position, size, strict=True)):
         problem = f"tile_position {tuple(position)} is not a multiple of tile_size {tuple(size)}"
-    elif s.partitions > size[0] or s.free_size > size[1]:
+    elif s.partitions > size[0] or columns(call, "stationary") > size[1]:
         problem = f"stationary ({s}) is larger than tile_size {tuple(size)}"
     if problem is None:
         return None
     return ShapeError(
-        f"nc_matmul: {problem}",
+        f"{call.name}: {problem}",
         argument="tile_size",
         because=f"the {whole} x {whole} array splits into equal parts",
     )
 
 
 def double_row(call: Call, machine: Machine) -> KernelError | None:
-    if call["perf_mode"] is matmul_perf_mode.none:
+    """Two products per element of the array: two rows of 8-bit floats, K = 256."""
+    mode = call["perf_mode"]
+    if mode not in (*matmul_perf_mode, *(m.name for m in matmul_perf_mode)):
+        return SignatureError(
+            f"nc_matmul: there is no perf_mode {mode!r}",
+            argument="perf_mode",
+            expected=", ".join(map(repr, matmul_perf_mode)),
+            got=repr(mode),
+        )
+    if not is_double_row(mode):
         return None
     if not machine.has("double_row"):
         return TargetError(
@@ -182,7 +215,58 @@ def double_row(call: Call, machine: Machine) -> KernelError | None:
             expected="a machine with double_row",
             got=f"{machine.name} ({machine.generation})",
         )
-    raise NotEmulated("nc_matmul(perf_mode=double_row) is not emulated yet")
+    return _double_row_operands(call) or _double_row_alone(call, machine)
+
+
+def _double_row_operands(call: Call) -> KernelError | None:
+    for name in ("stationary", "moving"):
+        view = call.view(name)
+        if view.dtype not in NARROW:
+            return DtypeError(
+                f"nc_matmul: double_row can't take {name} ({view.dtype})",
+                argument=name,
+                expected=" or ".join(NARROW),
+                got=str(view),
+                because="two numbers of 8 bits take the place of one of 16",
+            )
+        if len(view.shape) < 3 or view.shape[1:2] != (2,):
+            return ShapeError(
+                f"nc_matmul: {name} is {view.shape}; in double_row mode its first free axis is 2",
+                argument=name,
+                expected="[K/2, 2, columns]",
+                got=str(view),
+                because="each row of the array takes k and k + K/2 together",
+                hint="pad an odd K with zeros",
+            )
+    return None
+
+
+def _double_row_alone(call: Call, machine: Machine) -> KernelError | None:
+    if call["is_transpose"]:
+        return OperatorError(
+            "nc_matmul: double_row doesn't go with is_transpose",
+            argument="is_transpose",
+            expected="False",
+            got="True",
+            because="a transpose passes on one element of each row, and has nothing to add",
+        )
+    return rows_only(call, machine)
+
+
+def rows_only(call: Call, machine: Machine) -> KernelError | None:
+    """The fast modes can share the array's rows, not its columns."""
+    position, size = call["tile_position"] or (), call["tile_size"] or ()
+    whole = machine.limits.stationary_free
+    if tuple(position[1:]) in ((), (0,)) and tuple(size[1:]) in ((), (whole,)):
+        return None
+    return ShapeError(
+        f"{call.name}: tile_position {tuple(position)} and tile_size {tuple(size)} take a part of "
+        "the columns",
+        argument="tile_size",
+        expected=f"(rows, {whole}) at (row, 0)",
+        got=f"{tuple(size)} at {tuple(position)}",
+        because="several products per element and column tiling don't go together",
+    )
 
 
 # --- cost -----------------------------------------------------------------------------------------
@@ -197,12 +281,12 @@ def rate_of(formats: set[Format]) -> str:
 
 def matmul_cost(call: Call, machine: Machine) -> cost.Cost:
     """One column of moving per cycle; loading the stationary tile can hide behind the last one."""
-    s, x = call.view("stationary"), call.view("moving")
-    kind = rate_of({s.dtype, x.dtype})
+    m, n = columns(call, "stationary"), columns(call, "moving")
+    kind = rate_of({call.view("stationary").dtype, call.view("moving").dtype})
     transposing = call["is_transpose"] and machine.has("native_transpose")
     if transposing and kind == "float32":
         kind = "transpose_float32"
-    return pe_cost(machine, kind, "stationary", weights=s.free_size, columns=x.free_size)
+    return pe_cost(machine, kind, "stationary", weights=m, columns=n)
 
 
 def pe_cost(machine: Machine, kind: str, operand: str, weights: int, columns: int) -> cost.Cost:
@@ -222,10 +306,11 @@ def pe_cost(machine: Machine, kind: str, operand: str, weights: int, columns: in
 
 
 @instruction(
-    tensor,
+    engine.tensor,
     cost=cost.dynamic(matmul_cost),
     rules=[
         double_row,
+        stationary_fits,
         contraction,
         moving_fits,
         operand_formats,
@@ -237,21 +322,22 @@ def pe_cost(machine: Machine, kind: str, operand: str, weights: int, columns: in
 )
 def nc_matmul(
     dst: Accumulator,
-    stationary: Stationary,
-    moving: Moving,
+    stationary: Input,
+    moving: Input,
     is_stationary_onezero: bool = False,
     is_moving_onezero: bool = False,
     is_transpose: bool = False,
     accumulate: bool | None = None,
     tile_position: Pair = (),
     tile_size: Pair = (),
-    perf_mode: matmul_perf_mode = matmul_perf_mode.none,
+    perf_mode: Mode = matmul_perf_mode.none,
     *,
     core: Core,
 ) -> None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[k, n]
 
     The sum is a float32 chain from k = 0; it is then added to dst, if that is being accumulated.
+    double_row takes [K/2, 2, M] and [K/2, 2, N]: the products of k and k + K/2 are added first.
     """
     if is_transpose and core.machine.has("native_transpose"):
         pass_through(dst, stationary, moving)
@@ -259,15 +345,24 @@ def nc_matmul(
         return
     s = numeric.matmul_operand(stationary, "stationary")
     x = numeric.matmul_operand(moving, "moving")
+    group = 2 if is_double_row(perf_mode) else 1
+    s, x = s.reshape(group * len(s), -1), x.reshape(group * len(x), -1)
     product = numeric.blas_product if core.options.matmul == "blas" else numeric.chain_product
+    accumulated(core, dst, accumulate, lambda out, add: product(s, x, out, add, group))
+
+
+def accumulated(
+    core: Core, dst: Tile, accumulate: bool | None, product: Callable[[Array, bool], Any]
+) -> None:
+    """dst (+)= the matrix [M, N] that `product` puts into its argument, or adds to that."""
     fresh = never_written(core, dst, accumulate)
     if fresh is True:
         dst.mark_foreign(False)
     if dst.dtype is float32 and isinstance(fresh, bool) and len(dst.shape) == 2:
-        product(s, x, dst.codes(), not fresh)
+        product(dst.codes(), not fresh)
         return
-    out = buffers.floats((s.shape[1], x.shape[1]))
-    product(s, x, out, False)
+    out = buffers.floats((dst.shape[0], dst.free_size))
+    product(out, False)
     out = out.reshape(dst.shape)
     if fresh is not True:
         total = dst.values() + out
@@ -314,107 +409,3 @@ def pass_through(dst: Tile, data: Tile, moving: Tile) -> None:
     if empty.any():
         result = np.where(empty, result.dtype.type(0), result)
     dst.codes()[...] = result.reshape(dst.shape)
-
-
-def transpose_shapes(call: Call, machine: Machine) -> KernelError | None:
-    dst, data = call.view("dst"), call.view("data")
-    if (dst.partitions, dst.free_size) == (data.free_size, data.partitions):
-        return None
-    return ShapeError(
-        f"nc_transpose: dst ({dst}) is not the transpose of data ({data})",
-        argument="dst",
-        expected=f"({data.free_size}, {data.partitions})",
-        got=str(dst),
-        because="the free axes become the partition axis and the other way round",
-    )
-
-
-def choose_transpose(call: Call, machine: Machine) -> engine:
-    """The Tensor engine reads SBUF and writes PSUM; small tiles elsewhere go to the Vector
-    engine."""
-    on_tensor = call.view("data").region is SBUF and call.view("dst").region is PSUM
-    return tensor if on_tensor else vector
-
-
-def transpose_engine(call: Call, machine: Machine) -> KernelError | None:
-    dst, data = call.view("dst"), call.view("data")
-    if call.engine is tensor:
-        return _tensor_transpose(dst, data, machine)
-    most = machine.limits.vector_transpose
-    if max(data.partitions, data.free_size) <= most:
-        return None
-    return FreeSizeError(
-        f"nc_transpose: data ({data}) is too large for the Vector engine",
-        argument="data",
-        expected=f"at most {most} x {most}",
-        got=str(data),
-        because=f"a lane exchanges data within its group of {most} partitions only",
-        hint="put data in SBUF and dst in PSUM, and the Tensor engine does up to 128 x 128",
-        also="err_transpose_on_tensor_engine_not_allowed_in_allocated_kernel",
-    )
-
-
-def _tensor_transpose(dst: View, data: View, machine: Machine) -> KernelError | None:
-    if data.region is not SBUF or dst.region is not PSUM:
-        return BufferKindError(
-            f"nc_transpose on the Tensor engine: data ({data}) to dst ({dst})",
-            argument="dst",
-            expected="data in sbuf, dst in psum",
-            got=f"data in {data.region.value}, dst in {dst.region.value}",
-            because="the array reads SBUF and writes PSUM",
-        )
-    most = machine.limits.stationary_free
-    if data.free_size > most:
-        return FreeSizeError(
-            f"nc_transpose: data ({data}) has more than {most} elements per partition",
-            argument="data",
-            expected=f"at most {most} x {most}",
-            got=str(data),
-            because="data is the stationary tile of the array",
-        )
-    return None
-
-
-def transpose_bank(call: Call, machine: Machine) -> KernelError | None:
-    """What the Tensor engine writes lies in one bank, as for any other product."""
-    return within_one_bank("dst")(call, machine) if call.engine is tensor else None
-
-
-def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
-    data = call.view("data")
-    if call.engine is vector:
-        return cost.stream(call, machine, data.free_size)
-    kind = "transpose_float32" if data.dtype.itemsize == 4 else "bfloat16"
-    return pe_cost(machine, kind, "data", weights=data.free_size, columns=data.partitions)
-
-
-@instruction(
-    tensor,
-    vector,
-    cost=transpose_cost,
-    choose=choose_transpose,
-    rules=[same_dtype("dst", "data"), transpose_shapes, transpose_engine, transpose_bank],
-    opcode="MATMUL",
-)
-def nc_transpose(
-    dst: Annotated[Tile, Operand(writes=True)],
-    data: Annotated[Tile, Operand(reads=True)],
-    engine: engine = unknown,
-    *,
-    core: Core,
-) -> None:
-    """dst[f, p] = data[p, f]
-
-    From v3 on bit for bit. The Tensor engine of v2 multiplies by an identity matrix: NaN and
-    infinities spread along their row, and -0 becomes +0.
-    """
-    if dst.region is PSUM:
-        dst.mark_foreign(engine is vector)
-    flat = data.codes().reshape(data.shape[0], -1)
-    if engine is vector or core.machine.has("native_transpose") or data.dtype.is_integer:
-        dst.codes()[...] = flat.T.reshape(dst.shape)
-        return
-    values = data.values().reshape(data.shape[0], -1)
-    out = np.empty((values.shape[1], values.shape[0]), np.float32)
-    numeric.chain_product(values, np.eye(values.shape[0], dtype=np.float32), out, False)
-    dst.store(out)

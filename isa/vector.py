@@ -28,6 +28,7 @@ from neuroncore.instruction import PSUM, Call, In, Op, Operand, Out, View, instr
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
 from neuroncore.rules import (
+    bits_if_opaque,
     bitvec_on_integers,
     float32_operands,
     not_both_in_psum,
@@ -64,11 +65,16 @@ MaybeNumber = Annotated[
     cost=cost.dynamic(cost.copying),
     rules=[
         same_elements("dst", "src"),
+        bits_if_opaque("dst", "src"),
         on_engine_needs(scalar, "scalar_tensor_copy", "use nisa.activation(op=nl.copy)"),
     ],
     opcode="COPY",
 )
-def tensor_copy(dst: Out, src: In, engine: engine = unknown) -> None:
+def tensor_copy(
+    dst: Annotated[Tile, Operand(writes=True, moved=True)],
+    src: Annotated[Tile, Operand(reads=True, moved=True)],
+    engine: engine = unknown,
+) -> None:
     """dst[p, f] = src[p, f]; bits between equal formats, else through float32"""
     if dst.dtype is src.dtype:
         dst.codes()[...] = numeric.shaped(src.codes(), dst.shape)
@@ -85,7 +91,17 @@ def a_value_of(call: str, name: str, value: Any, dst: Tile) -> None:
         argument=name,
         got=f"{type(value).__name__} {value!r:.60}",
     )
-    if dst.dtype.is_float:
+    require(
+        not dst.dtype.element or value == 0,
+        f"{call}: a constant of {dst.dtype} can only be 0",
+        DtypeError,
+        argument=name,
+        expected="0",
+        got=repr(value),
+        because="an element of a packed format is four numbers",
+        hint="memset a view of the tile as integers: tensor.view(nl.uint32)",
+    )
+    if not dst.dtype.is_integer:
         return
     low, high = dst.dtype.range
     require(
@@ -106,11 +122,13 @@ def a_value_of(call: str, name: str, value: Any, dst: Tile) -> None:
     opcode="MEMSET",
 )
 def memset(
-    dst: Annotated[Tile, Operand(writes=True)], value: float, engine: engine = unknown
+    dst: Annotated[Tile, Operand(writes=True, moved=True)],
+    value: float,
+    engine: engine = unknown,
 ) -> None:
-    """dst[p, f] = value"""
+    """dst[p, f] = value; packed formats take 0 only"""
     a_value_of("memset", "value", value, dst)
-    dst.codes()[...] = numeric.constant(dst.dtype, value)
+    dst.codes()[...] = 0 if dst.dtype.element else numeric.constant(dst.dtype, value)
 
 
 def predicated_cost(call: Call, machine: Machine) -> cost.Cost:

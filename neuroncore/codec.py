@@ -264,4 +264,6 @@ def poison(form: Format) -> int:
     """
     if form.element is not None:
         return sum(poison(form.element) << form.element.bits * i for i in range(PACK))
-    return encode_one(form, math.nan if not form.is_integer else 1.0 if form.kind == "bool" else 4.0)
+    return encode_one(
+        form, math.nan if not form.is_integer else 1.0 if form.kind == "bool" else 4.0
+    )

@@ -103,6 +103,7 @@ class Operand:
     scalar: bool = False  # a number will do instead
     optional: bool = False  # so will None
     many: bool = False  # a list of tiles; a Call has each of them, as "name[i]"
+    moved: bool = False  # not computed with, so that packed formats and scales will do
 
     def violations(self, name: str, view: View, machine: Machine) -> Iterator[KernelError]:
         """Everything about the tile that the hardware would refuse."""
@@ -110,16 +111,12 @@ class Operand:
             yield _wrong_region(name, view, self.regions)
         if self.dtypes is not None and view.dtype not in self.dtypes:
             yield _wrong_dtype(name, view, self.dtypes)
+        elif self.dtypes is None and view.dtype.is_opaque and not self.moved:
+            yield _computes_not(name, view)
         if not view.on_chip:
             return
-        if self.starts and view.dtype is float8_e4m3fn and not machine.has("float8_e4m3fn"):
-            yield TargetError(
-                f"{name} is float8_e4m3fn, which {machine.name} does not have",
-                argument=name,
-                expected="float8_e4m3, whose largest number is 240",
-                got=str(view),
-                also="NCC_EVRF051",
-            )
+        if self.starts and view.dtype.feature and not machine.has(view.dtype.feature):
+            yield _lacks_format(name, view, machine)
         if self.partitions and view.partitions > getattr(machine.limits, self.partitions):
             yield _too_many_partitions(name, view, getattr(machine.limits, self.partitions))
         elif self.starts and view.partition not in machine.starts(view.partitions):
@@ -194,6 +191,30 @@ def _wrong_dtype(name: str, view: View, dtypes: tuple[Format, ...]) -> KernelErr
         argument=name,
         expected=" or ".join(dtypes),
         got=str(view),
+    )
+
+
+def _computes_not(name: str, view: View) -> KernelError:
+    return DtypeError(
+        f"{name} is {view.dtype}, which no engine computes with",
+        argument=name,
+        expected="a format that holds one number",
+        got=str(view),
+        because="microscaling formats are quantized, multiplied as matrices and moved, that is all",
+        hint=f"look at the bits with tensor.view(nl.{view.dtype.code_type})",
+    )
+
+
+def _lacks_format(name: str, view: View, machine: Machine) -> KernelError:
+    older = view.dtype is float8_e4m3fn
+    return TargetError(
+        f"{name} is {view.dtype}, which {machine.name} does not have",
+        argument=name,
+        expected="float8_e4m3, whose largest number is 240"
+        if older
+        else f"a machine with {view.dtype.feature}",
+        got=str(view),
+        also="NCC_EVRF051" if older else None,
     )
 
 

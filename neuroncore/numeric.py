@@ -368,14 +368,24 @@ def matmul_operand(tile: Tile, role: str) -> Array:
     return codec.decode(tile.dtype, codes, values)
 
 
-def chain_product(s: Array, x: Array, out: Array, accumulate: bool) -> None:
-    """out[m, n] (+)= the chain over k of fused multiply-adds, from row 0; see native.matmul."""
-    matrices.product(s, x, out, accumulate)
+def chain_product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
+    """out[m, n] (+)= the chain over k of fused multiply-adds, from row 0; see native.matmul.
+
+    Products of a `group` of rows are added before they join the chain.
+    """
+    matrices.product(s, x, out, accumulate, group)
 
 
-def blas_product(s: Array, x: Array, out: Array, accumulate: bool) -> None:
+def blas_product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
     """The same by the BLAS library of numpy: its bits depend on processor, threads and shape."""
     product = buffers.scratch("product", out.shape) if accumulate else out
     np.matmul(s.T, x, out=product)
     if accumulate:
         np.add(out, product, out=out)
+
+
+def scaled_chain_product(
+    s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, accumulate: bool
+) -> None:
+    """The chain with groups of 4, each times a scale of either side; see native.matmul."""
+    matrices.scaled_chain(s, x, s_scale, x_scale, out, accumulate)

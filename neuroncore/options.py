@@ -13,6 +13,12 @@ class Options:
     every machine. `blas` asks numpy's BLAS instead, whose last bits depend on processor, thread
     count and tile shape."""
 
+    mx_scale: Literal["ocp_x2", "ocp"] = "ocp_x2"
+    """How `quantize_mx` chooses the scale of a group. `ocp_x2` is 2^(floor(log2 amax) - emax + 1),
+    as documented since NKI 0.5.0: twice the example of the OCP specification, so that the largest
+    numbers are rounded and not cut off. `ocp` is that example, 2^(floor(log2 amax) - emax): older
+    releases had it, and the vendor's published reference results still have."""
+
     record: bool = True
     """Keep the Program that the schedule, the checks and the reports read."""
 

@@ -208,6 +208,25 @@ def _bitvec(call: Call, names: tuple[str, ...], unit: engine) -> KernelError | N
     return None
 
 
+def bits_if_opaque(dst: str, src: str) -> Rule:
+    """Packed formats and scales are copied as they are."""
+
+    def rule(call: Call, machine: Machine) -> KernelError | None:
+        to, of = call.view(dst).dtype, call.view(src).dtype
+        if to is of or not (to.is_opaque or of.is_opaque):
+            return None
+        return DtypeError(
+            f"{call.name}: {of} can't be converted to {to}",
+            argument=dst,
+            expected=str(of),
+            got=str(to),
+            because="microscaling formats are not converted on the way",
+            hint="quantize with nisa.quantize_mx, or take the bits with tensor.view(dtype)",
+        )
+
+    return rule
+
+
 def within_one_bank(name: str) -> Rule:
     """A matmul's result on v2 and v3 lies in one 2 KiB bank of each partition of PSUM."""
 

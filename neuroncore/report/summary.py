@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.formats import PACK
 from neuroncore.instruction import HBM, Call, View
 from neuroncore.schedule import LOADS, QUEUES, Timeline
 
@@ -72,10 +73,11 @@ def flops(timeline: Timeline) -> dict[str, int]:
     """Multiplications and additions of the Tensor engine, those of transposes apart."""
     counted = {"hardware_flops": 0, "transpose_flops": 0}
     for call, count in _calls(timeline):
-        if call.name == "nc_matmul":
-            s, x = call.view("stationary"), call.view("moving")
-            kind = "transpose_flops" if call["is_transpose"] else "hardware_flops"
-            counted[kind] += 2 * s.size * x.free_size * count
+        if call.name in ("nc_matmul", "nc_matmul_mx"):
+            s, columns = call.view("stationary"), call.view("dst").free_size
+            kind = "transpose_flops" if call.arguments.get("is_transpose") else "hardware_flops"
+            elements = s.size * (PACK if s.dtype.element else 1)
+            counted[kind] += 2 * elements * columns * count
         elif call.name == "nc_transpose" and call.engine.name == "tensor":
             data = call.view("data")
             counted["transpose_flops"] += 2 * data.size * data.partitions * count

@@ -9,7 +9,6 @@ from neuroncore.errors import (
     BufferKindError,
     DtypeError,
     FreeSizeError,
-    NotEmulated,
     PartitionLimitError,
     PsumBankError,
     ShapeError,
@@ -285,14 +284,6 @@ def test_double_row_is_not_on_v2():
     tiles = operands(device, s="float8_e4m3", x="float8_e4m3")
     mode = matmul_perf_mode.double_row
     device.refuses(TargetError, "nc_matmul", *tiles, perf_mode=mode, words=["double_row", "trn1"])
-
-
-def test_what_is_not_emulated_says_so():
-    device = Device("trn2")
-    tiles = operands(device, s="float8_e4m3", x="float8_e4m3")
-    mode = matmul_perf_mode.double_row
-    with pytest.raises(NotEmulated, match="double_row"):
-        device.issue("nc_matmul", *tiles, perf_mode=mode)
 
 
 @pytest.mark.parametrize("name", ["dst", "stationary", "moving"])

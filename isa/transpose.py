@@ -1,0 +1,124 @@
+"""Transposes by the Tensor engine, or of small tiles by the Vector engine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+
+from neuroncore import cost, numeric
+from neuroncore.core import Core
+from neuroncore.enums import engine
+from neuroncore.errors import BufferKindError, FreeSizeError, KernelError, ShapeError
+from neuroncore.instruction import PSUM, SBUF, Call, Operand, View, instruction
+from neuroncore.machine import Machine
+from neuroncore.rules import same_dtype, within_one_bank
+from neuroncore.tile import Tile
+
+from .tensor import pe_cost
+
+tensor, vector, unknown = engine.tensor, engine.vector, engine.unknown
+
+
+def transpose_shapes(call: Call, machine: Machine) -> KernelError | None:
+    dst, data = call.view("dst"), call.view("data")
+    if (dst.partitions, dst.free_size) == (data.free_size, data.partitions):
+        return None
+    return ShapeError(
+        f"nc_transpose: dst ({dst}) is not the transpose of data ({data})",
+        argument="dst",
+        expected=f"({data.free_size}, {data.partitions})",
+        got=str(dst),
+        because="the free axes become the partition axis and the other way round",
+    )
+
+
+def choose_transpose(call: Call, machine: Machine) -> engine:
+    """The Tensor engine reads SBUF and writes PSUM; small tiles elsewhere go to the Vector
+    engine."""
+    on_tensor = call.view("data").region is SBUF and call.view("dst").region is PSUM
+    return tensor if on_tensor else vector
+
+
+def transpose_engine(call: Call, machine: Machine) -> KernelError | None:
+    dst, data = call.view("dst"), call.view("data")
+    if call.engine is tensor:
+        return _tensor_transpose(dst, data, machine)
+    most = machine.limits.vector_transpose
+    if max(data.partitions, data.free_size) <= most:
+        return None
+    return FreeSizeError(
+        f"nc_transpose: data ({data}) is too large for the Vector engine",
+        argument="data",
+        expected=f"at most {most} x {most}",
+        got=str(data),
+        because=f"a lane exchanges data within its group of {most} partitions only",
+        hint="put data in SBUF and dst in PSUM, and the Tensor engine does up to 128 x 128",
+        also="err_transpose_on_tensor_engine_not_allowed_in_allocated_kernel",
+    )
+
+
+def _tensor_transpose(dst: View, data: View, machine: Machine) -> KernelError | None:
+    if data.region is not SBUF or dst.region is not PSUM:
+        return BufferKindError(
+            f"nc_transpose on the Tensor engine: data ({data}) to dst ({dst})",
+            argument="dst",
+            expected="data in sbuf, dst in psum",
+            got=f"data in {data.region.value}, dst in {dst.region.value}",
+            because="the array reads SBUF and writes PSUM",
+        )
+    most = machine.limits.stationary_free
+    if data.free_size > most:
+        return FreeSizeError(
+            f"nc_transpose: data ({data}) has more than {most} elements per partition",
+            argument="data",
+            expected=f"at most {most} x {most}",
+            got=str(data),
+            because="data is the stationary tile of the array",
+        )
+    return None
+
+
+def transpose_bank(call: Call, machine: Machine) -> KernelError | None:
+    """What the Tensor engine writes lies in one bank, as for any other product."""
+    return within_one_bank("dst")(call, machine) if call.engine is tensor else None
+
+
+def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
+    data = call.view("data")
+    if call.engine is vector:
+        return cost.stream(call, machine, data.free_size)
+    kind = "transpose_float32" if data.dtype.itemsize == 4 else "bfloat16"
+    return pe_cost(machine, kind, "data", weights=data.free_size, columns=data.partitions)
+
+
+@instruction(
+    tensor,
+    vector,
+    cost=transpose_cost,
+    choose=choose_transpose,
+    rules=[same_dtype("dst", "data"), transpose_shapes, transpose_engine, transpose_bank],
+    opcode="MATMUL",
+)
+def nc_transpose(
+    dst: Annotated[Tile, Operand(writes=True)],
+    data: Annotated[Tile, Operand(reads=True)],
+    engine: engine = unknown,
+    *,
+    core: Core,
+) -> None:
+    """dst[f, p] = data[p, f]
+
+    From v3 on bit for bit. The Tensor engine of v2 multiplies by an identity matrix: NaN and
+    infinities spread along their row, and -0 becomes +0.
+    """
+    if dst.region is PSUM:
+        dst.mark_foreign(engine is vector)
+    flat = data.codes().reshape(data.shape[0], -1)
+    if engine is vector or core.machine.has("native_transpose") or data.dtype.is_integer:
+        dst.codes()[...] = flat.T.reshape(dst.shape)
+        return
+    values = data.values().reshape(data.shape[0], -1)
+    out = np.empty((values.shape[1], values.shape[0]), np.float32)
+    numeric.chain_product(values, np.eye(values.shape[0], dtype=np.float32), out, False)
+    dst.store(out)
