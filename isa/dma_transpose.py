@@ -12,17 +12,15 @@ from neuroncore.core import Core
 from neuroncore.enums import dge_mode, engine, oob_mode
 from neuroncore.errors import DtypeError, KernelError, ShapeError, SignatureError, TargetError
 from neuroncore.formats import uint32
-from neuroncore.instruction import SBUF, Call, Operand, Static, View, instruction, require
+from neuroncore.instruction import SBUF, Call, Static, View, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.rules import same_dtype
 from neuroncore.tile import Array, Tile
 
-from .dma import Source, existing, fetched, priority_classes, put
+from .dma import READ, WRITTEN, existing, fetched, priority_classes, put
 
-Destination = Annotated[
-    Tile,
-    Operand(writes=True, partial=True, regions=(SBUF,), starts=False, free_dims=None, free=None),
-]
+MovedIn = Annotated[Tile, replace(READ, moved=True)]
+MovedOut = Annotated[Tile, replace(WRITTEN, regions=(SBUF,), moved=True)]
 
 ORDERS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}  # by the number of axes
 GROUP = 16  # rows that hardware and software descriptors transpose at a time
@@ -205,8 +203,8 @@ def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
     ],
 )
 def dma_transpose(
-    dst: Destination,
-    src: Source,
+    dst: MovedOut,
+    src: MovedIn,
     axes: Annotated[tuple[int, ...] | None, Static(sequence=True)] = None,
     priority: Annotated[int | None, Static()] = None,
     dge_mode: dge_mode = dge_mode.unknown,

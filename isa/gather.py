@@ -12,12 +12,15 @@ from neuroncore import cost, numeric
 from neuroncore.enums import engine
 from neuroncore.errors import KernelError, OutOfBoundsError, ShapeError
 from neuroncore.formats import uint16, uint32
-from neuroncore.instruction import SBUF, Call, Operand, SbufIn, SbufOut, Static, instruction
+from neuroncore.instruction import SBUF, Call, Operand, Static, instruction
 from neuroncore.machine import Machine
 from neuroncore.rules import same_dtype, same_elements, same_partitions
 from neuroncore.tile import Tile
 
 gpsimd = engine.gpsimd
+
+MovedIn = Annotated[Tile, Operand(reads=True, regions=(SBUF,), moved=True)]
+MovedOut = Annotated[Tile, Operand(writes=True, regions=(SBUF,), moved=True)]
 
 CORE = 16  # partitions that one of the eight cores is connected to
 RUNS = (1, 2, 4, 8, 16, 32)
@@ -107,8 +110,8 @@ def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:
     ],
 )
 def local_gather(
-    dst: SbufOut,
-    src_buffer: SbufIn,
+    dst: MovedOut,
+    src_buffer: MovedIn,
     index: Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=(uint16,))],
     num_elem_per_idx: Annotated[int, Static()] = 1,
     num_valid_indices: Annotated[int | None, Static()] = None,
@@ -143,8 +146,8 @@ def n_gather_cost(call: Call, machine: Machine) -> cost.Cost:
     ],
 )
 def nc_n_gather(
-    dst: SbufOut,
-    data: SbufIn,
+    dst: MovedOut,
+    data: MovedIn,
     indices: Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=(uint32,))],
 ) -> None:
     """dst[p, f] = data[p, indices[p, f]], the free axes of data as one"""

@@ -76,6 +76,18 @@ def test_a_transpose_moves_bits(dtype):
     assert np.array_equal(bits(found), bits(data.T))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "codes"), [("float8_e5m2_x4", "uint32"), ("float4_e2m1fn_x4", "uint16")]
+)
+def test_four_packed_elements_move_as_one(dtype, codes):
+    device = Device("trn3")
+    data = patterns((40, 24), codes)
+    dst = device.empty((24, 40), codes)
+    src = device.tile(data, buffer="hbm").view(dtype)
+    device.issue("dma_transpose", dst.view(dtype), src)
+    assert np.array_equal(dst.numpy(), data.T)
+
+
 @pytest.mark.parametrize("rank", ORDERS)
 def test_the_order_of_axes_may_be_given(rank):
     shape = (6, 5, 4, 3)[:rank]

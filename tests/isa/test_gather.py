@@ -286,6 +286,19 @@ def test_everything_is_in_sbuf(name, where, wrong):
 
 
 @pytest.mark.parametrize("name", LEGAL)
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn_x4", "float4_e2m1fn_x4", "float8_e8m0fnu"])
+def test_packed_formats_and_scales_are_moved_too(name, dtype):
+    device = Device("trn3")
+    (shape, _), (table, _), index = LEGAL[name]
+    width = {"float8_e4m3fn_x4": "uint32", "float4_e2m1fn_x4": "uint16"}.get(dtype, "uint8")
+    device.issue(
+        name, device.empty(shape, width).view(dtype), device.zeros(table, width).view(dtype),
+        device.zeros(*index),
+    )  # fmt: skip
+    assert not device.findings
+
+
+@pytest.mark.parametrize("name", LEGAL)
 def test_nothing_is_converted(name):
     device = Device()
     dst, data, index = (device.zeros(*form) for form in LEGAL[name])
