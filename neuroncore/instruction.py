@@ -31,6 +31,7 @@ from neuroncore.errors import (
     SignatureError,
     StartPartitionError,
     TargetError,
+    ViewError,
 )
 from neuroncore.formats import Format, float8_e4m3fn
 from neuroncore.machine import Machine
@@ -51,8 +52,10 @@ class View(NamedTuple):
     region: MemoryRegion
     partition: int
     byte: int
-    dynamic: int  # 0 no, 1 scalar offset, 2 vector offset
+    dynamic: int  # 0 no, 1 scalar offset, 2 vector offset, 3 picked elements
     stepped: bool = False  # leaves out partitions
+    home: int = 0  # partitions of its storage, if that is anywhere; 0 if at an address
+    index: tuple[Any, ...] | None = None  # the signature of what picks
 
     @property
     def partitions(self) -> int:
@@ -61,6 +64,11 @@ class View(NamedTuple):
     @property
     def free_size(self) -> int:
         return prod(self.shape[1:])
+
+    @property
+    def distinct_free_size(self) -> int:
+        """The same, with an axis that repeats its elements counted once."""
+        return prod(n for n, s in zip(self.shape[1:], self.strides[1:], strict=True) if s)
 
     @property
     def size(self) -> int:
@@ -73,6 +81,11 @@ class View(NamedTuple):
     @property
     def on_chip(self) -> bool:
         return self.region in (SBUF, PSUM)
+
+    @property
+    def picks(self) -> View | None:
+        """The index that picks the elements, if one does."""
+        return None if self.index is None else View(*self.index)
 
     @property
     def is_contiguous(self) -> bool:
@@ -104,6 +117,7 @@ class Operand:
     optional: bool = False  # so will None
     many: bool = False  # a list of tiles; a Call has each of them, as "name[i]"
     moved: bool = False  # not computed with, so that packed formats and scales will do
+    indirect: bool = False  # an index may pick the elements
 
     def violations(self, name: str, view: View, machine: Machine) -> Iterator[KernelError]:
         """Everything about the tile that the hardware would refuse."""
@@ -115,6 +129,10 @@ class Operand:
             yield _computes_not(name, view)
         if not view.on_chip:
             return
+        if view.index is not None and not machine.has("tensor_indirection"):
+            yield _lacks_indirection(name, view, machine)
+        elif view.index is not None and not self.indirect:
+            yield _not_indirect(name, view)
         if self.starts and view.dtype.feature and not machine.has(view.dtype.feature):
             yield _lacks_format(name, view, machine)
         if self.partitions and view.partitions > getattr(machine.limits, self.partitions):
@@ -124,7 +142,9 @@ class Operand:
         if self.starts and view.stepped:
             yield _stepped(name, view)
         most = self._most_free(view, machine)
-        if view.free_size > most:
+        # elements of PSUM that are read again and again take no room (nki-library, layernorm_tkg)
+        count = view.distinct_free_size if view.region is PSUM else view.free_size
+        if count > most:
             yield FreeSizeError(
                 f"{name} has {view.free_size} elements per partition; {machine.name} takes {most}",
                 argument=name,
@@ -215,6 +235,27 @@ def _lacks_format(name: str, view: View, machine: Machine) -> KernelError:
         else f"a machine with {view.dtype.feature}",
         got=str(view),
         also="NCC_EVRF051" if older else None,
+    )
+
+
+def _lacks_indirection(name: str, view: View, machine: Machine) -> KernelError:
+    return TargetError(
+        f"{name} is an indirect view, which {machine.name} can't access",
+        argument=name,
+        expected="a machine with tensor_indirection",
+        got=f"{machine.name} ({machine.generation})",
+        hint="gather with nisa.nc_n_gather or nisa.local_gather",
+    )
+
+
+def _not_indirect(name: str, view: View) -> KernelError:
+    return ViewError(
+        f"{name} can't be an indirect view",
+        argument=name,
+        expected="a tile whose elements a pattern of strides finds",
+        got=f"{view}, picked by an index",
+        because="this port of the instruction takes no index",
+        hint="gather it into a tile of its own with nisa.tensor_copy first",
     )
 
 
@@ -400,6 +441,7 @@ class Call:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     dynamic: tuple[str, ...] = field(default=())
+    indices: tuple[str, ...] = ()  # operands whose index is noted, after those that are read
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]

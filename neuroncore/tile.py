@@ -19,9 +19,11 @@ from neuroncore.enums import MemoryRegion
 from neuroncore.errors import (
     BufferKindError,
     DtypeError,
+    KernelError,
     OutOfBoundsError,
     ShapeError,
     SignatureError,
+    ViewError,
 )
 from neuroncore.formats import Format, float32
 from neuroncore.memory import Gaps, Storage
@@ -36,18 +38,21 @@ class Dynamic:
     """An offset known only when the instruction runs: `step` elements times an index.
 
     A scalar index is a register or a [1, 1] tile and moves the whole tile. A vector index, a
-    [P, 1] tile, gives each partition its own row along axis 0. `limit` is the largest index for
-    which the access stays inside.
+    [P, 1] tile, gives each partition its own row along axis 0. An index that picks, a [P, K] tile,
+    has the offset of every element along the free axes (`neuroncore.indirection`). `limit` is the
+    largest index for which the access stays inside.
     """
 
     index: VirtualRegister | Tile
     step: int
     limit: int
     vector: bool = False
+    picks: bool = False
 
     def __post_init__(self) -> None:
-        index, what = self.index, "an index" if self.vector else "a run-time index"
-        if isinstance(index, VirtualRegister):
+        many = self.vector or self.picks
+        index, what = self.index, "an index" if many else "a run-time index"
+        if isinstance(index, VirtualRegister) and not self.picks:
             return
         if not isinstance(index, Tile):
             raise SignatureError(f"{what} is a register or a tile", got=repr(index))
@@ -55,7 +60,7 @@ class Dynamic:
             raise DtypeError(f"{what} is {index.dtype}", expected="integers", got=repr(index))
         if index.region is not MemoryRegion.sbuf:
             raise BufferKindError(f"{what} must be in sbuf", expected="sbuf", got=repr(index))
-        if not self.vector and index.size != 1:
+        if not many and index.size != 1:
             raise ShapeError(f"{what} is one number", expected="shape (1, 1)", got=repr(index))
 
 
@@ -65,7 +70,7 @@ T = TypeVar("T", bound="Tile")
 class Tile:
     __slots__ = (
         *("storage", "shape", "strides", "offset", "dtype", "dynamic"),
-        *("_array", "_signature", "_access"),
+        *("fault", "_array", "_signature", "_access"),
     )
 
     def __init__(
@@ -81,6 +86,7 @@ class Tile:
         self.shape, self.strides, self.offset = shape, strides, offset
         self.dtype = dtype
         self.dynamic = dynamic
+        self.fault: KernelError | None = None  # why no instruction can use it
         self._array: Array | None = None
         self._signature: Signature | None = None
         self._access = -1  # its row in the program's table of accesses
@@ -94,8 +100,12 @@ class Tile:
         dynamic: tuple[Dynamic, ...] | None = None,
     ) -> T:
         """Another window on the same storage."""
+        if self.picks is not None:
+            raise self._picks("can't be viewed in another way")
         dynamic = self.dynamic if dynamic is None else dynamic
-        return type(self)(self.storage, shape, strides, offset, dtype or self.dtype, dynamic)
+        made = type(self)(self.storage, shape, strides, offset, dtype or self.dtype, dynamic)
+        made.fault = self.fault
+        return made
 
     # --- geometry --------------------------------------------------------------------------------
 
@@ -128,6 +138,25 @@ class Tile:
         return self.storage.partition0 + row if self.storage.on_chip else 0
 
     @property
+    def picks(self) -> Dynamic | None:
+        """What picks the elements one by one, of such a view."""
+        return self.dynamic[0] if self.dynamic and self.dynamic[0].picks else None
+
+    @property
+    def picked_from(self) -> Tile:
+        """The tile [P, F] that the elements are picked from."""
+        assert self.picks is not None
+        shape = (self.shape[0], self.picks.limit + 1)
+        return Tile(self.storage, shape, self.strides, self.offset, self.dtype)
+
+    def _picks(self, what: str) -> ViewError:
+        return ViewError(
+            f"{self!r} {what}",
+            because="its elements are picked one by one, by an index in SBUF, at run time",
+            hint="slice or reshape first, then make the view indirect",
+        )
+
+    @property
     def covers_storage(self) -> bool:
         """Whether every byte of the storage belongs to the tile."""
         if self.size * self.dtype.itemsize != self.storage.nbytes:
@@ -138,17 +167,26 @@ class Tile:
         """All that the legality and the cost of an instruction may depend on, but not the data.
 
         (shape, strides, dtype, region, start partition, byte in PSUM, kind of dynamic offset,
-        whether it leaves out partitions)
+        whether it leaves out partitions, partitions of its storage if that can be placed anywhere,
+        the signature of the index that picks)
         """
         if self._signature is None:
+            if self.fault is not None:
+                raise self.fault
             region = self.storage.region
             byte = self.byte if region is MemoryRegion.psum else 0
-            kind = 0 if not self.dynamic else 2 if self.dynamic[0].vector else 1
+            kind, home = 0, 0 if self.storage.placed else self.storage.partitions
+            index: Signature | None = None
+            if self.picks is not None:
+                assert isinstance(self.picks.index, Tile)
+                kind, index = 3, self.picks.index.signature()
+            elif self.dynamic:
+                kind = 2 if self.dynamic[0].vector else 1
             rows_apart = self.strides[0] if self.shape[0] > 1 else self.row_elements
             stepped = self.storage.on_chip and rows_apart != self.row_elements
             self._signature = (
                 *(self.shape, self.strides, self.dtype),
-                *(region, self.start_partition, byte, kind, stepped),
+                *(region, self.start_partition, byte, kind, stepped, home, index),
             )
         return self._signature
 
@@ -157,6 +195,8 @@ class Tile:
     def codes(self) -> Array:
         """The memory itself, as a numpy view of the format's storage type."""
         if self._array is None:
+            if self.picks is not None:
+                raise self._picks("has no elements before an instruction picks them")
             item, storage = self.dtype.itemsize, self.storage
             strides = [s * item for s in self.strides]
             start = storage.origin + self.offset * item
@@ -228,13 +268,22 @@ class Tile:
             start = _address(codes) - _address(image.data)
             image.gaps.write(start, codes.shape, codes.strides, codes.itemsize, chosen)
 
-    def mark_foreign(self, foreign: bool) -> None:
-        """Note for every element in PSUM whether another engine than the Tensor engine wrote it."""
+    def mark_foreign(self, foreign: bool, chosen: Array | None = None) -> None:
+        """Note for elements in PSUM, all or the chosen, whether another engine than the Tensor
+        engine wrote them."""
         storage = self.storage
         if storage.foreign is None and foreign:
             storage.foreign = Gaps(storage.nbytes, storage.dtype.itemsize)
         if storage.foreign is not None:
-            storage.foreign.flags(*self._layout())[...] = foreign
+            flags = storage.foreign.flags(*self._layout())
+            flags[... if chosen is None else chosen] = foreign
+
+    def foreign(self) -> Array | None:
+        """Which elements another engine than the Tensor engine was the last to write."""
+        if self.storage.foreign is None:
+            return None
+        flags = self.storage.foreign.flags(*self._layout())
+        return flags if flags.ndim == len(self.shape) else np.any(flags, axis=-1)
 
     def is_foreign(self) -> bool:
         """Whether another engine than the Tensor engine was the last to write some element."""

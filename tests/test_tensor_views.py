@@ -438,7 +438,7 @@ def test_a_pattern_without_offset_keeps_that_of_the_view():
 def test_patterns_that_leave_the_tensor_are_refused(pattern, offset, kind, says):
     chip, _, _ = chip_and_hbm((4, 12))
     with pytest.raises(kind) as refused:
-        chip.ap(pattern, offset=offset)
+        chip.ap(pattern, offset=offset).signature()
     assert says in str(refused.value)
 
 
@@ -446,4 +446,10 @@ def test_patterns_that_leave_the_tensor_are_refused(pattern, offset, kind, says)
 def test_patterns_that_leave_hbm_tensors_are_refused(pattern, offset):
     _, hbm, _ = chip_and_hbm((4, 12))
     with pytest.raises(OutOfBoundsError, match="the pattern reaches"):
-        hbm.ap(pattern, offset=offset)
+        hbm.ap(pattern, offset=offset).signature()
+
+
+def test_a_pattern_may_step_by_the_row_of_the_view_it_is_made_from():
+    chip, _, values = chip_and_hbm((4, 12))
+    part = chip[:, 6:12].ap([[6, 4], [2, 3]], offset=1)
+    np.testing.assert_array_equal(part.numpy(), values[:, 7:12:2])

@@ -314,7 +314,8 @@ class NkiTensor(Indexed):
 
         `offset` counts elements from the start of the storage; None keeps this view's. A scalar
         offset moves the start along axis `indirect_dim` of this tensor; a vector offset gives each
-        partition its own row of axis 0.
+        partition its own row of axis 0. A pattern that leaves the storage is refused where an
+        instruction uses it.
         """
         form = self.dtype if dtype is None else format_of(dtype, position=5)
         try:
@@ -327,23 +328,39 @@ class NkiTensor(Indexed):
                 position=0,
                 expected="[[stride, count], ...], outermost axis first",
             ) from None
-        if offset is None:
-            offset = self.offset * self.dtype.itemsize // form.itemsize
-        plain = self.window(shape, strides, int(offset), form, dynamic=())
+        plain = self._pattern(shape, strides, offset, form)
         if scalar_offset is not None and vector_offset is not None:
             raise SignatureError(
                 "scalar_offset and vector_offset exclude each other", argument="vector_offset"
             )
         plain._check_pattern(vector_offset is not None)
+        if scalar_offset is None and vector_offset is None:
+            return plain
         step = self._step(indirect_dim, form)
         if vector_offset is not None:
             return plain._gathering(vector_offset, indirect_dim, step)
-        if scalar_offset is None:
-            return plain
+        assert scalar_offset is not None
         if self.storage.on_chip and self._axis(indirect_dim) == 0:
             raise self._fixed_partition()
         moved = Dynamic(scalar_offset, step, plain._last_index(step))
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
+
+    def _pattern(self, shape: Dims, strides: Dims, offset: int | None, form: Format) -> NkiTensor:
+        """The window of an access pattern, without run-time offsets.
+
+        Documents say that partitions are a row of the storage apart. Published kernels also step
+        by the row of the view that they have (nki-library, TensorView of a slice); then the
+        pattern counts from that view.
+        """
+        base = self.offset * self.dtype.itemsize // form.itemsize
+        first = base if offset is None else int(offset)
+        if self.storage.on_chip and len(strides) > 1:
+            row = self.storage.row_bytes // form.itemsize
+            own = prod(self.shape[1:]) * self.dtype.itemsize // form.itemsize
+            if strides[0] == own != row:
+                strides = (row, *strides[1:])
+                first += base if offset is not None else 0
+        return self.window(shape, strides, first, form, dynamic=())
 
     def _last_index(self, step: int, first_axis: int = 0) -> int:
         """The largest run-time index that keeps the pattern, from an axis on, in its storage, on
@@ -396,7 +413,8 @@ class NkiTensor(Indexed):
         end_row = self.offset // row + self.shape[0] if storage.on_chip else 0
         beyond = self.offset < 0 or end_row > storage.partitions * first
         if beyond or start + low < 0 or start + high >= row:
-            raise OutOfBoundsError(
+            # published kernels make such patterns, and then don't use them
+            self.fault = OutOfBoundsError(
                 f"the pattern reaches elements {start + low} to {start + high}",
                 argument="pattern",
                 position=0,
