@@ -7,6 +7,7 @@ that the scales of four tensors fit between each other (NKI guide, "MXFP Matrix 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from .tensor import (
     accumulated,
     array_tiling,
     contraction,
+    indirect_uses_the_whole_array,
     moving_fits,
     pe_cost,
     rows_only,
@@ -210,10 +212,10 @@ def quantized(values: Array, element: Format, rule: str) -> tuple[Array, Array]:
     return elements.reshape(partitions, columns, PACK), code.astype(np.uint8)
 
 
-Packed = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=PACKED)]
-Scale = Annotated[
-    Tile, Operand(reads=True, partial=True, regions=(SBUF,), dtypes=SCALES, starts=False)
-]
+Packed = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=PACKED, indirect=True)]
+Scale = Operand(
+    reads=True, partial=True, regions=(SBUF,), dtypes=SCALES, starts=False, indirect=True
+)
 Pair = Annotated[tuple[int, ...] | None, Static(sequence=True)]
 
 
@@ -230,16 +232,19 @@ Pair = Annotated[tuple[int, ...] | None, Static(sequence=True)]
         has_scales("moving", "moving_scale"),
         array_tiling,
         rows_only,
+        indirect_uses_the_whole_array,
     ],
     feature="mx",
     opcode="MATMUL",
 )
 def nc_matmul_mx(
-    dst: Annotated[Tile, Operand(writes=True, regions=(PSUM,), dtypes=(float32, bfloat16))],
+    dst: Annotated[
+        Tile, Operand(writes=True, regions=(PSUM,), dtypes=(float32, bfloat16), indirect=True)
+    ],
     stationary: Packed,
     moving: Packed,
-    stationary_scale: Scale,
-    moving_scale: Scale,
+    stationary_scale: Annotated[Tile, replace(Scale, index_of="stationary")],
+    moving_scale: Annotated[Tile, replace(Scale, index_of="moving")],
     tile_position: Pair = None,
     tile_size: Pair = None,
     accumulate: bool | None = None,

@@ -23,7 +23,18 @@ from neuroncore.formats import (
     uint16,
     uint32,
 )
-from neuroncore.instruction import Call, In, Op, Operand, Out, Static, instruction, require
+from neuroncore.instruction import (
+    Call,
+    Gathered,
+    In,
+    Op,
+    Operand,
+    Out,
+    Scattered,
+    Static,
+    instruction,
+    require,
+)
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
 from neuroncore.rules import (
@@ -103,7 +114,7 @@ def reduce_cost(call: Call, machine: Machine) -> cost.Cost:
 
 @instruction(
     vector,
-    cost=reduce_cost,
+    cost=cost.dynamic(reduce_cost),
     rules=[
         same_partitions("dst", "data"),
         folds_the_last_axes,
@@ -112,9 +123,9 @@ def reduce_cost(call: Call, machine: Machine) -> cost.Cost:
     ],
 )
 def tensor_reduce(
-    dst: Out,
+    dst: Scattered,
     op: Annotated[Operator, Op(BOTH, reduces=True)],
-    data: In,
+    data: Gathered,
     axis: Annotated[int | tuple[int, ...], Static(sequence=True)],
     negate: bool = False,
     keepdims: bool = False,
@@ -182,8 +193,8 @@ def in_order(call: Call, machine: Machine) -> KernelError | None:
     ],
 )
 def tensor_scalar_reduce(
-    dst: Out,
-    data: In,
+    dst: Scattered,
+    data: Gathered,
     op0: Arithmetic,
     operand0: MaybeNumber,
     reduce_op: Reduction,

@@ -26,7 +26,17 @@ from neuroncore.formats import (
     uint16,
     uint32,
 )
-from neuroncore.instruction import Act, Call, In, Op, Operand, Out, View, instruction, require
+from neuroncore.instruction import (
+    Act,
+    Call,
+    Gathered,
+    Op,
+    Operand,
+    Scattered,
+    View,
+    instruction,
+    require,
+)
 from neuroncore.machine import Machine
 from neuroncore.numeric import FUNCTIONS, Function, Operator
 from neuroncore.rules import commands, float32_operands, same_elements, same_partitions
@@ -99,9 +109,9 @@ ACTIVATION_RULES = (
     opcode="ACTIVATE",
 )
 def activation(
-    dst: Out,
+    dst: Scattered,
     op: Activation,
-    data: In,
+    data: Gathered,
     bias: Bias = None,
     scale: Scale = 1.0,
     reduce_op: MaybeSum = None,
@@ -140,9 +150,9 @@ def affine(value: Any, scale: Any, bias: Any) -> Any:
 
 @instruction(scalar, cost=cost.dynamic(activation_cost), rules=ACTIVATION_RULES, opcode="ACTIVATE")
 def activation_reduce(
-    dst: Out,
+    dst: Scattered,
     op: Activation,
-    data: In,
+    data: Gathered,
     reduce_op: Sum,
     reduce_res: Reduced = None,
     bias: Bias = None,
@@ -232,9 +242,9 @@ def names_its_fold(call: Call, machine: Machine) -> KernelError | None:
     feature="activate2",
 )
 def activate2(
-    dst: Out,
+    dst: Scattered,
     op: Activation,
-    data: In,
+    data: Gathered,
     imm0: Number,
     imm1: Number,
     op0: Step,
@@ -286,8 +296,8 @@ WHOLE = (int8, int16, int32, uint8, uint16)
     feature="exponential",
 )
 def exponential(
-    dst: Annotated[Tile, Operand(writes=True, dtypes=(*NARROW, tfloat32, *WHOLE))],
-    src: Annotated[Tile, Operand(reads=True, dtypes=(*NARROW, *WHOLE, uint32))],
+    dst: Annotated[Tile, Operand(writes=True, dtypes=(*NARROW, tfloat32, *WHOLE), indirect=True)],
+    src: Annotated[Tile, Operand(reads=True, dtypes=(*NARROW, *WHOLE, uint32), indirect=True)],
     max_value: Number = 0.0,
     reduce_res: Annotated[
         Tile | None,

@@ -147,8 +147,8 @@ Running = Annotated[Operator, Op(names=("add", "subtract", "multiply", "maximum"
     ],
 )
 def tensor_scalar_cumulative(
-    dst: Annotated[Tile, Operand(writes=True, dtypes=SHORT)],
-    src: Annotated[Tile, Operand(reads=True, dtypes=SHORT)],
+    dst: Annotated[Tile, Operand(writes=True, dtypes=SHORT, indirect=True)],
+    src: Annotated[Tile, Operand(reads=True, dtypes=SHORT, indirect=True)],
     op0: Arithmetic,
     op1: Running,
     imm0: Number,

@@ -19,6 +19,7 @@ from neuroncore.errors import (
     ShapeError,
     SignatureError,
     TargetError,
+    ViewError,
 )
 from neuroncore.formats import (
     Format,
@@ -42,9 +43,15 @@ INPUTS = (
 WIDE = (float32, tfloat32)
 NARROW = INPUTS[:3]
 Accumulator = Annotated[
-    Tile, Operand(writes=True, regions=(PSUM,), dtypes=(float32, bfloat16, float16, *NARROW))
+    Tile,
+    Operand(
+        writes=True,
+        regions=(PSUM,),
+        dtypes=(float32, bfloat16, float16, *NARROW),
+        indirect=True,
+    ),
 ]
-Input = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS)]
+Input = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS, indirect=True)]
 Pair = Annotated[tuple[int, ...], Static(sequence=True)]
 Mode = Annotated[matmul_perf_mode | str, Static()]  # published kernels pass its name, too
 
@@ -196,6 +203,42 @@ def array_tiling(call: Call, machine: Machine) -> KernelError | None:
     )
 
 
+def indirect_uses_the_whole_array(call: Call, machine: Machine) -> KernelError | None:
+    name = next((n for n in ("dst", "stationary", "moving") if call.view(n).picked_by), None)
+    if name is None or tuple(call["tile_position"] or (0, 0)) == (0, 0):
+        return None
+    return ShapeError(
+        f"{call.name}: tile_position {tuple(call['tile_position'])} and {name}, an indirect view, "
+        "don't go together",
+        argument="tile_position",
+        expected="(0, 0)",
+        got=str(tuple(call["tile_position"])),
+        because="tiling the array and picking by an index exclude each other",
+    )
+
+
+def indirect_formats(call: Call, machine: Machine) -> KernelError | None:
+    """Indices pick from formats of 8 and 16 bits, and never from what a transpose streams (ISA)."""
+    formats = (float16, bfloat16, *NARROW)
+    for name in ("dst", "stationary", "moving"):
+        view = call.view(name)
+        if view.picked_by and view.dtype not in formats:
+            return DtypeError(
+                f"{call.name}: {name} is an indirect view of {view.dtype}",
+                argument=name,
+                expected=" or ".join(formats),
+                got=str(view),
+            )
+    if not call["is_transpose"] or not call.view("moving").picked_by:
+        return None
+    return ViewError(
+        f"{call.name}: moving can't be an indirect view in a transpose",
+        argument="moving",
+        expected="an identity matrix",
+        got=str(call.view("moving")),
+    )
+
+
 def double_row(call: Call, machine: Machine) -> KernelError | None:
     """Two products per element of the array: two rows of 8-bit floats, K = 256."""
     mode = call["perf_mode"]
@@ -317,6 +360,8 @@ def pe_cost(machine: Machine, kind: str, operand: str, weights: int, columns: in
         result_format,
         array_tiling,
         within_one_bank("dst"),
+        indirect_uses_the_whole_array,
+        indirect_formats,
     ],
     opcode="MATMUL",
 )

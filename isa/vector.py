@@ -24,13 +24,26 @@ from neuroncore.formats import (
     uint16,
     uint32,
 )
-from neuroncore.instruction import PSUM, Call, In, Op, Operand, Out, View, instruction, require
+from neuroncore.instruction import (
+    PSUM,
+    Call,
+    Gathered,
+    In,
+    Op,
+    Operand,
+    Out,
+    Scattered,
+    View,
+    instruction,
+    require,
+)
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
 from neuroncore.rules import (
     bits_if_opaque,
     bitvec_on_integers,
     float32_operands,
+    indirect_on,
     not_both_in_psum,
     on_engine_needs,
     runs_there,
@@ -67,12 +80,13 @@ MaybeNumber = Annotated[
         same_elements("dst", "src"),
         bits_if_opaque("dst", "src"),
         on_engine_needs(scalar, "scalar_tensor_copy", "use nisa.activation(op=nl.copy)"),
+        indirect_on(vector, scalar),
     ],
     opcode="COPY",
 )
 def tensor_copy(
-    dst: Annotated[Tile, Operand(writes=True, moved=True)],
-    src: Annotated[Tile, Operand(reads=True, moved=True)],
+    dst: Annotated[Tile, Operand(writes=True, moved=True, indirect=True)],
+    src: Annotated[Tile, Operand(reads=True, moved=True, indirect=True)],
     engine: engine = unknown,
 ) -> None:
     """dst[p, f] = src[p, f]; bits between equal formats, else through float32"""
@@ -139,7 +153,7 @@ def predicated_cost(call: Call, machine: Machine) -> cost.Cost:
 
 @instruction(
     vector,
-    cost=predicated_cost,
+    cost=cost.dynamic(predicated_cost),
     rules=[
         same_elements("dst", "src", "predicate"),
         same_dtype("dst", "src"),
@@ -147,9 +161,11 @@ def predicated_cost(call: Call, machine: Machine) -> cost.Cost:
     ],
 )
 def tensor_copy_predicated(
-    dst: Annotated[Tile, Operand(writes=True, partial=True)],
+    dst: Annotated[Tile, Operand(writes=True, partial=True, indirect=True)],
     src: Annotated[Tile | float, Operand(reads=True, scalar=True)],
-    predicate: Annotated[Tile, Operand(reads=True, dtypes=(bool_, uint8, uint16, uint32))],
+    predicate: Annotated[
+        Tile, Operand(reads=True, dtypes=(bool_, uint8, uint16, uint32), indirect=True)
+    ],
     reverse_pred: bool = False,
 ) -> None:
     """dst[p, f] = src[p, f] where predicate[p, f] != 0, else unchanged"""
@@ -195,7 +211,9 @@ def tensor_tensor_engine(call: Call, machine: Machine) -> KernelError | None:
         tensor_tensor_engine,
     ],
 )
-def tensor_tensor(dst: Out, data1: In, data2: In, op: AnyOp, engine: engine = unknown) -> None:
+def tensor_tensor(
+    dst: Scattered, data1: Gathered, data2: In, op: AnyOp, engine: engine = unknown
+) -> None:
     """dst[p, f] = data1[p, f] <op> data2[p, f]"""
     exact = engine is gpsimd and op.integer and {dst.dtype, data1.dtype, data2.dtype} <= {*EXACT}
     if op.kind == "bitvec" or exact:
@@ -258,6 +276,22 @@ def tensor_scalar_engine(call: Call, machine: Machine) -> KernelError | None:
     return None
 
 
+def no_indirect_addresses(call: Call, machine: Machine) -> KernelError | None:
+    """tensor_scalar_addr, the arithmetic on addresses, takes no indirect views (ISA). Which uses
+    that is isn't published; taken to be arithmetic from 32-bit integers to 32-bit integers."""
+    dst, data = call.view("dst"), call.view("data")
+    addresses = dst.dtype in EXACT and data.dtype in EXACT and call["op0"].kind == "arithmetic"
+    if not addresses or not (dst.picked_by or data.picked_by):
+        return None
+    return OperatorError(
+        f"{call.name}: arithmetic on {data.dtype} takes no indirect views",
+        argument="data" if data.picked_by else "dst",
+        expected="float32, narrower integers or a bitvec operator",
+        got=f"{call['op0']} from {data.dtype} to {dst.dtype}",
+        because="32-bit integers are computed with as addresses are",
+    )
+
+
 def unary_operand(op: Operator, operand: Any, name: str) -> None:
     """An operator of one operand leaves the other out."""
     require(
@@ -298,11 +332,12 @@ def unary_operand(op: Operator, operand: Any, name: str) -> None:
         tensor_scalar_operands,
         on_engine_needs(scalar, "scalar_tensor_scalar", "use engine=nisa.engine.vector"),
         tensor_scalar_engine,
+        no_indirect_addresses,
     ],
 )
 def tensor_scalar(
-    dst: Out,
-    data: In,
+    dst: Scattered,
+    data: Gathered,
     op0: AnyOp,
     operand0: MaybeNumber,
     reverse0: bool = False,

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore import codec, source
+from neuroncore import codec, indirection, source
 from neuroncore.enums import engine
 from neuroncore.errors import (
     BufferKindError,
@@ -136,6 +136,8 @@ class Core:
             call.engine = instruction.choose(call, self.machine)
         if call.engine is engine.gpsimd:
             yield from _gpsimd_reaches(call)
+        if any(view.picked_by for view in call.views()):
+            yield from indirection.violations(call, self.machine)
         for rule in instruction.rules:
             error = rule(call, self.machine)
             if error is not None:
@@ -148,6 +150,7 @@ class Core:
         call.reads = tuple(n for n, o in declared.items() if o and o.reads)
         call.writes = tuple(n for n, o in declared.items() if o and o.writes)
         call.dynamic = tuple(n for n, v in tiles.items() if v.dynamic)
+        call.indices = tuple(n for n, v in tiles.items() if v.dynamic > 1)
         if self.program is not None:
             call.index = len(self.program.calls)
             self.program.calls.append(call)
@@ -170,16 +173,20 @@ class Core:
 
     # --- what was never written ------------------------------------------------------------------
 
-    def check_written(self, name: str, tile: Tile, rows: Array | None = None) -> None:
+    def check_written(
+        self, name: str, tile: Tile, rows: Array | None = None, chosen: Array | None = None
+    ) -> None:
         """Report a read of memory that nothing has written, and lay poison there. `rows` are
-        those that are read, of axis 0; None for all."""
+        those that are read, of axis 0, and `chosen` flags the elements; None for all."""
         missing = tile.missing()
         if missing is None:
             return
         if rows is not None:
             missing[np.isin(np.arange(len(missing)), rows, invert=True)] = False
-            if not missing.any():
-                return
+        if chosen is not None:
+            missing = missing & chosen
+        if not missing.any():
+            return
         message = self._never_written(name, tile, missing)
         codes = tile.codes()
         poison = np.array(codec.poison(tile.dtype), tile.dtype.code_type).view(codes.dtype)
@@ -213,7 +220,8 @@ class Core:
     # --- recording -------------------------------------------------------------------------------
 
     def note(self, call: Call, frame: FrameType, *tiles: Tile) -> None:
-        """Append an instruction to the record; `tiles` are those of `call.reads + call.writes`."""
+        """Append an instruction to the record; `tiles` are those of
+        `call.reads`, the indices of `call.indices`, and `call.writes`."""
         program = self.program
         if program is None:
             return
@@ -251,7 +259,10 @@ class Core:
     ) -> None:
         """Issue with offsets that are only known now. `skip` drops what is out of bounds."""
         original = dict(arguments)
+        picked = {n: arguments[n] for n in call.dynamic if arguments[n].picks}
         for name in call.dynamic:
+            if name in picked:
+                continue
             tile = arguments[name]
             for index in (d.index for d in tile.dynamic):
                 if isinstance(index, Tile) and index.storage.gaps is not None:
@@ -260,8 +271,32 @@ class Core:
                 if skip and _out_of_bounds(tile):
                     return
                 arguments[name] = tile.resolved(name)
+        results = self._pick(call, picked, arguments)
         self.execute(call, arguments)
-        self.note(call, frame, *(original[n] for n in call.reads + call.writes))
+        for tile, operand in results:
+            indirection.scatter(tile, operand.partial)
+        indices = (original[n].dynamic[0].index for n in call.indices)
+        reads, writes = ([original[n] for n in names] for names in (call.reads, call.writes))
+        self.note(call, frame, *reads, *indices, *writes)
+
+    def _pick(
+        self, call: Call, picked: dict[str, Tile], arguments: dict[str, Any]
+    ) -> list[tuple[indirection.Picked, Operand]]:
+        """Put tiles of their own in the places of indirect views; those that will be written."""
+
+        def check(name: str, tile: Tile, used: Array) -> None:
+            self.check_written(name, tile, chosen=used)
+
+        operands = {p.name: p.operand for p in call.instruction.operands if p.operand}
+        for name, tile in picked.items():
+            if other := operands[name].index_of:
+                error = indirection.same_index(name, tile, other, picked[other])
+                if error is not None:
+                    raise error
+        chosen = {n: indirection.places(n, t, call.engine, check) for n, t in picked.items()}
+        for name, tile in picked.items():
+            arguments[name] = indirection.pick(name, tile, chosen[name], operands[name], check)
+        return [(arguments[n], operands[n]) for n in call.writes if n in picked]
 
     def execute(self, call: Call, arguments: dict[str, Any]) -> None:
         chosen = {p.name for p in call.instruction.operands if p.operand and p.operand.partial}

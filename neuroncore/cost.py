@@ -51,7 +51,8 @@ def stream(call: Call, machine: Machine, cycles: float) -> Cost:
 
 
 def dynamic(cost: CostFunction) -> CostFunction:
-    """An instruction with a run-time address on the chip takes at least so many cycles."""
+    """An instruction with a run-time address on the chip takes at least so many cycles; that an
+    index of its elements costs the same is assumed: nothing is published."""
 
     def with_address(call: Call, machine: Machine) -> Cost:
         found: Cost = cost(call, machine)
@@ -127,7 +128,10 @@ def _streams(call: Call, *names: str) -> list[View]:
 
 
 def _runs_on(view: View) -> bool:
-    """Whether the innermost free axis is contiguous, whatever lies between its rows (ARCH2)."""
+    """Whether the innermost free axis is contiguous, whatever lies between its rows (ARCH2).
+    Elements that an index picks are assumed not to be."""
+    if view.picked_by is not None:
+        return False
     axes = zip(view.shape[1:], view.strides[1:], strict=True)
     return [stride for size, stride in axes if size > 1][-1:] in ([], [1])
 

@@ -55,7 +55,7 @@ class View(NamedTuple):
     dynamic: int  # 0 no, 1 scalar offset, 2 vector offset, 3 picked elements
     stepped: bool = False  # leaves out partitions
     home: int = 0  # partitions of its storage, if that is anywhere; 0 if at an address
-    index: tuple[Any, ...] | None = None  # the signature of what picks
+    picked_by: tuple[Any, ...] | None = None  # the signature of what picks
 
     @property
     def partitions(self) -> int:
@@ -85,7 +85,7 @@ class View(NamedTuple):
     @property
     def picks(self) -> View | None:
         """The index that picks the elements, if one does."""
-        return None if self.index is None else View(*self.index)
+        return None if self.picked_by is None else View(*self.picked_by)
 
     @property
     def is_contiguous(self) -> bool:
@@ -118,6 +118,7 @@ class Operand:
     many: bool = False  # a list of tiles; a Call has each of them, as "name[i]"
     moved: bool = False  # not computed with, so that packed formats and scales will do
     indirect: bool = False  # an index may pick the elements
+    index_of: str | None = None  # the operand whose index it must be
 
     def violations(self, name: str, view: View, machine: Machine) -> Iterator[KernelError]:
         """Everything about the tile that the hardware would refuse."""
@@ -129,9 +130,9 @@ class Operand:
             yield _computes_not(name, view)
         if not view.on_chip:
             return
-        if view.index is not None and not machine.has("tensor_indirection"):
+        if view.picked_by is not None and not machine.has("tensor_indirection"):
             yield _lacks_indirection(name, view, machine)
-        elif view.index is not None and not self.indirect:
+        elif view.picked_by is not None and not self.indirect:
             yield _not_indirect(name, view)
         if self.starts and view.dtype.feature and not machine.has(view.dtype.feature):
             yield _lacks_format(name, view, machine)
@@ -298,6 +299,8 @@ def _stepped(name: str, view: View) -> KernelError:
 # The usual operands. Compute engines read and write SBUF and PSUM.
 In = Annotated[Tile, Operand(reads=True)]
 Out = Annotated[Tile, Operand(writes=True)]
+Gathered = Annotated[Tile, Operand(reads=True, indirect=True)]
+Scattered = Annotated[Tile, Operand(writes=True, indirect=True)]
 InOut = Annotated[Tile, Operand(reads=True, writes=True)]
 SbufIn = Annotated[Tile, Operand(reads=True, regions=(SBUF,))]
 SbufOut = Annotated[Tile, Operand(writes=True, regions=(SBUF,))]

@@ -55,7 +55,7 @@ class Box(NamedTuple):
 @dataclass(frozen=True)
 class Columns:
     """The rows as arrays: `operands[start[i]:start[i + 1]]` are the boxes of instruction i, in
-    the order of its Call's `reads + writes`."""
+    the order of its Call's `reads + indices + writes`."""
 
     call: Array
     line: Array
@@ -105,7 +105,10 @@ class Program:
         return index
 
     def access(self, tile: Tile) -> int:
-        """The index of the box of bytes that a tile touches."""
+        """The index of the box of bytes that a tile touches; what is picked may be anywhere."""
+        if tile.picks is not None:
+            tile._access = self.access(tile.picked_from)
+            return tile._access
         storage, item = tile.storage, tile.dtype.itemsize
         area = self._area(storage)
         # the same geometry comes back with every new tile of a loop

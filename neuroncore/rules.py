@@ -271,6 +271,24 @@ def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
     return rule
 
 
+def indirect_on(*engines: engine) -> Rule:
+    """Indices pick operands on these engines only."""
+
+    def rule(call: Call, machine: Machine) -> KernelError | None:
+        views = _named(call, tuple(call.arguments))
+        name = next((name for name, view in views if view.picked_by), None)
+        if name is None or call.engine in engines:
+            return None
+        return BufferKindError(
+            f"{call.name}: {name} can't be an indirect view on the {call.engine.name} engine",
+            argument=name,
+            expected=" or ".join(e.name for e in engines),
+            got=call.engine.name,
+        )
+
+    return rule
+
+
 def two_operands(*ops: str) -> Rule:
     """Operators that have an operand on each side."""
 

@@ -135,7 +135,7 @@ def schedule(program: Program, machine: Machine) -> Timeline:
             (MemoryRegion.psum, machine.psum.partition_bytes),
         )
     ]
-    busy = _busy(table, call, queue, reload, machine)
+    busy = _busy(table, call, queue, reload | table.picks_weights[call], machine)
     order = np.argsort(queue, kind="stable").astype(np.int32)
     queue_start = np.searchsorted(queue[order], np.arange(len(QUEUES) + 1)).astype(np.int32)
     begin, end = np.full(count, -1.0), np.full(count, -1.0)
@@ -158,11 +158,12 @@ class _CallTable:
     def __init__(self, calls: list[Call], costs: list[Cost]) -> None:
         count = len(calls)
         self.queue = np.zeros(count, np.int32)
-        self.reads = np.array([len(c.reads) for c in calls], np.int32)
+        self.reads = np.array([len(c.reads) + len(c.indices) for c in calls], np.int32)
         self.busy = np.array([c.busy_ns for c in costs], np.float64)
         self.latency = np.array([c.latency_ns for c in costs], np.float64)
         self.weights_ns = np.array([c.weights_ns for c in costs], np.float64)
         self.weights = np.full(count, -1, np.int32)
+        self.picks_weights = np.zeros(count, np.bool_)  # by an index, which may have changed
         self.lane = np.full((count, 2), -1, np.int32)
         self.lane_ns = np.zeros(count, np.float64)
         names = sorted({c.table for c in costs if c.table})
@@ -176,6 +177,7 @@ class _CallTable:
                 self.queue[i] = QUEUE_OF[call.engine]
             if cost.weights_ns:
                 self.weights[i] = call.reads.index(cost.weights_operand)
+                self.picks_weights[i] = call.view(cost.weights_operand).picks is not None
 
 
 def _busy(table: _CallTable, call: Array, queue: Array, reload: Array, machine: Machine) -> Array:

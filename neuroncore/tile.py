@@ -100,7 +100,7 @@ class Tile:
         dynamic: tuple[Dynamic, ...] | None = None,
     ) -> T:
         """Another window on the same storage."""
-        if self.picks is not None:
+        if self.dynamic and self.dynamic[0].picks:
             raise self._picks("can't be viewed in another way")
         dynamic = self.dynamic if dynamic is None else dynamic
         made = type(self)(self.storage, shape, strides, offset, dtype or self.dtype, dynamic)
@@ -143,11 +143,11 @@ class Tile:
         return self.dynamic[0] if self.dynamic and self.dynamic[0].picks else None
 
     @property
-    def picked_from(self) -> Tile:
+    def picked_from(self: T) -> T:
         """The tile [P, F] that the elements are picked from."""
         assert self.picks is not None
         shape = (self.shape[0], self.picks.limit + 1)
-        return Tile(self.storage, shape, self.strides, self.offset, self.dtype)
+        return type(self)(self.storage, shape, self.strides, self.offset, self.dtype)
 
     def _picks(self, what: str) -> ViewError:
         return ViewError(

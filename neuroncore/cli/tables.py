@@ -114,6 +114,9 @@ def _operand(operand: Operand) -> str:
     notes += ["or a number"] * operand.scalar
     notes += ["optional"] * operand.optional
     notes += ["a list of them"] * operand.many
+    if operand.indirect:
+        names = ", ".join(m.name for m in _machines_with("tensor_indirection"))
+        notes.append(f"elements picked by an index ({names})")
     notes += [f"formats {', '.join(operand.dtypes)}"] if operand.dtypes else []
     return "; ".join(notes)
 

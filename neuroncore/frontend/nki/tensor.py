@@ -123,6 +123,43 @@ class NkiTensor(Indexed):
         shape = (vector_offset.shape[0], *self.shape[1:])
         return self.window(shape, self.strides, self.offset, dynamic=(chosen,))
 
+    def indirect(self, index: Tile, num_elem: int | None = None) -> NkiTensor:
+        """The elements [P, num_elem] of each partition whose offsets along the free axes are in
+        `index`, a tile [P, K] in SBUF: gathered where they are read, scattered where written.
+
+        A group of 16 partitions (32 for the Tensor engine) shares its offsets: offset i is in row
+        i % 16 and column i // 16 of those rows of the index.
+        """
+        if self.dynamic:
+            raise self._chosen_at_run_time(self.ndim - 1)
+        if not self.storage.on_chip or not self.is_contiguous():
+            raise ViewError(
+                f"{self!r} can't be picked from",
+                got=f"strides {self.strides}",
+                because="offsets count the elements of a partition of sbuf or psum, one after "
+                "the other",
+            )
+        chosen = Dynamic(index, 1, prod(self.shape[1:]) - 1, picks=True)
+        if len(index.shape) != 2 or index.shape[0] != self.shape[0] or index.dynamic:
+            raise ShapeError(
+                f"the index of {self!r} is {index!r}",
+                argument="index",
+                position=0,
+                expected=f"shape ({self.shape[0]}, K)",
+                got=f"shape {index.shape}",
+                because="each partition of the tensor has a row of the index",
+            )
+        count = index.size if num_elem is None else num_elem
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ShapeError(
+                f"{num_elem!r} is not a number of offsets",
+                argument="num_elem",
+                position=1,
+                expected="a positive integer",
+            )
+        strides = (self.strides[0], 1)
+        return self.window((self.shape[0], count), strides, self.offset, dynamic=(chosen,))
+
     def permute(self, dims: Sequence[int]) -> NkiTensor:
         """Axis i of the result is axis dims[i]."""
         order = tuple(self._axis(d) for d in dims)
