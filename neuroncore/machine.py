@@ -183,7 +183,7 @@ def load(name: str) -> Machine:
     if stem not in names():
         known = ", ".join([*names(), *ALIASES])
         raise UsageError(f"no machine is called {name!r}; there are {known}")
-    return parse((_folder() / f"{stem}.toml").read_text(), f"isa/machines/{stem}.toml")
+    return parse((_folder() / f"{stem}.toml").read_text("utf-8"), f"isa/machines/{stem}.toml")
 
 
 def parse(text: str, where: str) -> Machine:

@@ -34,6 +34,25 @@ def in_place(x):
     return x
 
 @nki.jit
+def only_in_place(x):
+    nl.store(x, nl.add(nl.load(x), 1.0))
+
+@nki.jit
+def does_nothing(x):
+    nl.load(x)
+
+@nki.jit
+def in_a_dictionary(x):
+    return {"twice": (double(x), double(x)), "rows": x.shape[0]}
+
+@nki.jit
+def nine_banks(x):
+    tiles = [nl.zeros((128, 512), nl.float32, buffer=nl.psum) for _ in range(9)]
+    for tile in tiles:
+        nl.copy(tile)
+    return x
+
+@nki.jit
 def reads_nothing(x):
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     nl.store(out, nl.ndarray(x.shape, x.dtype))
@@ -58,6 +77,18 @@ def reference(x, by=2.0):
 
 def plus_one(x):
     return x + 1
+
+def plus_one_in_place(x):
+    x += 1
+
+def twice_two(x):
+    return {"twice": [2 * x, 2 * x]}
+
+def of_another_shape(x):
+    return x[:2]
+
+def forgotten(x):
+    2 * x
 
 def wrong(x, by=2.0):
     return x
@@ -156,6 +187,51 @@ def test_the_reference_sees_the_inputs_before_the_kernel_writes_them(file, capsy
     assert found["launches"][0]["results"][0]["max_abs"] == 0
 
 
+@pytest.mark.parametrize(
+    "kernel,reference",
+    [
+        ("only_in_place", "plus_one"),
+        ("only_in_place", "plus_one_in_place"),
+        ("in_a_dictionary", "twice_two"),
+    ],
+)
+def test_results_are_compared_wherever_they_are(file, capsys, kernel, reference):
+    code, out, _ = ran(capsys, f"{file}::{kernel}", "--ref", reference)
+    assert code == 0
+    assert "agrees" in out
+
+
+@pytest.mark.parametrize(
+    "kernel,reference,said",
+    [
+        ("only_in_place", "wrong", "DIFFERS"),
+        ("does_nothing", "plus_one_in_place", "changes none of its arguments"),
+        ("does_nothing", "forgotten", "changes none of its arguments"),
+        ("double", "forgotten", "returns 1 arrays, the reference 0"),
+        ("double", "twice_two", "returns 1 arrays, the reference 2"),
+        ("double", "of_another_shape", "shape (4, 8), the reference (2, 8)"),
+    ],
+)
+def test_what_is_no_match_fails(file, capsys, kernel, reference, said):
+    code, out, err = ran(capsys, f"{file}::{kernel}", "--ref", reference)
+    assert code == 1
+    assert said in out + err
+
+
+def test_a_result_of_the_wrong_shape_is_a_failure_in_json(file, capsys):
+    code, found = document(capsys, f"{file}::double", "--ref", "of_another_shape")
+    assert code == 1
+    assert not found["passed"]
+    assert "shape" in found["error"]["statement"]
+
+
+def test_more_tiles_than_a_memory_holds_are_a_finding(file, capsys):
+    _, found = document(capsys, f"{file}::nine_banks", "--ref", "wrong")
+    (finding,) = found["launches"][0]["findings"]
+    assert "CAPACITY" in finding
+    assert f"need {9 * 2048} bytes of psum per partition; trn2 has {8 * 2048}" in finding
+
+
 def test_the_seed_decides_the_inputs(file, capsys):
     def got(seed):
         return document(capsys, f"{file}::double", "--seed", seed)[1]["launches"][0]["results"]
@@ -216,6 +292,44 @@ def test_the_environment_beats_the_default_at_launch(file, capsys):
     assert "double on trn3" in out
 
 
+THREADS = """
+from threading import Thread
+import numpy as np
+
+workers = [Thread(target=double, args=(np.ones((4, 8), np.float32),)) for _ in range(3)]
+for worker in workers:
+    worker.start()
+for worker in workers:
+    worker.join()
+"""
+
+
+def test_what_threads_of_a_script_launch_runs_on_the_target_and_is_reported(file, capsys):
+    (file.parent / "threads.py").write_text(KERNEL + THREADS)
+    code, found = document(capsys, "threads.py", "--target", "trn1")
+    assert code == 0
+    assert [launch["target"] for launch in found["launches"]] == ["trn1"] * 3
+
+
+def test_a_script_that_is_no_python_fails(file, capsys):
+    (file.parent / "broken.py").write_text("x = (")
+    code, found = document(capsys, "broken.py")
+    assert code == 1
+    assert "never closed" in found["error"]["statement"]
+
+
+def test_tracebacks_begin_in_the_users_code(file, capsys):
+    _, _, err = ran(capsys, f"{file}::double", "--args", "3")
+    first = err.splitlines()[1]
+    assert "mine.py" in first
+
+
+def test_files_are_utf8_whatever_the_locale(file):
+    bare = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ended = subprocess.run([NEURONCORE, "run", f"{file}::double"], env=bare, capture_output=True)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_output_of_a_script_does_not_mix_with_json(file, capsys):
     code = main(["run", "script.py", "--json"])
     printed = capsys.readouterr()
@@ -251,6 +365,8 @@ def test_a_script_that_launches_nothing_fails(file, capsys):
         (["mine.py::double", "--args", "float99[1,2]"], "float99"),
         (["mine.py::double", "--args", "[1,"], "Python literal"),
         (["mine.py::double", "--target", "trn9"], "trn1, trn2, trn3"),
+        (["mine.py::double", "--trace", "nowhere/trace.json"], "can be written"),
+        (["mine.py::double", "--args", "1", "2", "3"], "too many positional arguments"),
     ],
 )
 def test_wrong_usage_exits_with_2_and_says_why(file, capsys, arguments, said):
@@ -259,9 +375,10 @@ def test_wrong_usage_exits_with_2_and_says_why(file, capsys, arguments, said):
     assert said in err
 
 
-def test_unknown_options_exit_with_2(file):
+@pytest.mark.parametrize("option", [["--targt", "trn1"], ["--seed", "-1"]])
+def test_unknown_options_exit_with_2(file, option):
     with pytest.raises(SystemExit) as leaving:
-        main(["run", "mine.py::double", "--targt", "trn1"])
+        main(["run", "mine.py::double", *option])
     assert leaving.value.code == 2
 
 

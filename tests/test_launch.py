@@ -93,6 +93,12 @@ def test_arrays_that_lie_otherwise_in_memory_are_updated_too(view):
     np.testing.assert_array_equal(x, before + 1)
 
 
+def test_a_view_that_is_only_read_does_not_undo_what_is_written():
+    x = values(3, 7)
+    nki.jit(lambda a, backwards: nl.store(a, nl.add(nl.load(a), 1.0)))(x, x[:, ::-1])
+    np.testing.assert_array_equal(x, values(3, 7) + 1)
+
+
 def test_a_read_only_array_is_copied_and_stays_as_it_is():
     x = values(3, 7)
     x.flags.writeable = False

@@ -6,6 +6,7 @@ import argparse
 import ast
 import contextlib
 import copy
+import inspect
 import json
 import platform
 import runpy
@@ -16,11 +17,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from neuroncore import machine
+from neuroncore import machine, source
 from neuroncore.cli import values
 from neuroncore.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
@@ -31,13 +33,16 @@ from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.settings import settings, target_machine
 from neuroncore.options import Options
 from neuroncore.report import perfetto, text
-from neuroncore.report.compare import Comparison, compare
-from neuroncore.report.summary import summary
+from neuroncore.report.compare import Comparison, Incomparable, compare
+from neuroncore.report.summary import overcommitted, summary
 from neuroncore.schedule import Timeline, schedule
 
 SCHEMA = "neuroncore.run/1"
 QUIET_SECONDS = 2.0
 PACKAGES = ("numpy", "numba", "ml_dtypes")
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Pairs = tuple[list[Any], list[Any]]  # arrays as they are, and as they should be
 
 
 def add_to(commands: Any) -> None:
@@ -52,11 +57,11 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--target", metavar="MACHINE", help="trn1, trn2 or trn3; beats the environment"
     )
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument(
+    given = parser.add_mutually_exclusive_group()
+    given.add_argument(
         "--args", nargs="+", metavar="ARG", help="float32[128,512] (random), or Python literals"
     )
-    source.add_argument(
+    given.add_argument(
         "--inputs", metavar="FUNC", help="NAME or FILE.py:NAME, a function that makes the arguments"
     )
     parser.add_argument(
@@ -65,20 +70,30 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--tol", type=float, help="relative L2 error allowed; by default set by the result's format"
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=_natural, default=0)
     parser.add_argument("--matmul", choices=("chain", "blas"), default="chain")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
     parser.set_defaults(command=run)
 
 
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a natural number")
+    return int(text)
+
+
 def run(arguments: argparse.Namespace) -> int:
     if arguments.target:
         machine.load(arguments.target)  # refuses unknown names before anything runs
+    trace: Path | None = arguments.trace
+    if trace and (trace.is_dir() or not trace.parent.is_dir()):
+        raise UsageError(f"--trace {trace} is not a file that can be written")
     file, _, kernel = arguments.file.partition("::")
     session = Session(arguments)
     options = Options(matmul=arguments.matmul)
-    with activated(), settings(arguments.target, options, session), session.progress():
+    chosen = settings(arguments.target, options, session, in_every_thread=True)
+    with activated(), chosen, session.progress():
         if kernel:
             session.run_kernel(Path(file), kernel)
         else:
@@ -96,7 +111,8 @@ class Session:
         self.failure: dict[str, Any] | None = None
         self.differs = False
         self.core: Core | None = None
-        self.reference: Callable[[], list[Any] | None] = lambda: None
+        self.reference: Callable[[Run], Pairs | None] = lambda _: None
+        self.one_by_one = threading.Lock()  # launches of several threads
 
     # --- what is run -----------------------------------------------------------------------------
 
@@ -107,8 +123,9 @@ class Session:
             home = values.module(file)
             kernel = values.member(home, name)
             args, kwargs = self._kernel_arguments(home, rng)
+            _check_call(kernel, name, args, kwargs)
             given = copy.deepcopy((args, kwargs))  # a kernel may write into its inputs
-            self.reference = lambda: self._reference(home, given)
+            self.reference = lambda run: self._reference(home, run, (args, kwargs), given)
             self.header()
             launched = kernel if isinstance(kernel, Kernel) else jit(kernel)
             launched(*args, **kwargs)
@@ -125,21 +142,36 @@ class Session:
             f"(or define a function `inputs` in {home.__file__})"
         )
 
-    def _reference(
-        self, home: Any, given: tuple[tuple[Any, ...], dict[str, Any]]
-    ) -> list[Any] | None:
+    def _reference(self, home: Any, run: Run, used: Arguments, given: Arguments) -> Pairs | None:
+        """The arrays that the kernel gave and those that it should have. What a kernel that returns
+        none gave are the arguments that it changed; its reference may work in place as well."""
         name = self.arguments.ref or ("reference" if hasattr(home, "reference") else None)
         if name is None:
             return None
-        wanted = values.function(name, home)(*given[0], **given[1])
-        return list(wanted) if isinstance(wanted, tuple | list) else [wanted]
+        got = _arrays(run.outputs)
+        in_place = not got
+        if in_place:
+            pairs = list(zip(_arrays(used), _arrays(given), strict=True))
+            got = [a for a, b in pairs if np.asarray(a).tobytes() != np.asarray(b).tobytes()]
+            if not got:
+                raise Incomparable("the kernel returns nothing and changes none of its arguments")
+        wanted = _arrays(values.function(name, home)(*given[0], **given[1]))
+        if in_place and not wanted:
+            got, wanted = _arrays(used), _arrays(given)
+        if len(got) != len(wanted):
+            verb = "changes" if in_place else "returns"
+            raise Incomparable(f"the kernel {verb} {len(got)} arrays, the reference {len(wanted)}")
+        return got, wanted
 
     def run_script(self, file: Path) -> None:
         """Run a file as Python would; its launches are reported as they finish."""
         if not file.is_file():
             raise UsageError(f"there is no file {file}")
-        if not _has_main(file):
-            raise UsageError(f"{file} has no __main__ part; name a kernel: {file}::KERNEL")
+        with self._failures():
+            if not _has_main(file):
+                raise UsageError(f"{file} has no __main__ part; name a kernel: {file}::KERNEL")
+        if self.failure is not None:
+            return
         self.header()
         elsewhere = contextlib.redirect_stdout(sys.stderr) if self.arguments.json else None
         before = sys.argv, list(sys.path)
@@ -162,6 +194,9 @@ class Session:
             )
             self.failure = detail
             print(error, file=sys.stderr)
+        except Incomparable as error:
+            self.failure = {"statement": str(error)}
+            print(f"neuroncore: {error}", file=sys.stderr)
         except (UsageError, BrokenPipeError):
             raise
         except SystemExit as leaving:
@@ -169,7 +204,7 @@ class Session:
                 self.failure = {"statement": f"the script exited with {leaving.code}"}
         except Exception as error:
             self.failure = {"statement": f"{type(error).__name__}: {error}"}
-            traceback.print_exc()
+            traceback.print_exception(error.with_traceback(_of_the_user(error.__traceback__)))
 
     # --- what is said ----------------------------------------------------------------------------
 
@@ -177,7 +212,8 @@ class Session:
         self.core = core
 
     def done(self, run: Run) -> None:
-        self.report(run, self.reference())
+        with self.one_by_one:
+            self.report(run, self.reference(run))
 
     def header(self) -> None:
         chosen = target_machine(self.arguments.target)
@@ -187,19 +223,20 @@ class Session:
             f"seed {self.arguments.seed}  python {platform.python_version()}  {packages}"
         )
 
-    def report(self, run: Run, wanted: list[Any] | None) -> None:
+    def report(self, run: Run, pairs: Pairs | None) -> None:
         """Time a finished launch, compare its results, and print or keep what came out."""
         programs = [core.program for core in run.cores if core.program is not None]
         timelines = [schedule(program, run.machine) for program in programs]
         self.timelines += timelines
-        comparisons = _compared(run.outputs, wanted)
-        tolerances = [self._tolerance(o) for o in _listed(run.outputs)]
-        wrong = [not c.rel_l2 <= t for c, t in zip(comparisons, tolerances, strict=False)]
+        got, wanted = pairs or ([], [])
+        comparisons: list[Comparison] = [compare(a, b) for a, b in zip(got, wanted, strict=True)]
+        tolerances = [self._tolerance(array) for array in got]
+        wrong = [not c.rel_l2 <= t for c, t in zip(comparisons, tolerances, strict=True)]
         self.differs |= any(wrong)
         self.say(f"{run.kernel} on {run.machine.name}")
         for line in text.compared(comparisons):
             self.say(f"  {line}")
-        if wanted is not None:
+        if pairs is not None:
             limits = ", ".join(f"{t:.3g}" for t in tolerances)
             self.say(f"  {'DIFFERS' if any(wrong) else 'agrees'}   (relative L2 at most {limits})")
         for number, timeline in enumerate(timelines):
@@ -207,17 +244,19 @@ class Session:
                 self.say(f"  core {number}")
             for line in text.estimated(timeline):
                 self.say(f"  {line}")
-        for finding in run.findings:
+        findings = [str(f) for f in run.findings]
+        findings += dict.fromkeys(w for timeline in timelines for w in overcommitted(timeline))
+        for finding in findings:
             self.say(f"  {finding}")
         self.reports.append(
             {
                 "kernel": run.kernel,
                 "target": run.machine.name,
                 "results": [c.to_dict() for c in comparisons],
-                "agrees": None if wanted is None else not any(wrong),
+                "agrees": None if pairs is None else not any(wrong),
                 "estimate": summary(max(timelines, key=lambda t: t.total_ns)),
                 "cores": [summary(timeline) for timeline in timelines],
-                "findings": [str(f) for f in run.findings],
+                "findings": findings,
             }
         )
 
@@ -291,22 +330,36 @@ class Session:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _listed(outputs: Any) -> list[Any]:
-    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+def _check_call(kernel: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> None:
+    """Raise UsageError if a kernel doesn't take such arguments."""
+    signature = inspect.signature(kernel)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        given = f"{len(args) + len(kwargs)} arguments were given"
+        raise UsageError(f"{name}{signature}: {error}; {given}") from None
 
 
-def _compared(outputs: Any, wanted: list[Any] | None) -> list[Comparison]:
-    if wanted is None:
-        return []
-    got = _listed(outputs)
-    if len(got) != len(wanted):
-        raise UsageError(f"the kernel returns {len(got)} results, the reference {len(wanted)}")
-    return [compare(a, b) for a, b in zip(got, wanted, strict=True)]
+def _arrays(value: Any) -> list[Any]:
+    """The arrays in a result or in arguments, in order."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        return [array for item in value for array in _arrays(item)]
+    return [value] if hasattr(value, "dtype") else []
+
+
+def _of_the_user(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without what led to the user's code."""
+    first = trace
+    while first is not None and source.is_ours(first.tb_frame):
+        first = first.tb_next
+    return first or trace
 
 
 def _has_main(file: Path) -> bool:
     """Whether a file asks if it is being run, or has anything at all to run by itself."""
-    tree = ast.parse(file.read_text(), str(file))
+    tree = ast.parse(file.read_bytes(), str(file))
     passive = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
     docstring = 1 if ast.get_docstring(tree) is not None else 0
     return any(not isinstance(node, passive) for node in tree.body[docstring:]) or any(

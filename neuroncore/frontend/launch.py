@@ -139,7 +139,9 @@ class _Inputs:
         self.torch = False
         self.given: dict[int, Any] = {}  # id of a storage -> the caller's object it came from
         self.adopted: dict[int, tuple[Any, Storage]] = {}  # id of a caller's object -> both
-        self.copies: list[tuple[Array, Array]] = []  # arrays to update, and what with
+        # arrays to update, what with, and what that was before: a change shows in an array that
+        # shares memory with it, and isn't undone by what another copy still has there
+        self.copies: list[tuple[Array, Array, Array]] = []
 
     def enter(self, value: Any, name: str = "") -> Any:
         if isinstance(value, list | tuple):
@@ -162,7 +164,7 @@ class _Inputs:
         if not (array.flags.carray and array.dtype.isnative and array.ndim):
             held = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
             if array.flags.writeable:
-                self.copies.append((array, held))
+                self.copies.append((array, held, held.copy()))
         storage = self.core.memory.adopt(MemoryRegion.shared_hbm, held, form, name)
         if array.flags.writeable and (array is value or _is_torch(value)):
             self.given[storage.id] = value
@@ -209,8 +211,10 @@ class _Inputs:
         )
 
     def write_back(self) -> None:
-        for array, held in self.copies:
-            array[...] = held.reshape(array.shape)
+        for array, held, before in self.copies:
+            bits = f"u{held.dtype.itemsize}"
+            changed = held.view(bits) != before.view(bits)
+            np.copyto(array, held.reshape(array.shape), where=changed.reshape(array.shape))
 
 
 def _like(original: Any, items: list[Any]) -> Any:

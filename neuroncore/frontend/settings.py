@@ -44,11 +44,12 @@ class Settings:
     observer: Observer | None = None
 
 
-_settings: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039 frozen
+_settings: ContextVar[Settings | None] = ContextVar("settings", default=None)
+_process = Settings()  # in threads that nothing was set in: a thread begins with an empty context
 
 
 def current_settings() -> Settings:
-    return _settings.get()
+    return _settings.get() or _process
 
 
 @contextmanager
@@ -56,18 +57,25 @@ def settings(
     target: str | None = None,
     options: Options | None = None,
     observer: Observer | None = None,
+    *,
+    in_every_thread: bool = False,
 ) -> Iterator[None]:
-    """Launch kernels with these settings."""
-    token = _settings.set(Settings(target, options, observer))
+    """Launch kernels with these settings, from this thread or from every one."""
+    global _process
+    chosen, before = Settings(target, options, observer), _process
+    token = _settings.set(chosen)
+    if in_every_thread:
+        _process = chosen
     try:
         yield
     finally:
+        _process = before
         _settings.reset(token)
 
 
 def target_machine(name: str | None = None) -> Machine:
     """The machine to run on: as asked for, else as set, else the environment's, else trn2."""
-    chosen = name or _settings.get().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
+    chosen = name or current_settings().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
     return machine.load(chosen)
 
 

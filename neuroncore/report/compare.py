@@ -14,6 +14,10 @@ from neuroncore.errors import UsageError
 Array = npt.NDArray[Any]
 
 
+class Incomparable(UsageError):
+    """A result and its reference differ in number or in shape."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """`rel_l2` is |got - want| / |want| in the Euclidean norm, in float64. `worst` is where the
@@ -42,10 +46,10 @@ def _plain(value: float) -> float | str:
 
 
 def compare(got: Any, want: Any) -> Comparison:
-    """Compare two arrays of one shape. Raises UsageError if their shapes differ."""
+    """Compare two arrays of one shape. Raises Incomparable if their shapes differ."""
     a, b = (np.asarray(x, dtype=np.float64) for x in (got, want))
     if a.shape != b.shape:
-        raise UsageError(f"the result has shape {a.shape}, the reference {b.shape}")
+        raise Incomparable(f"the result has shape {a.shape}, the reference {b.shape}")
     if not a.size:
         return Comparison(0.0, 0.0, (), 0.0, 0.0)
     with np.errstate(invalid="ignore", over="ignore"):

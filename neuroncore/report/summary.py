@@ -6,6 +6,7 @@ Counts and bytes are exact; times are estimates, in seconds.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,21 @@ def bound(timeline: Timeline) -> Bound:
     what, part = max(timeline.path_share.items(), key=lambda item: item[1])
     resource = "DMA" if what.startswith("DMA") else what
     return Bound(resource, part if what == "latency" else timeline.busy_share[resource])
+
+
+def overcommitted(timeline: Timeline) -> Iterator[str]:
+    """A warning for each memory that doesn't hold the tiles that are alive at one time."""
+    machine = timeline.machine
+    for name, peak, size, also in (
+        ("sbuf", timeline.peak_sbuf, machine.sbuf.partition_bytes, "GCA035"),
+        ("psum", timeline.peak_psum, machine.psum.partition_bytes, "NLA001"),
+    ):
+        if peak > size:
+            yield (
+                f"warning[CAPACITY] the tiles that are alive at one point need {peak} bytes of "
+                f"{name} per partition; {machine.name} has {size}: the device's compiler would "
+                f"spill or refuse them ({also})"
+            )
 
 
 def moved_bytes(timeline: Timeline) -> dict[str, int]:
