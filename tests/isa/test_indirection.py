@@ -6,6 +6,7 @@ import pytest
 from device import Device, converted, noise, same
 from hypothesis import given
 from hypothesis import strategies as st
+from indices import an_index, distinct, gathered, scattered
 from nki.isa import engine, reduce_cmd
 
 from neuroncore.errors import UninitialisedError
@@ -15,38 +16,10 @@ INDEX_DTYPES = ["uint8", "uint16", "uint32", "int16", "int32"]
 F32, BF16 = np.float32, "bfloat16"
 
 
-# --- numpy's answer -------------------------------------------------------------------------------
-
-
-def most(partitions, columns, group=16):
+def most(partitions, columns):
     """How many offsets an index [partitions, columns] has for its last group."""
-    rows = (partitions - 1) % group + 1
-    return group * columns if rows == group else rows
-
-
-def snake(index, partition, count, group=16):
-    """The offsets of one partition, in order: down the rows of its group, column by column."""
-    first = partition - partition % group
-    return [int(index[first + i % group, i // group]) for i in range(count)]
-
-
-def gathered(values, index, count, group=16):
-    flat = values.reshape(len(values), -1)
-    return np.stack([row[snake(index, p, count, group)] for p, row in enumerate(flat)])
-
-
-def scattered(old, new, index, group=16):
-    """What is left of `old` when `new` has been written to its places, the last one on top."""
-    result = old.copy()
-    for p in range(len(new)):
-        for i, place in enumerate(snake(index, p, new.shape[1], group)):
-            result[p, place] = new[p, i]
-    return result
-
-
-def an_index(shape, elements, seed=0):
-    """Random offsets with repetitions, int64."""
-    return np.random.default_rng([seed, *shape]).integers(0, elements, shape)
+    rows = (partitions - 1) % 16 + 1
+    return 16 * columns if rows == 16 else rows
 
 
 # --- which elements -------------------------------------------------------------------------------
@@ -194,12 +167,6 @@ PLACES = [  # of the gathered operand and of dst; the Scalar engine can't scatte
 ROWS, SIZE, COUNT = 40, 37, 8
 
 
-def distinct(seed):
-    """An index without repetitions within a group."""
-    rng = np.random.default_rng(seed)
-    return np.vstack([rng.permutation(SIZE)[:32].reshape(2, 16).T for _ in range(3)])[:ROWS]
-
-
 def issued(device, name, dst, lead, options):
     """Issue an instruction of CALLS; its reduce_res, if it has one."""
     arguments = {CALLS[name][0]: lead}
@@ -217,7 +184,7 @@ def issued(device, name, dst, lead, options):
 def test_an_instruction_does_to_picked_elements_what_it_does_to_a_tile(use, places):
     (name, options), device = use, Device("trn3")
     results = 1 if name == "tensor_reduce" else COUNT
-    source, target = distinct(0), distinct(1)
+    source, target = (distinct(ROWS, SIZE, 32, seed=s) for s in (0, 1))
     x = noise((ROWS, SIZE), CALLS[name][1], special=False)
     old = noise((ROWS, SIZE), seed=2, special=False)
 

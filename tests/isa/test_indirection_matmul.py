@@ -1,0 +1,283 @@
+"""Tensor indirection on the Tensor engine, whose groups are 32 partitions."""
+
+import numpy as np
+import pytest
+from device import Device, same
+from indices import an_index
+from indices import distinct as distinct_of
+from indices import gathered as gathered_of
+from indices import scattered as scattered_of
+
+from neuroncore.errors import DtypeError, ShapeError, StartPartitionError, ViewError
+
+BF16 = "bfloat16"
+NARROW = [BF16, "float16", "float8_e4m3", "float8_e5m2", "float8_e4m3fn"]
+
+
+def gathered(values, index, count):
+    return gathered_of(values, index, count, group=32)
+
+
+def scattered(old, new, index):
+    return scattered_of(old, new, index, group=32)
+
+
+def distinct(rows, elements, count, seed=0):
+    return distinct_of(rows, elements, count, 32, seed)
+
+
+def small(shape, dtype=BF16, seed=0):
+    """Numbers whose products and sums are exact in every format."""
+    return np.random.default_rng([seed, *shape]).integers(-2, 3, shape).astype(dtype)
+
+
+def product(s, x):
+    return s.astype(np.float32).T @ x.astype(np.float32)
+
+
+# --- what it computes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize(("k", "m", "n"), [(128, 64, 40), (64, 33, 7), (100, 4, 4), (1, 1, 1)])
+def test_stationary_and_moving_are_gathered(dtype, k, m, n):
+    device = Device("trn3")
+    s, x = small((k, 70), dtype), small((k, 90), dtype, seed=1)
+    i, j = an_index((k, 3), 70), an_index((k, 3), 90, seed=1)
+    dst = device.empty((m, n), "float32", "psum")
+    stationary = device.tile(s).indirect(device.tile(i, "uint16"), m)
+    moving = device.tile(x).indirect(device.tile(j, "int32"), n)
+    device.issue("nc_matmul", dst, stationary, moving)
+    same(dst.numpy(), product(gathered(s, i, m), gathered(x, j, n)))
+    device.issue("nc_matmul", dst, device.tile(s[:, :m]), moving, accumulate=False)
+    same(dst.numpy(), product(s[:, :m], gathered(x, j, n)))
+    device.issue("nc_matmul", dst, stationary, device.tile(x[:, :n]), accumulate=False)
+    same(dst.numpy(), product(gathered(s, i, m), x[:, :n]))
+    assert not device.findings
+
+
+def accumulating(device, old, written):
+    """A bfloat16 tile in PSUM of which the `written` columns hold `old`."""
+    dst = device.empty(old.shape, BF16, "psum")
+    ones = device.tile(np.eye(len(old), dtype=BF16))
+    device.issue("nc_matmul", dst[:, written], ones, device.tile(old[:, written]))
+    return dst
+
+
+def test_what_is_scattered_to_begins_or_goes_on_with_a_sum_place_by_place():
+    device, (s, x) = Device("trn3"), (small((32, 64)), small((32, 20), seed=1))
+    old, index = small((64, 50), seed=2), distinct(64, 50, 20)
+    dst = accumulating(device, old, slice(0, 25))
+    view = dst.indirect(device.tile(index, "uint16"), 20)
+    device.issue("nc_matmul", view, device.tile(s), device.tile(x))
+    before = np.where(np.arange(50) < 25, old, np.float32(0)).astype(np.float32)
+    total = product(s, x) + gathered(before, index, 20)
+    want = scattered(before, total, index)
+    written = np.broadcast_to(np.arange(50) < 25, (64, 50))
+    places = scattered(written, np.ones((64, 20), bool), index)
+    assert np.array_equal(~dst.missing(), places)
+    assert np.array_equal(dst.numpy().astype(np.float32)[places], want[places])
+    assert not device.findings
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_accumulate_decides_for_all_places(accumulate):
+    device, (s, x) = Device("trn3"), (small((32, 32)), small((32, 9), seed=1))
+    old, index = small((32, 12), seed=2), distinct(32, 12, 9)
+    dst = accumulating(device, old, slice(None))
+    view = dst.indirect(device.tile(index, "uint16"), 9)
+    device.issue("nc_matmul", view, device.tile(s), device.tile(x), accumulate=accumulate)
+    start = gathered(old, index, 9).astype(np.float32) if accumulate else 0
+    want = scattered(old.astype(np.float32), product(s, x) + start, index)
+    assert np.array_equal(dst.numpy().astype(np.float32), want)
+
+
+def test_accumulating_onto_what_was_never_written_is_found():
+    device = Device("trn3")
+    dst = accumulating(device, small((32, 8)), slice(0, 4))
+    operands = device.zeros((32, 32), BF16), device.zeros((32, 4), BF16)
+    for elements, findings in ((4, []), (8, ["UNINIT_READ"])):
+        index = device.tile(distinct(32, elements, 4, seed=1), "uint16")
+        device.issue("nc_matmul", dst.indirect(index, 4), *operands, accumulate=True)
+        assert device.findings == findings
+
+
+def test_a_transpose_gathers_its_data_and_scatters_its_result():
+    device, x = Device("trn3"), small((64, 70))
+    i, j = an_index((64, 2), 70), distinct(32, 80, 64)
+    dst = device.tile(small((32, 80), seed=1), buffer="psum")
+    old = dst.numpy()
+    data = device.tile(x).indirect(device.tile(i, "uint16"), 32)
+    out = dst.indirect(device.tile(j, "uint16"), 64)
+    device.issue("nc_matmul", out, data, device.tile(np.eye(64, dtype=BF16)), is_transpose=True)
+    same(dst.numpy(), scattered(old, gathered(x, i, 32).T, j))
+
+
+# --- microscaling ---------------------------------------------------------------------------------
+
+
+def packed(device, shape, seed):
+    """Random packed elements and their scales, [K, F] each."""
+    rng = np.random.default_rng([seed, *shape])
+    data = device.empty(shape, "float8_e4m3fn_x4")
+    data.codes()[...] = (rng.integers(0, 1 << 32, shape) & 0xBFBFBFBF).astype(np.uint32)
+    data.mark_written()
+    return data, device.tile(rng.integers(120, 134, shape), "uint8")
+
+
+def gathered_tile(device, tile, index, count):
+    made = device.empty((tile.shape[0], count), tile.dtype)
+    made.codes()[...] = gathered(tile.codes(), index, count)
+    made.mark_written()
+    return made
+
+
+def test_a_microscaling_product_of_picked_elements():
+    device, dtype = Device("trn3"), "uint16"
+    s, ss = packed(device, (64, 50), 0)
+    x, xs = packed(device, (64, 60), 1)
+    i, j, out = an_index((64, 2), 50), an_index((64, 2), 60, seed=1), distinct(32, 70, 40)
+    want = device.empty((32, 40), BF16, "psum")
+    tiles = [(s, i, 32), (x, j, 40), (ss, i, 32), (xs, j, 40)]
+    device.issue("nc_matmul_mx", want, *(gathered_tile(device, *t) for t in tiles))
+    dst = device.tile(small((32, 70)), buffer="psum")
+    old = dst.numpy()
+    a, b = device.tile(i, dtype), device.tile(j, dtype)
+    picked = (s.indirect(a, 32), x.indirect(b, 40), ss.indirect(a, 32), xs.indirect(b, 40))
+    target = dst.indirect(device.tile(out, dtype), 40)
+    device.issue("nc_matmul_mx", target, *picked, accumulate=False)
+    same(dst.numpy(), scattered(old, want.numpy(), out))
+    assert not device.findings
+
+
+def mx_operands(device):
+    (s, ss), (x, xs) = packed(device, (32, 8), 0), packed(device, (32, 8), 1)
+    return {"stationary": s, "stationary_scale": ss, "moving": x, "moving_scale": xs}
+
+
+@pytest.mark.parametrize("name", ["stationary", "moving"])
+@pytest.mark.parametrize("part", ["", "_scale"])
+def test_numbers_and_scales_are_both_picked_or_neither(name, part):
+    device = Device("trn3")
+    tiles, dst = mx_operands(device), device.empty((8, 8), "float32", "psum")
+    tiles[name + part] = tiles[name + part].indirect(device.zeros((32, 1), "uint16"), 8)
+    device.refuses(ViewError, "nc_matmul_mx", dst, words=[name, f"{name}_scale", "both"], **tiles)
+
+
+@pytest.mark.parametrize("name", ["stationary", "moving"])
+def test_numbers_and_scales_have_the_same_index(name):
+    device = Device("trn3")
+    tiles, dst = mx_operands(device), device.empty((8, 8), "float32", "psum")
+    indices = device.zeros((32, 1), "uint16"), device.zeros((32, 1), "uint16")
+    for part, index in zip(("", "_scale"), indices):
+        tiles[name + part] = tiles[name + part].indirect(index, 8)
+    device.refuses(ViewError, "nc_matmul_mx", dst, words=[name, "different"], **tiles)
+
+
+def test_a_microscaling_product_is_not_tiled():
+    device = Device("trn3")
+    tiles, dst = mx_operands(device), device.empty((8, 8), "float32", "psum")
+    view, where = dst.indirect(device.zeros((8, 1), "uint16"), 8), {"tile_size": (32, 128)}
+    device.issue("nc_matmul_mx", view, **tiles, **where, tile_position=(0, 0))
+    where["tile_position"] = (32, 0)
+    device.issue("nc_matmul_mx", dst, **tiles, **where)
+    device.refuses(ShapeError, "nc_matmul_mx", view, words=["(32, 0)", "dst"], **tiles, **where)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def operands(device, dtype=BF16, dst=BF16):
+    return {
+        "dst": device.empty((32, 32), dst, "psum"),
+        "stationary": device.zeros((32, 32), dtype),
+        "moving": device.zeros((32, 32), dtype),
+    }
+
+
+@pytest.mark.parametrize("name", ["dst", "stationary", "moving"])
+def test_an_indirect_product_uses_the_whole_array(name):
+    device = Device("trn3")
+    tiles, where = operands(device), {"tile_size": (64, 64)}
+    direct = dict(tiles)
+    tiles[name] = tiles[name].indirect(device.zeros((32, 1), "uint16"))
+    for position in ((0, 0), ()):
+        sizes = where if position else {}
+        device.issue("nc_matmul", **tiles, **sizes, tile_position=position)
+    where["tile_position"] = (64, 0)
+    device.issue("nc_matmul", **direct, **where)
+    device.refuses(ShapeError, "nc_matmul", words=["(64, 0)", name], **tiles, **where)
+
+
+@pytest.mark.parametrize("name", ["dst", "stationary", "moving"])
+@pytest.mark.parametrize("dtype", ["float32", "tfloat32"])
+def test_formats_of_32_bits_are_not_picked(name, dtype):
+    device = Device("trn3")
+    tiles = operands(device, dtype, "float32")
+    device.issue("nc_matmul", **tiles)
+    tiles[name] = tiles[name].indirect(device.zeros((32, 1), "uint16"))
+    words = [name, "float32" if name == "dst" else dtype]
+    device.refuses(DtypeError, "nc_matmul", words=words, **tiles)
+
+
+def test_a_transpose_does_not_gather_its_identity():
+    device = Device("trn3")
+    tiles = operands(device)
+    device.issue("nc_matmul", **tiles, is_transpose=True)
+    tiles["moving"] = tiles["moving"].indirect(device.zeros((32, 1), "uint16"))
+    device.issue("nc_matmul", **tiles)
+    device.refuses(ViewError, "nc_matmul", words=["moving"], **tiles, is_transpose=True)
+
+
+def test_32_partitions_share_their_offsets():
+    device = Device("trn3")
+    tiles = operands(device)
+    tiles["moving"] = device.zeros((32, 9), BF16).indirect(device.zeros((32, 1), "uint8"), 32)
+    device.issue("nc_matmul", **tiles)
+    tiles["moving"] = device.zeros((32, 9), BF16).indirect(device.zeros((32, 1), "uint8"), 33)
+    tiles["dst"] = device.empty((32, 33), BF16, "psum")
+    device.refuses(ShapeError, "nc_matmul", words=["moving", "33", "32 partitions"], **tiles)
+
+
+def placed(device, shape, start, byte, dtype=BF16, buffer="sbuf"):
+    return device.zeros(shape, dtype, buffer, address=(start, byte))
+
+
+@pytest.mark.parametrize("name", ["stationary", "moving"])
+def test_an_operand_starts_where_its_index_does(name):
+    device = Device("trn3")
+    for start in (32, 64):
+        tiles = operands(device)
+        data = placed(device, (32, 32), 32, 0)
+        tiles[name] = data.indirect(placed(device, (32, 1), start, 4096, "uint16"))
+        if start == 32:
+            device.issue("nc_matmul", **tiles)
+        else:
+            device.refuses(StartPartitionError, "nc_matmul", words=[name, "32", "64"], **tiles)
+
+
+def test_the_index_of_dst_starts_where_stationary_does():
+    device = Device("trn3")
+    for start in (32, 64):
+        tiles = operands(device)
+        tiles["stationary"] = placed(device, (32, 32), 32, 0)
+        index = placed(device, (32, 1), start, 4096, "uint16")
+        tiles["dst"] = placed(device, (32, 32), 0, 0, buffer="psum").indirect(index)
+        if start == 32:
+            device.issue("nc_matmul", **tiles)
+        else:
+            device.refuses(
+                StartPartitionError, "nc_matmul", words=["dst", "stationary", "64"], **tiles
+            )
+
+
+def test_weights_that_an_index_picks_are_loaded_each_time():
+    device = Device("trn3")
+    tiles = operands(device)
+    tiles["moving"] = device.zeros((32, 1), BF16)
+    tiles["dst"] = device.empty((32, 1), BF16, "psum")
+    index = device.zeros((32, 1), "uint16")
+    for _ in range(2):
+        device.issue("nc_matmul", **{**tiles, "stationary": tiles["stationary"].indirect(index)})
+    busy = device.timeline().busy
+    assert busy[0] == busy[1]

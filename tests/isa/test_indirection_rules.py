@@ -1,0 +1,428 @@
+"""Tensor indirection: which operands take an index, where it may be, and what it may hold."""
+
+import nki.language as nl
+import numpy as np
+import pytest
+from device import Device
+from indices import an_index
+from nki.isa import engine
+
+from neuroncore import machine
+from neuroncore.errors import (
+    BufferKindError,
+    DtypeError,
+    OperatorError,
+    OutOfBoundsError,
+    ShapeError,
+    SignatureError,
+    StartPartitionError,
+    TargetError,
+    ViewError,
+)
+from neuroncore.instruction import INSTRUCTIONS
+from neuroncore.register import VirtualRegister
+
+# What the instruction set documents; everything else takes no index.
+TAKERS = {
+    "tensor_copy": {"dst", "src"},
+    "tensor_copy_predicated": {"dst", "predicate"},
+    "nc_matmul": {"dst", "stationary", "moving"},
+    "nc_matmul_mx": {"dst", "stationary", "moving", "stationary_scale", "moving_scale"},
+    "tensor_tensor": {"dst", "data1"},
+    "tensor_scalar": {"dst", "data"},
+    "tensor_reduce": {"dst", "data"},
+    "tensor_scalar_cumulative": {"dst", "src"},
+    "tensor_scalar_reduce": {"dst", "data"},
+    "activation": {"dst", "data"},
+    "activation_reduce": {"dst", "data"},
+    "activate2": {"dst", "data"},
+    "exponential": {"dst", "src"},
+}
+COPY = {"dst": "float32", "src": "float32"}
+SCALAR = {"dst": "float32", "data": "float32", "op0": nl.add, "operand0": "column"}
+REFUSALS = {
+    "tensor_copy_predicated": ({**COPY, "predicate": "uint8"}, "src"),
+    "tensor_tensor": (
+        {"dst": "float32", "data1": "float32", "data2": "float32", "op": nl.add},
+        "data2",
+    ),
+    "tensor_scalar": (SCALAR, "operand0"),
+    "tensor_scalar_reduce": (
+        {**SCALAR, "reduce_op": nl.add, "reduce_res": "column"},
+        "reduce_res",
+    ),
+    "activation": (
+        {"dst": "float32", "op": nl.copy, "data": "float32", "bias": "column", "scale": "column"},
+        "bias",
+    ),
+    "reciprocal": ({"dst": "float32", "data": "float32"}, "data"),
+    "memset": ({"dst": "float32", "value": 0.0}, "dst"),
+    "dma_copy": (COPY, "dst"),
+    "nc_stream_shuffle": ({**COPY, "shuffle_mask": list(range(32))}, "src"),
+    "nc_n_gather": ({"dst": "float32", "data": "float32", "indices": "uint32"}, "indices"),
+}
+
+
+def arguments(device, table):
+    """Tiles of 32 partitions with 4 elements, or one, by the names of their formats."""
+    made = {}
+    for key, value in table.items():
+        size = 1 if value == "column" else 4
+        form = "float32" if value == "column" else value
+        made[key] = device.zeros((32, size), form) if isinstance(value, str) else value
+    return made
+
+
+def picked(device, tile, count=None):
+    return tile.indirect(device.zeros((32, 1), "uint16"), count or tile.free_size)
+
+
+# --- machines and operands ------------------------------------------------------------------------
+
+
+def test_v4_has_it():
+    assert [machine.load(t).has("tensor_indirection") for t in ("trn1", "trn2", "trn3")] == [
+        *(False, False, True)
+    ]
+    assert machine.load("trn3").facts["features.tensor_indirection"].grade == "documented"
+
+
+def test_the_operands_that_take_an_index():
+    declared = {
+        i.name: {p.name for p in i.operands if p.operand.indirect} for i in INSTRUCTIONS.values()
+    }
+    assert {name: found for name, found in declared.items() if found} == TAKERS
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+@pytest.mark.parametrize("name", ["dst", "src"])
+def test_older_machines_do_not_have_it(target, name):
+    for which in (target, "trn3"):
+        device = Device(which)
+        tiles = arguments(device, COPY)
+        tiles[name] = picked(device, tiles[name])
+        if which == "trn3":
+            device.issue("tensor_copy", **tiles)
+        else:
+            words = [name, target, "tensor_indirection"]
+            device.refuses(TargetError, "tensor_copy", words=words, **tiles)
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+@pytest.mark.parametrize("name", ["dst", "stationary", "moving"])
+def test_nor_for_products(target, name):
+    device = Device(target)
+    tiles = arguments(device, {"stationary": "bfloat16", "moving": "bfloat16"})
+    tiles["dst"] = device.empty((4, 4), "float32", "psum")
+    index = device.zeros((tiles[name].shape[0], 1), "uint16")
+    tiles[name] = tiles[name].indirect(index, 4)
+    device.refuses(TargetError, "nc_matmul", words=[name, target], **tiles)
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_other_operands_take_no_index(name):
+    device, (table, operand) = Device("trn3"), REFUSALS[name]
+    tiles = arguments(device, table)
+    device.issue(name, **tiles)
+    tiles[operand] = picked(device, tiles[operand])
+    device.refuses(ViewError, name, words=[operand, "index"], **tiles)
+
+
+def test_the_gpsimd_engine_does_not_copy_what_an_index_picks():
+    device = Device("trn3")
+    tiles = arguments(device, COPY)
+    device.issue("tensor_copy", **tiles, engine=engine.gpsimd)
+    tiles["src"] = picked(device, tiles["src"])
+    for unit in (engine.unknown, engine.vector, engine.scalar):
+        device.issue("tensor_copy", **tiles, engine=unit)
+    words = ["src", "vector or scalar", "gpsimd"]
+    device.refuses(BufferKindError, "tensor_copy", words=words, **tiles, engine=engine.gpsimd)
+
+
+@pytest.mark.parametrize("name", ["dst", "data"])
+def test_arithmetic_on_addresses_takes_no_index(name):
+    device = Device("trn3")
+    for dst, data, op, number in [
+        ("float32", "int32", nl.add, 1.0),
+        ("uint32", "uint16", nl.add, 1.0),
+        ("int32", "int32", nl.bitwise_and, 1),
+        ("int32", "uint32", nl.add, 1.0),
+    ]:
+        tiles = arguments(device, {"dst": dst, "data": data})
+        how = {"op0": op, "operand0": number}
+        device.issue("tensor_scalar", **tiles, **how)
+        tiles[name] = picked(device, tiles[name])
+        if (dst, op) == ("int32", nl.add):
+            device.refuses(OperatorError, "tensor_scalar", words=["uint32"], **tiles, **how)
+        else:
+            device.issue("tensor_scalar", **tiles, **how)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("tensor_copy", {"src": "float32", "engine": engine.scalar}),
+        ("tensor_scalar", {"data": "float32", "op0": nl.add, "operand0": 1.0}),
+        ("activation", {"data": "float32", "op": nl.exp}),
+        (
+            "activation_reduce",
+            {"data": "float32", "op": nl.exp, "reduce_op": nl.add, "reduce_res": "column"},
+        ),
+        (
+            "activate2",
+            {
+                "data": "float32",
+                "op": nl.exp,
+                "op0": nl.bypass,
+                "op1": nl.bypass,
+                "imm0": 0.0,
+                "imm1": 0.0,
+            },
+        ),
+    ],
+)
+def test_the_scalar_engine_does_not_scatter_to_psum(name, how):
+    device, how = Device("trn3"), dict(how)
+    if name == "tensor_scalar":
+        how["engine"] = engine.scalar
+    tiles, dst = arguments(device, how), device.zeros((32, 4), "float32", "psum")
+    device.issue(name, dst, **tiles)
+    device.issue(name, picked(device, device.zeros((32, 4))), **tiles)
+    device.refuses(BufferKindError, name, picked(device, dst), words=["dst", "psum"], **tiles)
+    if "engine" in how:
+        device.issue(name, picked(device, dst), **{**tiles, "engine": engine.vector})
+
+
+# --- where the index is ---------------------------------------------------------------------------
+
+
+def at(device, start, shape=(32, 4), dtype="float32", buffer="sbuf", byte=0):
+    return device.zeros(shape, dtype, buffer, address=(start, byte))
+
+
+def index_at(device, start):
+    return at(device, start, (32, 1), "uint16", byte=4096)
+
+
+def test_an_index_starts_on_a_quadrant():
+    device = Device("trn3")
+    dst, src, index = device.empty((16, 4)), device.zeros((16, 4)), device.zeros((128, 1), "uint16")
+    for start in (0, 32, 64, 96):
+        device.issue("tensor_copy", dst, src.indirect(index[start : start + 16], 4))
+    view = src.indirect(index[16:32], 4)
+    words = ["index of src", "partition 16", "multiple of 32"]
+    device.refuses(StartPartitionError, "tensor_copy", dst, view, words=words)
+    view = dst.indirect(index[40:56], 4)
+    device.refuses(StartPartitionError, "tensor_copy", view, src, words=["index of dst", "40"])
+
+
+def test_an_index_does_not_leave_out_partitions():
+    device = Device("trn3")
+    dst, src, index = device.empty((16, 4)), device.zeros((16, 4)), device.zeros((32, 1), "uint16")
+    view = src.indirect(index[::2], 4)
+    device.refuses(StartPartitionError, "tensor_copy", dst, view, words=["index of src"])
+
+
+@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+def test_what_is_gathered_starts_where_its_index_does(buffer):
+    device = Device("trn3")
+    dst, src = device.empty((32, 4)), at(device, 64, buffer=buffer)
+    device.issue("tensor_copy", dst, src.indirect(index_at(device, 64), 4))
+    view = src.indirect(index_at(device, 32), 4)
+    words = ["src", "partition 64", "partition 32"]
+    device.refuses(StartPartitionError, "tensor_copy", dst, view, words=words)
+
+
+def test_the_index_of_a_scatter_starts_where_what_is_read_from_sbuf_does():
+    device = Device("trn3")
+    dst, src = at(device, 0, byte=8192), at(device, 64)
+    device.issue("tensor_copy", dst.indirect(index_at(device, 64), 4), src)
+    view = dst.indirect(index_at(device, 0), 4)
+    words = ["src", "index of dst", "64"]
+    device.refuses(StartPartitionError, "tensor_copy", view, src, words=words)
+
+
+def test_and_where_the_index_does_that_gathers_from_psum():
+    device = Device("trn3")
+    dst, src = at(device, 0, byte=8192), at(device, 64, buffer="psum")
+    gather = src.indirect(index_at(device, 64), 4)
+    device.issue("tensor_copy", dst.indirect(index_at(device, 64), 4), gather)
+    device.issue("tensor_copy", dst.indirect(index_at(device, 0), 4), src)  # read as it is
+    view = dst.indirect(index_at(device, 0), 4)
+    words = ["index of src", "index of dst", "64"]
+    device.refuses(StartPartitionError, "tensor_copy", view, gather, words=words)
+
+
+def test_the_second_input_may_be_anywhere():
+    device = Device("trn3")
+    dst, data1, data2 = at(device, 0, byte=8192), at(device, 32), at(device, 96)
+    view = dst.indirect(index_at(device, 32), 4)
+    device.issue("tensor_tensor", view, data1, data2, nl.add)
+    device.refuses(
+        StartPartitionError, "tensor_tensor", view, data2, data1, nl.add, words=["data1", "96"]
+    )
+
+
+def test_a_predicate_goes_before_what_is_copied():
+    device = Device("trn3")
+    dst, src = at(device, 0, byte=8192), at(device, 32)
+    predicate = at(device, 96, dtype="uint8", byte=512)
+    device.issue("tensor_copy_predicated", dst.indirect(index_at(device, 96), 4), src, predicate)
+    view = dst.indirect(index_at(device, 32), 4)
+    words = ["predicate", "96", "index of dst"]
+    device.refuses(StartPartitionError, "tensor_copy_predicated", view, src, predicate, words=words)
+
+
+def test_what_the_system_places_goes_where_it_is_needed():
+    device = Device("trn3")
+    dst, whole, index = device.empty((32, 4)), device.zeros((128, 4)), device.zeros((32, 1), "int8")
+    device.issue("tensor_copy", dst, whole[64:96].indirect(index, 4))
+    device.issue("tensor_copy", dst, at(device, 64).indirect(index, 4))
+    spots = device.zeros((128, 1), "int8")
+    view = whole[64:96].indirect(spots[32:64], 4)  # both fill all partitions
+    device.refuses(StartPartitionError, "tensor_copy", dst, view, words=["64", "32"])
+
+
+# --- what the index holds -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dst", "src"])
+@pytest.mark.parametrize(("offset", "dtype"), [(4, "uint8"), (-1, "int16"), (2**31, "uint32")])
+def test_an_offset_stays_inside_the_tensor(name, offset, dtype):
+    device = Device("trn3")
+    offsets = an_index((32, 2), 4)
+    offsets[21, 1] = offset
+    index = device.tile(offsets, dtype)
+    tiles = {"dst": device.zeros((32, 22)), "src": device.zeros((32, 22))}
+    tiles[name] = device.zeros((32, 4)).indirect(index, 21)
+    other = "src" if name == "dst" else "dst"
+    device.issue("tensor_copy", **{name: tiles[name], other: tiles[other][:, :21]})
+    tiles[name] = device.zeros((32, 4)).indirect(index, 22)
+    words = [f"offset 21 of {name}", "partitions 16 to 31", str(offset), "0 to 3", "[21, 1]"]
+    device.refuses(OutOfBoundsError, "tensor_copy", words=words, **tiles)
+
+
+def test_the_last_element_of_a_slice_is_the_limit():
+    device = Device("trn3")
+    tile, dst = device.zeros((16, 9)), device.empty((16, 1))
+    index = device.tile(np.full((16, 1), 5), "uint8")
+    device.issue("tensor_copy", dst, tile[:, 2:8].indirect(index, 1))
+    view = tile[:, 2:7].indirect(index, 1)
+    device.refuses(OutOfBoundsError, "tensor_copy", dst, view, words=["0 to 4"])
+
+
+def test_nothing_is_written_if_only_the_scatter_is_out_of_bounds():
+    device = Device("trn3")
+    good, bad = device.zeros((16, 1), "uint8"), device.tile(np.full((16, 1), 9), "uint8")
+    never, dst = device.empty((16, 4)), device.zeros((16, 4))
+    device.refuses(
+        OutOfBoundsError,
+        "tensor_copy",
+        dst.indirect(bad, 4),
+        never.indirect(good, 4),
+        words=["dst"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "enough"), [(16, 2, 32), (32, 2, 32), (33, 3, 1), (5, 2, 5), (1, 4, 1)]
+)
+def test_a_group_has_as_many_offsets_as_its_rows_of_the_index_hold(rows, columns, enough):
+    device = Device("trn3")
+    src, index = device.zeros((rows, 6)), device.zeros((rows, columns), "uint8")
+    device.issue("tensor_copy", device.empty((rows, enough)), src.indirect(index, enough))
+    view, dst = src.indirect(index, enough + 1), device.empty((rows, enough + 1))
+    words = ["src", str(enough + 1), f"num_elem <= {enough}"]
+    device.refuses(ShapeError, "tensor_copy", dst, view, words=words)
+
+
+# --- making the view ------------------------------------------------------------------------------
+
+
+def refused(kind, word, function, *args, **options):
+    with pytest.raises(kind) as caught:
+        function(*args, **options)
+    assert type(caught.value) is kind and word in str(caught.value)
+
+
+@pytest.mark.parametrize("shape", [(16, 1), (31, 1), (64, 1), (32, 1, 1), (1, 32)])
+def test_an_index_has_a_row_for_each_partition(shape):
+    device = Device("trn3")
+    refused(ShapeError, "(32, K)", device.zeros((32, 4)).indirect, device.zeros(shape, "uint8"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_an_index_holds_integers(dtype):
+    device = Device("trn3")
+    refused(DtypeError, dtype, device.zeros((32, 4)).indirect, device.zeros((32, 1), dtype))
+
+
+@pytest.mark.parametrize("buffer", ["psum", "hbm"])
+def test_an_index_is_in_sbuf(buffer):
+    device = Device("trn3")
+    index = device.zeros((32, 1), "int32", buffer)
+    refused(BufferKindError, "sbuf", device.zeros((32, 4)).indirect, index)
+
+
+@pytest.mark.parametrize("index", [3, VirtualRegister(), None, np.zeros((32, 1), np.int32)])
+def test_an_index_is_a_tile(index):
+    device = Device("trn3")
+    refused(SignatureError, "index", device.zeros((32, 4)).indirect, index)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "8"])
+def test_num_elem_is_a_positive_integer(count):
+    device = Device("trn3")
+    index = device.zeros((32, 1), "uint8")
+    refused(ShapeError, repr(count), device.zeros((32, 4)).indirect, index, count)
+
+
+def test_elements_are_picked_from_contiguous_partitions_on_the_chip():
+    device = Device("trn3")
+    tile, index = device.zeros((32, 4, 6)), device.zeros((32, 1), "uint8")
+    for view in (tile, tile[:, 1:3], tile[:, 2:3, 3:5], device.zeros((32, 4), buffer="psum")):
+        assert view.indirect(index).is_indirect()
+    for view in (tile[:, :, ::2], tile[:, :, 1:3], tile.permute((0, 2, 1))):
+        refused(ViewError, "strides", view.indirect, index)
+    refused(ViewError, "hbm", device.zeros((32, 4), buffer="hbm").indirect, index)
+
+
+def test_one_run_time_address_is_enough():
+    device = Device("trn3")
+    tile, index = device.zeros((32, 4, 6)), device.zeros((32, 1), "uint8")
+    refused(ViewError, "run-time", tile[:, VirtualRegister()].indirect, index)
+    refused(ViewError, "run-time", tile.indirect(index).indirect, index)
+    moved = device.zeros((32, 4, 1), "uint8")[:, VirtualRegister()]
+    refused(ShapeError, "index", tile.indirect, moved)
+
+
+FURTHER = {
+    "slice": (1, 0, 2),
+    "select": (1, 0),
+    "permute": ((0, 1),),
+    "broadcast": (1, 3),
+    "expand_dim": (1,),
+    "reshape_dim": (1, (2, 16)),
+    "flatten_dims": (1, 1),
+    "reshape": ((32, 4, 8),),
+    "rearrange": (("p", ("a", "b")), ("p", "b", "a"), {"a": 2}),
+    "view": (nl.uint32,),
+    "ap": ([[32, 32], [1, 2]],),
+    "__getitem__": (slice(0, 32),),
+}
+
+
+@pytest.mark.parametrize("method", FURTHER)
+def test_no_other_view_is_made_of_it(method):
+    device = Device("trn3")
+    tile = device.zeros((32, 32 if method != "broadcast" else 1))
+    view = tile.indirect(device.zeros((32, 1), "uint8"), tile.shape[1])
+    assert view.is_indirect() and not tile.is_indirect()
+    getattr(tile, method)(*FURTHER[method])
+    refused(ViewError, "view", getattr(view, method), *FURTHER[method])
+
+
+def test_it_has_no_elements_of_its_own():
+    device = Device("trn3")
+    view = device.zeros((32, 4)).indirect(device.zeros((32, 1), "uint8"))
+    refused(ViewError, "instruction", view.numpy)
