@@ -32,11 +32,12 @@ from neuroncore.memory import Gaps, Storage
 from neuroncore.tile import Array, Tile
 
 QUADRANT = 32
+SHARED = 16  # partitions with the same offsets, whatever the engine
 
 
 def group(unit: engine) -> int:
     """Partitions that share their offsets."""
-    return 32 if unit is engine.tensor else 16
+    return 2 * SHARED if unit is engine.tensor else SHARED
 
 
 # --- legality -------------------------------------------------------------------------------------
@@ -221,38 +222,40 @@ def pick(name: str, tile: Tile, chosen: Array, operand: Operand, check: Check) -
 
 
 def _copy_history(tile: Picked, fresh: bool) -> None:
-    """Who wrote the elements, if anyone did; `fresh` begins anew, to see what will be written."""
+    """Which elements have been written; `fresh` begins anew, to see which will be."""
 
     def at_places(flags: Array | None) -> Array | None:
         return None if flags is None else np.take_along_axis(flags, tile.places, 1)
 
     source, storage = tile.source, tile.storage
     tile.never = at_places(source.missing())
-    unwritten, foreign = at_places(source.unwritten()), at_places(source.foreign())
+    unwritten = at_places(source.unwritten())
     if fresh or unwritten is not None:
         storage.gaps = Gaps(storage.nbytes, tile.dtype.itemsize)
     if not fresh and unwritten is not None:
         tile.mark_written(~unwritten)
-    if foreign is not None:
-        tile.mark_foreign(True, foreign)
 
 
 def scatter(tile: Picked, partial: bool) -> None:
     """Write out what the instruction has left in the tile: all of it, or what it has marked."""
     source, skipped = tile.source, tile.unwritten() if partial else None
-    order: Array = np.broadcast_to(np.arange(tile.free_size, dtype=np.int32), tile.shape)
-    if skipped is not None:
-        order = np.where(skipped, np.int32(-1), order)
-    last = np.full(source.shape, -1, np.int32)  # of the elements that go to one place
-    np.maximum.at(last, (np.arange(len(last))[:, np.newaxis], tile.places), order)
+    numbers = np.arange(tile.free_size, dtype=np.int32)
+    if skipped is None:  # the partitions of a group agree
+        last = _last(tile.places[::SHARED], numbers, source.free_size)
+        last = np.repeat(last, SHARED, axis=0)[: len(tile.places)]
+    else:
+        last = _last(tile.places, np.where(skipped, np.int32(-1), numbers), source.free_size)
     written = last >= 0
     source.codes()[written] = np.take_along_axis(tile.codes(), last, 1)[written]
     source.mark_written(written)
-    foreign = tile.foreign()
-    if foreign is not None:
-        foreign = np.take_along_axis(foreign, last, 1)
-        source.mark_foreign(False, written & ~foreign)
-        source.mark_foreign(True, written & foreign)
+
+
+def _last(chosen: Array, numbers: Array, size: int) -> Array:
+    """Which is the last of the numbered elements that go to each of `size` places; -1 if none."""
+    last = np.full((len(chosen), size), -1, np.int32)
+    rows = np.arange(len(chosen))[:, np.newaxis]
+    np.maximum.at(last, (rows, chosen), np.broadcast_to(numbers, chosen.shape))
+    return last
 
 
 def same_index(name: str, tile: Tile, other_name: str, other: Tile) -> KernelError | None:

@@ -268,22 +268,13 @@ class Tile:
             start = _address(codes) - _address(image.data)
             image.gaps.write(start, codes.shape, codes.strides, codes.itemsize, chosen)
 
-    def mark_foreign(self, foreign: bool, chosen: Array | None = None) -> None:
-        """Note for elements in PSUM, all or the chosen, whether another engine than the Tensor
-        engine wrote them."""
+    def mark_foreign(self, foreign: bool) -> None:
+        """Note for every element in PSUM whether another engine than the Tensor engine wrote it."""
         storage = self.storage
         if storage.foreign is None and foreign:
             storage.foreign = Gaps(storage.nbytes, storage.dtype.itemsize)
         if storage.foreign is not None:
-            flags = storage.foreign.flags(*self._layout())
-            flags[... if chosen is None else chosen] = foreign
-
-    def foreign(self) -> Array | None:
-        """Which elements another engine than the Tensor engine was the last to write."""
-        if self.storage.foreign is None:
-            return None
-        flags = self.storage.foreign.flags(*self._layout())
-        return flags if flags.ndim == len(self.shape) else np.any(flags, axis=-1)
+            storage.foreign.flags(*self._layout())[...] = foreign
 
     def is_foreign(self) -> bool:
         """Whether another engine than the Tensor engine was the last to write some element."""
