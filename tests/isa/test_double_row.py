@@ -1,0 +1,290 @@
+"""nc_matmul with perf_mode=double_row: K = 256, two rows of 8-bit floats in each of the array."""
+
+import itertools
+
+import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
+import numpy as np
+import pytest
+from device import Device, bits
+from hypothesis import given
+from hypothesis import strategies as st
+from nki.isa import matmul_perf_mode
+
+from neuroncore.errors import (
+    DtypeError,
+    FreeSizeError,
+    OperatorError,
+    PsumBankError,
+    ShapeError,
+    SignatureError,
+    TargetError,
+)
+
+DOUBLE = matmul_perf_mode.double_row
+OLD = ("float8_e4m3", "float8_e5m2")
+NEW = ("float8_e4m3fn", "float8_e5m2")
+PAIRS = [
+    *(("trn2", s, x) for s, x in itertools.product(OLD, OLD)),
+    *(("trn3", s, x) for s, x in itertools.product(OLD, OLD)),
+    *(("trn3", s, x) for s, x in itertools.product(NEW, NEW)),
+]
+SHAPES = [(1, 1, 1), (3, 7, 5), (128, 128, 512), (127, 9, 129), (64, 8, 32), (128, 33, 1)]
+
+
+def sums(s, x):
+    """Both products of a row are added first, then the rows one after the other, in float32."""
+    s, x = s.astype(np.float32), x.astype(np.float32)
+    out = np.zeros((s.shape[2], x.shape[2]), np.float32)
+    for k in range(len(s)):
+        pair = np.outer(s[k, 0], x[k, 0]) + np.outer(s[k, 1], x[k, 1])
+        out = out + pair.astype(np.float32)
+    return out
+
+
+def numbers(shape, dtype, seed=0, spread=4):
+    rng = np.random.default_rng([seed, *shape])
+    values = rng.normal(size=shape) * 2.0 ** rng.integers(-spread, spread, shape)
+    return values.astype(dtype)
+
+
+def whole(shape, dtype, seed=0):
+    """Small integers, whose products and sums are exact in whatever order."""
+    return np.random.default_rng([seed, *shape]).integers(-8, 9, shape).astype(dtype)
+
+
+def operands(device, k=4, m=6, n=5, s="float8_e4m3", x="float8_e4m3", dst="float32"):
+    stationary = device.tile(whole((k, 2, m), s))
+    moving = device.tile(whole((k, 2, n), x, 1))
+    return device.empty((m, n), dst, "psum"), stationary, moving
+
+
+def product(device, s, x, mode=DOUBLE, **options):
+    dst = device.empty((s.shape[2], x.shape[2]), buffer="psum")
+    device.issue("nc_matmul", dst, device.tile(s), device.tile(x), perf_mode=mode, **options)
+    return dst.numpy()
+
+
+@pytest.mark.parametrize(("target", "s", "x"), PAIRS)
+@pytest.mark.parametrize(("k", "m", "n"), SHAPES)
+def test_it_is_the_product_with_twice_the_rows(target, s, x, k, m, n):
+    """The halves of K = 2 k lie one after the other in the first free axis."""
+    left, right = whole((k, 2, m), s), whole((k, 2, n), x, 1)
+    matrices = [a.astype(np.int64).swapaxes(0, 1).reshape(2 * k, -1) for a in (left, right)]
+    want = (matrices[0].T @ matrices[1]).astype(np.float32)
+    assert np.array_equal(product(Device(target), left, right), want)
+
+
+@pytest.mark.parametrize(("target", "s", "x"), PAIRS)
+def test_the_two_products_of_a_row_are_added_first(target, s, x):
+    left, right = numbers((128, 2, 33), s), numbers((128, 2, 65), x, 1)
+    got = product(Device(target), left, right)
+    assert np.array_equal(bits(got), bits(sums(left, right)))
+
+
+def test_an_order_that_shows():
+    """2^24 + 1 + 1 + 1 - 2^24: pairs are added before they meet the large number."""
+    s = np.zeros((3, 2, 1), np.float32)
+    s[:, :, 0] = [[2.0**12, 0], [1, 1], [-(2.0**12), 1]]
+    x = np.zeros((3, 2, 1), np.float32)
+    x[:, :, 0] = [[2.0**12, 0], [1, 1], [2.0**12, 1]]
+    s, x = s.astype("float8_e5m2"), x.astype("float8_e5m2")
+    # 2^24, + 2, + (1 - 2^24) which is exact: 3; one after the other the ones would be lost
+    assert product(Device(), s, x).item() == 3
+    one_by_one = Device()
+    dst = one_by_one.empty((1, 1), buffer="psum")
+    s, x = (one_by_one.tile(a.reshape(6, 1)) for a in (s, x))
+    one_by_one.issue("nc_matmul", dst, s, x)
+    assert dst.numpy().item() == 1
+
+
+@given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 70), st.integers(0, 99))
+def test_any_shape(k, m, n, seed):
+    s, x = numbers((k, 2, m), "float8_e4m3", seed), numbers((k, 2, n), "float8_e5m2", seed)
+    assert np.array_equal(bits(product(Device(), s, x)), bits(sums(s, x)))
+
+
+@pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
+def test_special_values_stay_in_their_row(special):
+    s, x = whole((4, 2, 3), "float8_e5m2"), np.ones((4, 2, 5), "float8_e5m2")
+    s[2, 1, 1] = special
+    got = product(Device(), s, x)
+    assert np.isfinite(got[[0, 2]]).all()
+    assert np.array_equal(got[1], np.full(5, special, np.float32), equal_nan=True)
+
+
+@pytest.mark.parametrize("mode", [DOUBLE, "double_row"])
+def test_the_mode_or_its_name(mode):
+    s, x = whole((4, 2, 3), "float8_e4m3"), whole((4, 2, 5), "float8_e4m3", 1)
+    assert np.array_equal(product(Device(), s, x, mode), sums(s, x))
+
+
+@pytest.mark.parametrize("mode", [matmul_perf_mode.none, "none"])
+def test_no_mode_is_the_plain_product(mode):
+    device = Device()
+    s, x = whole((4, 6), "float8_e4m3"), whole((4, 5), "float8_e4m3", 1)
+    dst = device.empty((6, 5), buffer="psum")
+    device.issue("nc_matmul", dst, device.tile(s), device.tile(x), perf_mode=mode)
+    assert np.array_equal(dst.numpy(), s.astype(np.float32).T @ x.astype(np.float32))
+
+
+def test_free_axes_beyond_the_halves_are_columns():
+    device = Device()
+    s, x = whole((9, 2, 2, 3), "float8_e4m3"), whole((9, 2, 4, 5), "float8_e4m3", 1)
+    dst = device.empty((6, 4, 5), buffer="psum")
+    device.issue("nc_matmul", dst, device.tile(s), device.tile(x), perf_mode=DOUBLE)
+    want = np.einsum("kcij,kcab->ijab", s.astype(int), x.astype(int)).reshape(6, 4, 5)
+    assert np.array_equal(dst.numpy(), want.astype(np.float32))
+
+
+def test_operands_may_be_parts_of_tiles():
+    """The halves need not be next to each other."""
+    device = Device()
+    s, x = whole((8, 4, 7), "float8_e4m3"), whole((8, 2, 20), "float8_e4m3", 1)
+    left, right = device.tile(s)[:, 0:4:2, 1:7], device.tile(x)[:, :, 3:14]
+    dst = device.empty((6, 11), buffer="psum")
+    device.issue("nc_matmul", dst, left, right, perf_mode=DOUBLE)
+    assert np.array_equal(dst.numpy(), sums(s[:, 0:4:2, 1:7], x[:, :, 3:14]))
+
+
+def test_sums_are_accumulated_in_psum():
+    device = Device()
+    dst, s, x = operands(device)
+    want = sums(s.numpy(), x.numpy())
+    for times, accumulate in enumerate((False, True, None), 1):
+        device.issue("nc_matmul", dst, s, x, accumulate=accumulate, perf_mode=DOUBLE)
+        assert np.array_equal(dst.numpy(), times * want)
+    device.issue("nc_matmul", dst, s, x, accumulate=False, perf_mode=DOUBLE)
+    assert np.array_equal(dst.numpy(), want) and not device.findings
+
+
+def test_psum_may_be_bfloat16_on_v4():
+    device = Device("trn3")
+    dst, s, x = operands(device, k=128, dst="bfloat16")
+    device.issue("nc_matmul", dst, s, x, perf_mode=DOUBLE)
+    want = sums(s.numpy(), x.numpy()).astype("bfloat16")
+    assert np.array_equal(bits(dst.numpy()), bits(want))
+
+
+def test_the_library_product_is_as_good_on_whole_numbers():
+    s, x = whole((128, 2, 33), "float8_e4m3"), whole((128, 2, 65), "float8_e4m3", 1)
+    assert np.array_equal(product(Device(matmul="blas"), s, x), sums(s, x))
+
+
+def test_rows_of_the_array_may_be_tiled():
+    s, x = whole((32, 2, 33), "float8_e4m3"), whole((32, 2, 65), "float8_e4m3", 1)
+    got = product(Device(), s, x, tile_position=(64, 0), tile_size=(32, 128))
+    assert np.array_equal(got, sums(s, x))
+
+
+def test_it_takes_the_time_of_half_the_work():
+    """The rate is that of columns: 512 of them take as long with twice the rows."""
+    single, double = Device(), Device()
+    s, x = single.zeros((128, 128), "float8_e4m3"), single.zeros((128, 512), "float8_e4m3")
+    single.issue("nc_matmul", single.empty((128, 512), buffer="psum"), s, x)
+    double.issue("nc_matmul", *operands(double, 128, 128, 512), perf_mode=DOUBLE)
+    assert single.timeline().total_ns == double.timeline().total_ns
+    assert np.array_equal(single.timeline().busy, double.timeline().busy)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_v2_has_no_such_mode():
+    device = Device("trn1")
+    tiles, words = operands(device), ["double_row", "trn1"]
+    device.refuses(TargetError, "nc_matmul", *tiles, perf_mode=DOUBLE, words=words)
+    device.refuses(TargetError, "nc_matmul", *tiles, perf_mode="double_row", words=words)
+
+
+@pytest.mark.parametrize("mode", ["double", "DOUBLE_ROW", 1, None, 2.0])
+def test_there_are_two_modes(mode):
+    device = Device()
+    tiles = operands(device)
+    device.refuses(
+        SignatureError, "nc_matmul", *tiles, perf_mode=mode, words=["perf_mode", "double_row"]
+    )
+
+
+@pytest.mark.parametrize("wide", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("name", ["s", "x"])
+def test_only_eight_bits_come_in_pairs(name, wide):
+    device = Device()
+    tiles = operands(device, **{name: wide})
+    operand = {"s": "stationary", "x": "moving"}[name]
+    device.refuses(DtypeError, "nc_matmul", *tiles, perf_mode=DOUBLE, words=[operand, wide])
+
+
+@pytest.mark.parametrize("formats", [("float8_e4m3", "float8_e4m3fn"), NEW[:1] + OLD[:1]])
+def test_two_kinds_of_e4m3_do_not_meet(formats):
+    device = Device("trn3")
+    tiles = operands(device, s=formats[0], x=formats[1])
+    device.refuses(DtypeError, "nc_matmul", *tiles, perf_mode=DOUBLE, words=formats)
+
+
+@pytest.mark.parametrize("name", ["stationary", "moving"])
+@pytest.mark.parametrize("shape", [(4, 6), (4, 1, 6), (4, 3, 6), (4, 6, 2)])
+def test_the_first_free_axis_is_two(name, shape):
+    device = Device()
+    dst, s, x = operands(device)
+    tiles = {"dst": dst, "stationary": s, "moving": x}
+    tiles[name] = device.zeros(shape, "float8_e4m3")
+    device.refuses(ShapeError, "nc_matmul", **tiles, perf_mode=DOUBLE, words=[name, "double_row"])
+
+
+def test_both_have_as_many_rows():
+    device = Device()
+    dst, s, _ = operands(device)
+    x = device.zeros((5, 2, 5), "float8_e4m3")
+    device.refuses(ShapeError, "nc_matmul", dst, s, x, perf_mode=DOUBLE, words=["K", "4", "5"])
+
+
+@pytest.mark.parametrize("shape", [(6, 10), (12, 5), (5, 6)])
+def test_dst_has_the_columns_of_one_half(shape):
+    device = Device()
+    _, s, x = operands(device)
+    dst = device.empty(shape, buffer="psum")
+    device.refuses(ShapeError, "nc_matmul", dst, s, x, perf_mode=DOUBLE, words=["(6, 5)"])
+
+
+def test_columns_of_stationary_are_limited():
+    device = Device()
+    dst, _, x = operands(device, m=128)
+    s = device.zeros((4, 2, 129), "float8_e4m3")
+    words = ["stationary", "129", "128"]
+    device.refuses(FreeSizeError, "nc_matmul", dst, s, x, perf_mode=DOUBLE, words=words)
+
+
+@pytest.mark.parametrize(("target", "most"), [("trn2", 512), ("trn3", 4096)])
+def test_columns_of_moving_are_limited(target, most):
+    device = Device(target)
+    dst, s, _ = operands(device, m=2)
+    fits, over = (device.zeros((4, 2, n), "float8_e4m3") for n in (most, most + 1))
+    device.issue("nc_matmul", device.empty((2, most), buffer="psum"), s, fits, perf_mode=DOUBLE)
+    words = ["moving", str(most + 1), str(most)]
+    device.refuses(FreeSizeError, "nc_matmul", dst, s, over, perf_mode=DOUBLE, words=words)
+
+
+def test_the_result_lies_in_one_bank():
+    device = Device()
+    _, s, x = operands(device, n=300)
+    dst = device.empty((6, 600), buffer="psum", address=(0, 0))[:, 250:550]
+    device.refuses(PsumBankError, "nc_matmul", dst, s, x, perf_mode=DOUBLE, words=["bank"])
+
+
+def test_it_is_no_transpose():
+    device = Device()
+    tiles = operands(device)
+    words = ["double_row", "is_transpose"]
+    device.refuses(
+        OperatorError, "nc_matmul", *tiles, is_transpose=True, perf_mode=DOUBLE, words=words
+    )
+
+
+@pytest.mark.parametrize(
+    ("position", "size"), [((0, 0), (128, 64)), ((0, 64), (64, 64)), ((0, 32), (32, 32))]
+)
+def test_columns_of_the_array_are_not_tiled(position, size):
+    device = Device()
+    tiles = operands(device)
+    tiling = {"tile_position": position, "tile_size": size}
+    device.refuses(ShapeError, "nc_matmul", *tiles, **tiling, perf_mode=DOUBLE, words=["columns"])
