@@ -354,8 +354,8 @@ def pe_cost(machine: Machine, kind: str, operand: str, weights: int, columns: in
     rules=[
         double_row,
         stationary_fits,
-        moving_fits,
         contraction,
+        moving_fits,
         operand_formats,
         result_format,
         array_tiling,

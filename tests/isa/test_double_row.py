@@ -257,11 +257,19 @@ def test_columns_of_stationary_are_limited():
 @pytest.mark.parametrize(("target", "most"), [("trn2", 512), ("trn3", 4096)])
 def test_columns_of_moving_are_limited(target, most):
     device = Device(target)
-    dst, s, _ = operands(device, m=2)
+    _, s, _ = operands(device, m=2)
     fits, over = (device.zeros((4, 2, n), "float8_e4m3") for n in (most, most + 1))
-    device.issue("nc_matmul", device.empty((2, most), buffer="psum"), s, fits, perf_mode=DOUBLE)
-    words = ["moving", str(most + 1), str(most)]
-    device.refuses(FreeSizeError, "nc_matmul", dst, s, over, perf_mode=DOUBLE, words=words)
+    dst = device.empty((2, most), buffer="psum")
+    device.issue("nc_matmul", dst, s, fits, perf_mode=DOUBLE)
+    error = device.refuses(ShapeError, "nc_matmul", dst, s, over, perf_mode=DOUBLE)
+    assert f"moving has {most + 1} columns; {target} takes {most}" in "".join(error.more)
+
+
+def test_one_column_too_many_is_refused_by_name():
+    device = Device()
+    tiles = operands(device, n=513)
+    words = ["moving", "513", "512", "trn2"]
+    device.refuses(FreeSizeError, "nc_matmul", *tiles, perf_mode=DOUBLE, words=words)
 
 
 def test_the_result_lies_in_one_bank():
