@@ -51,7 +51,7 @@ def require_register(value: object, name: str) -> None:
     )
 
 
-@instruction(sync, cost=sequencer)
+@instruction(sync, named=False, cost=sequencer)
 def register_move(dst: VirtualRegister, src: VirtualRegister | int) -> None:
     """dst = src"""
     require_register(dst, "dst")
@@ -66,7 +66,7 @@ def register_move(dst: VirtualRegister, src: VirtualRegister | int) -> None:
     dst.set(src.value if isinstance(src, VirtualRegister) else int(src))
 
 
-@instruction(sync, cost=sequencer, rules=[one_element("src")], opcode="TENSOR_LOAD")
+@instruction(sync, named=False, cost=sequencer, rules=[one_element("src")], opcode="TENSOR_LOAD")
 def register_load(dst: VirtualRegister, src: OneIn) -> None:
     """dst = src[0, 0]"""
     require_register(dst, "dst")
@@ -74,7 +74,7 @@ def register_load(dst: VirtualRegister, src: OneIn) -> None:
     dst.set(int(codes.flat[0]))
 
 
-@instruction(sync, cost=sequencer, rules=[one_element("dst")], opcode="TENSOR_STORE")
+@instruction(sync, named=False, cost=sequencer, rules=[one_element("dst")], opcode="TENSOR_STORE")
 def register_store(dst: OneOut, src: VirtualRegister) -> None:
     """dst[0, 0] = src"""
     require_register(src, "src")

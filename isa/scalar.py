@@ -154,7 +154,7 @@ def activation_reduce(
     op: Activation,
     data: Gathered,
     reduce_op: Sum,
-    reduce_res: Reduced = None,
+    reduce_res: Reduced,
     bias: Bias = None,
     scale: Scale = 1.0,
     *,

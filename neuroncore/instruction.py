@@ -410,6 +410,7 @@ class Instruction:
     feature: str | None
     opcode: str
     wants_core: bool
+    named: bool  # whether the API's function takes a `name`
 
     @property
     def equation(self) -> str:
@@ -474,6 +475,7 @@ def instruction(
     choose: Callable[[Call, Machine], engine] | None = None,
     feature: str | None = None,
     opcode: str | None = None,
+    named: bool = True,
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Define one instruction from the function that is its meaning.
 
@@ -496,6 +498,7 @@ def instruction(
             feature=feature,
             opcode=opcode or name.upper(),
             wants_core="core" in inspect.signature(meaning).parameters,
+            named=named,
         )
         return INSTRUCTIONS[name]
 

@@ -175,7 +175,7 @@ def test_the_sum_may_go_into_dst_or_data(column):
         same(tiles[into].numpy(), want)
 
 
-@pytest.mark.parametrize("command", ["reset", 2, None, LOAD_REDUCE])
+@pytest.mark.parametrize("command", ["reset", 22, None, LOAD_REDUCE])
 def test_activation_has_no_other_command(command):
     device = Device()
     tiles = device.tile(noise((3, 4))), nl.copy, device.tile(noise((3, 4)))

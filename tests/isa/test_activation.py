@@ -48,7 +48,7 @@ def activated(device, op, data, dtype="float32", name="activation", **options):
     dst = device.empty(data.shape, dtype)
     options = {k: device.tile(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
     if name == "activation_reduce":
-        options["reduce_op"] = nl.add
+        options |= {"reduce_op": nl.add, "reduce_res": None}
     device.issue(name, dst, getattr(nl, op), device.tile(data), **options)
     assert device.findings == []
     return dst.numpy()
@@ -215,7 +215,8 @@ def call(name, device, **options):
         "op": nl.exp,
         "data": device.zeros((9, 5)),
     } | options
-    return options | ({"reduce_op": nl.add} if name == "activation_reduce" else {})
+    sums = {"reduce_op": nl.add, "reduce_res": None}
+    return {**sums, **options} if name == "activation_reduce" else options
 
 
 @BOTH

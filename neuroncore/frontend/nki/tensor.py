@@ -251,17 +251,16 @@ class NkiTensor(Indexed):
         strides = (*self.strides[:first], *inner, *self.strides[last + 1 :])
         return self.window(shape, strides, self.offset)
 
-    def reshape(self, *shape: Any) -> NkiTensor:
+    def reshape(self, shape: Sequence[int]) -> NkiTensor:
         """The same elements in row-major order in another shape; one size may be -1."""
-        wanted = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        sizes = access.inferred(_integers(wanted), self.size)
+        sizes = access.inferred(_integers(shape), self.size)
         if sizes is None:
             raise ShapeError(
-                f"{self.shape} has {self.size} elements, {tuple(wanted)} doesn't",
+                f"{self.shape} has {self.size} elements, {tuple(shape)} doesn't",
                 argument="shape",
                 position=0,
                 expected=f"sizes that multiply to {self.size}",
-                got=str(tuple(wanted)),
+                got=str(tuple(shape)),
             )
         first = 0
         if self.storage.on_chip or any(d.vector for d in self.dynamic):

@@ -124,8 +124,9 @@ def _function(instruction: Instruction) -> Callable[..., NkiInstruction]:
     absent = " or ".join(f"{n} is MISSING" for n in required)
     enums = [p.name for p in instruction.parameters if isinstance(p.default, Enum)]
     numbers = [f"    if type({n}) is int: {n} = member(_{n}, {n})\n" for n in enums]
+    named = ", name=None" if instruction.named else ""
     source = f"""\
-def {instruction.name}({parameters}, name=None, *extra, **unknown):
+def {instruction.name}({parameters}{named}, *extra, **unknown):
     if extra or unknown or {absent}:
         settle(INSTRUCTION, {{{", ".join(f"{n!r}: {n}" for n in names)}}}, extra, unknown)
 {"".join(numbers)}\
@@ -167,7 +168,7 @@ def _signature(instruction: Instruction) -> inspect.Signature:
         for p in instruction.parameters
     ]
     named = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
-    return inspect.Signature([*listed, named])
+    return inspect.Signature([*listed, named] if instruction.named else listed)
 
 
 def _settle(
@@ -187,7 +188,8 @@ def _settle(
         warnings.warn(f"nisa.{instruction.name} ignores {name}=", stacklevel=3)
     if extra:
         raise SignatureError(
-            f"{instruction.name} takes {len(given) + 1} positional arguments", expected=form
+            f"{instruction.name} takes {len(given) + instruction.named} positional arguments",
+            expected=form,
         )
     absent = [name for name, value in given.items() if value is MISSING]
     if absent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ class Operation:
     def __init__(self, name: str, lowered: Callable[..., Any] | None, doc: str) -> None:
         self.__name__, self.__doc__ = name, doc
         self.lowered = lowered
+        if lowered is not None:
+            self.__signature__ = inspect.signature(lowered)
         if name in OPERATORS:
             self.operator = OPERATORS[name]
         if name in FUNCTIONS:
