@@ -135,6 +135,22 @@ def test_counts_are_those_of_the_program(products):
     assert fields["sbuf_peak_bytes_per_partition"] == 4 * M + 4 * N
 
 
+def sums_by_dma(a, b):
+    """a + b by a DMA, and a.T by another."""
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_compute(out, [a, b], nl.add)
+    nisa.dma_transpose(nl.ndarray(a.shape[::-1], a.dtype), a)
+    return out
+
+
+def test_bytes_of_every_transfer_are_counted_whatever_the_instruction():
+    a = np.zeros((32, 64), np.float16)
+    run = launch(sums_by_dma, (a, a), tensor=NkiTensor, target="trn2")
+    fields = summary(schedule(run.core.program, run.machine))
+    assert fields["dma_transfer_count"] == 2
+    assert fields["dma_transfer_total_bytes"] == 2 * a.nbytes
+
+
 PROFILER = {  # as the vendor's profiler names them
     *("is_simulation", "total_time", "hardware_flops", "transpose_flops"),
     *(f"{m}_{v}_bytes" for m in ("hbm", "sbuf", "psum") for v in ("read", "write")),

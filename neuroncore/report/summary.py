@@ -74,10 +74,10 @@ def moved_bytes(timeline: Timeline) -> dict[str, int]:
     return {field: moved[field] for field in fields}
 
 
-def _calls(timeline: Timeline) -> list[tuple[Call, int]]:
-    """Every distinct call and how often it was made."""
+def _calls(timeline: Timeline, chosen: Any = slice(None)) -> list[tuple[Call, int]]:
+    """Every distinct call and how often it was made, by all instructions or the chosen ones."""
     calls = timeline.program.calls
-    counts = np.bincount(timeline.columns.call, minlength=len(calls))
+    counts = np.bincount(timeline.columns.call[chosen], minlength=len(calls))
     return list(zip(calls, counts.tolist(), strict=True))
 
 
@@ -133,12 +133,9 @@ def _engines(timeline: Timeline) -> dict[str, Any]:
 
 
 def _dma(timeline: Timeline) -> dict[str, Any]:
-    count = int((timeline.queue >= LOADS).sum())
-    total = sum(
-        call.view("dst").nbytes * n
-        for call, n in _calls(timeline)
-        if call.instruction.family == "dma"
-    )
+    transfers = _calls(timeline, timeline.queue >= LOADS)
+    count = sum(n for _, n in transfers)
+    total = sum(call.view("dst").nbytes * n for call, n in transfers if n)
     return {
         "dma_transfer_count": count,
         "dma_transfer_total_bytes": total,
