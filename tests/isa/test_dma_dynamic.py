@@ -363,3 +363,12 @@ def test_an_index_that_nothing_wrote_is_found(how):
     device.issue("dma_copy", dst, src)
     assert device.findings == ["UNINIT_READ"]
     assert np.array_equal(dst.numpy(), TABLE[4:5])  # 4 is the poison of integers
+
+
+def test_a_gather_waits_for_its_index():
+    device = Device()
+    index, rows = device.empty((4, 1), "int32"), device.zeros((9, 5), buffer="hbm")
+    device.issue("memset", index, 0)
+    device.issue("dma_copy", device.empty((4, 5)), rows.vector_select(0, index))
+    timeline = device.timeline()
+    assert timeline.begin[1] >= timeline.end[0] and timeline.cause[1] == 0
