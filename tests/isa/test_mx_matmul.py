@@ -1,0 +1,361 @@
+"""nc_matmul_mx: products of four packed elements in each row, scaled by powers of two."""
+
+import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from device import Device, bits
+from hypothesis import given
+from hypothesis import strategies as st
+from microscaling import ELEMENTS, matmul_tiles, pack, rows
+
+from neuroncore.errors import (
+    BufferKindError,
+    DtypeError,
+    FreeSizeError,
+    PartitionLimitError,
+    ShapeError,
+    StartPartitionError,
+)
+from neuroncore.formats import lookup
+
+SHAPES = [(32, 2, 1), (64, 6, 5), (96, 34, 33), (128, 128, 512)]
+PAIRS = [(s, x) for s in ELEMENTS for x in ELEMENTS]
+FOUR_BITS = "float4_e2m1fn"
+
+
+def whole(shape, element, seed=0):
+    """Small integers, of which every format has these."""
+    numbers = np.array([0, 1, 2, 3, 4, -1, -2, -3, -4])
+    return np.random.default_rng([seed, *shape]).choice(numbers, shape).astype(element)
+
+
+def numbers(shape, element, seed=0):
+    values = np.random.default_rng([seed, *shape]).normal(size=shape) * 2
+    return values.astype(element)
+
+
+def operand(device, data, scales, offset=0, kind="float8_e8m0fnu"):
+    """A tile of packed data [K, F, 4] and one with its scales [K/8, F] where they belong."""
+    element = data.dtype.name
+    tile = device.tile(pack(data.view(np.uint8), element)).view(lookup(f"{element}_x4"))
+    places = np.full((128, scales.shape[1]), 255, np.uint8)  # whoever reads others gets NaN
+    places[[offset + row for row in rows(len(data))]] = scales
+    return tile, device.tile(places).view(lookup(kind))[offset:]
+
+
+def product(s, ss, x, xs, dst="float32", offsets=(0, 0), **options):
+    device = Device("trn3", **options)
+    left, right = operand(device, s, ss, offsets[0]), operand(device, x, xs, offsets[1], "uint8")
+    out = device.empty((s.shape[1], x.shape[1]), dst, "psum")
+    device.issue("nc_matmul_mx", out, left[0], right[0], left[1], right[1])
+    assert not device.findings
+    return out.numpy()
+
+
+def sums(s, ss, x, xs):
+    """Four products are added from the left, scaled, and join a float32 chain over the rows."""
+    s, x = s.astype(np.float32), x.astype(np.float32)
+    out = np.zeros((s.shape[1], x.shape[1]), np.float32)
+    for k in range(len(s)):
+        four = np.outer(s[k, :, 0], x[k, :, 0])
+        for i in (1, 2, 3):
+            four = four + np.outer(s[k, :, i], x[k, :, i])
+        power = np.add.outer(ss[k // 8].astype(int), xs[k // 8].astype(int)) - 254
+        with np.errstate(all="ignore"):
+            scaled = (four.astype(np.float64) * 2.0**power).astype(np.float32)
+            nan = np.logical_or.outer(ss[k // 8] == 255, xs[k // 8] == 255)
+            out = out + np.where(nan, np.float32(np.nan), scaled)
+    return out
+
+
+def scales_near(value, shape, seed=0, spread=3):
+    low, high = max(value - spread, 0), min(value + spread, 254)
+    return np.random.default_rng([seed, *shape]).integers(low, high + 1, shape).astype(np.uint8)
+
+
+# --- the product ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("s", "x"), PAIRS)
+@pytest.mark.parametrize(("k", "m", "n"), SHAPES)
+def test_it_is_the_product_of_what_the_codes_mean(k, m, n, s, x):
+    """Whole numbers and scales of a few powers: exact in any order."""
+    left, right = whole((k, m, 4), s), whole((k, n, 4), x, 1)
+    ss, xs = scales_near(127, (k // 8, m), 2), scales_near(127, (k // 8, n), 3)
+    wide = [
+        data.astype(float) * 2.0 ** (np.repeat(scale, 8, axis=0)[:, :, None].astype(int) - 127)
+        for data, scale in ((left, ss), (right, xs))
+    ]
+    want = np.einsum("kmi,kni->mn", *wide, optimize=True)
+    assert np.array_equal(product(left, ss, right, xs), want.astype(np.float32))
+
+
+@pytest.mark.parametrize(("s", "x"), PAIRS)
+@pytest.mark.parametrize("spread", [0, 20, 100])
+def test_four_products_are_added_then_scaled(s, x, spread):
+    """Whether the scales are multiplied with the operands or at the end can't be told."""
+    k, m, n = 64, 10, 17
+    left, right = numbers((k, m, 4), s), numbers((k, n, 4), x, 1)
+    ss, xs = scales_near(127, (8, m), 2, spread), scales_near(127, (8, n), 3, spread)
+    got, want = product(left, ss, right, xs), sums(left, ss, right, xs)
+    assert np.array_equal(bits(got), bits(want))
+
+
+@given(st.integers(0, 10**6), st.sampled_from(ELEMENTS), st.integers(0, 254), st.integers(0, 127))
+def test_any_scales(seed, element, middle, spread):
+    left, right = numbers((32, 4, 4), element, seed), numbers((32, 3, 4), element, seed + 1)
+    ss = scales_near(middle, (4, 4), seed, spread)
+    xs = scales_near(254 - middle, (4, 3), seed, spread)
+    got, want = product(left, ss, right, xs), sums(left, ss, right, xs)
+    assert np.array_equal(got, want, equal_nan=True)
+
+
+@pytest.mark.parametrize(("ss", "xs"), [(254, 0), (0, 254), (254, 1), (82, 172), (81, 173)])
+def test_scales_that_cancel_do_not_overflow_on_the_way(ss, xs):
+    left, right = numbers((32, 4, 4), "float8_e5m2"), numbers((32, 3, 4), "float8_e5m2", 1)
+    ss, xs = np.full((4, 4), ss, np.uint8), np.full((4, 3), xs, np.uint8)
+    got = product(left, ss, right, xs)
+    assert np.isfinite(got).all() and got.any()
+    assert np.array_equal(bits(got), bits(sums(left, ss, right, xs)))
+
+
+@pytest.mark.parametrize("zeros", [0, 254])
+def test_the_scale_of_zeros_does_not_matter(zeros):
+    left, right = numbers((32, 4, 4), "float8_e5m2"), numbers((32, 3, 4), "float8_e5m2", 1)
+    left[8:16] = 0
+    ss, xs = np.full((4, 4), 127, np.uint8), np.full((4, 3), 120, np.uint8)
+    want = product(left, ss, right, xs)
+    ss[1] = zeros
+    assert np.array_equal(bits(product(left, ss, right, xs)), bits(want))
+
+
+def test_the_scale_ff_is_nan_even_for_zeros():
+    left, right = np.zeros((32, 4, 4), "float8_e5m2"), numbers((32, 3, 4), "float8_e5m2")
+    ss, xs = np.full((4, 4), 127, np.uint8), np.full((4, 3), 127, np.uint8)
+    ss[2, 1] = 255
+    got = product(left, ss, right, xs)
+    assert np.isnan(got[1]).all() and not got[[0, 2, 3]].any()
+
+
+def test_the_order_shows():
+    """2^24 in one row, 1 + 1 in the next: the ones are together before they meet it."""
+    s, x = np.zeros((32, 2, 4), "float8_e5m2"), np.ones((32, 1, 4), "float8_e5m2")
+    s[0, 0] = [2.0**15, 0, 0, 0]
+    s[1, 0] = [1, 1, 0, 0]
+    ss, xs = np.full((4, 2), 127, np.uint8), np.full((4, 1), 127, np.uint8)
+    x[0, 0, 0] = 2.0**9
+    assert product(s, ss, x, xs)[0, 0] == 2**24 + 2
+    s[1, 0], s[2, 0] = [1, 0, 0, 0], [1, 0, 0, 0]
+    assert product(s, ss, x, xs)[0, 0] == 2**24
+
+
+@pytest.mark.parametrize("offsets", [(0, 0), (4, 12), (8, 4), (12, 0)])
+@pytest.mark.parametrize("k", [32, 128])
+def test_scales_may_start_at_four_places(k, offsets):
+    left, right = whole((k, 6, 4), FOUR_BITS), whole((k, 5, 4), "float8_e5m2", 1)
+    ss, xs = scales_near(127, (k // 8, 6)), scales_near(127, (k // 8, 5), 1)
+    got = product(left, ss, right, xs, offsets=offsets)
+    assert np.array_equal(got, sums(left, ss, right, xs))
+
+
+def test_four_scale_tensors_share_a_tile():
+    """As quantize_mx leaves them: whose neighbours are other tensors' scales."""
+    device = Device("trn3")
+    values = np.random.default_rng(0).integers(-8, 9, (2, 64, 24)).astype("bfloat16")
+    scale = device.empty((64, 6), "uint8")
+    data = []
+    for i, value in enumerate(values):
+        data.append(device.empty((64, 6), "float8_e5m2_x4"))
+        device.issue("quantize_mx", data[i], device.tile(value), scale[4 * i :])
+    dst = device.empty((6, 6), buffer="psum")
+    device.issue("nc_matmul_mx", dst, *data, scale[0:], scale[4:])
+    assert not device.findings
+    got = [d.codes().view(np.uint8).view("float8_e5m2").astype(float) for d in data]
+    raw = [np.repeat(scale.codes()[[4 * i + r for r in rows(64)]], 8, axis=0) for i in (0, 1)]
+    wide = [
+        g.reshape(64, 6, 4) * 2.0 ** (r[:, :, None].astype(int) - 127) for g, r in zip(got, raw)
+    ]
+    assert np.array_equal(dst.numpy(), np.einsum("kmi,kni->mn", *wide).astype(np.float32))
+
+
+def test_scales_that_nothing_has_written_are_reported():
+    device = Device("trn3")
+    dst, s, x, ss, _ = matmul_tiles(device)
+    xs = device.empty((128, 5), "uint8")
+    device.issue("nc_matmul_mx", dst, s, x, ss, xs)
+    assert device.findings == ["UNINIT_READ"]
+    assert "moving_scale" in device.core.findings[0].message
+
+
+# --- where the sums go ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dst", ["float32", "bfloat16"])
+def test_psum_accumulates(dst):
+    """A bfloat16 sum is rounded each time."""
+    device = Device("trn3")
+    left, right = numbers((64, 6, 4), "float8_e5m2"), numbers((64, 5, 4), FOUR_BITS, 1)
+    ss, xs = scales_near(127, (8, 6)), scales_near(127, (8, 5), 1)
+    (s, s_scale), (x, x_scale) = operand(device, left, ss), operand(device, right, xs)
+    one = sums(left, ss, right, xs)
+    out, want = device.empty((6, 5), dst, "psum"), np.zeros((6, 5), dst)
+    for accumulate in (None, None, True, False, True):
+        total = one if accumulate is False else want.astype(np.float32) + one
+        want = total.astype(dst)
+        device.issue("nc_matmul_mx", out, s, x, s_scale, x_scale, accumulate=accumulate)
+        assert np.array_equal(bits(out.numpy()), bits(want))
+    assert not device.findings
+
+
+@pytest.mark.parametrize(("k", "position"), [(32, 96), (32, 0), (64, 64), (32, 64)])
+def test_rows_may_be_tiled(k, position):
+    device, size = Device("trn3"), (k, 128)
+    left, right = whole((k, 6, 4), FOUR_BITS), whole((k, 5, 4), FOUR_BITS, 1)
+    ss, xs = scales_near(127, (k // 8, 6)), scales_near(127, (k // 8, 5), 1)
+    (s, s_scale), (x, x_scale) = operand(device, left, ss), operand(device, right, xs)
+    out = device.empty((6, 5), buffer="psum")
+    tiling = {"tile_position": (position, 0), "tile_size": size}
+    device.issue("nc_matmul_mx", out, s, x, s_scale, x_scale, **tiling)
+    assert np.array_equal(out.numpy(), sums(left, ss, right, xs))
+
+
+def test_free_axes_of_any_shape():
+    device = Device("trn3")
+    left, right = whole((32, 6, 4), "float8_e5m2"), whole((32, 12, 4), "float8_e5m2", 1)
+    ss, xs = scales_near(127, (4, 6)), scales_near(127, (4, 12), 1)
+    (s, s_scale), (x, x_scale) = operand(device, left, ss), operand(device, right, xs)
+    out = device.empty((6, 3, 4), buffer="psum")
+    x, s = x.reshape((32, 3, 4)), s.reshape((32, 1, 6))
+    device.issue("nc_matmul_mx", out, s, x, s_scale, x_scale)
+    assert np.array_equal(out.numpy().reshape(6, 12), sums(left, ss, right, xs))
+
+
+def test_the_library_product_is_as_good_on_whole_numbers():
+    left, right = whole((128, 6, 4), "float8_e5m2"), whole((128, 5, 4), "float8_e5m2", 1)
+    ss, xs = scales_near(127, (16, 6)), scales_near(127, (16, 5), 1)
+    got = product(left, ss, right, xs, matmul="blas")
+    assert np.array_equal(got, sums(left, ss, right, xs))
+
+
+def test_four_times_the_work_takes_the_time_of_one():
+    quick, plain = Device("trn3"), Device("trn3")
+    quick.issue("nc_matmul_mx", *matmul_tiles(quick, 128, 128, 512))
+    s, x = plain.zeros((128, 128), "float8_e5m2"), plain.zeros((128, 512), "float8_e5m2")
+    plain.issue("nc_matmul", plain.empty((128, 512), buffer="psum"), s, x)
+    assert np.array_equal(quick.timeline().busy[-1:], plain.timeline().busy[-1:])
+    assert nisa.nc_matmul_mx.__doc__.startswith("dst[m, n] (+)=")
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_k_is_whole_quadrants():
+    for k in (32, 64, 96, 128):
+        Device("trn3").issue("nc_matmul_mx", *matmul_tiles(Device("trn3"), k=k))
+    device = Device("trn3")
+    for k in (8, 40):
+        words = ["stationary", str(k), "32"]
+        device.refuses(ShapeError, "nc_matmul_mx", *matmul_tiles(device, k=k), words=words)
+
+
+def test_columns_of_stationary_are_even():
+    device = Device("trn3")
+    words = ["stationary", "5", "even"]
+    device.refuses(ShapeError, "nc_matmul_mx", *matmul_tiles(device, m=5), words=words)
+
+
+def test_there_are_128_columns():
+    device = Device("trn3")
+    dst, _, x, _, xs = matmul_tiles(device, m=128)
+    _, s, _, ss, _ = matmul_tiles(device, m=2)
+    s = device.zeros((64, 130), "uint32").view(nl.float8_e5m2_x4)
+    ss = device.zeros((64, 130), "uint8")
+    words = ["stationary", "130", "128"]
+    device.refuses(FreeSizeError, "nc_matmul_mx", dst, s, x, ss, xs, words=words)
+
+
+@pytest.mark.parametrize(("dst", "most"), [("float32", 4096), ("bfloat16", 8192)])
+def test_moving_may_fill_psum(dst, most):
+    device = Device("trn3")
+    tiles = matmul_tiles(device, 32, 2, most, dst)
+    device.issue("nc_matmul_mx", *tiles)
+    _, _, x, _, xs = matmul_tiles(device, 32, 2, most + 1, "uint8")
+    error = device.refuses(ShapeError, "nc_matmul_mx", tiles[0], tiles[1], x, tiles[3], xs)
+    assert f"takes {most}" in "".join(error.more)
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (5, 6), (8, 5)])
+def test_dst_is_m_by_n(shape):
+    device = Device("trn3")
+    dst = device.empty(shape, buffer="psum")
+    device.refuses(ShapeError, "nc_matmul_mx", dst, *matmul_tiles(device)[1:], words=["(6, 5)"])
+
+
+def test_k_is_that_of_both():
+    device = Device("trn3")
+    dst, s, _, ss, xs = matmul_tiles(device)
+    x = matmul_tiles(device, k=32)[2]
+    device.refuses(ShapeError, "nc_matmul_mx", dst, s, x, ss, xs, words=["K", "64", "32"])
+
+
+@pytest.mark.parametrize("dst", ["float16", "float8_e5m2", "int32"])
+def test_sums_are_float32_or_bfloat16(dst):
+    device = Device("trn3")
+    device.refuses(DtypeError, "nc_matmul_mx", *matmul_tiles(device, dst=dst), words=["dst", dst])
+
+
+@pytest.mark.parametrize("kind", ["float8_e5m2", "uint32", "bfloat16"])
+@pytest.mark.parametrize("place", [1, 2])
+def test_operands_are_packed(place, kind):
+    device = Device("trn3")
+    tiles = list(matmul_tiles(device))
+    tiles[place] = device.zeros(tiles[place].shape, kind)
+    words = [("stationary", "moving")[place - 1], kind]
+    device.refuses(DtypeError, "nc_matmul_mx", *tiles, words=words)
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_from_sbuf_to_psum(place):
+    device = Device("trn3")
+    tiles = list(matmul_tiles(device))
+    other = "sbuf" if place == 0 else "psum"
+    tiles[place] = device.empty(tiles[place].shape, tiles[place].dtype, other)
+    device.refuses(BufferKindError, "nc_matmul_mx", *tiles, words=[other])
+
+
+@pytest.mark.parametrize("place", [3, 4])
+def test_scales_are_those_of_the_operand(place):
+    device = Device("trn3")
+    name = ("stationary_scale", "moving_scale")[place - 3]
+    for shape in ((35, 6), (64, 7)):
+        tiles = list(matmul_tiles(device, m=6, n=6))
+        tiles[place] = device.zeros(shape, "uint8")
+        device.refuses(ShapeError, "nc_matmul_mx", *tiles, words=[name, "36 partitions of 6"])
+    tiles[place] = device.zeros((128, 6), "uint8")[6:]
+    device.refuses(StartPartitionError, "nc_matmul_mx", *tiles, words=[name, "6", "[0, 4, 8, 12]"])
+
+
+@pytest.mark.parametrize(
+    ("position", "size", "words"),
+    [
+        ((0, 0), (128, 64), ["columns"]),
+        ((0, 64), (64, 64), ["columns"]),
+        ((0, 0), (32, 128), ["larger", "(32, 128)"]),
+        ((32, 0), (64, 128), ["multiple"]),
+        ((128, 0), (64, 128), ["multiple"]),
+        ((0, 0), None, ["together"]),
+        (None, (64, 128), ["together"]),
+        ((0, 0), (48, 128), ["48"]),
+    ],
+)
+def test_rows_are_tiled_by_the_rules(position, size, words):
+    device = Device("trn3")
+    tiling = {"tile_position": position, "tile_size": size}
+    device.refuses(ShapeError, "nc_matmul_mx", *matmul_tiles(device), **tiling, words=words)
+
+
+def test_there_are_128_partitions():
+    with pytest.raises(PartitionLimitError, match="160"):
+        matmul_tiles(Device("trn3"), k=160)
