@@ -19,6 +19,7 @@ from neuroncore.errors import (
     SignatureError,
     TargetError,
 )
+from neuroncore.report.summary import summary
 
 DOUBLE = matmul_perf_mode.double_row
 OLD = ("float8_e4m3", "float8_e5m2")
@@ -184,6 +185,12 @@ def test_it_takes_the_time_of_half_the_work():
     double.issue("nc_matmul", *operands(double, 128, 128, 512), perf_mode=DOUBLE)
     assert single.timeline().total_ns == double.timeline().total_ns
     assert np.array_equal(single.timeline().busy, double.timeline().busy)
+
+
+def test_the_report_counts_both_rows():
+    device = Device()
+    device.issue("nc_matmul", *operands(device, 100, 6, 5), perf_mode=DOUBLE)
+    assert summary(device.timeline())["hardware_flops"] == 2 * 200 * 6 * 5
 
 
 # --- what is refused ------------------------------------------------------------------------------

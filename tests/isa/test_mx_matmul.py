@@ -19,6 +19,7 @@ from neuroncore.errors import (
     StartPartitionError,
 )
 from neuroncore.formats import lookup
+from neuroncore.report.summary import summary
 
 SHAPES = [(32, 2, 1), (64, 6, 5), (96, 34, 33), (128, 128, 512)]
 PAIRS = [(s, x) for s in ELEMENTS for x in ELEMENTS]
@@ -246,6 +247,12 @@ def test_four_times_the_work_takes_the_time_of_one():
     plain.issue("nc_matmul", plain.empty((128, 512), buffer="psum"), s, x)
     assert np.array_equal(quick.timeline().busy[-1:], plain.timeline().busy[-1:])
     assert nisa.nc_matmul_mx.__doc__.startswith("dst[m, n] (+)=")
+
+
+def test_the_report_counts_all_four():
+    device = Device("trn3")
+    device.issue("nc_matmul_mx", *matmul_tiles(device, 96, 6, 5))
+    assert summary(device.timeline())["hardware_flops"] == 2 * 4 * 96 * 6 * 5
 
 
 # --- what is refused ------------------------------------------------------------------------------
