@@ -10,8 +10,9 @@ from neuroncore import codec, cost
 from neuroncore.enums import engine
 from neuroncore.errors import DynamicControlError, KernelError, ShapeError, SignatureError
 from neuroncore.formats import int32
-from neuroncore.instruction import HBM, SBUF, Call, Operand, instruction, require
+from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
+from neuroncore.operand import HBM, SBUF, Operand
 from neuroncore.register import VirtualRegister
 from neuroncore.tile import Tile
 

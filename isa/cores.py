@@ -11,8 +11,9 @@ from neuroncore.core import Core, Peers
 from neuroncore.enums import MemoryRegion, dma_engine, engine
 from neuroncore.errors import FreeSizeError, KernelError, ShapeError, TargetError
 from neuroncore.formats import Format
-from neuroncore.instruction import SBUF, Call, Operand, Static, instruction, require
+from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
+from neuroncore.operand import SBUF, Operand, Static
 from neuroncore.rules import same_dtype, same_elements
 from neuroncore.tile import Array, Tile
 

@@ -19,8 +19,9 @@ from neuroncore.errors import (
     SignatureError,
     TargetError,
 )
-from neuroncore.instruction import HBM, SBUF, Call, Operand, Static, instruction
+from neuroncore.instruction import Call, instruction
 from neuroncore.machine import Machine
+from neuroncore.operand import HBM, SBUF, Operand, Static
 from neuroncore.rules import bits_if_opaque, same_total
 from neuroncore.tile import Array, Tile
 

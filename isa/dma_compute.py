@@ -18,9 +18,10 @@ from neuroncore.errors import (
     ShapeError,
     SignatureError,
 )
-from neuroncore.instruction import HBM, SBUF, Call, Op, Operand, Static, View, instruction, require
+from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
+from neuroncore.operand import HBM, SBUF, Op, Operand, Static, View
 from neuroncore.tile import Array, Tile
 
 from .dma import Destination, fetched, put, row_numbers, scatter

@@ -12,8 +12,9 @@ from neuroncore.core import Core
 from neuroncore.enums import dge_mode, engine, oob_mode
 from neuroncore.errors import DtypeError, KernelError, ShapeError, SignatureError, TargetError
 from neuroncore.formats import uint32
-from neuroncore.instruction import SBUF, Call, Static, View, instruction, require
+from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
+from neuroncore.operand import SBUF, Static, View
 from neuroncore.rules import same_dtype
 from neuroncore.tile import Array, Tile
 

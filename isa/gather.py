@@ -12,8 +12,9 @@ from neuroncore import cost, numeric
 from neuroncore.enums import engine
 from neuroncore.errors import KernelError, OutOfBoundsError, ShapeError
 from neuroncore.formats import uint16, uint32
-from neuroncore.instruction import SBUF, Call, Operand, Static, instruction
+from neuroncore.instruction import Call, instruction
 from neuroncore.machine import Machine
+from neuroncore.operand import SBUF, Operand, Static
 from neuroncore.rules import same_dtype, same_elements, same_partitions
 from neuroncore.tile import Tile
 

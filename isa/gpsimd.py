@@ -15,9 +15,10 @@ from neuroncore.cost import streaming
 from neuroncore.enums import engine
 from neuroncore.errors import KernelError, SignatureError
 from neuroncore.formats import int32, uint32
-from neuroncore.instruction import Op, SbufIn, SbufOut, instruction, require
+from neuroncore.instruction import instruction, require
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
+from neuroncore.operand import Op, SbufIn, SbufOut
 from neuroncore.rules import same_elements
 from neuroncore.tile import Tile
 

@@ -28,8 +28,9 @@ from neuroncore.formats import (
     float32,
     uint8,
 )
-from neuroncore.instruction import PSUM, SBUF, Call, Operand, Rule, Static, instruction
+from neuroncore.instruction import Call, Rule, instruction
 from neuroncore.machine import Machine
+from neuroncore.operand import PSUM, SBUF, Operand, Static
 from neuroncore.rules import same_partitions
 from neuroncore.tile import Array, Tile
 

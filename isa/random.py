@@ -25,8 +25,9 @@ from neuroncore.formats import (
     tfloat32,
     uint32,
 )
-from neuroncore.instruction import SBUF, Call, In, Operand, Out, Rule, View, instruction, require
+from neuroncore.instruction import Call, Rule, instruction, require
 from neuroncore.machine import Machine
+from neuroncore.operand import SBUF, In, Operand, Out, View
 from neuroncore.rules import (
     float32_operands,
     on_engine_needs,

@@ -23,20 +23,10 @@ from neuroncore.formats import (
     uint16,
     uint32,
 )
-from neuroncore.instruction import (
-    Call,
-    Gathered,
-    In,
-    Op,
-    Operand,
-    Out,
-    Scattered,
-    Static,
-    instruction,
-    require,
-)
+from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
+from neuroncore.operand import Gathered, In, Op, Operand, Out, Scattered, Static
 from neuroncore.rules import (
     bitvec_on_integers,
     commands,

@@ -26,19 +26,10 @@ from neuroncore.formats import (
     uint16,
     uint32,
 )
-from neuroncore.instruction import (
-    Act,
-    Call,
-    Gathered,
-    Op,
-    Operand,
-    Scattered,
-    View,
-    instruction,
-    require,
-)
+from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.numeric import FUNCTIONS, Function, Operator
+from neuroncore.operand import Act, Gathered, Op, Operand, Scattered, View
 from neuroncore.rules import commands, float32_operands, same_elements, same_partitions
 from neuroncore.tile import Tile
 

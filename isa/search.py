@@ -19,9 +19,10 @@ from neuroncore.errors import (
     SignatureError,
 )
 from neuroncore.formats import bfloat16, float32, int32, uint16, uint32
-from neuroncore.instruction import SBUF, Call, Operand, Out, Static, instruction, require
+from neuroncore.instruction import Call, instruction, require
 from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
+from neuroncore.operand import SBUF, Operand, Out, Static
 from neuroncore.rules import per_partition, same_elements, same_partitions
 from neuroncore.tile import Tile
 

@@ -12,9 +12,10 @@ from neuroncore.core import Core
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.errors import KernelError, OperatorError, PartitionLimitError, ShapeError
 from neuroncore.formats import FLOATS, float32, int32
-from neuroncore.instruction import SBUF, Call, Op, Operand, Out, instruction, require
+from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
+from neuroncore.operand import SBUF, Op, Operand, Out
 from neuroncore.rules import commands, float32_operands, same_elements, same_partitions
 from neuroncore.tile import Tile
 

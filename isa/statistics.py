@@ -12,10 +12,11 @@ from neuroncore.cost import streaming
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.errors import KernelError, OperatorError, ShapeError
 from neuroncore.formats import FORMATS, bool_, int32, tfloat32, uint32
-from neuroncore.instruction import Call, In, Op, Operand, Out, SbufIn, SbufOut, instruction, require
+from neuroncore.instruction import Call, instruction, require
 from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
+from neuroncore.operand import In, Op, Operand, Out, SbufIn, SbufOut
 from neuroncore.rules import (
     bitvec_on_integers,
     commands,

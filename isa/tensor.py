@@ -31,8 +31,9 @@ from neuroncore.formats import (
     float32,
     tfloat32,
 )
-from neuroncore.instruction import PSUM, SBUF, Call, Operand, Static, instruction
+from neuroncore.instruction import Call, instruction
 from neuroncore.machine import Machine
+from neuroncore.operand import PSUM, SBUF, Operand, Static
 from neuroncore.rules import within_one_bank
 from neuroncore.tile import Array, Tile
 

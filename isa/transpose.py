@@ -10,8 +10,9 @@ from neuroncore import cost, numeric
 from neuroncore.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import BufferKindError, FreeSizeError, KernelError, ShapeError
-from neuroncore.instruction import PSUM, SBUF, Call, Operand, View, instruction
+from neuroncore.instruction import Call, instruction
 from neuroncore.machine import Machine
+from neuroncore.operand import PSUM, SBUF, Operand, View
 from neuroncore.rules import same_dtype, within_one_bank
 from neuroncore.tile import Tile
 

@@ -24,21 +24,10 @@ from neuroncore.formats import (
     uint16,
     uint32,
 )
-from neuroncore.instruction import (
-    PSUM,
-    Call,
-    Gathered,
-    In,
-    Op,
-    Operand,
-    Out,
-    Scattered,
-    View,
-    instruction,
-    require,
-)
+from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
+from neuroncore.operand import PSUM, Gathered, In, Op, Operand, Out, Scattered, View
 from neuroncore.rules import (
     bits_if_opaque,
     bitvec_on_integers,

@@ -12,9 +12,10 @@ from math import ceil
 from neuroncore import access
 from neuroncore.enums import engine
 from neuroncore.formats import bfloat16, float16
-from neuroncore.instruction import PSUM, SBUF, Call, View
+from neuroncore.instruction import Call
 from neuroncore.instruction import Cost as CostFunction
 from neuroncore.machine import Machine
+from neuroncore.operand import PSUM, SBUF, View
 
 SIXTEEN_BIT = (bfloat16, float16)
 

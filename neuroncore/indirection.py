@@ -26,9 +26,10 @@ from neuroncore.errors import (
     StartPartitionError,
     ViewError,
 )
-from neuroncore.instruction import PSUM, SBUF, Call, Operand, View
+from neuroncore.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.memory import Gaps, Storage
+from neuroncore.operand import PSUM, SBUF, Operand, View
 from neuroncore.tile import Array, Tile
 
 QUADRANT = 32

@@ -16,8 +16,9 @@ from neuroncore.errors import (
     TargetError,
 )
 from neuroncore.formats import float32
-from neuroncore.instruction import PSUM, Call, Rule, View
+from neuroncore.instruction import Call, Rule
 from neuroncore.machine import Machine
+from neuroncore.operand import PSUM, View
 
 
 def same_partitions(*names: str) -> Rule:

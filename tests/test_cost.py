@@ -12,7 +12,7 @@ import pytest
 from device import TARGETS, Device
 
 from neuroncore import cost, machine
-from neuroncore.instruction import View
+from neuroncore.operand import View
 
 N = 1024
 FAST = ("trn2", "trn3")  # whose Vector engine has fast modes

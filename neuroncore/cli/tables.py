@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from neuroncore import machine
 from neuroncore.errors import UsageError, did_you_mean
-from neuroncore.instruction import INSTRUCTIONS, Act, Instruction, Op, Operand, Parameter
+from neuroncore.instruction import INSTRUCTIONS, Instruction, Parameter
 from neuroncore.machine import Fact, Machine
 from neuroncore.numeric import FUNCTIONS, OPERATORS
+from neuroncore.operand import Act, Op, Operand
 
 
 def machines(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.enums import MemoryRegion
-from neuroncore.instruction import Call, View
+from neuroncore.instruction import Call
+from neuroncore.operand import View
 from neuroncore.schedule import LOADS, STORES, Timeline
 
 Array = npt.NDArray[Any]

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from neuroncore.formats import PACK
-from neuroncore.instruction import HBM, Call, View
+from neuroncore.instruction import Call
+from neuroncore.operand import HBM, View
 from neuroncore.schedule import LOADS, QUEUES, Timeline
 
 BUSY_ENOUGH = 0.75  # a resource at work for so much of the time is what bounds a kernel

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from neuroncore.core import current, issuer, running
+from neuroncore.core import current, running
 from neuroncore.enums import dge_mode as dge_mode
 from neuroncore.enums import dma_engine as dma_engine
 from neuroncore.enums import engine as engine
@@ -25,6 +25,7 @@ from neuroncore.errors import NotEmulated, SignatureError, did_you_mean
 from neuroncore.frontend.nki.isa import constants as constants
 from neuroncore.frontend.settings import target_machine
 from neuroncore.instruction import INSTRUCTIONS, Instruction, Parameter
+from neuroncore.issue import issuer
 from neuroncore.program import Program
 from neuroncore.register import VirtualRegister as VirtualRegister
 
