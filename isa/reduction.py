@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from neuroncore import buffers, cost, numeric
-from neuroncore.core import Core
+from neuroncore.core import CLOBBERED, Core
 from neuroncore.cost import streaming
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.errors import KernelError, OperatorError, ShapeError
@@ -150,11 +150,27 @@ def accumulate(
 def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = None) -> None:
     """What accumulator registers hold before the first element comes by."""
     if command is reduce_cmd.idle:
-        registers[:] = np.nan
+        registers[:] = CLOBBERED
     elif command in (reduce_cmd.reset, reduce_cmd.reset_reduce):
         registers[:] = op.identity
     elif command is reduce_cmd.load_reduce:
         registers[:] = initial.values().reshape(-1) if isinstance(initial, Tile) else initial
+
+
+def read_out(core: Core, reduce_res: Tile | None, registers: Any, negate: bool = False) -> None:
+    """Write accumulator registers to reduce_res, if that is given; NaN and a finding where no
+    command has preset them."""
+    if reduce_res is None:
+        return
+    clobbered = registers.view(np.uint32) == CLOBBERED.view(np.uint32)
+    if clobbered.any():
+        core.report(
+            "UNINIT_READ",
+            f"reduce_res reads {int(clobbered.sum())} accumulator registers that nothing has "
+            "preset: leftovers on the device, NaN here; begin with reduce_cmd.reset_reduce",
+        )
+    total = np.where(clobbered, np.float32(np.nan), registers)
+    reduce_res.store(np.negative(total) if negate else total)
 
 
 def in_order(call: Call, machine: Machine) -> KernelError | None:
@@ -211,8 +227,7 @@ def tensor_scalar_reduce(
     registers = accumulators(core, vector, data)
     total = accumulate(registers, reduce_op, out, reduce_cmd, reduce_init)
     dst.store(out)
-    if reduce_res is not None:
-        reduce_res.store(-total if reduce_res_negate else total)
+    read_out(core, reduce_res, total, reduce_res_negate)
 
 
 @instruction(
@@ -288,5 +303,4 @@ def select_reduce(
     out = np.where(chosen, kept, numeric.scalar(on_false, kept)).astype(np.float32, copy=False)
     total = accumulate(accumulators(core, vector, on_true), reduce_op, out, reduce_cmd)
     dst.store(out)
-    if reduce_res is not None:
-        reduce_res.store(total)
+    read_out(core, reduce_res, total)

@@ -34,7 +34,7 @@ from neuroncore.rules import commands, float32_operands, same_elements, same_par
 from neuroncore.tile import Tile
 
 from .operators import ADD
-from .reduction import accumulate, accumulators
+from .reduction import accumulate, accumulators, read_out
 from .vector import Number
 
 scalar, vector = engine.scalar, engine.vector
@@ -125,8 +125,7 @@ def activation(
     if result is not out:
         out[...] = result
     numeric.finish(dst, out)
-    if reduce_res is not None:
-        reduce_res.store(accumulators(core, scalar, data))
+    read_out(core, reduce_res, accumulators(core, scalar, data))
 
 
 def affine(value: Any, scale: Any, bias: Any) -> Any:
@@ -267,8 +266,7 @@ def activate2(
     if reduce_op is not None and reduce_cmd.name != "idle":
         accumulate(registers, reduce_op, out, reduce_cmd)
     dst.store(out)
-    if reduce_res is not None:
-        reduce_res.store(registers)
+    read_out(core, reduce_res, registers)
 
 
 NARROW = (float8_e4m3, float8_e5m2, float16, bfloat16, float32)
@@ -316,5 +314,4 @@ def exponential(
     numeric.activate(EXP.apply, value - numeric.scalar(max_value, value), out)
     total = accumulate(accumulators(core, vector, src), ADD, out, reduce_cmd, reduce_init)
     dst.store(out)
-    if reduce_res is not None:
-        reduce_res.store(total)
+    read_out(core, reduce_res, total)

@@ -20,7 +20,7 @@ from neuroncore.rules import commands, float32_operands, same_elements, same_par
 from neuroncore.tile import Tile
 
 from .operators import MAXIMUM
-from .reduction import Max, accumulate, accumulators
+from .reduction import Max, accumulate, accumulators, read_out
 from .search import whole_number
 
 vector, gpsimd = engine.vector, engine.gpsimd
@@ -84,8 +84,7 @@ def range_select(
     out = np.where(chosen, kept, np.float32(LEAST))
     total = accumulate(accumulators(core, vector, on_true_tile), reduce_op, out, reduce_cmd)
     dst.store(out)
-    if reduce_res is not None:
-        reduce_res.store(total)
+    read_out(core, reduce_res, total)
 
 
 def one_row_of_pairs(call: Call, machine: Machine) -> KernelError | None:

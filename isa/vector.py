@@ -236,6 +236,18 @@ def tensor_scalar_operands(call: Call, machine: Machine) -> KernelError | None:
     return None
 
 
+def second_step(call: Call, machine: Machine) -> KernelError | None:
+    if call["op1"] is not None or call["operand1"] is None:
+        return None
+    return OperatorError(
+        f"{call.name}: operand1 is given without op1",
+        argument="operand1",
+        expected="op1 and operand1, or neither",
+        got="operand1 alone",
+        because="there is nothing that would be done with it",
+    )
+
+
 def tensor_scalar_engine(call: Call, machine: Machine) -> KernelError | None:
     """The Scalar engine multiplies and then adds; GpSimd does what the Vector engine can't."""
     op0, op1 = call["op0"], call["op1"]
@@ -320,6 +332,7 @@ def unary_operand(op: Operator, operand: Any, name: str) -> None:
         bitvec_on_integers("dst", "data", ops=("op0", "op1")),
         tensor_scalar_operands,
         on_engine_needs(scalar, "scalar_tensor_scalar", "use engine=nisa.engine.vector"),
+        second_step,
         tensor_scalar_engine,
         no_indirect_addresses,
     ],

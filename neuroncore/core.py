@@ -35,6 +35,9 @@ from neuroncore.tile import Dynamic, Tile
 
 Array = npt.NDArray[Any]
 
+# What an accumulator register holds that no instruction has preset: a NaN that sums don't make.
+CLOBBERED = np.uint32(0x7FC0ACC0).view(np.float32)
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -74,7 +77,7 @@ class Core:
         self.calls: dict[Any, Call] = {}
         self.findings: list[Finding] = []
         self.accumulators = {
-            unit: np.full(self.machine.limits.partitions, np.nan, np.float32)
+            unit: np.full(self.machine.limits.partitions, CLOBBERED, np.float32)
             for unit in (engine.scalar, engine.vector)
         }
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
@@ -92,12 +95,23 @@ class Core:
         errors: list[KernelError] = []
         for parameter in instruction.parameters:
             errors += _taken(call, parameter, arguments[parameter.name], self.machine)
+        errors += self._outlived(arguments)
         if not errors:
             errors += self._whole_call(call)
         if errors:
             errors[0].more = [e.statement for e in errors[1:]]
             raise errors[0]
         return self._remember(key, call)
+
+    def _outlived(self, arguments: dict[str, Any]) -> Iterator[KernelError]:
+        for name, value in arguments.items():
+            if isinstance(value, Tile) and value.storage.launch is not self.hbm:
+                yield OutsideKernelError(
+                    f"{name} ({value}) is a tensor of an earlier launch",
+                    argument=name,
+                    because="a kernel's tensors end with its launch",
+                    hint="return it to the host, and pass it as an argument",
+                )
 
     def _whole_call(self, call: Call) -> Iterator[KernelError]:
         instruction = call.instruction

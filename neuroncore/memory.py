@@ -95,6 +95,7 @@ class Storage:
     __slots__ = (
         *("id", "region", "shape", "dtype", "name", "born", "on_chip", "partitions", "row_bytes"),
         *("pitch", "data", "origin", "partition0", "byte0", "placed", "gaps", "image", "foreign"),
+        "launch",
     )
 
     def __init__(
@@ -114,6 +115,7 @@ class Storage:
         self.placed = False  # at an address that the kernel chose
         self.gaps: Gaps | None = None
         self.image: Image | None = None  # what an address refers to
+        self.launch: Hbm | None = None  # whose it is: a tensor ends with the launch that made it
         self.foreign: Gaps | None = None  # PSUM: flags what others than the Tensor engine wrote
 
     @property
@@ -203,6 +205,7 @@ class Memory:
         address: tuple[int, int] | None = None,
     ) -> Storage:
         storage = Storage(next(self._ids), region, shape, dtype, name)
+        storage.launch = self.hbm
         if storage.on_chip:
             self._check_fits(storage)
         if address is not None and storage.on_chip:
@@ -216,6 +219,7 @@ class Memory:
     def adopt(self, region: MemoryRegion, array: Array, dtype: Format, name: str = "") -> Storage:
         """Storage whose bytes are those of a C-contiguous array, which it keeps alive."""
         storage = Storage(next(self._ids), region, array.shape or (1,), dtype, name)
+        storage.launch = self.hbm
         storage.data = array.reshape(-1).view(np.uint8)
         return storage
 

@@ -180,14 +180,18 @@ def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
         )
 
 
+def _place(region: MemoryRegion) -> str:
+    return "hbm" if region in HBM else region.value
+
+
 def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> KernelError:
-    places = " or ".join(dict.fromkeys("hbm" if r in HBM else r.value for r in regions))
+    places = " or ".join(dict.fromkeys(map(_place, regions)))
     copies = {
         SBUF: "move it with nisa.dma_copy (from HBM) or nisa.tensor_copy (from PSUM)",
         PSUM: "allocate it with buffer=nl.psum",
     }
     return BufferKindError(
-        f"{name} must be in {places}, not in {view.region.value}",
+        f"{name} must be in {places}, not in {_place(view.region)}",
         argument=name,
         expected=places,
         got=str(view),

@@ -110,7 +110,7 @@ ILLEGAL = {
     "compute on hbm": (
         *("BUFFER_KIND", ValueError),
         "def kernel(x):\n    nisa.tensor_copy(tile(4, 6), src=«x»)\n",
-        {"statement": "not in shared_hbm", "hint": "nisa.dma_copy"},
+        {"statement": "not in hbm", "hint": "nisa.dma_copy"},
     ),
     "both in psum": (
         *("BUFFER_KIND", ValueError),

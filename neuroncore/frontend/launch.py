@@ -76,7 +76,8 @@ def launch(
         current.observer.begun(cores[0])
     for wish in unmet_wishes():
         cores[0].report("ENVIRONMENT", wish, wish)
-    inputs = _Inputs(cores[0], tensor)
+    region = MemoryRegion.shared_hbm if len(cores) > 1 else MemoryRegion.private_hbm
+    inputs = _Inputs(cores[0], tensor, region)
     names = _names(function, args)
 
     def program(core: Core) -> Any:
@@ -89,6 +90,12 @@ def launch(
             result = program(cores[0])
     else:
         result = System(cores).run(program)[0]
+    if inspect.isgenerator(result):
+        raise SignatureError(
+            f"{getattr(function, '__name__', 'the kernel')} is a generator",
+            because="the device runs a kernel from its first line to its last",
+            hint="return the results instead of yielding them",
+        )
     with on(cores[0]):
         outputs = inputs.leave(result)
     inputs.write_back()
@@ -134,8 +141,8 @@ def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 class _Inputs:
     """The caller's values on their way into a kernel and out of it."""
 
-    def __init__(self, core: Core, tensor: type[Tile]) -> None:
-        self.core, self.tensor = core, tensor
+    def __init__(self, core: Core, tensor: type[Tile], region: MemoryRegion) -> None:
+        self.core, self.tensor, self.region = core, tensor, region
         self.torch = False
         self.given: dict[int, Any] = {}  # id of a storage -> the caller's object it came from
         self.adopted: dict[int, tuple[Any, Storage]] = {}  # id of a caller's object -> both
@@ -165,7 +172,7 @@ class _Inputs:
             held = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
             if array.flags.writeable:
                 self.copies.append((array, held, held.copy()))
-        storage = self.core.memory.adopt(MemoryRegion.shared_hbm, held, form, name)
+        storage = self.core.memory.adopt(self.region, held, form, name)
         if array.flags.writeable and (array is value or _is_torch(value)):
             self.given[storage.id] = value
         return storage

@@ -378,3 +378,13 @@ def test_a_reduction_is_one_number_per_partition(columns):
             ShapeError, name, dst=x, data=x, reduce_res=res, words=words, **options
         )
         assert error.code == "SHAPE_MISMATCH"
+
+
+@pytest.mark.parametrize("command", [{}, {"reduce_cmd": 0}])
+def test_registers_that_nothing_preset_are_found(command):
+    device = Device()
+    res = device.empty((3, 1))
+    tiles = device.empty((3, 4)), nl.copy, device.tile(noise((3, 4)))
+    device.issue("activation", *tiles, reduce_op=nl.add, reduce_res=res, **command)
+    assert device.findings == ["UNINIT_READ"]
+    assert np.isnan(res.numpy()).all()

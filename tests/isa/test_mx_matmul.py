@@ -260,8 +260,8 @@ def test_the_report_counts_all_four():
 
 def test_k_is_whole_quadrants():
     for k in (32, 64, 96, 128):
-        Device("trn3").issue("nc_matmul_mx", *matmul_tiles(Device("trn3"), k=k))
-    device = Device("trn3")
+        device = Device("trn3")
+        device.issue("nc_matmul_mx", *matmul_tiles(device, k=k))
     for k in (8, 40):
         words = ["stationary", str(k), "32"]
         device.refuses(ShapeError, "nc_matmul_mx", *matmul_tiles(device, k=k), words=words)

@@ -436,3 +436,13 @@ def test_nan_is_kept_by_arithmetic_and_unequal_to_itself():
         assert np.isnan(result(Device(), np.ones((1, 1), np.float32), (op, np.nan)))
     wanted = {op: op == "not_equal" for op in COMPARISONS}
     assert {op: bool(result(Device(), data, (op, np.nan))) for op in COMPARISONS} == wanted
+
+
+@pytest.mark.parametrize("operand1", [5.0, "tile"])
+def test_a_second_operand_needs_a_second_operator(operand1):
+    device = Device()
+    dst, data = device.tile(noise((3, 5))), device.tile(noise((3, 5)))
+    operand1 = device.tile(noise((3, 1))) if operand1 == "tile" else operand1
+    device.refuses(
+        OperatorError, "tensor_scalar", dst, data, nl.add, 1.0, operand1=operand1, words=["op1"]
+    )
