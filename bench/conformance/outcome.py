@@ -1,0 +1,166 @@
+"""What the runners share: running one case within limits, its outcome, and the table of them all."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+VERDICTS = ("passed", "failed", "refused", "timed out", "skipped")
+OURS = re.compile(r"^(?:.*: )?error\[(\w+)\] (.*)$|^(?:[\w.]*\.)?NotEmulated: (.*)$", re.MULTILINE)
+RAISED = re.compile(r"^(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception)): ?(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One case: `refused` is by an error of ours; `cause` is alike for cases that fail alike."""
+
+    name: str
+    verdict: str
+    cause: str = ""
+    seconds: float = 0.0
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A process that ended by itself, or was ended: then its exit code is None."""
+
+    code: int | None
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+def run(
+    command: Sequence[str],
+    *,
+    seconds: float = 600.0,
+    gigabytes: float = 12.0,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Finished:
+    """Run a command in a process group of its own, which ends when its time is over."""
+    limit = int(gigabytes * 2**30)
+
+    def confined() -> None:  # RLIMIT_AS would count what torch and BLAS reserve and never touch
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+    begun = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        start_new_session=True,
+        preexec_fn=confined,
+    )
+    try:
+        out, err = process.communicate(timeout=seconds)
+        code: int | None = process.returncode
+    except subprocess.TimeoutExpired:
+        _end(process)
+        out, err = process.communicate()
+        code = None
+    return Finished(code, out, err, time.monotonic() - begun)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def judged(name: str, finished: Finished, details: Iterable[str] = ()) -> Outcome:
+    """The outcome of a process whose exit code tells whether all is well."""
+    if finished.code is None:
+        return Outcome(name, "timed out", "", finished.seconds, tuple(details))
+    if finished.code == 0:
+        return Outcome(name, "passed", "", finished.seconds, tuple(details))
+    verdict, cause = blamed(finished)
+    return Outcome(name, verdict, cause, finished.seconds, tuple(details))
+
+
+def blamed(finished: Finished) -> tuple[str, str]:
+    """Why a process failed: refused by us with a code, or failed with an exception."""
+    if ours := list(OURS.finditer(finished.stderr)):
+        code, statement, missing = ours[-1].groups()
+        return "refused", f"{code or 'NotEmulated'}: {normalised(statement or missing)}"
+    if raised := list(RAISED.finditer(finished.stderr)):
+        kind, statement = raised[-1].groups()
+        return "failed", f"{kind}: {normalised(statement)}"
+    return "failed", f"exit code {finished.code}"
+
+
+def normalised(statement: str) -> str:
+    """The first sentence, with its numbers and its quoted names taken out, so that causes group."""
+    first = re.split(r"(?<=[a-z\])])[.;] ", statement.strip(), maxsplit=1)[0]
+    first = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", first)
+    return re.sub(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", "N", first)[:160]
+
+
+def options(description: str | None, *checkouts: str) -> argparse.ArgumentParser:
+    """A parser with what every runner takes."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for checkout in checkouts:
+        parser.add_argument(checkout, type=Path)
+    parser.add_argument("-k", default="", metavar="SUBSTR", help="only cases with this in the name")
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
+    parser.add_argument("--timeout", type=float, default=900.0, metavar="SECONDS", help="per case")
+    parser.add_argument("--memory", type=float, default=12.0, metavar="GIB", help="per case")
+    return parser
+
+
+def told(suite: str, outcomes: Iterator[Outcome], as_json: bool) -> int:
+    """Print outcomes as they come and what they amount to; the exit code."""
+    kept = []
+    for outcome in outcomes:
+        kept.append(outcome)
+        if not as_json:
+            print(_line(outcome), flush=True)
+    if as_json:
+        print(json.dumps(document(suite, kept), indent=1))
+    else:
+        print("\n".join(summary(kept)))
+    return int(not kept or any(o.verdict not in ("passed", "skipped") for o in kept))
+
+
+def _line(outcome: Outcome) -> str:
+    cause = f"  {outcome.cause}" if outcome.cause else ""
+    first = f"{outcome.verdict:9} {outcome.seconds:7.1f} s  {outcome.name}{cause}"
+    return "\n".join([first, *(f"{'':22}{line}" for line in outcome.details)])
+
+
+def summary(outcomes: Sequence[Outcome]) -> list[str]:
+    """The counts, the causes by how often they occur, and how many of those that ran passed."""
+    counts = Counter(o.verdict for o in outcomes)
+    lines = ["", "  ".join(f"{v} {counts[v]}" for v in VERDICTS)]
+    causes = Counter((o.verdict, o.cause) for o in outcomes if o.verdict in ("failed", "refused"))
+    lines += [f"  {n:4}  {verdict}: {cause}" for (verdict, cause), n in causes.most_common()]
+    ran = len(outcomes) - counts["skipped"]
+    return [*lines, f"{counts['passed']} of {ran}"]
+
+
+def document(suite: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    counts = Counter(o.verdict for o in outcomes)
+    return {
+        "suite": suite,
+        "counts": {v: counts[v] for v in VERDICTS},
+        "cases": [asdict(o) for o in outcomes],
+    }
