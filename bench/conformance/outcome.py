@@ -1,4 +1,4 @@
-"""What the runners share: running one case within limits, its outcome, and the table of them all."""
+"""What the runners share: running a case within limits, its outcome, and the table of them all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from typing import Any
 
 VERDICTS = ("passed", "failed", "refused", "timed out", "skipped")
 OURS = re.compile(r"^(?:.*: )?error\[(\w+)\] (.*)$|^(?:[\w.]*\.)?NotEmulated: (.*)$", re.MULTILINE)
-RAISED = re.compile(r"^(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception)): ?(.*)$", re.MULTILINE)
+TRACEBACK = "Traceback (most recent call last)"
+RAISED = re.compile(r"^(?:\w+\.)*([A-Z]\w+)(?:: (.*))?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ def blamed(finished: Finished) -> tuple[str, str]:
     if ours := list(OURS.finditer(finished.stderr)):
         code, statement, missing = ours[-1].groups()
         return "refused", f"{code or 'NotEmulated'}: {normalised(statement or missing)}"
-    if raised := list(RAISED.finditer(finished.stderr)):
-        kind, statement = raised[-1].groups()
+    if raised := list(RAISED.finditer(finished.stderr.rpartition(TRACEBACK)[2])):
+        kind, statement = raised[-1].groups("")
         return "failed", f"{kind}: {normalised(statement)}"
     return "failed", f"exit code {finished.code}"
 

@@ -1,0 +1,138 @@
+"""The runnable scripts of aws-neuron-sdk and nki-moe, unmodified, every launch held to numpy.
+
+    python bench/conformance/scripts.py CHECKOUTS [-k SUBSTR] [--json]
+
+CHECKOUTS is a folder with the checkouts `aws-neuron-sdk` and `nki-moe`. A script runs in a copy of
+its folder, for some write beside themselves. It has to end well by its own account and not say that
+something differs, and every kernel that it launches has to agree with the reference in TABLES:
+several scripts print numbers and assert nothing. One is published to show an error, and has to be
+refused by us. The scripts that use torch need torch; torch_xla is stood in for by `shims/`.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import references as ref
+from held import Reference
+from outcome import Outcome, judged, options, run, told
+
+HERE = Path(__file__).parent
+DISAGREES = re.compile(r"\bdiffer\b|\bFAIL(?:ED|URE)?\b|(?:pass|passed|matches)\? False|mismatch")
+
+
+@dataclass(frozen=True)
+class Script:
+    """`refused` is the code of the error that the script is there to show."""
+
+    name: str
+    file: str
+    table: str = ""
+    arguments: tuple[str, ...] = ()
+    target: str = "trn2"
+    refused: str = ""
+
+
+SDK, MX = "aws-neuron-sdk/nki/examples/", "aws-neuron-sdk/nki/deep-dives/src/mxfp-matmul/"
+MAMBA = ("--version", "v1", "v2", "v3")
+SCRIPTS = [
+    Script("sdk/simulate_example", SDK + "simulate/nki_simulate_example.py", "simulate"),
+    Script("sdk/getting_started_baremetal", SDK + "getting_started_baremetal.py", "add"),
+    Script("sdk/getting_started_torch", SDK + "getting_started_torch.py", "add"),
+    Script("sdk/index-case-1", SDK + "index-case-1.py", "split"),
+    Script("sdk/index-case-3", SDK + "index-case-3.py", "maxpool"),
+    Script("sdk/layout-pass", SDK + "layout-pass.py", "exp"),
+    Script("sdk/layout-violation", SDK + "layout-violation.py", "exp", refused="PARTITION_LIMIT"),
+    Script("sdk/average_pool2d_nki", SDK + "average_pool2d/average_pool2d_nki_kernels.py", "mean"),
+    Script("sdk/average_pool2d_torch", SDK + "average_pool2d/average_pool2d_torch.py", "mean"),
+    Script("sdk/transpose2d_nki", SDK + "transpose2d/transpose2d_nki_kernels.py", "transpose"),
+    Script("sdk/transpose2d_torch", SDK + "transpose2d/transpose2d_torch.py", "transpose"),
+    Script("sdk/mamba_nki", SDK + "fused_mamba/mamba_nki_kernels.py", "mamba", MAMBA),
+    Script("sdk/mamba_torch", SDK + "fused_mamba/mamba_torch.py", "mamba v1"),
+    Script("sdk/matmul_torch", SDK + "matrix_multiplication/matrix_multiplication_torch.py", "mm"),
+    Script("sdk/mxfp-matmul", MX + "mx_toplevel.py", "mxfp", target="trn3"),
+    Script("nki-moe/rmsnorm", "nki-moe/nki_custom_rmsnorm.py", "rmsnorm"),
+    Script("nki-moe/tensor_add", "nki-moe/nki_tensor_add_example.py", "add"),
+]
+MATMULS = ("basic", "tiled", "hoist_load", "block_free_dimension", "fully_optimized")
+TABLES = {
+    "simulate": {"add_kernel": Reference(ref.add)},
+    "add": {"nki_tensor_add_kernel": Reference(ref.add)},
+    "split": {"tensor_split_kernel_": Reference(ref.even_and_odd_columns, 0.0)},
+    "maxpool": {"tensor_maxpool_kernel_": Reference(ref.pooled_max, 0.0)},
+    "exp": {"tensor_exp_kernel_": Reference(ref.exponential)},
+    "mean": {"tensor_avgpool_kernel": Reference(ref.pooled_mean)},
+    "transpose": {"tensor_transpose2D_kernel_": Reference(ref.rows_transposed, 0.0)},
+    "mamba": {f"mamba_{version}": Reference(ref.mamba) for version in MAMBA[1:]},
+    "mamba v1": {"mamba_v1": Reference(ref.mamba)},
+    "mm": {f"nki_matmul_{name}_": Reference(ref.product) for name in MATMULS},
+    "mxfp": {
+        "kernel_offline_quantized_mx_matmul": Reference(ref.scaled_product),
+        "kernel_on_device_quantize_matmul_mx": Reference(ref.half_scaled_product),
+        "kernel_copy_strided_quantize_matmul_mx": Reference(ref.strided_product),
+        "kernel_copy_strided_quantize_matmul_mx_packed_scale": Reference(ref.strided_product),
+    },
+    "rmsnorm": {"nki_rmsnorm_kernel": Reference(ref.rms_norm)},
+}
+
+
+def case(checkouts: Path, script: Script, seconds: float, gigabytes: float) -> Outcome:
+    """Run a script in a copy of its folder, without what else a checkout's root holds."""
+    published = checkouts / script.file
+    if not published.is_file():
+        return Outcome(script.name, "skipped", "not in the checkout")
+    with tempfile.TemporaryDirectory() as scratch:
+        home = Path(scratch, "copy")
+        home.mkdir()
+        for file in published.parent.glob("*.py"):
+            shutil.copy(file, home)
+        command = [sys.executable, str(HERE / "held.py"), str(home / published.name)]
+        command += [f"scripts:{script.table}", *script.arguments]
+        finished = run(
+            command,
+            seconds=seconds,
+            gigabytes=gigabytes,
+            env={
+                "PYTHONPATH": str(HERE / "shims"),
+                "NEURON_PLATFORM_TARGET_OVERRIDE": script.target,
+                "NKI_SIMULATOR": "1",
+            },
+            cwd=home,
+        )
+    details = [line for line in finished.stdout.splitlines() if line.startswith("held ")]
+    outcome = judged(script.name, finished, details)
+    if script.refused:
+        return expected_refusal(outcome, script.refused)
+    if outcome.verdict == "passed" and (found := DISAGREES.search(finished.stdout)):
+        return Outcome(script.name, "failed", f"the script says {found[0]!r}", finished.seconds)
+    return outcome
+
+
+def expected_refusal(outcome: Outcome, code: str) -> Outcome:
+    """Passed if we refused the case with that error; else what was wrong instead."""
+    if outcome.verdict == "refused" and outcome.cause.startswith(f"{code}: "):
+        return Outcome(outcome.name, "passed", "", outcome.seconds, (f"refused, {outcome.cause}",))
+    cause = f"{code} should have been raised, not {outcome.cause or 'nothing'}"
+    return Outcome(outcome.name, "failed", cause, outcome.seconds)
+
+
+def outcomes(checkouts: Path, wanted: str, seconds: float, gigabytes: float) -> Iterator[Outcome]:
+    for script in SCRIPTS:
+        if wanted in script.name:
+            yield case(checkouts, script, seconds, gigabytes)
+
+
+def main() -> int:
+    given = options(__doc__, "checkouts").parse_args()
+    ran = outcomes(given.checkouts, given.k, given.timeout, given.memory)
+    return told("scripts", ran, given.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

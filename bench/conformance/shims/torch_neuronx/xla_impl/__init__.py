@@ -1,0 +1,1 @@
+from torch_neuronx.xla_impl import ops as ops

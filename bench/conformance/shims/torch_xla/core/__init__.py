@@ -1,0 +1,1 @@
+from torch_xla.core import xla_model as xla_model
