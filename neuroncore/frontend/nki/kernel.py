@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
 from typing import Any
 
@@ -29,6 +29,25 @@ class Kernel:
                 f"{grid!r} is not a launch grid", expected="a positive int, or a tuple of them"
             )
         return type(self)(self.function, tuple(int(n) for n in sizes))
+
+    def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
+        """The kernel with pairs (instruction, what it waits for), by the instructions' names.
+
+        They bind the reordering by the device's compiler. Here instructions run in the order of the
+        program, and neither results nor the estimate of time depend on them.
+        """
+        for edge in edges:
+            later, earlier = edge if isinstance(edge, tuple) and len(edge) == 2 else (None, None)
+            before = [earlier] if isinstance(earlier, str) else earlier
+            if not (isinstance(later, str) and isinstance(before, list | tuple)) or not all(
+                isinstance(name, str) for name in before
+            ):
+                raise SignatureError(
+                    f"{edge!r} is not an edge of a schedule",
+                    argument="edges",
+                    expected="a pair of an instruction's name and a name, or a list of names",
+                )
+        return type(self)(self.function, self.grid)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if running() is not None:

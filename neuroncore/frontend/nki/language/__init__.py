@@ -48,6 +48,7 @@ from neuroncore.frontend.nki.language.creation import is_sbuf as is_sbuf
 from neuroncore.frontend.nki.language.creation import load as load
 from neuroncore.frontend.nki.language.creation import ndarray as ndarray
 from neuroncore.frontend.nki.language.creation import ones as ones
+from neuroncore.frontend.nki.language.creation import par_dim as par_dim
 from neuroncore.frontend.nki.language.creation import shared_constant as shared_constant
 from neuroncore.frontend.nki.language.creation import (
     shared_identity_matrix as shared_identity_matrix,

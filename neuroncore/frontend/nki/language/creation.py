@@ -21,6 +21,16 @@ from neuroncore.tile import Tile
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 
+class _PartitionSize(int):
+    """A size marked as that of the partition axis."""
+
+
+def par_dim(size: int) -> int:
+    """The size of the partition axis, as kernels of the older API mark it. Here the first axis of a
+    tensor is its partition axis, marked or not, and no other can be."""
+    return _PartitionSize(operator.index(size))
+
+
 def ndarray(
     shape: Sequence[int],
     dtype: Any,
@@ -57,6 +67,14 @@ def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
         raise
     except TypeError:
         sizes = ()
+    if _PartitionSize in map(type, listed[1:]):
+        raise SignatureError(
+            f"{tuple(sizes)!r} has block dimensions before the partition axis",
+            argument="shape",
+            position=0,
+            because="the first axis of a tensor is its partition axis; par_dim moves nothing",
+            hint="move the blocks behind it, into the free axes, or keep a list of tensors",
+        )
     if not sizes or min(sizes) < 1:
         raise SignatureError(
             f"{shape!r} is not a shape",
