@@ -93,7 +93,13 @@ def judged(name: str, finished: Finished, details: Iterable[str] = ()) -> Outcom
     if finished.code == 0:
         return Outcome(name, "passed", "", finished.seconds, tuple(details))
     verdict, cause = blamed(finished)
-    return Outcome(name, verdict, cause, finished.seconds, tuple(details))
+    return Outcome(name, verdict, cause, finished.seconds, (*details, *_last_words(finished)))
+
+
+def _last_words(finished: Finished) -> list[str]:
+    """The statement that was normalised, as it was."""
+    lines = finished.stderr.rpartition(TRACEBACK)[2].splitlines()
+    return [line for line in lines if OURS.match(line) or RAISED.match(line)][-1:]
 
 
 def blamed(finished: Finished) -> tuple[str, str]:

@@ -1,0 +1,137 @@
+"""The harnesses of autocomp for the current API, with the published solutions, held to numpy.
+
+    python bench/conformance/autocomp.py CHECKOUT [-k SUBSTR] [--json]
+
+A harness is a reference kernel, a mark where a solution goes, and a test that compares the two on
+random inputs: a case is a harness with the published solution of its number in that place, on the
+target that it sets. Its own test has to say yes; and since it would say so of two kernels that both
+return zeros, every launch of either is held against the reference in TABLES as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import references as ref
+from held import Reference
+from outcome import Outcome, judged, options, run, told
+
+HERE = Path(__file__).parent
+SUITES = ("trn-tutorial-nki2", "trn-advanced-nki2", "trn-internal")
+MARK = "# SUBSTITUTE HERE"
+BF16 = 2.0**-7  # what several roundings to bfloat16 on the way may add up to
+
+
+def any_kernel(function: object, tolerance: float | None = None) -> dict[str, Reference]:
+    return {"*": Reference(function, tolerance)}  # type: ignore[arg-type]
+
+
+TABLES = {
+    "trn-tutorial-nki2/0_rmsnorm_test": any_kernel(ref.rms_norm),
+    "trn-tutorial-nki2/1_layernorm_test": any_kernel(ref.layer_norm),
+    "trn-tutorial-nki2/2_gemm_test": any_kernel(ref.product),
+    "trn-tutorial-nki2/3_mamba_test": any_kernel(ref.expanded_mamba),
+    "trn-tutorial-nki2/4_attention_test": any_kernel(ref.attention_by_columns),
+    "trn-tutorial-nki2/5_sdattention_test": any_kernel(ref.attention_by_rows),
+    "trn-advanced-nki2/0_cumsum_test": any_kernel(ref.cumulative_sum),
+    "trn-advanced-nki2/1_transpose_test": any_kernel(ref.swapped, 0.0),
+    "trn-advanced-nki2/2_maxpool_test": any_kernel(ref.sliding_max, 0.0),
+    "trn-advanced-nki2/3_rope_test": any_kernel(ref.rotary),
+    "trn-advanced-nki2/4_conv1d_test": any_kernel(ref.depthwise_conv1d),
+    "trn-advanced-nki2/5_conv2d_test": any_kernel(ref.conv2d),
+    "trn-advanced-nki2/6_csa_2048_test": any_kernel(ref.causal_attention, BF16),
+    "trn-advanced-nki2/7_csa_16384": any_kernel(ref.attention_step, BF16),
+    "trn-advanced-nki2/8_mha_test": any_kernel(ref.causal_attention, BF16),
+    "trn-internal/10_openfold3_trimul_test": any_kernel(ref.product),
+    "trn-internal/12_flashvsr_fp32attn_test": any_kernel(ref.untransposed_attention),
+    "trn-internal/15_gemm_test": any_kernel(ref.product),
+    "trn-internal/3_triattn_test": any_kernel(ref.triangular_attention, BF16),
+    "trn-internal/4_trimul_test": any_kernel(ref.triangular_product),
+    "trn-internal/5_fft256_test": any_kernel(ref.fourier),
+    "trn-internal/6_mamba_scan_test": any_kernel(ref.selective_scan),
+    "trn-internal/7_trotter_test": any_kernel(ref.trotter),
+    "trn-internal/8_deltanet_recurrent_test": any_kernel(ref.delta_rule),
+}
+ENDING = """
+np.random.seed(0)
+torch.manual_seed(0)
+assert test_nki({reference}, {solution}), "the harness says that the results differ"
+"""
+
+
+def solved(harness: str, solution: str) -> str:
+    """A harness with a solution at its mark, and a call of its test in place of its main part,
+    which would go on to measure time."""
+    body, main = parted(harness)
+    names = re.search(r"test_nki\(\s*(\w+)\s*,\s*(\w+)", main)
+    assert names is not None, "the harness doesn't call test_nki"
+    assert body.count(MARK) == 1, "the harness has no one place for a solution"
+    ending = ENDING.format(reference=names[1], solution=names[2])
+    return body.replace(MARK, parted(solution)[0]) + ending
+
+
+def parted(source: str) -> tuple[str, str]:
+    """A module without its `if __name__ == "__main__":`, and that."""
+    lines = source.splitlines()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+            main = lines[node.lineno - 1 : node.end_lineno]
+            rest = lines[: node.lineno - 1] + lines[node.end_lineno :]
+            return "\n".join(rest) + "\n", "\n".join(main)
+    return source, ""
+
+
+def target(harness: str) -> str:
+    found = re.search(r"NEURON_PLATFORM_TARGET_OVERRIDE\W+(trn\d)", harness)
+    return found[1] if found else "trn2"
+
+
+def case(name: str, harness: Path, solution: Path, seconds: float, gigabytes: float) -> Outcome:
+    source = harness.read_text()
+    machine = target(source)
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch, "harness.py")
+        file.write_text(solved(source, solution.read_text()))
+        finished = run(
+            [sys.executable, str(HERE / "held.py"), str(file), f"autocomp:{name}"],
+            seconds=seconds,
+            gigabytes=gigabytes,
+            env={
+                "PYTHONPATH": str(HERE / "shims"),
+                "NEURON_PLATFORM_TARGET_OVERRIDE": machine,
+            },
+            cwd=Path(scratch),
+        )
+    details = [f"{line} ({machine})" for line in finished.stdout.splitlines() if "held " in line]
+    return judged(name, finished, details)
+
+
+def outcomes(checkout: Path, wanted: str, seconds: float, gigabytes: float) -> Iterator[Outcome]:
+    for suite in SUITES:
+        for harness in sorted((checkout / "harnesses" / suite).glob("*.py")):
+            name = f"{suite}/{harness.stem}"
+            number = harness.name.partition("_")[0]
+            published = sorted((checkout / "sols" / suite).glob(f"{number}_*.py"))
+            if wanted not in name:
+                continue
+            if name not in TABLES:
+                yield Outcome(name, "skipped", "no reference for it here")
+            elif not published:
+                yield Outcome(name, "skipped", "no published solution")
+            for solution in published if name in TABLES else ():
+                yield case(name, harness, solution, seconds, gigabytes)
+
+
+def main() -> int:
+    given = options(__doc__, "checkout").parse_args()
+    ran = outcomes(given.checkout, given.k, given.timeout, given.memory)
+    return told("autocomp", ran, given.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
