@@ -25,6 +25,7 @@ from neuroncore.operand import HBM, SBUF, Operand, Static
 from neuroncore.rules import bits_if_opaque, same_total
 from neuroncore.tile import Array, Tile
 
+SKIP = oob_mode.skip
 READ = Operand(reads=True, regions=(SBUF, *HBM), starts=False, free_dims=None, free=None)
 WRITTEN = replace(READ, reads=False, writes=True, partial=True)
 Source = Annotated[Tile, READ]
@@ -120,7 +121,7 @@ def dma_copy(
     core: Core,
 ) -> None:
     """dst = src, element by element in row-major order; formats convert through float32"""
-    skip = oob_mode.name == "skip"
+    skip = oob_mode is SKIP
     if not src.dynamic and not dst.dynamic:
         put(dst, convert(src, dst, src.codes()))
         return

@@ -24,7 +24,7 @@ from neuroncore.numeric import Operator
 from neuroncore.operand import HBM, SBUF, Op, Operand, Static, View
 from neuroncore.tile import Array, Tile
 
-from .dma import Destination, fetched, put, row_numbers, scatter
+from .dma import SKIP, Destination, fetched, put, row_numbers, scatter
 
 Sources = Annotated[
     Sequence[Tile],
@@ -152,7 +152,7 @@ def dma_compute(
         got=", ".join(map(repr, srcs)),
         because="rows picked at run time are added to what is there",
     )
-    rows, inside = row_numbers(picked, "dst" if picked is dst else "srcs", oob_mode.name == "skip")
+    rows, inside = row_numbers(picked, "dst" if picked is dst else "srcs", oob_mode is SKIP)
     values = [
         codec.decode(src.dtype, fetched(core, src, "srcs", rows, inside))
         if src.dynamic

@@ -18,7 +18,7 @@ from neuroncore.operand import SBUF, Static, View
 from neuroncore.rules import same_dtype
 from neuroncore.tile import Array, Tile
 
-from .dma import READ, WRITTEN, existing, fetched, priority_classes, put
+from .dma import READ, SKIP, WRITTEN, existing, fetched, priority_classes, put
 
 MovedIn = Annotated[Tile, replace(READ, moved=True)]
 MovedOut = Annotated[Tile, replace(WRITTEN, regions=(SBUF,), moved=True)]
@@ -222,7 +222,7 @@ def dma_transpose(
     if not src.dynamic:
         put(dst, src.codes().transpose(order))
         return
-    rows, inside = existing(src, "src", gathered_rows(src), oob_mode.name == "skip")
+    rows, inside = existing(src, "src", gathered_rows(src), oob_mode is SKIP)
     codes = fetched(core, src, "src", rows, inside).transpose(order)
     if inside.all():
         put(dst, codes)

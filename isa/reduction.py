@@ -43,6 +43,7 @@ from .operators import MAXIMUM
 from .vector import BOTH, Arithmetic, MaybeNumber, Number, unary_operand
 
 vector, unknown = engine.vector, engine.unknown
+LOAD_REDUCE = reduce_cmd.load_reduce
 
 Reduction = Annotated[Operator, Op(names=("add", "multiply", "maximum", "minimum"), reduces=True)]
 Max = Annotated[Operator, Op(names=("maximum",))]
@@ -214,7 +215,7 @@ def tensor_scalar_reduce(
 ) -> None:
     """dst[p, f] = data[p, f] <op0> operand0[p];  reduce_res[p] = fold of dst[p, :] by reduce_op"""
     unary_operand(op0, operand0, "operand0")
-    loads = reduce_cmd.name == "load_reduce"
+    loads = reduce_cmd is LOAD_REDUCE
     require(
         loads == (reduce_init is not None),
         "reduce_init goes with reduce_cmd.load_reduce",

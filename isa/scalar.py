@@ -34,10 +34,11 @@ from neuroncore.rules import commands, float32_operands, same_elements, same_par
 from neuroncore.tile import Tile
 
 from .operators import ADD
-from .reduction import accumulate, accumulators, read_out
+from .reduction import LOAD_REDUCE, accumulate, accumulators, read_out
 from .vector import Number
 
 scalar, vector = engine.scalar, engine.vector
+IDLE = reduce_cmd.idle
 
 Activation = Annotated[Function, Act()]
 Sum = Annotated[Operator, Op(names=("add",))]
@@ -120,12 +121,13 @@ def activation(
     result = out if out.flags.c_contiguous else buffers.floats(dst.shape)
     value = affine(numeric.shaped(data.values(), dst.shape), scale, bias)
     numeric.activate(op.apply, value, result)
-    if reduce_cmd.name != "idle":
+    if reduce_cmd is not IDLE:
         accumulate(accumulators(core, scalar, data), ADD, result, reduce_cmd)
     if result is not out:
         out[...] = result
     numeric.finish(dst, out)
-    read_out(core, reduce_res, accumulators(core, scalar, data))
+    if reduce_res is not None:
+        read_out(core, reduce_res, accumulators(core, scalar, data))
 
 
 def affine(value: Any, scale: Any, bias: Any) -> Any:
@@ -263,7 +265,7 @@ def activate2(
     else:
         numeric.activate(op.apply, value, out)
     registers = accumulators(core, scalar, data)
-    if reduce_op is not None and reduce_cmd.name != "idle":
+    if reduce_op is not None and reduce_cmd is not IDLE:
         accumulate(registers, reduce_op, out, reduce_cmd)
     dst.store(out)
     read_out(core, reduce_res, registers)
@@ -301,7 +303,7 @@ def exponential(
 
     The sum is of float32 numbers, before they are rounded to dst.
     """
-    loads = reduce_cmd.name == "load_reduce"
+    loads = reduce_cmd is LOAD_REDUCE
     require(
         loads or (not isinstance(reduce_init, Tile) and reduce_init == 0),
         "reduce_init goes with reduce_cmd.load_reduce",

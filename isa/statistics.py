@@ -29,7 +29,7 @@ from neuroncore.rules import (
 from neuroncore.tile import Tile
 
 from .operators import ADD
-from .reduction import accumulators, preset
+from .reduction import LOAD_REDUCE, accumulators, preset
 from .search import rows
 from .vector import Arithmetic, MaybeNumber, Number, unary_operand
 
@@ -165,7 +165,7 @@ def tensor_scalar_cumulative(
     """
     unary_operand(op0, imm0, "imm0")
     require(
-        reduce_cmd.name != "load_reduce" or imm1 is not None,
+        reduce_cmd is not LOAD_REDUCE or imm1 is not None,
         "reduce_cmd.load_reduce needs imm1",
         OperatorError,
         argument="imm1",

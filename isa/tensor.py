@@ -427,6 +427,9 @@ def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
     if accumulate:
         core.check_written("dst, which accumulates,", dst)
     warn_foreign(core, dst)
+    gaps = dst.storage.gaps
+    if gaps is not None and gaps.mask is None and not accumulate:
+        return True
     unwritten = None if accumulate else dst.unwritten()
     if unwritten is None:
         return False

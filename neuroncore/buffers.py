@@ -21,7 +21,8 @@ CACHE_LINE = 64
 BYTE, FLOAT = np.dtype(np.uint8), np.dtype(np.float32)
 SMALL = 1 << 15  # below, the allocator has no need of us
 TRIES = 8  # blocks looked at before a new one is made
-KEPT_BYTES = 1 << 26  # free and used together; beyond, a size's free blocks are let go
+LARGE = 1 << 24  # above, what is kept would crowd out all else
+KEPT_BYTES = 1 << 27  # free and used together; beyond, a size's free blocks are let go
 
 
 # The reference count of a block that only its entry refers to, as Python's release counts it.
@@ -71,7 +72,7 @@ def _taken(nbytes: int) -> tuple[Array, int]:
 
 def take(nbytes: int) -> Array:
     """Bytes that start on a cache line and that nobody else uses."""
-    return array((nbytes,), BYTE)
+    return array((nbytes,), BYTE) if nbytes <= LARGE else fresh(nbytes)
 
 
 def floats(shape: tuple[int, ...]) -> Array:

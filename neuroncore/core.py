@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, Protocol
@@ -37,6 +38,11 @@ Array = npt.NDArray[Any]
 
 # What an accumulator register holds that no instruction has preset: a NaN that sums don't make.
 CLOBBERED = np.uint32(0x7FC0ACC0).view(np.float32)
+
+
+# What has been found legal, by machine and key, for the launches to come; a Call holds its machine.
+_checked: dict[tuple[int, Any], Call] = {}
+CHECKED_MOST = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -87,21 +93,43 @@ class Core:
     # --- checking --------------------------------------------------------------------------------
 
     def prepare(self, instruction: Instruction, key: Any, arguments: dict[str, Any]) -> Call:
-        """Check a call that was not seen before; afterwards it is recognised by its key.
+        """Check a call that this core has not seen; afterwards it is recognised by its key.
 
         Raises the first thing that is wrong with it; the others are listed in its message.
         """
+        for error in self._outlived(arguments):
+            raise error
+        checked = _checked.get((id(self.machine), key))
+        if checked is None:
+            checked = self._check(instruction, arguments)
+            if len(_checked) >= CHECKED_MOST:
+                _checked.clear()
+            _checked[id(self.machine), key] = checked
+        call = copy(checked)
+        if self.program is not None:
+            call.index = len(self.program.calls)
+            self.program.calls.append(call)
+        self.calls[key] = call
+        return call
+
+    def _check(self, instruction: Instruction, arguments: dict[str, Any]) -> Call:
         call = Call(instruction, self.machine, {p.name: None for p in instruction.parameters})
         errors: list[KernelError] = []
         for parameter in instruction.parameters:
             errors += _taken(call, parameter, arguments[parameter.name], self.machine)
-        errors += self._outlived(arguments)
         if not errors:
             errors += self._whole_call(call)
         if errors:
             errors[0].more = [e.statement for e in errors[1:]]
             raise errors[0]
-        return self._remember(key, call)
+        tiles = {n: v for n, v in call.arguments.items() if isinstance(v, View)}
+        operands = {p.name: p.operand for p in call.instruction.operands}
+        declared = {n: operands[n.partition("[")[0]] for n in tiles}
+        call.reads = tuple(n for n, o in declared.items() if o and o.reads)
+        call.writes = tuple(n for n, o in declared.items() if o and o.writes)
+        call.dynamic = tuple(n for n, v in tiles.items() if v.dynamic)
+        call.indices = tuple(n for n, v in tiles.items() if v.dynamic > 1)
+        return call
 
     def _outlived(self, arguments: dict[str, Any]) -> Iterator[KernelError]:
         for name, value in arguments.items():
@@ -144,20 +172,6 @@ class Core:
             error = rule(call, self.machine)
             if error is not None:
                 yield error
-
-    def _remember(self, key: Any, call: Call) -> Call:
-        tiles = {n: v for n, v in call.arguments.items() if isinstance(v, View)}
-        operands = {p.name: p.operand for p in call.instruction.operands}
-        declared = {n: operands[n.partition("[")[0]] for n in tiles}
-        call.reads = tuple(n for n, o in declared.items() if o and o.reads)
-        call.writes = tuple(n for n, o in declared.items() if o and o.writes)
-        call.dynamic = tuple(n for n, v in tiles.items() if v.dynamic)
-        call.indices = tuple(n for n, v in tiles.items() if v.dynamic > 1)
-        if self.program is not None:
-            call.index = len(self.program.calls)
-            self.program.calls.append(call)
-        self.calls[key] = call
-        return call
 
     def misused(self, instruction: Instruction, arguments: dict[str, Any]) -> KernelError:
         """The error for arguments of the wrong kind altogether."""
@@ -315,6 +329,7 @@ class Core:
             tile = arguments[parameter.name]
             if parameter.name not in call.writes or not parameter.operand:
                 continue
+            tile.storage.version += 1
             if not parameter.operand.partial and not _is_vector(tile):
                 tile.mark_written()
             if tile.region is PSUM and engine.tensor not in call.instruction.engines:

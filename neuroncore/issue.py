@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from enum import Enum
 from functools import cache
 from typing import Any
 
-from neuroncore.enums import engine
+from neuroncore.enums import engine, oob_mode
 from neuroncore.instruction import INSTRUCTIONS, Instruction, Parameter
 from neuroncore.operand import PSUM, Act, Op, Operand, Static, are_tiles, spread
 from neuroncore.tile import Tile
@@ -29,8 +30,10 @@ def issuer(name: str) -> Callable[..., None]:
         "MEANING": instruction.meaning,
         "Tile": Tile,
         "PSUM": PSUM,
+        "SKIP": oob_mode.skip,
         "frame_at": sys._getframe,
         "spread": spread,
+        "kinds": _kinds,
         "are_tiles": are_tiles,
     }
     exec(compile("\n".join(lines), f"<issue {name}>", "exec"), scope)
@@ -60,7 +63,7 @@ def _body(instruction: Instruction) -> Iterator[str]:
     yield "if call is None:"
     yield f"    call = core.prepare(INSTRUCTION, key, {everything})"
     yield "if call.dynamic:"
-    skip = "oob_mode.name == 'skip'" if "oob_mode" in names else "False"
+    skip = "oob_mode is SKIP" if "oob_mode" in names else "False"
     yield f"    return core.issue_dynamic(call, frame_at(2), {everything}, {skip})"
     for p in instruction.operands:
         if p.operand and p.operand.many:
@@ -72,6 +75,9 @@ def _body(instruction: Instruction) -> Iterator[str]:
     passed = [f"{n}=call.engine" if n == "engine" else f"{n}={n}" for n in names]
     yield f"MEANING({', '.join([*passed, *(['core=core'] if instruction.wants_core else [])])})"
     for p in instruction.operands:
+        if p.operand and p.operand.writes:
+            guard = _present(p).removesuffix(" and ")
+            yield f"{f'if {guard}: ' if guard else ''}{p.name}.storage.version += 1"
         if p.operand and p.operand.writes and not p.operand.partial:
             yield from _note_write(p, foreign=engine.tensor not in instruction.engines)
     yield "if core.program is not None:"
@@ -93,6 +99,11 @@ def _note_write(parameter: Parameter, foreign: bool) -> Iterator[str]:
         yield f"    {name}.mark_foreign(True)"
 
 
+def _kinds(value: Any) -> Any:
+    """The type of a parameter, and of what is in it."""
+    return type(value) if type(value) is not tuple else tuple(map(type, value))
+
+
 def _is_optional(declared: Op | Act) -> bool:
     return isinstance(declared, Op) and declared.optional
 
@@ -105,6 +116,8 @@ def _key_part(parameter: Parameter) -> str | None:
     name, declared = parameter.name, parameter.declared
     if declared is None:
         return None
+    if isinstance(declared, Static) and not isinstance(parameter.default, Enum):
+        return f"kinds({name}), {name}"  # 1, 1.0 and True are one key, and not one argument
     if not isinstance(declared, Operand):
         return name
     if declared.many:

@@ -95,7 +95,7 @@ class Storage:
     __slots__ = (
         *("id", "region", "shape", "dtype", "name", "born", "on_chip", "partitions", "row_bytes"),
         *("pitch", "data", "origin", "partition0", "byte0", "placed", "gaps", "image", "foreign"),
-        "launch",
+        *("launch", "version"),
     )
 
     def __init__(
@@ -115,6 +115,7 @@ class Storage:
         self.placed = False  # at an address that the kernel chose
         self.gaps: Gaps | None = None
         self.image: Image | None = None  # what an address refers to
+        self.version = 0  # counts the instructions that have written to it
         self.launch: Hbm | None = None  # whose it is: a tensor ends with the launch that made it
         self.foreign: Gaps | None = None  # PSUM: flags what others than the Tensor engine wrote
 
@@ -212,8 +213,7 @@ class Memory:
             self._place(storage, *address)
             return storage
         storage.gaps = Gaps(storage.nbytes, dtype.itemsize)
-        get = buffers.take if storage.on_chip else buffers.fresh
-        storage.data = get(storage.nbytes)
+        storage.data = buffers.take(storage.nbytes)
         return storage
 
     def adopt(self, region: MemoryRegion, array: Array, dtype: Format, name: str = "") -> Storage:

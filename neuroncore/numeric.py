@@ -6,6 +6,7 @@ Operators"). Arrays are [P, F...]; every function writes its result into `out`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
@@ -355,6 +356,16 @@ def scan(
         out[:, j] = state
 
 
+class _Operands(threading.local):
+    """What the scratch of each role holds: the values of a tile, as of a version of its storage."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, tuple[Tile | None, int, Array]] = {}
+
+
+_operands = _Operands()
+
+
 def matmul_operand(tile: Tile, role: str) -> Array:
     """A [K, free] operand as float32 values, for the product at hand; TF32 rounds what it reads."""
     codes = tile.codes()
@@ -362,10 +373,17 @@ def matmul_operand(tile: Tile, role: str) -> Array:
         codes = codes.reshape(codes.shape[0], -1)
     if tile.dtype is float32:
         return codes
+    # products that follow each other often share an operand
+    before, version, values = _operands.last.get(role, (None, -1, codes))
+    if before is tile and version == tile.storage.version and tile.storage.image is None:
+        return values
     values = buffers.scratch(role, codes.shape)
     if tile.dtype is tfloat32:
-        return codec.encode(tfloat32, codes, values)
-    return codec.decode(tile.dtype, codes, values)
+        codec.encode(tfloat32, codes, values)
+    else:
+        codec.decode(tile.dtype, codes, values)
+    _operands.last[role] = tile, tile.storage.version, values
+    return values
 
 
 def chain_product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:

@@ -74,13 +74,13 @@ class Program:
         self.rows: list[list[int]] = []
         self._packed: list[Array] = []
         self._widths: list[Array] = []
-        self._count = 0
+        self.packed = 0  # rows that are in arrays already
         self._box_index: dict[tuple[int, Extent, Pattern | None], int] = {}
         self._extents: dict[tuple[Any, ...], Extent] = {}
         self._line_index: dict[tuple[int, int], int] = {}
 
     def __len__(self) -> int:
-        return self._count + len(self.rows)
+        return self.packed + len(self.rows)
 
     # --- writing -------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Program:
     def _pack(self) -> None:
         self._packed.append(np.fromiter(chain.from_iterable(self.rows), np.int32))
         self._widths.append(np.fromiter(map(len, self.rows), np.int64, len(self.rows)))
-        self._count += len(self.rows)
+        self.packed += len(self.rows)
         self.rows.clear()
 
     def line(self, code: CodeType, instruction: int) -> int:

@@ -159,6 +159,8 @@ class Tile:
     @property
     def covers_storage(self) -> bool:
         """Whether every byte of the storage belongs to the tile."""
+        if self.shape is self.storage.shape and not self.offset:
+            return True  # the tensor itself: views have shapes of their own
         if self.size * self.dtype.itemsize != self.storage.nbytes:
             return False
         return is_dense(self.shape, self.strides) or 0 not in self.strides

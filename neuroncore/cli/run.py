@@ -119,7 +119,7 @@ class Session:
     def run_kernel(self, file: Path, name: str) -> None:
         """Launch one kernel of a file on arguments from the command line or the file."""
         rng = np.random.default_rng(self.arguments.seed)
-        with self._failures():
+        with self._output_elsewhere(), self._failures():
             home = values.module(file)
             kernel = values.member(home, name)
             args, kwargs = self._kernel_arguments(home, rng)
@@ -173,15 +173,18 @@ class Session:
         if self.failure is not None:
             return
         self.header()
-        elsewhere = contextlib.redirect_stdout(sys.stderr) if self.arguments.json else None
         before = sys.argv, list(sys.path)
         sys.argv = [str(file), *self.arguments.script_args]
         sys.path.insert(0, str(file.parent.resolve()))
         try:
-            with elsewhere or contextlib.nullcontext(), self._failures():
+            with self._output_elsewhere(), self._failures():
                 runpy.run_path(str(file), run_name="__main__")
         finally:
             sys.argv, sys.path[:] = before
+
+    def _output_elsewhere(self) -> contextlib.AbstractContextManager[Any]:
+        """With --json, what the user's code prints goes to stderr."""
+        return contextlib.redirect_stdout(sys.stderr if self.arguments.json else sys.stdout)
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:

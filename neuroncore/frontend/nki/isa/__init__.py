@@ -58,7 +58,7 @@ class NkiInstruction:
 
     def __init__(self, program: Program | None) -> None:
         self.program = program
-        self.row = -1 if program is None else len(program) - 1
+        self.row = -1 if program is None else program.packed + len(program.rows) - 1
 
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
         """Let this instruction begin only after `producers`, issued before it, are done.
