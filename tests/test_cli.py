@@ -337,6 +337,15 @@ def test_output_of_a_script_does_not_mix_with_json(file, capsys):
     assert "arguments" in printed.err and json.loads(printed.out)["passed"]
 
 
+def test_output_of_a_kernel_and_its_file_does_not_mix_with_json(file, capsys):
+    talks = file.read_text().replace("by=2.0):", "by=2.0):\n    print('inside', x)", 1)
+    Path("talks.py").write_text(f"print('outside')\n{talks}")
+    code = main(["run", "talks.py::double", "--json"])
+    printed = capsys.readouterr()
+    assert code == 0 and json.loads(printed.out)["passed"]
+    assert "outside" in printed.err and "inside" in printed.err
+
+
 @pytest.mark.parametrize("how", ["fail", "exit"])
 def test_a_script_that_fails_exits_with_1(file, capsys, how):
     code, found = document(capsys, "script.py", "--", how)
