@@ -1,9 +1,42 @@
 """`import nki` is ours in every test, and what hypothesis finds is the same on every machine."""
 
+import json
+from collections import defaultdict
+from pathlib import Path
+
 import hypothesis
 
 import neuroncore
+from neuroncore import core
+from neuroncore.operand import View
 
 neuroncore.activate()
 hypothesis.settings.register_profile("neuroncore", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("neuroncore")
+
+COVERED = Path(__file__).parent / "data/covered.json"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--covered",
+        action="store_true",
+        help="note which instruction was issued with which format on which machine",
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--covered"):
+        core.CHECKED_MOST = 1 << 30  # forget nothing
+
+
+def pytest_sessionfinish(session):
+    if not session.config.getoption("--covered"):
+        return
+    found = defaultdict(lambda: defaultdict(set))
+    for call in core._checked.values():
+        formats = {v.dtype.name for v in call.arguments.values() if isinstance(v, View)}
+        found[call.name][call.machine.name] |= formats
+    table = {n: {m: sorted(f) for m, f in sorted(row.items())} for n, row in sorted(found.items())}
+    rows = ",\n".join(f" {json.dumps(n)}: {json.dumps(row)}" for n, row in table.items())
+    COVERED.write_text(f"{{\n{rows}\n}}\n")

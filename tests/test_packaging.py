@@ -36,6 +36,7 @@ def is_data(package, path):
     return any(fnmatch(name, pattern) for pattern in DATA.get(package, ()))
 
 
+@pytest.mark.source
 def test_every_package_is_listed():
     found = {
         ".".join([package, *init.parent.relative_to(home).parts])
@@ -52,6 +53,7 @@ def test_every_folder_of_code_is_a_package_or_data():
             assert (file.parent / "__init__.py").is_file() or is_data(package, file), file
 
 
+@pytest.mark.source
 @pytest.mark.parametrize("package", DATA)
 def test_every_pattern_of_data_finds_files(package):
     for pattern in DATA[package]:

@@ -1,0 +1,86 @@
+"""Writes docs/instructions.md: which instruction takes which format on which machine.
+
+pytest tests/isa --covered        # notes in tests/data/covered.json what the tests issue
+python docs/make_instructions.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import neuroncore  # noqa: F401  fills the instruction table
+from neuroncore import machine
+from neuroncore.formats import FORMATS, OPAQUE
+from neuroncore.instruction import INSTRUCTIONS, Instruction
+from neuroncore.machine import Machine
+from neuroncore.operand import Operand, View
+
+HERE = Path(__file__).parent
+COVERED = HERE.parent / "tests/data/covered.json"
+PAGE = HERE / "instructions.md"
+ALL = {**FORMATS, **OPAQUE}
+SHORT = {
+    "float32": "f32", "tfloat32": "tf32", "bfloat16": "bf16", "float16": "f16",
+    "float8_e5m2": "e5m2", "float8_e4m3": "e4m3", "float8_e3m4": "e3m4",
+    "float8_e4m3fn": "e4m3fn", "float8_e8m0fnu": "e8m0", "float8_e5m2_x4": "e5m2 x4",
+    "float8_e4m3fn_x4": "e4m3fn x4", "float4_e2m1fn_x4": "e2m1 x4",
+}  # fmt: skip
+
+HEAD = """\
+# Instructions and formats
+
+Which formats the tile operands of an instruction may have: 1, 2 and 3 stand for trn1, trn2 and
+trn3. A number is there if some operand takes the format on that machine and the tests of
+`tests/isa` issue the instruction with it; in brackets if no test does. Where there is none, the
+instruction refuses the format there by name. Rules about several operands refuse some combinations
+besides; `neuroncore isa NAME` tells.
+
+This page is written by `docs/make_instructions.py`; a test fails when it is stale.
+"""
+
+
+def takes(operand: Operand, form: str, one: Machine) -> bool:
+    """Whether an operand by itself may have a format."""
+    view = View((1, 1), (1, 1), ALL[form], operand.regions[0], 0, 0, 0)
+    return not list(operand.violations("operand", view, one))
+
+
+def accepted(instruction: Instruction, one: Machine) -> set[str]:
+    """The formats that some operand of an instruction may have on a machine."""
+    if instruction.feature and not one.has(instruction.feature):
+        return set()
+    operands = [p.operand for p in instruction.operands if p.operand]
+    return {form for form in ALL if any(takes(o, form, one) for o in operands)}
+
+
+def rows(covered: dict[str, dict[str, list[str]]]) -> Iterator[list[str]]:
+    machines = [machine.load(name) for name in machine.names()]
+    for name, instruction in sorted(INSTRUCTIONS.items()):
+        if not instruction.operands:
+            continue
+        columns = [
+            marked(str(number), accepted(instruction, one), covered.get(name, {}).get(one.name, []))
+            for number, one in enumerate(machines, 1)
+        ]
+        yield [f"`{name}`", *map("".join, zip(*columns, strict=True))]
+
+
+def marked(number: str, takes: set[str], tested: list[str]) -> list[str]:
+    """One machine's number for each format it takes, in brackets if that is not tested."""
+    return [
+        number if form in takes and form in tested else f"({number})" if form in takes else ""
+        for form in ALL
+    ]
+
+
+def page() -> str:
+    table = list(rows(json.loads(COVERED.read_text())))
+    titles = ["", *(SHORT.get(form, form) for form in ALL)]
+    lines = [titles, ["---"] * len(titles), *table]
+    return HEAD + "\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
