@@ -162,7 +162,7 @@ ILLEGAL = {
     ),
     "assignment": (
         *("SIGNATURE", TypeError),
-        "def kernel(x):\n    t = tile(4, 6)\n    «t[0]» = t\n",
+        "def kernel(x):\n    t = tile(4, 6)\n    «t[0]» = x\n",
         {"statement": "not by assignment", "hint": "nisa.tensor_copy"},
     ),
     "misspelt keyword": (

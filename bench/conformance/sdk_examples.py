@@ -1,6 +1,6 @@
 """The examples of the public aws-neuron-sdk repository, unmodified, against numpy.
 
-    python bench/conformance/sdk_examples.py CHECKOUT [--target trn2]
+    python bench/conformance/sdk_examples.py CHECKOUT [--target trn2] [-k SUBSTR] [--json]
 
 runs each file or kernel of `CHECKOUT/nki/examples` by `neuroncore run` in a process of its own, at
 the sizes of the documentation page that shows it, and prints a table. Kernels without a `__main__`
@@ -10,14 +10,15 @@ get their inputs and references from the functions below.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import references as ref
+from kernel_run import kernel_case
+from outcome import Outcome, options, told
 
 EXAMPLES = Path("nki/examples")
 ADD = "tensor_addition/tensor_addition_nki_kernels.py"
@@ -62,7 +63,7 @@ def matmul_inputs(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def matmul_reference(lhs_t: Any, rhs: Any) -> Any:
-    return (lhs_t.astype(np.float32).T @ rhs.astype(np.float32)).astype(lhs_t.dtype)
+    return ref.product(lhs_t, rhs).astype(lhs_t.dtype)
 
 
 def mamba_inputs(rng: np.random.Generator) -> tuple[Any, ...]:
@@ -74,50 +75,31 @@ def mamba_inputs(rng: np.random.Generator) -> tuple[Any, ...]:
     return delta, u, a, b, c
 
 
-def mamba_reference(delta: Any, u: Any, a: Any, b: Any, c: Any) -> Any:
-    """y[t] = sum_s c[s,t] h[s,t],  h[s,t] = exp(delta[t] a[s]) h[s,t-1] + delta[t] u[t] b[s,t]"""
-    decay = np.exp(np.einsum("bdl,ds->bdsl", *(x.astype(np.float64) for x in (delta, a))))
-    fresh = np.einsum("bdl,bdl,bsl->bdsl", delta, u, b, dtype=np.float64)
-    state, out = np.zeros(fresh.shape[:-1]), np.empty(delta.shape)
-    for t in range(delta.shape[-1]):
-        state = decay[..., t] * state + fresh[..., t]
-        out[..., t] = np.einsum("bds,bs->bd", state, c[..., t])
-    return out.astype(np.float32)
+def mamba_reference(*arrays: Any) -> Any:
+    return ref.mamba(*arrays).astype(np.float32)
 
 
-def run(checkout: Path, case: tuple[str, str, str, str], target: list[str]) -> dict[str, Any]:
-    file, kernel, inputs, reference = case
-    command = [sys.executable, "-m", "neuroncore", "run", "--json", *target]
-    command.append(str(checkout / EXAMPLES / file) + (f"::{kernel}" if kernel else ""))
-    if kernel:
-        command += ["--inputs", f"{__file__}:{inputs}", "--ref", f"{__file__}:{reference}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if not done.stdout:
-        return {"passed": False, "launches": [], "error": {"statement": done.stderr.strip()}}
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report
+def outcomes(given: argparse.Namespace) -> Iterator[Outcome]:
+    target = ("--target", given.target) if given.target else ()
+    for file, kernel, inputs, reference in CASES:
+        name = Path(file).name + (f"::{kernel}" if kernel else "")
+        if given.k in name:
+            yield kernel_case(
+                name,
+                str(given.checkout / EXAMPLES / file) + (f"::{kernel}" if kernel else ""),
+                inputs=inputs and f"{__file__}:{inputs}",
+                reference=reference and f"{__file__}:{reference}",
+                options=target,
+                seconds=given.timeout,
+                gigabytes=given.memory,
+            )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("checkout", type=Path)
+    parser = options(__doc__, "checkout")
     parser.add_argument("--target")
-    arguments = parser.parse_args()
-    target = ["--target", arguments.target] if arguments.target else []
-    failed = 0
-    for case in CASES:
-        report = run(arguments.checkout, case, target)
-        failed += not report["passed"]
-        name = f"{Path(case[0]).name}::{case[1]}" if case[1] else Path(case[0]).name
-        print(f"{'ok    ' if report['passed'] else 'FAILED'} {name}")
-        for launch in report["launches"]:
-            time = launch["estimate"]["total_time"] * 1e6
-            errors = [f"relative L2 {r['rel_l2']:.2g}" for r in launch["results"]]
-            print(f"         {launch['kernel']} on {launch['target']}: {time:.4g} us", *errors)
-        if report.get("error"):
-            print(f"         {report['error']['statement']}")
-    print(f"{len(CASES) - failed} of {len(CASES)}")
-    return int(failed > 0)
+    given = parser.parse_args()
+    return told("sdk_examples", outcomes(given), given.json)
 
 
 if __name__ == "__main__":

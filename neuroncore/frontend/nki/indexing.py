@@ -14,6 +14,7 @@ from neuroncore.errors import (
     SignatureError,
     ViewError,
 )
+from neuroncore.frontend.nki import isa
 from neuroncore.register import VirtualRegister
 from neuroncore.tile import Dynamic, Tile
 
@@ -75,8 +76,14 @@ class Indexed(Tile):
         return self.window(tuple(new_shape), tuple(new_strides), offset, dynamic=dynamic)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        """`t[key] = tile`, both on the chip, is a tensor_copy, as the vendor's guide to migration
+        writes it."""
+        if isinstance(value, Tile) and value.storage.on_chip and self.storage.on_chip:
+            isa.tensor_copy(self[key], value)
+            return
         raise SignatureError(
             "this API writes through instructions, not by assignment",
+            expected="a tile in sbuf or psum, which is copied",
             hint="nisa.tensor_copy(dst=t[...], src=value), nisa.dma_copy or nisa.memset",
         )
 

@@ -44,6 +44,13 @@ class NkiTensor(Indexed):
     def name(self) -> str:
         return self.storage.name
 
+    @property
+    def address(self) -> tuple[int, int] | None:
+        """(partition, byte within it) that the kernel placed its storage at; None where the system
+        finds the place."""
+        storage = self.storage
+        return (storage.partition0, storage.byte0) if storage.placed else None
+
     def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> Any:
         raise SignatureError(
             f"numpy's {ufunc.__name__} can't compute with {self!r}",
