@@ -1,0 +1,154 @@
+"""The runners of bench/conformance: that they see what is wrong, and keep to their limits."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench/conformance"))
+
+import guide_blocks
+import outcome
+from held import Held, Reference, numpy_of, tolerance
+
+KERNEL = """
+import nki, nki.language as nl, numpy as np
+@nki.jit
+def twice(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.add(nl.load(x), nl.load(x)))
+    return out
+"""
+X = "np.arange(6, dtype=np.float32).reshape(2, 3)"
+
+
+def launched(source, reference, tolerance=None):
+    """A Held that has seen a script's launches."""
+    held = Held({"twice": Reference(reference, tolerance)})
+    with held.launches():
+        exec(compile(KERNEL + source, "script", "exec"), {})
+    return held
+
+
+def test_a_launch_that_agrees_is_counted(capsys):
+    launched(f"twice({X}); twice({X})", lambda x: 2 * x).finish()
+    assert "held twice: launches 2, relative L2 0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("wrong", [lambda x: 0 * x, lambda x: 2 * x + 1, lambda x: -2 * x])
+def test_a_launch_that_disagrees_fails(wrong):
+    with pytest.raises(AssertionError, match="twice result 0 is off by relative L2"):
+        launched(f"twice({X})", wrong)
+
+
+def test_what_was_never_launched_or_has_no_reference_fails():
+    with pytest.raises(Exception, match="never launched twice"):
+        launched("", lambda x: x).finish()
+    with pytest.raises(Exception, match="no reference for the kernel other"):
+        launched("def other(x):\n    pass\nnki.jit(other)(1)", lambda x: x)
+
+
+def test_a_reference_sees_the_arguments_as_they_were():
+    source = (
+        "def change(x):\n    nl.store(x, nl.full(x.shape, 7.0, nl.float32))\n    return x\n"
+        f"change.__name__ = 'twice'\nnki.jit(change)({X})"
+    )
+    with pytest.raises(AssertionError, match=r"7\.0 for 0\.0"):
+        launched(source, lambda x: x)
+
+
+def test_results_round_once():
+    torch = pytest.importorskip("torch")
+    assert tolerance(torch.zeros(1, dtype=torch.bfloat16)) == 2.0**-7
+    assert tolerance(torch.zeros(1)) == 1e-5
+    assert tolerance(torch.zeros(1, dtype=torch.int8)) == 0.0
+    assert numpy_of(torch.ones(2, dtype=torch.bfloat16)).tolist() == [1.0, 1.0]
+
+
+def ran(program, **limits):
+    return outcome.run([sys.executable, "-c", program], **limits)
+
+
+def test_a_process_is_judged_by_its_exit_code_and_its_last_error():
+    assert outcome.judged("a", ran("print(3)")).verdict == "passed"
+    failed = outcome.judged("b", ran("raise ValueError('12 of 7 in \"x\"')"))
+    assert (failed.verdict, failed.cause) == ("failed", "ValueError: N of N in '...'")
+    assert outcome.judged("c", ran("raise SystemExit(3)")).cause == "exit code 3"
+    ours = "raise SystemExit('x.py:3:1: error[DTYPE_RULE] nc_matmul: 3 and 4\\n  more')"
+    refused = outcome.judged("d", ran(ours))
+    assert (refused.verdict, refused.cause) == ("refused", "DTYPE_RULE: nc_matmul: N and N")
+
+
+def test_a_process_and_what_it_started_end_with_their_time():
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while 1: pass'])"
+    finished = ran(program, seconds=0.5)
+    assert finished.code is None and finished.seconds < 30
+    assert outcome.judged("a", finished).verdict == "timed out"
+
+
+def test_a_process_that_wants_too_much_memory_fails():
+    finished = ran("bytearray(2 << 30)", gigabytes=1.0)
+    assert outcome.judged("a", finished).cause.startswith("MemoryError")
+
+
+def test_alike_causes_are_one_line_of_the_summary():
+    outcomes = [outcome.Outcome(n, "failed", "ValueError: N") for n in "abc"]
+    lines = outcome.summary(
+        [*outcomes, outcome.Outcome("d", "passed"), outcome.Outcome("e", "skipped")]
+    )
+    assert lines[1:] == [
+        "passed 1  failed 3  refused 0  timed out 0  skipped 1",
+        "     3  failed: ValueError: N",
+        "1 of 4",
+    ]
+    assert outcome.document("s", outcomes)["counts"]["failed"] == 3
+
+
+PAGE = """
+Title
+=====
+
+.. code-block:: python
+   :emphasize-lines: 1
+
+   @nki.jit
+   def first(x):
+       return x
+
+   @nki.jit
+   def other(x):
+       return x
+
+   @nki.jit
+   def first(y):
+       return y
+
+text
+
+  .. code::
+
+     @nki.jit()
+     def first(z): ...
+
+.. code-block:: python
+
+   @nki.jit
+   def broken(...): ...
+
+.. code-block:: python
+
+   def plain(): ...
+"""
+
+
+def test_blocks_of_a_guide_are_cut_out_one_kernel_at_a_time(tmp_path):
+    (tmp_path / "nki/about").mkdir(parents=True)
+    (tmp_path / "nki/about/page.rst").write_text(PAGE)
+    found = list(guide_blocks.kernels(tmp_path))
+    keys = [k.key.removeprefix("about/page:") for k in found]
+    assert keys == ["first", "other", "first#2", "first#3", "?"]
+    assert [k.parses for k in found] == [True] * 4 + [False]
+    one, _, two, three, _ = found
+    assert "first(x)" in one.source and "first(y)" not in one.source
+    assert "first(x)" in two.source and "first(y)" in two.source
+    assert three.source.strip() == "@nki.jit()\ndef first(z): ..." and three.line == 22
