@@ -1,0 +1,300 @@
+"""A plugin for nki-library's own pytest: its tests in processes of their own, with limits.
+
+The parent collects once and forks workers that run a few tests each and send what came of them. A
+worker that runs out of time or dies costs the test that it was at: another takes what was left of
+its share. What the public repository lacks stands in for, and nothing of the suite is changed.
+`nki_library.py` passes the settings in NKI_LIBRARY_RUN.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import nki_cpu_simulator
+import pytest
+from outcome import Outcome, normalised
+
+import nki
+from neuroncore.errors import NeuronError, NotEmulated
+
+SHARE = 24  # tests of one worker; it pays once for what they have in common
+SKIPPED_SHARE = 1000
+
+
+@dataclass(frozen=True)
+class Settings:
+    log: str
+    workers: int = 2
+    seconds: float = 600.0
+    gigabytes: float = 8.0
+    only: list[str] | None = None
+    done: list[str] = field(default_factory=list)
+
+
+SETTINGS = Settings(**json.loads(os.environ["NKI_LIBRARY_RUN"]))
+
+
+# ---- what the public repository lacks ------------------------------------------------------------
+
+
+def _stand_in(name: str, **contents: Any) -> None:
+    module = ModuleType(name)
+    module.__path__ = []  # type: ignore[attr-defined]
+    vars(module).update(contents)
+    sys.modules[name] = module
+
+
+class Frontend:
+    """Instead of tracing a kernel, for the tests that do no more, run it."""
+
+    def compile(
+        self, kernel: Any, inputs: Any = None, target: str = "trn2", lnc: int = 1, **_: Any
+    ) -> Any:
+        generations = {name: generation for generation, name in nki_cpu_simulator.TARGETS.items()}
+        os.environ["NKI_NC_VERSION"] = generations.get(target, "gen3")
+        nki_cpu_simulator.Simulation(kernel)[lnc](**(inputs or {}))
+        return ModuleType("compiled")
+
+
+def _stand_in_for_unpublished() -> None:
+    _stand_in("nki.compiler.frontend", NKIFrontend=Frontend, ParserFrontend=Frontend)
+    _stand_in("test.utils.perf_analysis_private", analyze_trace=None)
+    _stand_in("test.utils.scripts")
+    locks = {"LockStatus": type("LockStatus", (), {}), "LockResult": type("LockResult", (), {})}
+    _stand_in("test.utils.scripts.remote_lock_scripts", **locks)
+    try:
+        import_module("neuronxcc.nki.typing")
+    except ImportError:  # of the older API the suite wants but an annotation
+        _stand_in("neuronxcc", nki=nki)
+        _stand_in("neuronxcc.nki", typing=nki.typing)
+        sys.modules["neuronxcc.nki.typing"] = nki.typing
+
+
+_stand_in_for_unpublished()
+
+
+# ---- which tests, in which order -----------------------------------------------------------------
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    from test.utils.test_orchestrator import Orchestrator
+
+    if not hasattr(Orchestrator, "_compiled_kernel"):  # the simulation mode reads, never sets it
+        Orchestrator._compiled_kernel = None
+    done = set(SETTINGS.done)
+    only = None if SETTINGS.only is None else set(SETTINGS.only)
+    items[:] = [i for i in items if i.nodeid not in done and (only is None or i.nodeid in only)]
+    items.sort(key=lambda item: (not _skipped(item), _size(item.name)))
+
+
+def _skipped(item: pytest.Item) -> bool:
+    return item.get_closest_marker("skip") is not None
+
+
+def _size(name: str) -> float:
+    """Large for a test with large numbers in its name: they are sizes, for the most part."""
+    return sum(math.log(max(int(n), 1)) for n in re.findall(r"\d+", name.partition("[")[2]))
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    if report.failed:
+        cause = str(report.longrepr).strip().splitlines()[-1]
+        _log(Outcome(report.nodeid, "failed", f"not collected: {normalised(cause)}"))
+
+
+def _log(outcome: Outcome) -> None:
+    with Path(SETTINGS.log).open("a") as log:
+        log.write(json.dumps(asdict(outcome)) + "\n")
+
+
+# ---- the parent ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Worker:
+    """A forked process, its share of the tests, and since when it has been at the first."""
+
+    process: Any
+    connection: Connection
+    share: list[pytest.Item]
+    since: float
+
+    @classmethod
+    def begin(cls, share: list[pytest.Item]) -> Worker:
+        context = get_context("fork")
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_work, args=(share, theirs))
+        process.start()
+        theirs.close()
+        return cls(process, ours, share, time.monotonic())
+
+    def heard(self) -> Outcome | None:
+        """The next outcome, or None when the worker has ended."""
+        try:
+            outcome: Outcome = self.connection.recv()
+        except EOFError:
+            return None
+        self.share, self.since = self.share[1:], time.monotonic()
+        return outcome
+
+    def overdue(self) -> bool:
+        return bool(self.share) and time.monotonic() - self.since > SETTINGS.seconds
+
+    def end(self) -> int | None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+        return self.process.exitcode
+
+    def lost(self, verdict: str, cause: str) -> Outcome:
+        """The outcome of the test that it was at."""
+        lost, self.share = self.share[0], self.share[1:]
+        return Outcome(lost.nodeid, verdict, cause, time.monotonic() - self.since)
+
+
+def pytest_runtestloop(session: pytest.Session) -> bool:
+    if not session.config.option.collectonly:
+        shares = list(_shares(session.items))
+        workers: list[Worker] = []
+        try:
+            while shares or workers:
+                while shares and len(workers) < SETTINGS.workers:
+                    workers.append(Worker.begin(shares.pop(0)))
+                workers = [worker for worker in workers if _attended(worker, shares)]
+        finally:
+            for worker in workers:
+                worker.end()
+    return True
+
+
+def _shares(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
+    """Those that the suite skips cost nothing: they go together."""
+    left = list(items)
+    while left:
+        size = SKIPPED_SHARE if _skipped(left[0]) else SHARE
+        yield left[:size]
+        del left[:size]
+
+
+def _attended(worker: Worker, shares: list[list[pytest.Item]]) -> bool:
+    """Log what a worker has to say; False when it is over, with what it left put back."""
+    if wait([worker.connection], timeout=0.1):
+        if outcome := worker.heard():
+            _log(outcome)
+            return True
+        worker.process.join()
+        code = worker.end()
+        if worker.share:
+            _log(worker.lost("failed", f"the process ended with {code}"))
+    elif worker.overdue():
+        worker.end()
+        _log(worker.lost("timed out", ""))
+    else:
+        return True
+    if worker.share:
+        shares.insert(0, worker.share)
+    return False
+
+
+# ---- a worker ------------------------------------------------------------------------------------
+
+
+def _work(share: list[pytest.Item], connection: Connection) -> None:
+    limit = int(SETTINGS.gigabytes * 2**30)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    for item, following in zip(share, [*share[1:], None], strict=True):
+        connection.send(_outcome(item, following))
+
+
+def _outcome(item: pytest.Item, following: pytest.Item | None) -> Outcome:
+    begun = time.monotonic()
+    nki_cpu_simulator.raised = None
+    watch = Watch()
+    item.config.pluginmanager.register(watch)
+    try:
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+    finally:
+        item.config.pluginmanager.unregister(watch)
+    verdict, cause, details = watch.judged()
+    return Outcome(item.nodeid, verdict, cause, time.monotonic() - begun, tuple(details))
+
+
+class Watch:
+    """What pytest reports of one test, and the exception that made it fail."""
+
+    def __init__(self) -> None:
+        self.reports: list[pytest.TestReport] = []
+        self.error: BaseException | None = None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+        report = yield
+        self.reports.append(report)
+        if report.failed and call.excinfo and self.error is None:
+            self.error = call.excinfo.value
+        return report
+
+    def judged(self) -> tuple[str, str, list[str]]:
+        """Verdict, cause, details."""
+        refusal = nki_cpu_simulator.raised
+        if self.error is not None:
+            return self._failed(_root(self.error))
+        for report in self.reports:
+            if report.skipped:
+                xfail = getattr(report, "wasxfail", None)
+                return "skipped", f"xfail: {xfail}" if xfail else _reason(report), []
+        if isinstance(refusal, NotEmulated):  # expected to be refused, but not for this
+            return "refused", _described(refusal), ["negative test"]
+        details = [f"negative test: {_described(refusal)}"] if refusal else []
+        return "passed", "", details
+
+    def _failed(self, root: BaseException) -> tuple[str, str, list[str]]:
+        verdict = "refused" if isinstance(root, NeuronError) else "failed"
+        return verdict, _described(root), [*str(root).splitlines()[:12], *self._printed()]
+
+    def _printed(self) -> list[str]:
+        """How far the numbers are off: the suite prints it."""
+        lines = [line for report in self.reports for line in report.capstdout.splitlines()]
+        return [line[:200] for line in lines if line.strip()][-6:]
+
+
+def _root(error: BaseException) -> BaseException:
+    """Ours, if there is one in the chain, else what the suite's own exceptions were made from."""
+    chain = [error]
+    while follows := chain[-1].__cause__ or (
+        None if chain[-1].__suppress_context__ else chain[-1].__context__
+    ):
+        chain.append(follows)
+    ours = [e for e in chain if isinstance(e, NeuronError)]
+    if ours:
+        return ours[0]
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _described(error: BaseException) -> str:
+    kind = getattr(error, "code", None) if isinstance(error, NeuronError) else None
+    statement = getattr(error, "statement", None) or str(error)
+    return f"{kind or type(error).__name__}: {normalised(statement)}"
+
+
+def _reason(report: pytest.TestReport) -> str:
+    where = report.longrepr
+    said = str(where[2] if isinstance(where, tuple) else where)
+    return said.removeprefix("Skipped: ")
