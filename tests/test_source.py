@@ -97,10 +97,14 @@ def test_what_is_no_call_stays_as_it_is(tmp_path):
     assert source.argument(cut, "a", 0) == cut
 
 
+LIVING = []  # modules live as long as the program, and so do their code objects
+
+
 def frame_of(name):
     """A frame of a module called `name`."""
     scope = {"__name__": name, "sys": sys}
     exec("def frame(): return sys._getframe()", scope)
+    LIVING.append(scope)
     return scope["frame"]()
 
 
