@@ -86,7 +86,10 @@ def tensor_copy(
 
 
 def a_value_of(call: str, name: str, value: Any, dst: Tile) -> None:
-    """The constants of integer tiles are integers in their range (NKI 0.3.0 release notes)."""
+    """The constants of integer tiles are integers in their range (NKI 0.3.0 release notes).
+
+    0.0 is one: no bit of it is set in any format, and published kernels zero integer tiles by it.
+    """
     require(
         isinstance(value, int | float | np.integer | np.floating),
         f"{call}: {name} must be a number",
@@ -104,7 +107,7 @@ def a_value_of(call: str, name: str, value: Any, dst: Tile) -> None:
         because="an element of a packed format is four numbers",
         hint="memset a view of the tile as integers: tensor.view(nl.uint32)",
     )
-    if not dst.dtype.is_integer:
+    if not dst.dtype.is_integer or value == 0:
         return
     low, high = dst.dtype.range
     require(

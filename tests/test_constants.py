@@ -1,0 +1,36 @@
+"""Which numbers are constants of a tile's format."""
+
+import numpy as np
+import pytest
+from device import Device
+
+from neuroncore.errors import DtypeError
+
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32"]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_zero_of_any_type_is_a_constant_of_every_integer_format(dtype):
+    device = Device()
+    for zero in (0, 0.0, np.float32(0)):
+        tile = device.tile(np.full((3, 7), 5, dtype))
+        device.issue("memset", tile, zero)
+        assert not tile.numpy().any()
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_any_other_float_is_refused_for_an_integer_format(dtype):
+    device = Device()
+    tile = device.tile(np.full((3, 7), 5, dtype))
+    for value in (2.0, 0.5, -1.0, float("nan")):
+        device.refuses(DtypeError, "memset", tile, value, words=["is not a value of", dtype])
+    assert (tile.numpy() == 5).all()
+
+
+def test_a_predicated_copy_takes_the_same_constants():
+    device = Device()
+    tile = device.tile(np.arange(6, dtype=np.int32).reshape(2, 3))
+    where = device.tile(np.array([[1, 0, 1], [0, 1, 1]], np.uint8))
+    device.refuses(DtypeError, "tensor_copy_predicated", tile, 2.0, where)
+    device.issue("tensor_copy_predicated", tile, 0.0, where)
+    assert np.array_equal(tile.numpy(), [[0, 1, 0], [3, 0, 0]])
