@@ -38,11 +38,10 @@ def outcomes(given: argparse.Namespace, scratch: Path) -> Iterator[Outcome]:
     log = (given.resume or given.log or scratch / "log.jsonl").resolve()
     if given.resume is None:
         log.write_text("")
-    done = list(_read(log.read_text()))
     with (scratch / "output").open("w+") as output:
         process = subprocess.Popen(
             _command(given, scratch),
-            env=_environment(given, log, done),
+            env=_environment(given, log),
             cwd=scratch,  # the suite writes where it is started
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -69,7 +68,7 @@ def _command(given: argparse.Namespace, scratch: Path) -> list[str]:
     return [*command, "-k", given.k] if given.k else command
 
 
-def _environment(given: argparse.Namespace, log: Path, done: list[Outcome]) -> dict[str, str]:
+def _environment(given: argparse.Namespace, log: Path) -> dict[str, str]:
     checkout = given.checkout.resolve()
     alias = [given.python, "-m", "neuroncore", "alias-path"]
     found = subprocess.run(alias, capture_output=True, text=True, check=True).stdout.strip()
@@ -81,8 +80,7 @@ def _environment(given: argparse.Namespace, log: Path, done: list[Outcome]) -> d
         "workers": given.workers,
         "seconds": given.timeout,
         "gigabytes": given.memory,
-        "only": given.only and given.only.read_text().split("\n"),
-        "done": [outcome.name for outcome in done],
+        "only": str(given.only.resolve()) if given.only else "",
     }
     return {
         **REPRODUCIBLE,

@@ -15,8 +15,8 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -24,11 +24,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import nki
 import nki_cpu_simulator
 import pytest
 from outcome import Outcome, normalised
 
-import nki
 from neuroncore.errors import NeuronError, NotEmulated
 
 SHARE = 24  # tests of one worker; it pays once for what they have in common
@@ -41,8 +41,13 @@ class Settings:
     workers: int = 2
     seconds: float = 600.0
     gigabytes: float = 8.0
-    only: list[str] | None = None
-    done: list[str] = field(default_factory=list)
+    only: str = ""
+
+    def wants(self) -> Callable[[str], bool]:
+        """Which tests: those of a file, if there is one, that the log doesn't have."""
+        done = {json.loads(line)["name"] for line in Path(self.log).read_text().splitlines()}
+        only = set(Path(self.only).read_text().splitlines()) if self.only else None
+        return lambda name: name not in done and (only is None or name in only)
 
 
 SETTINGS = Settings(**json.loads(os.environ["NKI_LIBRARY_RUN"]))
@@ -96,9 +101,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     if not hasattr(Orchestrator, "_compiled_kernel"):  # the simulation mode reads, never sets it
         Orchestrator._compiled_kernel = None
-    done = set(SETTINGS.done)
-    only = None if SETTINGS.only is None else set(SETTINGS.only)
-    items[:] = [i for i in items if i.nodeid not in done and (only is None or i.nodeid in only)]
+    wanted = SETTINGS.wants()
+    items[:] = [item for item in items if wanted(item.nodeid)]
     items.sort(key=lambda item: (not _skipped(item), _size(item.name)))
 
 

@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import Any
 
 import neuron_dtypes as neuron_dtypes  # numpy learns the packed formats
-
 import nki
 
 TARGETS = {"gen2": "trn1", "gen3": "trn2", "gen4": "trn3"}
