@@ -91,6 +91,20 @@ def test_a_process_that_wants_too_much_memory_fails():
     assert outcome.judged("a", finished).cause.startswith("MemoryError")
 
 
+@pytest.mark.parametrize(
+    ("statement", "cause"),
+    [
+        ("dst is float32, data is bfloat16", "dst is float32, data is bfloat16"),
+        ("'x'(128x32x64 in sbuf) at -3 and 1.5e-07", "'...'(N in sbuf) at N and N"),
+        ("a tile of 128 x 4. The rest is left out", "a tile of N x N. The rest is left out"),
+        ("it is too large; make it smaller", "it is too large"),
+        ("t[0:4] is 3", "t[N:N] is N"),
+    ],
+)
+def test_causes_lose_numbers_and_names_but_no_formats(statement, cause):
+    assert outcome.normalised(statement) == cause
+
+
 def test_alike_causes_are_one_line_of_the_summary():
     outcomes = [outcome.Outcome(n, "failed", "ValueError: N") for n in "abc"]
     lines = outcome.summary(

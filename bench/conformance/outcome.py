@@ -20,6 +20,7 @@ from typing import Any
 VERDICTS = ("passed", "failed", "refused", "timed out", "skipped")
 OURS = re.compile(r"^(?:.*: )?error\[(\w+)\] (.*)$|^(?:[\w.]*\.)?NotEmulated: (.*)$", re.MULTILINE)
 TRACEBACK = "Traceback (most recent call last)"
+NUMBER = re.compile(r"-?\b(?:\d+x)*\d+(?:\.\d+)?(?:e[-+]?\d+)?")  # not that of float32
 RAISED = re.compile(r"^(?:\w+\.)*([A-Z]\w+)(?:: (.*))?$", re.MULTILINE)
 
 
@@ -117,7 +118,7 @@ def normalised(statement: str) -> str:
     """The first sentence, with its numbers and its quoted names taken out, so that causes group."""
     first = re.split(r"(?<=[a-z\])])[.;] ", statement.strip(), maxsplit=1)[0]
     first = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", first)
-    return re.sub(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", "N", first)[:160]
+    return NUMBER.sub("N", first)[:160]
 
 
 def options(description: str | None, *checkouts: str) -> argparse.ArgumentParser:
