@@ -58,8 +58,11 @@ def load(source):
 
 def digits():
     """Images [n, 64] from 0 to 1 and labels [n], for training and for testing."""
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
+    try:
+        from sklearn.datasets import load_digits
+        from sklearn.model_selection import train_test_split
+    except ModuleNotFoundError:
+        raise SystemExit("the data is scikit-learn's: pip install scikit-learn") from None
 
     data = load_digits()
     images = (data.data / 16).astype(np.float32)
