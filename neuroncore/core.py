@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore import codec, indirection, source
+from neuroncore import indirection, source
 from neuroncore.enums import engine
 from neuroncore.errors import (
     BufferKindError,
@@ -204,9 +204,7 @@ class Core:
         if not missing.any():
             return
         message = self._never_written(name, tile, missing)
-        codes = tile.codes()
-        poison = np.array(codec.poison(tile.dtype), tile.dtype.code_type).view(codes.dtype)
-        codes[missing] = poison
+        tile.poison(missing)
         self.report("UNINIT_READ", message, tile.storage.id)
 
     def _never_written(self, name: str, tile: Tile, missing: Array) -> str:

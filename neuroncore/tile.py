@@ -257,6 +257,12 @@ class Tile:
         never = image.gaps.missing(start, codes.shape, codes.strides, codes.itemsize)
         return None if never is None else missing & never
 
+    def poison(self, missing: Array) -> None:
+        """Lay the value that stands for leftovers where elements are `missing`."""
+        codes = self.codes()
+        code = np.array(codec.poison(self.dtype), self.dtype.code_type).view(codes.dtype)
+        codes[missing] = code
+
     def mark_written(self, chosen: Array | None = None) -> None:
         """Note that every element, or those that are `chosen`, have been written."""
         storage, image = self.storage, self.storage.image

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore import access, codec
+from neuroncore import access
 from neuroncore.core import Core, Finding, on
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import DtypeError, NotEmulated, SignatureError, TargetError, UsageError
@@ -207,9 +207,7 @@ class _Inputs:
         missing = tile.missing()
         if missing is None:
             return
-        codes = tile.codes()
-        poison = np.array(codec.poison(tile.dtype), tile.dtype.code_type).view(codes.dtype)
-        codes[missing] = poison
+        tile.poison(missing)
         self.core.report(
             "OUTPUT_NOT_WRITTEN",
             f"the kernel returns {tile!r}, of which {int(missing.sum())} of {tile.size} elements "
