@@ -58,10 +58,6 @@ def reads_nothing(x):
     nl.store(out, nl.ndarray(x.shape, x.dtype))
     return out
 
-@nki.jit
-def double_row(x):
-    raise NotImplementedError("ours to see")
-
 def inputs(rng):
     return [rng.standard_normal((4, 8)).astype("float32")]
 

@@ -1,8 +1,10 @@
-"""What `tensor[...]` means: integers, slices with steps, `...`, nl.ds, registers."""
+"""What `tensor[...]` means: integers, slices with steps, `...`, nl.ds, registers; and what Python's
+operators mean: nothing."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, TypeVar
@@ -202,3 +204,30 @@ class Indexed(Tile):
             because="an instruction holds one run-time offset",
             hint="slice first, then make the view indirect",
         )
+
+    def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> Any:
+        raise SignatureError(
+            f"numpy's {ufunc.__name__} can't compute with {self!r}",
+            because="a tensor lives in the device's memory; the host doesn't know its values",
+            hint=f"use nl.{ufunc.__name__}",
+        )
+
+
+def _refusing(symbol: str, function: str) -> Callable[[Indexed, Any], Any]:
+    def method(self: Indexed, other: Any = None) -> Any:
+        raise SignatureError(
+            f"{self!r} has no operator {symbol}",
+            because="this API computes by functions only, each of them an instruction",
+            hint=f"use nl.{function}",
+        )
+
+    return method
+
+
+for _method, _symbol, _name in (
+    *(("add", "+", "add"), ("sub", "-", "subtract"), ("mul", "*", "multiply")),
+    *(("truediv", "/", "divide"), ("pow", "**", "power"), ("matmul", "@", "matmul")),
+    *(("mod", "%", "mod"), ("and", "&", "bitwise_and"), ("or", "|", "bitwise_or")),
+):
+    setattr(Indexed, f"__{_method}__", _refusing(_symbol, _name))
+    setattr(Indexed, f"__r{_method}__", _refusing(_symbol, _name))

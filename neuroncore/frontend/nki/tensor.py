@@ -7,7 +7,7 @@ language guide, "View primitives"); that is why most methods refuse axis 0 of th
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -50,13 +50,6 @@ class NkiTensor(Indexed):
         finds the place."""
         storage = self.storage
         return (storage.partition0, storage.byte0) if storage.placed else None
-
-    def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> Any:
-        raise SignatureError(
-            f"numpy's {ufunc.__name__} can't compute with {self!r}",
-            because="a tensor lives in the device's memory; the host doesn't know its values",
-            hint=f"use nl.{ufunc.__name__}",
-        )
 
     # --- questions -------------------------------------------------------------------------------
 
@@ -472,26 +465,6 @@ class NkiTensor(Indexed):
                 got=f"offset {self.offset}, {self.get_pattern()}",
                 because="the access would reach a neighbour's memory",
             )
-
-
-def _refusing(symbol: str, function: str) -> Callable[[NkiTensor, Any], Any]:
-    def method(self: NkiTensor, other: Any = None) -> Any:
-        raise SignatureError(
-            f"{self!r} has no operator {symbol}",
-            because="this API computes by functions only, each of them an instruction",
-            hint=f"use nl.{function}",
-        )
-
-    return method
-
-
-for _method, _symbol, _name in (
-    *(("add", "+", "add"), ("sub", "-", "subtract"), ("mul", "*", "multiply")),
-    *(("truediv", "/", "divide"), ("pow", "**", "power"), ("matmul", "@", "matmul")),
-    *(("mod", "%", "mod"), ("and", "&", "bitwise_and"), ("or", "|", "bitwise_or")),
-):
-    setattr(NkiTensor, f"__{_method}__", _refusing(_symbol, _name))
-    setattr(NkiTensor, f"__r{_method}__", _refusing(_symbol, _name))
 
 
 def format_of(dtype: Any, position: int) -> Format:
