@@ -15,6 +15,7 @@ import re
 import resource
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -24,6 +25,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import neuron_dtypes
 import nki
 import nki_cpu_simulator
 import pytest
@@ -33,6 +35,9 @@ from neuroncore.errors import NeuronError, NotEmulated
 
 SHARE = 24  # tests of one worker; it pays once for what they have in common
 SKIPPED_SHARE = 1000
+LARGEST = 3  # dimensions that make a test large
+CROWDED = 0.25  # of its memory: with more than that left over, a worker makes room for the next
+LINES, FRAMES = 12, 4  # of a message, and of what led to it
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,9 @@ def _stand_in_for_unpublished() -> None:
         _stand_in("neuronxcc", nki=nki)
         _stand_in("neuronxcc.nki", typing=nki.typing)
         sys.modules["neuronxcc.nki.typing"] = nki.typing
+    for name in ("neuronxcc.starfish", "neuronxcc.starfish.support"):
+        _stand_in(name)
+    sys.modules["neuronxcc.starfish.support.dtype"] = neuron_dtypes
 
 
 _stand_in_for_unpublished()
@@ -111,8 +119,9 @@ def _skipped(item: pytest.Item) -> bool:
 
 
 def _size(name: str) -> float:
-    """Large for a test with large numbers in its name: they are sizes, for the most part."""
-    return sum(math.log(max(int(n), 1)) for n in re.findall(r"\d+", name.partition("[")[2]))
+    """The product of the largest numbers in a test's name: they are sizes, for the most part."""
+    numbers = sorted(int(n) for n in re.findall(r"\d+", name.partition("[")[2]))
+    return math.prod(numbers[-LARGEST:])
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
@@ -147,28 +156,32 @@ class Worker:
         theirs.close()
         return cls(process, ours, share, time.monotonic())
 
-    def heard(self) -> Outcome | None:
-        """The next outcome, or None when the worker has ended."""
+    def heard(self) -> bool:
+        """Log the next outcome; False when there will be no other."""
         try:
-            outcome: Outcome = self.connection.recv()
+            outcome: Outcome | None = self.connection.recv()
         except EOFError:
-            return None
-        self.share, self.since = self.share[1:], time.monotonic()
-        return outcome
+            self.process.join()
+            if self.share:
+                self.lose("failed", f"the process ended with {self.process.exitcode}")
+            return False
+        if outcome is not None:
+            self.share, self.since = self.share[1:], time.monotonic()
+            _log(outcome)
+        return outcome is not None
 
     def overdue(self) -> bool:
         return bool(self.share) and time.monotonic() - self.since > SETTINGS.seconds
 
-    def end(self) -> int | None:
+    def end(self) -> None:
         self.process.kill()
         self.process.join()
         self.connection.close()
-        return self.process.exitcode
 
-    def lost(self, verdict: str, cause: str) -> Outcome:
-        """The outcome of the test that it was at."""
+    def lose(self, verdict: str, cause: str) -> None:
+        """Log what became of the test that it was at."""
         lost, self.share = self.share[0], self.share[1:]
-        return Outcome(lost.nodeid, verdict, cause, time.monotonic() - self.since)
+        _log(Outcome(lost.nodeid, verdict, cause, time.monotonic() - self.since))
 
 
 def pytest_runtestloop(session: pytest.Session) -> bool:
@@ -196,20 +209,15 @@ def _shares(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
 
 
 def _attended(worker: Worker, shares: list[list[pytest.Item]]) -> bool:
-    """Log what a worker has to say; False when it is over, with what it left put back."""
+    """Hear what a worker has to say; False when it is over, with what it left put back."""
     if wait([worker.connection], timeout=0.1):
-        if outcome := worker.heard():
-            _log(outcome)
+        if worker.heard():
             return True
-        worker.process.join()
-        code = worker.end()
-        if worker.share:
-            _log(worker.lost("failed", f"the process ended with {code}"))
     elif worker.overdue():
-        worker.end()
-        _log(worker.lost("timed out", ""))
+        worker.lose("timed out", "")
     else:
         return True
+    worker.end()
     if worker.share:
         shares.insert(0, worker.share)
     return False
@@ -223,6 +231,15 @@ def _work(share: list[pytest.Item], connection: Connection) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     for item, following in zip(share, [*share[1:], None], strict=True):
         connection.send(_outcome(item, following))
+        if following is not None and _in_use() > CROWDED * limit:
+            break  # what failed tests and caches still hold would be the others' to pay
+    connection.send(None)
+
+
+def _in_use() -> int:
+    """Bytes of this process in memory (proc_pid_statm(5))."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
 
 
 def _outcome(item: pytest.Item, following: pytest.Item | None) -> Outcome:
@@ -268,13 +285,16 @@ class Watch:
         return "passed", "", details
 
     def _failed(self, root: BaseException) -> tuple[str, str, list[str]]:
-        verdict = "refused" if isinstance(root, NeuronError) else "failed"
-        return verdict, _described(root), [*str(root).splitlines()[:12], *self._printed()]
+        ours = isinstance(root, NeuronError)  # its message tells where
+        where = [] if ours else traceback.extract_tb(root.__traceback__)[-FRAMES:]
+        details = [*str(root).splitlines()[:LINES], *self._printed()]
+        details += [f"in {at.name}, {at.filename}:{at.lineno}" for at in where]
+        return "refused" if ours else "failed", _described(root), details
 
     def _printed(self) -> list[str]:
         """How far the numbers are off: the suite prints it."""
         lines = [line for report in self.reports for line in report.capstdout.splitlines()]
-        return [line[:200] for line in lines if line.strip()][-6:]
+        return list(dict.fromkeys(line[:200] for line in lines if line.strip()))[-FRAMES:]
 
 
 def _root(error: BaseException) -> BaseException:
@@ -295,6 +315,8 @@ def _root(error: BaseException) -> BaseException:
 def _described(error: BaseException) -> str:
     kind = getattr(error, "code", None) if isinstance(error, NeuronError) else None
     statement = getattr(error, "statement", None) or str(error)
+    if isinstance(error, AttributeError):  # all that it says are names
+        return f"AttributeError: {statement}"
     return f"{kind or type(error).__name__}: {normalised(statement)}"
 
 

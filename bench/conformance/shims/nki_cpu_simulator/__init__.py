@@ -15,6 +15,11 @@ from typing import Any
 import neuron_dtypes as neuron_dtypes  # numpy learns the packed formats
 import nki
 
+from neuroncore.frontend.settings import settings
+from neuroncore.options import Options
+
+# The scales of MX are those of the NKI of the suite's references, which is older than 0.5.0.
+OPTIONS = Options(mx_scale="ocp")
 TARGETS = {"gen2": "trn1", "gen3": "trn2", "gen4": "trn3"}
 # The name that is imported, and ours.
 MODULES = {
@@ -47,7 +52,8 @@ class Simulation:
         if generation := os.environ.get("NKI_NC_VERSION"):
             os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = TARGETS.get(generation, generation)
         try:
-            return nki.simulate(self.kernel)(*args, **inputs)
+            with settings(options=OPTIONS):
+                return nki.simulate(self.kernel)(*args, **inputs)
         except Exception as error:
             raised = error
             raise

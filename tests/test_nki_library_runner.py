@@ -1,0 +1,157 @@
+"""The runner of nki-library's suite, on a checkout made for it in which everything goes wrong."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUNNER = Path(__file__).parents[1] / "bench/conformance/nki_library.py"
+
+CONFTEST = """
+import pytest
+
+def pytest_addoption(parser):
+    for option in ("--test-mode", "--platform-target", "--output-directory"):
+        parser.addoption(option)
+    parser.addoption("--force-local-cleanup", action="store_true")
+"""
+SUITE = """
+import os, sys, time
+import numpy as np
+import pytest
+import nki_cpu_simulator
+import nki, nki.isa as nisa, nki.language as nl
+
+def kernel(x, rows):
+    tile = nl.ndarray((rows, 3), nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(tile, x)
+    out = nl.ndarray((rows, 3), nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, tile)
+    return out
+
+def run(rows):
+    x = np.ones((rows, 3), np.float32)
+    try:
+        return nki.cpu_simulate(kernel)[1](x=x, rows=rows)
+    except Exception as error:
+        raise RuntimeError("InferenceException") from error
+
+def test_passes():
+    assert run(2).sum() == 6
+    assert "LEFT" not in os.environ
+
+def test_is_wrong():
+    print("largest diff = 1")
+    assert run(2).sum() == 7, "3 is not 4"
+
+def test_is_refused():
+    run(129)
+
+def test_expects_a_refusal():
+    with pytest.raises(RuntimeError):
+        run(130)
+
+@pytest.mark.skip(reason="too large")
+def test_is_skipped():
+    pass
+
+@pytest.mark.xfail(reason="known")
+def test_is_known_to_fail():
+    assert False
+
+def test_takes_for_ever():
+    time.sleep(600)
+
+def test_dies():
+    os.kill(os.getpid(), 9)
+
+def test_wants_too_much():
+    np.ones(1 << 31, np.float64)
+
+@pytest.mark.parametrize("size", [4096, 16, 2])
+def test_order(size):
+    run(2)
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """As much of nki-library as the runner relies on."""
+    root = tmp_path_factory.mktemp("checkout")
+    files = {
+        "test/__init__.py": "",
+        "test/pytest.ini": "[pytest]\n",
+        "test/conftest.py": CONFTEST,
+        "test/utils/__init__.py": "",
+        "test/utils/test_orchestrator.py": "class Orchestrator: pass\n",
+        "test/integration/__init__.py": "",
+        "test/integration/test_suite.py": SUITE,
+        "test/integration/test_broken.py": "import no_such_module\n",
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def ran(checkout, *options):
+    command = [sys.executable, RUNNER, checkout, "--json", "--timeout=4", "--memory=6", *options]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    assert finished.stdout, finished.stderr
+    cases = json.loads(finished.stdout)["cases"]
+    return {case["name"].rpartition("::")[2].removeprefix("test_"): case for case in cases}
+
+
+BROKEN = "integration/test_broken.py"
+
+
+def test_every_test_has_its_outcome_whatever_the_others_do(checkout, tmp_path):
+    log = tmp_path / "log"
+    cases = ran(checkout, "--log", log)
+    verdicts = {name: (case["verdict"], case["cause"]) for name, case in cases.items()}
+    assert verdicts.pop("is_wrong")[0] == "failed"
+    assert verdicts == {
+        "passes": ("passed", ""),
+        "is_refused": (
+            "refused",
+            "PARTITION_LIMIT: the tensor (N x N) has N partitions",
+        ),
+        "expects_a_refusal": ("passed", ""),
+        "is_skipped": ("skipped", "too large"),
+        "is_known_to_fail": ("skipped", "xfail: known"),
+        "takes_for_ever": ("timed out", ""),
+        "dies": ("failed", "the process ended with -9"),
+        "wants_too_much": ("failed", verdicts["wants_too_much"][1]),
+        "order[2]": ("passed", ""),
+        "order[16]": ("passed", ""),
+        "order[4096]": ("passed", ""),
+        BROKEN: ("failed", verdicts[BROKEN][1]),
+    }
+    assert "MemoryError" in verdicts["wants_too_much"][1]
+    assert "not collected: " in verdicts[BROKEN][1]
+    assert "largest diff = 1" in cases["is_wrong"]["details"]
+    assert "PARTITION_LIMIT" in cases["expects_a_refusal"]["details"][0]
+    order = [name for name in cases if name.startswith("order")]
+    assert order == ["order[2]", "order[16]", "order[4096]"]
+
+    lines = log.read_text().splitlines(keepends=True)
+    again = tmp_path / "again"
+    again.write_text("".join(line for line in lines if "order[" not in line))
+    resumed = ran(checkout, "--resume", again)
+    assert resumed.keys() == cases.keys()
+    assert resumed["takes_for_ever"]["seconds"] == cases["takes_for_ever"]["seconds"]
+
+
+def test_only_what_is_asked_for_runs(checkout, tmp_path):
+    wanted = tmp_path / "wanted"
+    wanted.write_text("integration/test_suite.py::test_passes\n")
+    assert ran(checkout, "--only", wanted).keys() == {"passes", BROKEN}
+    assert ran(checkout, "-k", "is_wrong").keys() == {"is_wrong", BROKEN}
+
+
+def test_the_checkout_stays_as_it_was(checkout):
+    before = sorted(checkout.rglob("*"))
+    ran(checkout, "-k", "passes")
+    assert sorted(checkout.rglob("*")) == before
