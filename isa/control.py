@@ -9,7 +9,7 @@ import numpy as np
 from neuroncore import codec, cost
 from neuroncore.enums import engine
 from neuroncore.errors import DynamicControlError, KernelError, ShapeError, SignatureError
-from neuroncore.formats import int32
+from neuroncore.formats import bool_, int32
 from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.operand import HBM, SBUF, Operand
@@ -79,7 +79,7 @@ def register_load(dst: VirtualRegister, src: OneIn) -> None:
 def register_store(dst: OneOut, src: VirtualRegister) -> None:
     """dst[0, 0] = src"""
     require_register(src, "src")
-    if dst.dtype.is_integer:
+    if dst.dtype.is_integer and dst.dtype is not bool_:
         dst.codes()[...] = np.array(src.value).astype(dst.dtype.storage)
     else:
         dst.codes()[...] = codec.encode(dst.dtype, np.array([src.value], np.float32))

@@ -20,8 +20,9 @@ from neuroncore.tile import Array, Tile
 
 from .dma import READ, SKIP, WRITTEN, existing, fetched, priority_classes, put
 
-MovedIn = Annotated[Tile, replace(READ, moved=True)]
-MovedOut = Annotated[Tile, replace(WRITTEN, regions=(SBUF,), moved=True)]
+WIDTHS = (2, 4)  # bytes that the engines exchange
+MovedIn = Annotated[Tile, replace(READ, moved=True, widths=WIDTHS)]
+MovedOut = Annotated[Tile, replace(WRITTEN, regions=(SBUF,), moved=True, widths=WIDTHS)]
 
 ORDERS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}  # by the number of axes
 GROUP = 16  # rows that hardware and software descriptors transpose at a time
@@ -61,17 +62,14 @@ def shapes(call: Call, machine: Machine) -> KernelError | None:
 def widths(call: Call, machine: Machine) -> KernelError | None:
     src = call.view("src")
     direct = call["dge_mode"] is not dge_mode.hwdge and src.dynamic != 2
-    allowed = (2, 4) if direct else (2,)
-    if src.dtype.itemsize in allowed:
+    if direct or src.dtype.itemsize == 2:
         return None
     return DtypeError(
         f"dma_transpose: src has elements of {src.dtype.itemsize} bytes",
         argument="src",
-        expected=f"{' or '.join(map(str, allowed))} bytes",
+        expected="2 bytes",
         got=str(src),
-        because="the engine exchanges units of 2 or 4 bytes"
-        if direct
-        else "hardware descriptors and gathers exchange units of 2 bytes",
+        because="hardware descriptors and gathers exchange units of 2 bytes",
         also="NCC_ISFV902",
     )
 

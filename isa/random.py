@@ -29,7 +29,6 @@ from neuroncore.instruction import Call, Rule, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.operand import SBUF, In, Operand, Out, View
 from neuroncore.rules import (
-    float32_operands,
     on_engine_needs,
     same_dtype,
     same_elements,
@@ -38,7 +37,7 @@ from neuroncore.rules import (
 from neuroncore.tile import Tile
 
 from .control import one_element
-from .vector import Number
+from .vector import Number, Single
 
 vector, gpsimd = engine.vector, engine.gpsimd
 
@@ -126,10 +125,10 @@ def rng(dst: Integers, engine: engine = vector, *, core: Core) -> None:
 @instruction(
     vector,
     cost=cost.dynamic(generating),
-    rules=[same_partitions("dst", "min", "max"), float32_operands("min", "max")],
+    rules=[same_partitions("dst", "min", "max")],
     feature="uniform_random",
 )
-def rand2(dst: Uniform, min: Number, max: Number, *, core: Core) -> None:
+def rand2(dst: Uniform, min: Single, max: Single, *, core: Core) -> None:
     """dst[p, f] = min[p] + u * (max[p] - min[p]), u uniform in [0, 1)
 
     u takes the upper 24 bits of a random number. Each operation rounds to float32, so that max

@@ -30,7 +30,6 @@ from neuroncore.operand import Gathered, In, Op, Operand, Out, Scattered, Static
 from neuroncore.rules import (
     bitvec_on_integers,
     commands,
-    float32_operands,
     not_both_in_psum,
     runs_there,
     same_elements,
@@ -40,7 +39,7 @@ from neuroncore.rules import (
 from neuroncore.tile import Tile
 
 from .operators import MAXIMUM
-from .vector import BOTH, Arithmetic, MaybeNumber, Number, unary_operand
+from .vector import BOTH, Arithmetic, MaybeSingle, Number, unary_operand
 
 vector, unknown = engine.vector, engine.unknown
 LOAD_REDUCE = reduce_cmd.load_reduce
@@ -193,7 +192,6 @@ def in_order(call: Call, machine: Machine) -> KernelError | None:
     rules=[
         same_elements("dst", "data"),
         same_partitions("data", "operand0", "reduce_res", "reduce_init"),
-        float32_operands("operand0", "reduce_init"),
         runs_there("op0"),
         in_order,
         commands("reset_reduce", "reduce", "load_reduce"),
@@ -203,12 +201,12 @@ def tensor_scalar_reduce(
     dst: Scattered,
     data: Gathered,
     op0: Arithmetic,
-    operand0: MaybeNumber,
+    operand0: MaybeSingle,
     reduce_op: Reduction,
     reduce_res: Reduced = None,
     reverse0: bool = False,
     reduce_cmd: reduce_cmd = reduce_cmd.reset_reduce,
-    reduce_init: MaybeNumber = None,
+    reduce_init: MaybeSingle = None,
     reduce_res_negate: bool = False,
     *,
     core: Core,

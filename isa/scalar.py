@@ -30,12 +30,12 @@ from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.numeric import FUNCTIONS, Function, Operator
 from neuroncore.operand import Act, Gathered, Op, Operand, Scattered, View
-from neuroncore.rules import commands, float32_operands, same_elements, same_partitions
+from neuroncore.rules import commands, same_elements, same_partitions
 from neuroncore.tile import Tile
 
 from .operators import ADD
 from .reduction import LOAD_REDUCE, accumulate, accumulators, read_out
-from .vector import Number
+from .vector import Number, Single
 
 scalar, vector = engine.scalar, engine.vector
 IDLE = reduce_cmd.idle
@@ -43,7 +43,6 @@ IDLE = reduce_cmd.idle
 Activation = Annotated[Function, Act()]
 Sum = Annotated[Operator, Op(names=("add",))]
 MaybeSum = Annotated[Operator | None, Op(names=("add",), optional=True)]
-Scale = Annotated[Tile | float, Operand(reads=True, column=True, scalar=True)]
 Bias = Annotated[
     Tile | float | None,
     Operand(
@@ -89,7 +88,6 @@ def bias_on_this_machine(call: Call, machine: Machine) -> KernelError | None:
 ACTIVATION_RULES = (
     same_elements("dst", "data"),
     same_partitions("data", "bias", "scale", "reduce_res"),
-    float32_operands("scale"),
     bias_on_this_machine,
 )
 
@@ -105,7 +103,7 @@ def activation(
     op: Activation,
     data: Gathered,
     bias: Bias = None,
-    scale: Scale = 1.0,
+    scale: Single = 1.0,
     reduce_op: MaybeSum = None,
     reduce_res: Reduced = None,
     reduce_cmd: reduce_cmd = reduce_cmd.idle,
@@ -148,7 +146,7 @@ def activation_reduce(
     reduce_op: Sum,
     reduce_res: Reduced,
     bias: Bias = None,
-    scale: Scale = 1.0,
+    scale: Single = 1.0,
     *,
     core: Core,
 ) -> None:
@@ -281,7 +279,6 @@ WHOLE = (int8, int16, int32, uint8, uint16)
     rules=[
         same_elements("dst", "src"),
         same_partitions("src", "max_value", "reduce_init", "reduce_res"),
-        float32_operands("max_value", "reduce_init"),
         commands("idle", "reset_reduce", "reduce", "load_reduce"),
     ],
     feature="exponential",
@@ -289,13 +286,13 @@ WHOLE = (int8, int16, int32, uint8, uint16)
 def exponential(
     dst: Annotated[Tile, Operand(writes=True, dtypes=(*NARROW, tfloat32, *WHOLE), indirect=True)],
     src: Annotated[Tile, Operand(reads=True, dtypes=(*NARROW, *WHOLE, uint32), indirect=True)],
-    max_value: Number = 0.0,
+    max_value: Single = 0.0,
     reduce_res: Annotated[
         Tile | None,
         Operand(writes=True, column=True, optional=True, dtypes=(*NARROW, tfloat32)),
     ] = None,
     reduce_cmd: reduce_cmd = reduce_cmd.idle,
-    reduce_init: Number = 0.0,
+    reduce_init: Single = 0.0,
     *,
     core: Core,
 ) -> None:

@@ -16,7 +16,7 @@ from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
 from neuroncore.operand import SBUF, Op, Operand, Out
-from neuroncore.rules import commands, float32_operands, same_elements, same_partitions
+from neuroncore.rules import commands, same_elements, same_partitions
 from neuroncore.tile import Tile
 
 from .operators import MAXIMUM
@@ -30,7 +30,7 @@ LEAST = float(np.finfo(np.float32).min)  # what hardware fills in where a compar
 Comparison = Annotated[
     Operator, Op(names=("equal", "less", "less_equal", "greater", "greater_equal"))
 ]
-Bound = Annotated[Tile, Operand(reads=True, column=True)]
+Bound = Annotated[Tile, Operand(reads=True, column=True, dtypes=(float32,))]
 
 
 @instruction(
@@ -39,7 +39,6 @@ Bound = Annotated[Tile, Operand(reads=True, column=True)]
     rules=[
         same_elements("dst", "on_true_tile"),
         same_partitions("on_true_tile", "bound0", "bound1", "reduce_res"),
-        float32_operands("bound0", "bound1"),
         commands("idle", "reset", "reduce", "reset_reduce"),
     ],
     feature="range_select",

@@ -20,7 +20,6 @@ from neuroncore.operand import In, Op, Operand, Out, SbufIn, SbufOut
 from neuroncore.rules import (
     bitvec_on_integers,
     commands,
-    float32_operands,
     per_partition,
     runs_there,
     same_elements,
@@ -31,7 +30,7 @@ from neuroncore.tile import Tile
 from .operators import ADD
 from .reduction import LOAD_REDUCE, accumulators, preset
 from .search import rows
-from .vector import Arithmetic, MaybeNumber, Number, unary_operand
+from .vector import Arithmetic, MaybeSingle, Single, unary_operand
 
 vector, gpsimd = engine.vector, engine.gpsimd
 loops: Any = Lazy("neuroncore.native.statistics")
@@ -142,7 +141,6 @@ Running = Annotated[Operator, Op(names=("add", "subtract", "multiply", "maximum"
     rules=[
         same_elements("dst", "src"),
         same_partitions("src", "imm0", "imm1"),
-        float32_operands("imm0", "imm1"),
         runs_there("op0"),
         commands("reset_reduce", "reduce", "load_reduce"),
     ],
@@ -152,8 +150,8 @@ def tensor_scalar_cumulative(
     src: Annotated[Tile, Operand(reads=True, dtypes=SHORT, indirect=True)],
     op0: Arithmetic,
     op1: Running,
-    imm0: Number,
-    imm1: MaybeNumber = None,
+    imm0: Single,
+    imm1: MaybeSingle = None,
     reduce_cmd: reduce_cmd = reduce_cmd.reset_reduce,
     *,
     core: Core,

@@ -19,6 +19,7 @@ from neuroncore.errors import (
 )
 from neuroncore.formats import (
     bool_,
+    float32,
     int32,
     uint8,
     uint16,
@@ -54,6 +55,11 @@ Arithmetic = Annotated[Operator, Op()]
 Number = Annotated[Tile | float, Operand(reads=True, column=True, scalar=True)]
 MaybeNumber = Annotated[
     Tile | float | None, Operand(reads=True, column=True, scalar=True, optional=True)
+]
+Single = Annotated[Tile | float, Operand(reads=True, column=True, scalar=True, dtypes=(float32,))]
+MaybeSingle = Annotated[
+    Tile | float | None,
+    Operand(reads=True, column=True, scalar=True, optional=True, dtypes=(float32,)),
 ]
 
 

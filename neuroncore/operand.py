@@ -24,7 +24,7 @@ from neuroncore.errors import (
     TargetError,
     ViewError,
 )
-from neuroncore.formats import Format, float8_e4m3fn
+from neuroncore.formats import Format, float8_e4m3fn, float32
 from neuroncore.machine import Machine
 from neuroncore.numeric import Function, Operator
 from neuroncore.tile import Tile
@@ -99,6 +99,7 @@ class Operand:
     partial: bool = False  # reads or writes some elements; the meaning says which
     regions: tuple[MemoryRegion, ...] = (SBUF, PSUM)
     dtypes: tuple[Format, ...] | None = None
+    widths: tuple[int, ...] | None = None  # bytes of an element
     partitions: str | None = "partitions"
     free: str | None = None
     free_dims: str | None = "free_dims"
@@ -116,9 +117,11 @@ class Operand:
         if view.region not in self.regions:
             yield _wrong_region(name, view, self.regions)
         if self.dtypes is not None and view.dtype not in self.dtypes:
-            yield _wrong_dtype(name, view, self.dtypes)
+            yield _wrong_dtype(name, view, self.dtypes, self.column)
         elif self.dtypes is None and view.dtype.is_opaque and not self.moved:
             yield _computes_not(name, view)
+        if self.widths is not None and view.dtype.itemsize not in self.widths:
+            yield _wrong_width(name, view, self.widths)
         if not view.on_chip:
             return
         if view.picked_by is not None and not machine.has("tensor_indirection"):
@@ -201,12 +204,27 @@ def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> K
     )
 
 
-def _wrong_dtype(name: str, view: View, dtypes: tuple[Format, ...]) -> KernelError:
+def _wrong_dtype(name: str, view: View, dtypes: tuple[Format, ...], column: bool) -> KernelError:
+    in_registers = column and dtypes == (float32,)
     return DtypeError(
         f"{name} can't be {view.dtype}",
         argument=name,
         expected=" or ".join(dtypes),
         got=str(view),
+        because="the lane's scalar registers hold float32" if in_registers else None,
+        hint="copy it into a float32 tile with nisa.tensor_copy" if in_registers else None,
+    )
+
+
+def _wrong_width(name: str, view: View, widths: tuple[int, ...]) -> KernelError:
+    units = f"{' or '.join(map(str, widths))} bytes"
+    return DtypeError(
+        f"{name} has elements of {view.dtype.itemsize} bytes",
+        argument=name,
+        expected=units,
+        got=str(view),
+        because=f"the engine exchanges units of {units}",
+        also="NCC_ISFV902",
     )
 
 

@@ -127,8 +127,17 @@ def same(got, want):
     assert np.array_equal(bits(got)[~nan], bits(want)[~nan])
 
 
+def ten_bits(values):
+    """float32 numbers rounded to the nearest that TF32 has, with ten bits of fraction."""
+    magnitude = bits(values) & 0x7FFFFFFF
+    kept = (magnitude + 0xFFF + (magnitude >> 13 & 1)) & 0xFFFFE000
+    return (kept | bits(values) & 0x80000000).astype(np.uint32).view(np.float32)
+
+
 def converted(values, dtype):
     """numpy's conversion, through float32: integers to nearest even, then saturated, NaN to 0."""
+    if dtype == "tfloat32":
+        return ten_bits(converted(values, np.float32))
     if values.dtype == dtype:
         return values
     with np.errstate(all="ignore"):

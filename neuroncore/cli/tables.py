@@ -119,6 +119,7 @@ def _operand(operand: Operand) -> str:
         names = ", ".join(m.name for m in _machines_with("tensor_indirection"))
         notes.append(f"elements picked by an index ({names})")
     notes += [f"formats {', '.join(operand.dtypes)}"] if operand.dtypes else []
+    notes += [f"of {' or '.join(map(str, operand.widths))} bytes"] if operand.widths else []
     return "; ".join(notes)
 
 

@@ -291,7 +291,9 @@ def test_a_gathers_descriptors_are_written_by_software(mode):
 def test_units_are_2_or_4_bytes(dtype):
     device = Device()
     src, dst = device.zeros((3, 5), dtype, "hbm"), device.zeros((5, 3), dtype)
-    device.refuses(DtypeError, "dma_transpose", dst, src, words=["src", dtype, "2 or 4 bytes"])
+    wider = device.zeros((5, 3), "float16")
+    device.refuses(DtypeError, "dma_transpose", dst, src, words=["dst", dtype, "2 or 4 bytes"])
+    device.refuses(DtypeError, "dma_transpose", wider, src, words=["src", dtype, "2 or 4 bytes"])
 
 
 def test_nothing_is_converted():

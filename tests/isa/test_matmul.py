@@ -5,7 +5,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from device import TARGETS, Device, bits
+from device import TARGETS, Device, bits, ten_bits
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,11 +44,7 @@ def chain(s, x):
 
 def read(array, dtype):
     """The float32 values that the array multiplies: TF32 keeps ten bits of fraction, rounded."""
-    if dtype != "tfloat32":
-        return array.astype(np.float32)
-    magnitude = bits(array) & 0x7FFFFFFF
-    kept = (magnitude + 0xFFF + (magnitude >> 13 & 1)) & 0xFFFFE000
-    return (kept | bits(array) & 0x80000000).astype(np.uint32).view(np.float32)
+    return ten_bits(array) if dtype == "tfloat32" else array.astype(np.float32)
 
 
 def product(device, s, x, **options):

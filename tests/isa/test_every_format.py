@@ -1,0 +1,83 @@
+"""Every instruction, on every machine, with every format that some operand of it may have."""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+import recipes_compute  # noqa: F401  fills the table
+import recipes_move  # noqa: F401  so does this
+from accepted import accepted
+from device import Device, converted, same
+from recipes import RECIPES, values
+
+from neuroncore.formats import lookup
+from neuroncore.instruction import INSTRUCTIONS
+from neuroncore.operand import View
+
+TOGETHER = ("core_barrier", "sendrecv")  # take two cores: see below
+WITH_TILES = [name for name, row in INSTRUCTIONS.items() if any(p.operand for p in row.operands)]
+
+
+def issued(device, name):
+    """The formats of the tiles of the instructions of that name."""
+    calls = [c for c in device.core.program.calls if c.name == name]
+    return {v.dtype for c in calls for v in c.arguments.values() if isinstance(v, View)}
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "target"), accepted(*(n for n in WITH_TILES if n not in TOGETHER))
+)
+def test_a_legal_call_with_the_format(name, form, target):
+    assert name in RECIPES, f"there is no recipe for {name} in tests/recipes_*.py"
+    device, found = Device(target), 0
+    for tile, want in RECIPES[name](device, form):
+        if tile.dtype.is_opaque:
+            assert np.array_equal(tile.codes(), want)
+        else:
+            same(tile.numpy(), converted(want, tile.dtype))
+        found += 1
+    assert found and not device.findings
+    assert form in issued(device, name), f"the recipe of {name} has no operand of {form}"
+
+
+# --- what two cores do together -------------------------------------------------------------------
+
+
+def half(x, rank):
+    return x[32 * rank : 32 * rank + 32]
+
+
+@nki.jit
+def exchanged(x, form):
+    """The halves of x, sent from core to core as tiles of a format."""
+    rank = nl.program_id(0)
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    mine = nl.load(half(x, rank))
+    other = nl.ndarray(mine.shape, mine.dtype)
+    nisa.sendrecv(mine.view(form), other.view(form), 1 - rank, 1 - rank, pipe_id=0)
+    nl.store(half(out, rank), other)
+    return out
+
+
+@nki.jit
+def met(x, form):
+    """The same through HBM, where the cores meet at a tensor of a format."""
+    rank = nl.program_id(0)
+    middle, out = (nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm) for _ in range(2))
+    nl.store(half(middle, rank), nl.load(half(x, rank)))
+    nisa.core_barrier(middle.view(form), (0, 1))
+    nl.store(half(out, rank), nl.load(half(middle, 1 - rank)))
+    return out
+
+
+KERNELS = {"sendrecv": exchanged, "core_barrier": met}
+
+
+@pytest.mark.parametrize(("name", "form", "target"), accepted(*TOGETHER))
+def test_two_cores_exchange_the_format(name, form, target, monkeypatch):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", target)
+    form = lookup(form)
+    x = np.ascontiguousarray(values(form, (64, 7))).view(form.code_type)
+    got = KERNELS[name][2](x, form)
+    np.testing.assert_array_equal(got, np.concatenate([half(x, 1), half(x, 0)]))
