@@ -10,6 +10,7 @@ from neuroncore import cost, numeric
 from neuroncore.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import BufferKindError, FreeSizeError, KernelError, ShapeError
+from neuroncore.formats import float32
 from neuroncore.instruction import Call, instruction
 from neuroncore.machine import Machine
 from neuroncore.operand import PSUM, SBUF, Operand, View
@@ -19,6 +20,16 @@ from neuroncore.tile import Tile
 from .tensor import pe_cost
 
 tensor, vector, unknown = engine.tensor, engine.vector, engine.unknown
+
+
+def transpose_dtype(call: Call, machine: Machine) -> KernelError | None:
+    """dst has the format of data; where the Tensor engine transposes by multiplying (v2), its sums
+    are float32 and may stay so (published kernels for trn1 do it: autocomp, SD attention)."""
+    dst, data = call.view("dst").dtype, call.view("data").dtype
+    multiplies = call.engine is tensor and not machine.has("native_transpose")
+    if multiplies and data.is_float and dst is float32:
+        return None
+    return same_dtype("dst", "data")(call, machine)
 
 
 def transpose_shapes(call: Call, machine: Machine) -> KernelError | None:
@@ -98,7 +109,7 @@ def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
     vector,
     cost=transpose_cost,
     choose=choose_transpose,
-    rules=[same_dtype("dst", "data"), transpose_shapes, transpose_engine, transpose_bank],
+    rules=[transpose_dtype, transpose_shapes, transpose_engine, transpose_bank],
     opcode="MATMUL",
 )
 def nc_transpose(

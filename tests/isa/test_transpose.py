@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from device import TARGETS, Device, bits
+from device import TARGETS, Device, bits, noise, same
 from nki.isa import engine
 
 from neuroncore.errors import (
@@ -248,3 +248,19 @@ def test_reading_what_nothing_wrote_is_found():
     data = device.empty((4, 4))
     device.issue("nc_transpose", device.empty((4, 4), buffer="psum"), data)
     assert device.findings == ["UNINIT_READ"]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3"])
+def test_the_sums_of_v2_may_stay_float32(dtype):
+    device = Device("trn1")
+    data = device.tile(noise((33, 20)), dtype)
+    dst = device.empty((20, 33), "float32", "psum")
+    device.issue("nc_transpose", dst, data)
+    same(dst.numpy(), data.numpy().astype(np.float32).T)
+
+
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+def test_bits_are_not_converted_on_their_way(target):
+    device = Device(target)
+    data, dst = device.tile(noise((33, 20)), "bfloat16"), device.empty((20, 33), "float32", "psum")
+    device.refuses(DtypeError, "nc_transpose", dst, data, words=["bfloat16", "float32"])
