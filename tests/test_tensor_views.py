@@ -453,3 +453,13 @@ def test_a_pattern_may_step_by_the_row_of_the_view_it_is_made_from():
     chip, _, values = chip_and_hbm((4, 12))
     part = chip[:, 6:12].ap([[6, 4], [2, 3]], offset=1)
     np.testing.assert_array_equal(part.numpy(), values[:, 7:12:2])
+
+
+@pytest.mark.parametrize("buffer", ["sbuf", "hbm"])
+def test_the_base_of_any_view_is_the_whole_tensor_as_it_was_made(buffer):
+    values = counting((4, 6, 8), "uint16")
+    tile = Device().tile(values, buffer=buffer)
+    for view in (tile, tile[2:, 1:3], tile.reshape((4, 48)), tile.view(nl.uint8)[:, :, 3:]):
+        base = view.base_tensor
+        assert base.shape == (4, 6, 8) and base.dtype == "uint16" and base.storage is tile.storage
+        np.testing.assert_array_equal(base.numpy(), values)

@@ -45,6 +45,13 @@ class NkiTensor(Indexed):
         return self.storage.name
 
     @property
+    def base_tensor(self) -> NkiTensor:
+        """The whole tensor that this is a view of, as it was made."""
+        storage = self.storage
+        strides = access.dense(storage.shape)
+        return type(self)(storage, storage.shape, strides, 0, storage.dtype)
+
+    @property
     def address(self) -> tuple[int, int] | None:
         """(partition, byte within it) that the kernel placed its storage at; None where the system
         finds the place."""
