@@ -202,9 +202,16 @@ def bn_aggr(device, form):
 def nc_matmul(device, form):
     rng, kind = np.random.default_rng(0), lookup(form)
     s, x = (rng.integers(-3, 4, (33, free)).astype(kind.numpy) for free in (5, 7))
-    dst = device.empty((5, 7), "float32", "psum")
-    device.issue("nc_matmul", dst, put(device, s, form), put(device, x, form))
+    has = device.core.machine.has
+    total = either(form, ("bfloat16",) if has("psum_bfloat16") else ())
+    dst, stationary = device.empty((5, 7), total, "psum"), put(device, s, form)
+    device.issue("nc_matmul", dst, stationary, put(device, x, form))
     yield dst, single(s).T @ single(x)
+    if has("native_transpose"):
+        dst = device.empty((5, 33), either(form, {*FLOATS} - {"tfloat32"}), "psum")
+        one = put(device, np.eye(33).astype(kind.numpy), form)
+        device.issue("nc_matmul", dst, stationary, one, is_transpose=True)
+        yield dst, s.T
 
 
 @recipe
