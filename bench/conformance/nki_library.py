@@ -120,6 +120,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="where outcomes go as they come")
     parser.add_argument("--resume", type=Path, metavar="LOG", help="a log to go on with")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as on Ctrl-C, workers end with us
     with tempfile.TemporaryDirectory() as scratch:
         return told("nki_library", outcomes(given, Path(scratch)), given.json)
 
