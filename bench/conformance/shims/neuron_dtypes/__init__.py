@@ -95,24 +95,23 @@ class Packed:
     element: np.dtype[Any]
 
     @property
-    def shifts(self) -> np.ndarray[Any, Any]:
-        return np.arange(4, dtype=np.uint32) * (self.stored.itemsize * 2)
+    def two_in_a_byte(self) -> bool:
+        return self.stored.itemsize == 2
 
     def pack(self, values: Any) -> np.ndarray[Any, Any]:
         values = np.asarray(values, np.float32)
         if values.shape[-1] % 4:
             raise ValueError(f"the last of {values.shape} is not in fours, as {self.dtype} is")
-        mask = np.uint32((1 << self.stored.itemsize * 2) - 1)
-        codes = values.astype(self.element).view(np.uint8).astype(np.uint32) & mask
-        fours = codes.reshape(*values.shape[:-1], -1, 4) << self.shifts
-        return np.bitwise_or.reduce(fours, -1).astype(self.stored).view(self.dtype)
+        codes = np.ascontiguousarray(values.astype(self.element)).view(np.uint8)
+        if self.two_in_a_byte:
+            codes = (codes[..., ::2] & 15) | (codes[..., 1::2] << 4)
+        return codes.view(self.stored).view(self.dtype)
 
     def unpack(self, array: Any) -> np.ndarray[Any, Any]:
-        raw = np.ascontiguousarray(array).view(self.stored).astype(np.uint32)
-        mask = np.uint32((1 << self.stored.itemsize * 2) - 1)
-        codes = ((raw[..., None] >> self.shifts) & mask).astype(np.uint8)
-        values = codes.view(self.element).astype(np.float32)
-        return values.reshape(*raw.shape[:-1], raw.shape[-1] * 4)
+        codes = np.ascontiguousarray(array).view(self.stored).view(np.uint8)
+        if self.two_in_a_byte:
+            codes = np.stack([codes & 15, codes >> 4], -1).reshape(*codes.shape[:-1], -1)
+        return codes.view(self.element).astype(np.float32)
 
 
 def _packed(name: str, stored: type, element: type) -> Packed:
