@@ -16,6 +16,7 @@ import resource
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -32,6 +33,7 @@ import pytest
 from outcome import Outcome, normalised
 
 from neuroncore.errors import NeuronError, NotEmulated
+from neuroncore.frontend.launch import NeuronWarning
 
 SHARE = 24  # tests of one worker; it pays once for what they have in common
 SKIPPED_SHARE = 1000
@@ -245,7 +247,7 @@ def _in_use() -> int:
 def _outcome(item: pytest.Item, following: pytest.Item | None) -> Outcome:
     begun = time.monotonic()
     nki_cpu_simulator.raised = None
-    watch = Watch()
+    watch = Watch(item.nodeid)
     item.config.pluginmanager.register(watch)
     try:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -258,9 +260,17 @@ def _outcome(item: pytest.Item, following: pytest.Item | None) -> Outcome:
 class Watch:
     """What pytest reports of one test, and the exception that made it fail."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.reports: list[pytest.TestReport] = []
         self.error: BaseException | None = None
+        self.warned: list[str] = []  # by us, of what is likely wrong on the device
+
+    def pytest_warning_recorded(
+        self, warning_message: warnings.WarningMessage, nodeid: str
+    ) -> None:  # of earlier tests as well: pytest tells whoever comes later
+        if nodeid == self.name and isinstance(warning_message.message, NeuronWarning):
+            self.warned += str(warning_message.message).splitlines()[:1]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
@@ -287,7 +297,7 @@ class Watch:
     def _failed(self, root: BaseException) -> tuple[str, str, list[str]]:
         ours = isinstance(root, NeuronError)  # its message tells where
         where = [] if ours else traceback.extract_tb(root.__traceback__)[-FRAMES:]
-        details = [*str(root).splitlines()[:LINES], *self._printed()]
+        details = [*str(root).splitlines()[:LINES], *self.warned[:FRAMES], *self._printed()]
         details += [f"in {at.name}, {at.filename}:{at.lineno}" for at in where]
         return "refused" if ours else "failed", _described(root), details
 
