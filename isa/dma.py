@@ -28,7 +28,6 @@ from neuroncore.tile import Array, Tile
 SKIP = oob_mode.skip
 READ = Operand(reads=True, regions=(SBUF, *HBM), starts=False, free_dims=None, free=None)
 WRITTEN = replace(READ, reads=False, writes=True, partial=True)
-Source = Annotated[Tile, READ]
 Destination = Annotated[Tile, WRITTEN]
 
 

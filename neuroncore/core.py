@@ -289,6 +289,8 @@ class Core:
         self.execute(call, arguments)
         for tile, operand in results:
             indirection.scatter(tile, operand.partial)
+        for name in call.writes:
+            original[name].storage.version += 1
         indices = (original[n].dynamic[0].index for n in call.indices)
         reads, writes = ([original[n] for n in names] for names in (call.reads, call.writes))
         self.note(call, frame, *reads, *indices, *writes)
@@ -327,7 +329,6 @@ class Core:
             tile = arguments[parameter.name]
             if parameter.name not in call.writes or not parameter.operand:
                 continue
-            tile.storage.version += 1
             if not parameter.operand.partial and not _is_vector(tile):
                 tile.mark_written()
             if tile.region is PSUM and engine.tensor not in call.instruction.engines:

@@ -31,7 +31,6 @@ from neuroncore.tile import Tile
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
-ANYWHERE = (SBUF, PSUM, *HBM)
 
 
 class View(NamedTuple):
@@ -314,7 +313,6 @@ In = Annotated[Tile, Operand(reads=True)]
 Out = Annotated[Tile, Operand(writes=True)]
 Gathered = Annotated[Tile, Operand(reads=True, indirect=True)]
 Scattered = Annotated[Tile, Operand(writes=True, indirect=True)]
-InOut = Annotated[Tile, Operand(reads=True, writes=True)]
 SbufIn = Annotated[Tile, Operand(reads=True, regions=(SBUF,))]
 SbufOut = Annotated[Tile, Operand(writes=True, regions=(SBUF,))]
 

@@ -281,3 +281,17 @@ def test_weights_that_an_index_picks_are_loaded_each_time():
         device.issue("nc_matmul", **{**tiles, "stationary": tiles["stationary"].indirect(index)})
     busy = device.timeline().busy
     assert busy[0] == busy[1]
+
+
+def test_a_scatter_is_seen_by_the_products_that_follow():
+    device = Device("trn3")
+    ones, weights = device.tile(np.ones((32, 4)), "bfloat16"), device.tile(np.eye(32), "bfloat16")
+    index = device.tile(np.zeros((32, 1)), "uint32")
+    first, second = (device.empty((32, 4), buffer="psum") for _ in range(2))
+    device.issue("nc_matmul", first, weights, ones)
+    device.issue(
+        "tensor_copy", ones.indirect(index, 1), device.tile(np.full((32, 1), 3), "bfloat16")
+    )
+    device.issue("nc_matmul", second, weights, ones)
+    assert first.numpy().tolist() == [[1, 1, 1, 1]] * 32
+    assert second.numpy().tolist() == [[3, 1, 1, 1]] * 32

@@ -123,7 +123,8 @@ def full(
 def in_rows(tensor: NkiTensor) -> NkiTensor:
     """A tensor in HBM seen as one row for each of as many partitions as divide it."""
     size = tensor.size
-    rows = next(n for n in range(min(128, size), 0, -1) if size % n == 0)
+    most = min(current().machine.limits.partitions, size)
+    rows = next(n for n in range(most, 0, -1) if size % n == 0)
     return tensor.reshape((rows, size // rows))
 
 
