@@ -118,8 +118,14 @@ def test_bytes_are_those_that_instructions_read_and_write(products):
     }
 
 
-def test_flops_are_two_for_each_product_and_those_of_transposes_apart(products):
-    assert flops(products) == {"hardware_flops": 2 * K * M * N, "transpose_flops": 2 * K * M * K}
+def test_flops_are_two_for_each_product_and_those_of_transposes_among_them(products):
+    product, transpose = 2 * K * M * N, 2 * K * M * K
+    assert flops(products) == {
+        "hardware_flops": product + transpose,
+        "transpose_flops": transpose,
+        "adjusted_hardware_flops": 4 * (product + transpose),  # float32 passes four times
+        "adjusted_transpose_flops": 4 * transpose,
+    }
 
 
 def test_counts_are_those_of_the_program(products):
@@ -152,14 +158,23 @@ def test_bytes_of_every_transfer_are_counted_whatever_the_instruction():
 
 
 PROFILER = {  # as the vendor's profiler names them
-    *("is_simulation", "total_time", "hardware_flops", "transpose_flops"),
+    *("is_simulation", "total_time", "total_active_time", "total_active_time_percent"),
+    *("hardware_flops", "transpose_flops", "adjusted_hardware_flops", "adjusted_transpose_flops"),
+    *("mfu_estimated_percent", "mfu_inst_estimated_percent", "hfu_estimated_percent"),
+    *("mfu_max_achievable_estimated_percent", "mbu_estimated_percent"),
+    *("mm_arithmetic_intensity", "peak_flops_bandwidth_ratio", "neuroncore_cycle_count"),
+    *("spill_save_bytes", "spill_reload_bytes"),
+    *("matmul_instruction_count", "activate_instruction_count"),
     *(f"{m}_{v}_bytes" for m in ("hbm", "sbuf", "psum") for v in ("read", "write")),
     *("dma_transfer_count", "dma_transfer_total_bytes", "dma_transfer_average_bytes"),
-    "dma_active_time_percent",
+    *("dma_transfer_time", "dma_active_time", "dma_active_time_percent", "dma_active_cycles"),
     *(
         f"{e}_engine_{figure}"
         for e in ("tensor", "vector", "scalar", "gpsimd", "sync")
-        for figure in ("instruction_count", "active_time", "active_time_percent")
+        for figure in (
+            *("instruction_count", "instruction_time"),
+            *("active_time", "active_time_percent"),
+        )
     ),
 }
 OURS = {
@@ -181,16 +196,21 @@ def test_times_and_shares_are_within_the_whole(products):
     for engine in ("tensor", "vector", "scalar", "gpsimd", "sync"):
         share = fields[f"{engine}_engine_active_time_percent"]
         active = fields[f"{engine}_engine_active_time"]
-        assert 0 <= share <= 100
-        assert share == pytest.approx(100 * active / fields["total_time"])
-    assert 0 < fields["dma_active_time_percent"] <= 100
+        assert 0 <= share <= 1
+        assert share == pytest.approx(active / fields["total_time"])
+        assert active <= fields[f"{engine}_engine_instruction_time"]
+        assert active <= fields["total_active_time"]
+    assert 0 < fields["dma_active_time_percent"] < 1
+    assert fields["dma_active_time"] <= fields["dma_transfer_time"]
+    assert fields["total_active_time"] + fields["dma_active_time"] < fields["total_time"]
     assert fields["bound_by"] == bound(products).what
 
 
 def test_an_empty_program_has_figures_too():
     fields = summary(timeline(nothing))
+    machines = fields.pop("peak_flops_bandwidth_ratio")
     numbers = [v for v in fields.values() if type(v) in (int, float)]
-    assert not any(numbers) and fields["opcodes"] == {}
+    assert machines > 0 and not any(numbers) and fields["opcodes"] == {}
     assert json.loads(json.dumps(fields, allow_nan=False)) == fields
 
 

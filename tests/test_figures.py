@@ -1,0 +1,140 @@
+"""Figures of the profiler that are worked out from others, against the same by hand."""
+
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from device import TARGETS, Device
+
+from neuroncore import machine
+from neuroncore.frontend.launch import launch
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.report.summary import figures
+from neuroncore.schedule import schedule
+
+PEAK_TFLOPS = {"trn1": 91.75, "trn2": 78.64, "trn3": 78.64}  # 2 x 128 x 128 x clock
+CLOCK_GHZ = {"trn1": 1.4, "trn2": 1.2, "trn3": 1.2}
+
+
+def of(kernel, *args, target="trn2"):
+    run = launch(kernel, args, tensor=NkiTensor, target=target)
+    return figures(schedule(run.core.program, run.machine))
+
+
+def product(a, b):
+    """a.T @ b and a.T, both to HBM."""
+    x, y = nl.load(a), nl.load(b)
+    (k, m), n = a.shape, b.shape[1]
+    out = nl.ndarray((m, n), nl.float32, buffer=nl.shared_hbm)
+    total = nl.ndarray((m, n), nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(total, x, y)
+    nl.store(out, nl.copy(total))
+    turned = nl.ndarray((m, k), a.dtype, buffer=nl.psum)
+    nisa.nc_transpose(turned, x, engine=nisa.engine.tensor)
+    return out
+
+
+K, M, N = 48, 96, 320
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("dtype", "passes"), [("float32", 4), ("bfloat16", 1)])
+def test_the_roofline(target, dtype, passes):
+    form = np.ones((), dtype)
+    fields = of(product, np.full((K, M), form), np.full((K, N), form), target=target)
+    useful, transposes = 2 * K * M * N, 2 * K * M * K
+    hbm = form.itemsize * K * (M + N) + 4 * M * N
+    most = PEAK_TFLOPS[target] * 1e12 * fields["total_time"]
+    bandwidth = machine.load(target).hbm.gigabytes_per_s * 1e9
+    ridge = PEAK_TFLOPS[target] * 1e12 / bandwidth
+    expected = {
+        "hardware_flops": useful + transposes,
+        "transpose_flops": transposes,
+        "matmul_instruction_count": 2,
+        "mm_arithmetic_intensity": useful / hbm,
+        "hfu_estimated_percent": passes * (useful + transposes) / most,
+        "mfu_estimated_percent": passes * useful / most,
+        "mfu_inst_estimated_percent": passes * useful / most,
+        "mbu_estimated_percent": hbm / (bandwidth * fields["total_time"]),
+        "peak_flops_bandwidth_ratio": ridge,
+        "mfu_max_achievable_estimated_percent": useful / hbm / ridge,
+    }
+    assert {name: fields[name] for name in expected} == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_ridge_of_trn1_is_the_published_one():
+    """AccelOpt's profiles on trn1 give 223.78."""
+    assert of(product, np.ones((K, M), np.float32), np.ones((K, N), np.float32), target="trn1")[
+        "peak_flops_bandwidth_ratio"
+    ] == pytest.approx(223.78, abs=0.01)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_cycles_are_those_of_the_cores_clock(target):
+    fields = of(product, np.ones((K, M), np.float32), np.ones((K, N), np.float32), target=target)
+    for cycles, time in (
+        ("neuroncore_cycle_count", "total_time"),
+        ("dma_active_cycles", "dma_active_time"),
+    ):
+        assert fields[cycles] == pytest.approx(fields[time] * CLOCK_GHZ[target] * 1e9, abs=1)
+
+
+def test_what_only_stays_on_the_chip_has_no_intensity():
+    device = Device()
+    device.issue("tensor_copy", device.empty((4, 8)), device.zeros((4, 8)))
+    fields = figures(device.timeline())
+    assert fields["mbu_estimated_percent"] == 0
+    assert not {"mm_arithmetic_intensity", "mfu_max_achievable_estimated_percent"} & set(fields)
+
+
+def test_engines_at_work_at_the_same_time_count_once():
+    device = Device()
+    parts = [(device.empty((128, 4096)), device.zeros((128, 4096))) for _ in range(2)]
+    for part, unit in zip(parts, (nisa.engine.vector, nisa.engine.scalar)):
+        device.issue("tensor_copy", *part, engine=unit)
+    fields = figures(device.timeline())
+    active = [fields[f"{name}_engine_active_time"] for name in ("vector", "scalar")]
+    assert fields["total_active_time"] == pytest.approx(max(active))
+    assert 0 < min(active) < max(active)
+
+
+def test_spilled_bytes_are_none_or_not_known():
+    assert "spill_save_bytes" in of(product, *(np.ones((K, n), np.float32) for n in (M, N)))
+
+    def too_much(a):
+        tiles = [nl.load(a) for _ in range(8)]
+        for tile in tiles:
+            nl.copy(tile)
+        return a
+
+    fields = of(too_much, np.zeros((2, 8192), np.float32))
+    assert fields["sbuf_peak_bytes_per_partition"] > 224 * 1024
+    assert not any(name.startswith("spill") for name in fields)
+
+
+# --- transfers, as the handout of Stanford's CS149 counts them ------------------------------------
+
+
+def vector_add(a, b, rows, columns):
+    """Add two vectors, (rows, columns) elements at a time."""
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    chunks = [t.reshape((t.shape[0] // (rows * columns), rows, columns)) for t in (a, b, out)]
+    for i in range(chunks[0].shape[0]):
+        tiles = [nl.ndarray((rows, columns), a.dtype, buffer=nl.sbuf) for _ in range(3)]
+        for tile, source in zip(tiles, chunks[:2]):
+            nisa.dma_copy(tile, source[i])
+        nisa.tensor_tensor(tiles[2], tiles[0], tiles[1], nl.add)
+        nisa.dma_copy(chunks[2][i], tiles[2])
+    return out
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "transfers"),
+    [(1, 1, 76_800), (128, 1, 600), (128, 2, 300), (128, 200, 3)],
+)
+def test_a_transfer_is_an_instruction_whatever_its_size(rows, columns, transfers):
+    a = np.zeros(25_600, np.float32)
+    fields = of(vector_add, a, a, rows, columns)
+    assert fields["dma_transfer_count"] == transfers
+    assert fields["dma_transfer_total_bytes"] == 3 * a.nbytes
+    assert fields["dma_transfer_average_bytes"] == 3 * a.nbytes / transfers
