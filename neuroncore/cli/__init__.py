@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from neuroncore.cli import run, tables
+from neuroncore.cli import profile, run, tables, tools
 from neuroncore.errors import UsageError
 
 
@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_to(commands)
+    profile.add_to(commands)
     machines = commands.add_parser("machines", help="the machines and every number about them")
     machines.add_argument("name", nargs="?", help="one machine; all side by side without it")
     machines.set_defaults(command=tables.machines)
@@ -48,6 +49,11 @@ def _parser() -> argparse.ArgumentParser:
         "start others",
     )
     alias.set_defaults(command=alias_path)
+    programs = commands.add_parser(
+        "tools-path",
+        help="the folder to put on PATH so that programs that start neuron-profile get ours",
+    )
+    programs.set_defaults(command=tools.tools_path)
     return parser
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore import machine, source
-from neuroncore.cli import values
+from neuroncore.cli import tools, values
 from neuroncore.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
 from neuroncore.formats import lookup
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     session = Session(arguments)
     options = Options(matmul=arguments.matmul)
     chosen = settings(arguments.target, options, session, in_every_thread=True)
-    with activated(), chosen, session.progress():
+    with activated(), tools.on_the_path(), chosen, session.progress():
         if kernel:
             session.run_kernel(Path(file), kernel)
         else:

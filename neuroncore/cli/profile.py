@@ -1,0 +1,165 @@
+"""neuroncore profile: saved runs, by the commands of the vendor's neuron-profile."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from neuroncore.errors import UsageError
+from neuroncore.report import saved
+from neuroncore.report.saved import Document
+from neuroncore.report.text import duration
+
+FORMATS = ("summary-text", "summary-json", "json", "perfetto")
+FILES = {"json": "ntff.json", "perfetto": "perfetto.json"}  # too long for a terminal
+SHOWN = 20  # source lines
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "profile",
+        help="show what kernels saved with save_neff_name and save_trace_name",
+        description="The commands of neuron-profile, for runs that neuroncore saved.",
+    )
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    _add_capture(actions)
+    _add_view(actions)
+
+
+def _add_capture(actions: Any) -> None:
+    parser = actions.add_parser(
+        "capture",
+        help="write the profile of a saved run to a file of its own",
+        description="Nothing is run again: the profile was estimated when the kernel ran, and "
+        "every execution takes as long.",
+    )
+    _add_files(parser)
+    parser.add_argument("--num-exec", type=_count, default=1, metavar="N", help="executions")
+    parser.add_argument(
+        "--profile-nth-exec",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="keep every Nth, NAME_exec_N",
+    )
+    parser.add_argument("--enable-dge-notifs", action="store_true", help="changes nothing")
+    parser.set_defaults(command=capture)
+
+
+def _add_view(actions: Any) -> None:
+    parser = actions.add_parser("view", help="print the figures of a saved run")
+    _add_files(parser)
+    parser.add_argument(
+        "--output-format",
+        choices=FORMATS,
+        default="summary-text",
+        help="perfetto is a timeline for ui.perfetto.dev (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--output-file", type=Path, metavar="FILE", help="where to write instead of printing"
+    )
+    parser.add_argument("--disable-ui", action="store_true", help="changes nothing: there is none")
+    parser.set_defaults(command=view)
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-n", "--neff-path", type=Path, metavar="X.neff", help="what was run")
+    parser.add_argument("-s", "--session-file", type=Path, metavar="X.ntff", help="its profile")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of executions")
+    return int(text)
+
+
+def capture(arguments: argparse.Namespace) -> int:
+    if arguments.neff_path is None:
+        raise UsageError("give the saved run with -n X.neff")
+    trace = arguments.session_file or Path("profile.ntff")
+    if not trace.parent.is_dir():
+        raise UsageError(f"there is no folder {trace.parent}")
+    executions, nth = arguments.num_exec, arguments.profile_nth_exec
+    for path in saved.capture(arguments.neff_path, trace, executions, nth):
+        print(f"wrote {path}: neuroncore's estimate from when the kernel ran", file=sys.stderr)
+    return 0
+
+
+def view(arguments: argparse.Namespace) -> int:
+    neff, profile = _documents(arguments.neff_path, arguments.session_file)
+    form = arguments.output_format
+    text = {
+        "summary-text": lambda: "\n".join(_text(profile, neff)),
+        "summary-json": lambda: json.dumps(saved.summaries(profile)),  # scripts read one line
+        "json": lambda: json.dumps(_tables(profile, neff)),
+        "perfetto": lambda: json.dumps(_timeline(profile)),
+    }[form]()
+    file = arguments.output_file or (Path(FILES[form]) if form in FILES else None)
+    if file is None:
+        print(text)
+        return 0
+    try:
+        file.write_text(text + "\n")
+    except OSError as error:
+        raise UsageError(f"{file} can't be written: {error.strerror}") from None
+    print(f"wrote {file}", file=sys.stderr)
+    return 0
+
+
+def _documents(neff: Path | None, trace: Path | None) -> tuple[Document | None, Document]:
+    """What was run, if it is there, and its profile, which both files hold."""
+    run = saved.read(neff, "neff") if neff else None
+    profile = saved.read(trace, "ntff") if trace else run
+    if profile is None:
+        raise UsageError("give the saved run with -n X.neff, its profile with -s X.ntff, or both")
+    if run is not None and run["id"] != profile["id"]:
+        raise UsageError(f"{neff} and {trace} are of different runs: save both again")
+    return run, profile
+
+
+def _text(profile: Document, neff: Document | None) -> Iterator[str]:
+    """A field and its value per line, in alphabetical order as the vendor has them, and after
+    them what the run consisted of."""
+    for name, fields in saved.summaries(profile).items():
+        width = max(map(len, fields))
+        yield name
+        yield from (f"    {field:{width}}  {fields[field]}" for field in sorted(fields))
+    if neff is not None:
+        yield ""
+        yield from _table("instructions", neff["instructions"], ("engine", "opcode", "name"))
+        yield ""
+        left_out = len(neff["lines"][SHOWN:]) + neff["lines_left_out"]
+        yield from _table("source lines", neff["lines"][:SHOWN], ("place", "text"))
+        yield from [f"and {left_out} more"] if left_out else []
+
+
+def _table(title: str, rows: list[Document], columns: tuple[str, ...]) -> Iterator[str]:
+    """How often and how long (summed, an estimate), and the named columns."""
+    yield f"{title}: how often, how long in all (estimate)"
+    cells = [
+        (str(r["count"]), duration(r["instruction_time"] * 1e9), *(r[c] for c in columns))
+        for r in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = [f"{cell:{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)]
+        yield f"    {row[0]:>{widths[0]}}  {row[1]:>{widths[1]}}  {'  '.join(padded)}".rstrip()
+
+
+def _tables(profile: Document, neff: Document | None) -> Document:
+    rows = {name: neff[name] for name in ("instructions", "lines")} if neff else {}
+    return {"summary": [*saved.summaries(profile).values()], **rows}
+
+
+def _timeline(profile: Document) -> Document:
+    held = profile["profile"]
+    if held["trace"] is None:
+        raise UsageError(
+            f"the timeline was not saved: {held['instructions']} instructions are more than "
+            f"{saved.TRACED}; `neuroncore run --trace OUT.json` writes all of them"
+        )
+    return {"traceEvents": held["trace"], "displayTimeUnit": "ns"}

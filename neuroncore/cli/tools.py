@@ -1,0 +1,71 @@
+"""The vendor's commands as programs that other programs find on their PATH."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import neuroncore
+
+NAMES = ("neuron-profile", "neuron-explorer")
+
+
+def tools_path(_: argparse.Namespace) -> int:
+    print(_folder())
+    return 0
+
+
+@contextmanager
+def on_the_path() -> Iterator[None]:
+    """Programs that are started inside find neuron-profile, which is ours."""
+    before = os.environ.get("PATH")
+    with tempfile.TemporaryDirectory(prefix="neuroncore-") as folder:
+        write(Path(folder))
+        os.environ["PATH"] = os.pathsep.join([folder, before or os.defpath])
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["PATH"]
+            else:
+                os.environ["PATH"] = before
+
+
+def write(folder: Path) -> None:
+    """Make the programs, for the Python that runs this one.
+
+    They are written when they are wanted because an installed file doesn't know its Python.
+    """
+    root = Path(neuroncore.__file__).parents[1]
+    script = (
+        "#!/bin/sh\n"
+        f'PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}"{shlex.quote(str(root))} '
+        f'exec {shlex.quote(sys.executable)} -P -m neuroncore profile "$@"\n'
+    )
+    for name in NAMES:
+        unfinished = folder / f".{name}.{os.getpid()}"
+        unfinished.write_text(script)
+        unfinished.chmod(0o755)
+        unfinished.replace(folder / name)  # someone may be running the old one
+
+
+def _folder() -> Path:
+    """Where the programs of this Python stay: in the user's cache, or a new folder if that can't
+    be written."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    mine = sha256(f"{sys.executable}\n{neuroncore.__file__}".encode()).hexdigest()[:12]
+    folder = cache / "neuroncore" / f"tools-{mine}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write(folder)
+    except OSError:
+        folder = Path(tempfile.mkdtemp(prefix="neuroncore-tools-"))
+        write(folder)
+    return folder

@@ -1,0 +1,235 @@
+"""Saved runs: what scripts ask for as a NEFF and an NTFF, in a format of our own.
+
+Both are JSON objects, compressed with gzip; the vendor's formats are others, and neither side
+reads the other's. They have
+
+* `format`: "neuroncore.neff/1" or "neuroncore.ntff/1";
+* `neuroncore`: the version that wrote the file;
+* `id`: a hash of what was run, the same in the two files of one run;
+* `kernel` and `target`: names of the kernel and of the machine;
+* `profile`: `cores`, the figures of each core (`summary.figures`), the slowest first;
+  `instructions`, how many there were; `trace`, their timeline as Chrome Trace Events, or null if
+  there are more than TRACED.
+
+The neff has in addition
+
+* `instructions`: rows of `core`, `engine`, `name`, `opcode`, `count` and `instruction_time`
+  (seconds until the results were there, an estimate);
+* `lines`: the same of source lines, `place`, `text`, `count` and `instruction_time`, the longest
+  first and at most LINES of them; `lines_left_out`, how many more there are.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from neuroncore.core import Core
+from neuroncore.errors import UsageError
+from neuroncore.report import perfetto
+from neuroncore.report.summary import figures
+from neuroncore.schedule import QUEUES, Timeline, schedule
+
+TRACED = 20_000  # instructions, whose timeline takes about 0.3 MB compressed
+LINES = 1000
+FORMATS = {"neff": "neuroncore.neff/1", "ntff": "neuroncore.ntff/1"}
+GZIP = b"\x1f\x8b"
+
+Kind = Literal["neff", "ntff"]
+Document = dict[str, Any]
+
+
+class Finished(Protocol):
+    """A finished launch: the kernel's name, and the cores that it ran on."""
+
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def cores(self) -> Sequence[Core]: ...
+
+
+def save(run: Finished, neff: Path | None, trace: Path | None) -> None:
+    """Write what was run to `neff` and its estimated profile to `trace`; folders are made.
+
+    Raises UsageError if the run has no record or a file can't be written.
+    """
+    if neff is None and trace is None:
+        return
+    document = _document(run)
+    if neff is not None:
+        _write(neff, document)
+    if trace is not None:
+        _write(trace, _profile_of(document))
+
+
+def capture(neff: Path, trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
+    """Write the profile in a saved run to files of their own; their names.
+
+    Every execution takes as long as the first, so all files are alike. Raises UsageError as
+    `read` does, or if a file can't be written.
+    """
+    profile = _profile_of(read(neff, "neff"))
+    made = traces(trace, executions, nth)
+    for path in made:
+        _write(path, profile)
+    return made
+
+
+def traces(trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
+    """The files in which the vendor's tools keep the profile of every nth execution: the name
+    that was given for the first, NAME_exec_2.ntff for the second."""
+    kept = range(nth, executions + 1, nth) or [nth]
+    return [
+        trace if n == 1 else trace.with_name(f"{trace.stem}_exec_{n}{trace.suffix}") for n in kept
+    ]
+
+
+def read(path: Path, kind: Kind) -> Document:
+    """What `save` wrote. Raises UsageError if there is no such file or it is something else."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(len(GZIP)) == GZIP
+        text = gzip.decompress(path.read_bytes()) if packed else b""
+        document = json.loads(text)
+        found = document["format"]
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {path}") from None
+    except (gzip.BadGzipFile, zlib.error, EOFError, ValueError, TypeError, KeyError):
+        raise UsageError(
+            f"{path} was not written by neuroncore; NEFF and NTFF files of the device are read by "
+            "the vendor's own neuron-profile"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}") from None
+    if found == FORMATS[kind]:
+        return dict(document)
+    if found in FORMATS.values():
+        other = next(k for k, name in FORMATS.items() if name == found)
+        raise UsageError(f"{path} is not the {kind} of a run but its {other}")
+    raise UsageError(
+        f"{path} has format {found!r}, which this version of neuroncore doesn't know "
+        f"({FORMATS[kind]} it does); run the kernel again"
+    )
+
+
+def summaries(document: Document) -> dict[str, Document]:
+    """The figures as the vendor's summary-json has them: fields by the name of what ran, one for
+    each core. Scripts read the first: it is the slowest."""
+    cores = document["profile"]["cores"]
+    note = {
+        "kernel": document["kernel"],
+        "neuroncore_version": document["neuroncore"],
+        "neuroncore_estimate": "times and utilizations are estimates, not measurements",
+    }
+    names = (
+        [document["id"]] if len(cores) == 1 else [f"{document['id']}_nc{c['core']}" for c in cores]
+    )
+    return {name: {**note, **core["figures"]} for name, core in zip(names, cores, strict=True)}
+
+
+# --- what is written ------------------------------------------------------------------------------
+
+
+def _document(run: Finished) -> Document:
+    timelines = _timelines(run)
+    lines = sorted(_lines(timelines), key=lambda row: (-row["instruction_time"], row["place"]))
+    count = sum(len(timeline.queue) for timeline in timelines)
+    slowest_first = sorted(enumerate(timelines), key=lambda item: -item[1].total_ns)
+    content = {
+        "neuroncore": version("neuroncore"),
+        "kernel": run.kernel,
+        "target": timelines[0].machine.name,
+        "instructions": [
+            row for core, timeline in enumerate(timelines) for row in _instructions(core, timeline)
+        ],
+        "lines": lines[:LINES],
+        "lines_left_out": max(0, len(lines) - LINES),
+        "profile": {
+            "cores": [{"core": core, "figures": figures(t)} for core, t in slowest_first],
+            "instructions": count,
+            "trace": list(perfetto.events(timelines)) if count <= TRACED else None,
+        },
+    }
+    digest = hashlib.sha1(_json(content), usedforsecurity=False).hexdigest()
+    return {"format": FORMATS["neff"], "id": f"n_{digest}", **content}
+
+
+def _profile_of(document: Document) -> Document:
+    kept = ("neuroncore", "id", "kernel", "target", "profile")
+    return {"format": FORMATS["ntff"], **{name: document[name] for name in kept}}
+
+
+def _timelines(run: Finished) -> list[Timeline]:
+    timelines = []
+    for core in run.cores:
+        if core.program is None:
+            raise UsageError(f"{run.kernel} ran without a record: Options(record=False)")
+        timelines.append(schedule(core.program, core.machine))
+    return timelines
+
+
+def _instructions(core: int, timeline: Timeline) -> Iterator[Document]:
+    """Rows by engine and instruction."""
+    calls = timeline.program.calls
+    counts = np.bincount(timeline.columns.call, minlength=len(calls))
+    taken = np.bincount(timeline.columns.call, timeline.end - timeline.begin, len(calls))
+    queues = np.zeros(len(calls), np.int64)
+    queues[timeline.columns.call] = timeline.queue
+    rows: dict[tuple[int, str], Document] = {}
+    for call, count, ns, queue in zip(calls, counts, taken, queues, strict=True):
+        if count:
+            row = rows.setdefault(
+                (int(queue), call.name),
+                {
+                    "core": core,
+                    "engine": QUEUES[queue],
+                    "name": call.name,
+                    "opcode": call.instruction.opcode,
+                    "count": 0,
+                    "instruction_time": 0.0,
+                },
+            )
+            row["count"] += int(count)
+            row["instruction_time"] += float(ns) / 1e9
+    yield from (rows[key] for key in sorted(rows))
+
+
+def _lines(timelines: Sequence[Timeline]) -> list[Document]:
+    """Rows by source line, of all cores together."""
+    rows: dict[str, Document] = {}
+    for timeline in timelines:
+        places = len(timeline.program.lines)
+        counts = np.bincount(timeline.columns.line, minlength=places)
+        taken = np.bincount(timeline.columns.line, timeline.end - timeline.begin, places)
+        for index in np.flatnonzero(counts).tolist():
+            place = timeline.program.place(index)
+            empty = {
+                "place": str(place),
+                "text": place.text.strip(),
+                "count": 0,
+                "instruction_time": 0.0,
+            }
+            row = rows.setdefault(str(place), empty)
+            row["count"] += int(counts[index])
+            row["instruction_time"] += float(taken[index]) / 1e9
+    return list(rows.values())
+
+
+def _json(document: Document) -> bytes:
+    return json.dumps(document, allow_nan=False).encode()
+
+
+def _write(path: Path, document: Document) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(_json(document), 6, mtime=0))
+    except OSError as error:
+        raise UsageError(f"{path} can't be written: {error.strerror}") from None
