@@ -86,6 +86,7 @@ class Core:
             unit: np.full(self.machine.limits.partitions, CLOBBERED, np.float32)
             for unit in (engine.scalar, engine.vector)
         }
+        self.dialect: Any = None  # what a frontend keeps of the running kernel
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
         self._lines: dict[tuple[int, int], int] = {}
         self._reported: set[tuple[Any, ...]] = set()
@@ -224,8 +225,8 @@ class Core:
 
     def report(self, code: str, message: str, *subject: Any) -> None:
         """Add a finding, once per line and subject."""
-        frame = source.user_frame()
-        place = source.place(frame.f_code, frame.f_lasti) if frame else None
+        site = self.birthplace()
+        place = source.place(*site) if site else None
         key = (code, place, *subject)
         if key not in self._reported:
             self._reported.add(key)
@@ -256,7 +257,7 @@ class Core:
         while user is not None and source.is_ours(user):
             user = user.f_back
         found = user or frame
-        line = self.program.line(found.f_code, found.f_lasti)
+        line = self.program.line(found.f_code, source.instruction_of(found))
         if user is frame:
             self._lines[id(found.f_code), found.f_lasti] = line
         return line
@@ -264,7 +265,7 @@ class Core:
     def birthplace(self) -> tuple[CodeType, int] | None:
         """Where in the user's code we are, as memory remembers it."""
         frame = source.user_frame()
-        return (frame.f_code, frame.f_lasti) if frame else None
+        return (frame.f_code, source.instruction_of(frame)) if frame else None
 
     # --- dynamic offsets -------------------------------------------------------------------------
 

@@ -162,6 +162,10 @@ class Memory:
         self._shared: Counter[str] = Counter()  # tensors allocated in shared HBM, by name
         self._images: dict[MemoryRegion, Image] = {}
 
+    def begin_program(self) -> None:
+        """Another program of the launch grid begins on this core; it shares HBM with the last."""
+        self._shared.clear()
+
     def allocate(
         self,
         region: MemoryRegion,

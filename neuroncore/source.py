@@ -6,7 +6,10 @@ import ast
 import linecache
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from types import CodeType, FrameType
 
@@ -52,10 +55,36 @@ def user_frame() -> FrameType | None:
     return frame
 
 
+_resumed: tuple[FrameType, int] | None = None
+
+
+@contextmanager
+def resumed(frame: FrameType, instruction: int) -> Iterator[None]:
+    """While what an earlier bytecode instruction of a frame called for is done, it is there."""
+    global _resumed
+    before, _resumed = _resumed, (frame, instruction)
+    try:
+        yield
+    finally:
+        _resumed = before
+
+
+def instruction_of(frame: FrameType) -> int:
+    """The byte offset of the instruction that a frame is at."""
+    if _resumed is not None and _resumed[0] is frame:
+        return _resumed[1]
+    return frame.f_lasti
+
+
+def _span(code: CodeType, instruction: int) -> tuple[int | None, ...]:
+    """First line, last line, first column and last column, in bytes."""
+    spans = islice(code.co_positions(), instruction // 2, None)
+    return next(spans, (None, None, None, None))
+
+
 def place(code: CodeType, instruction: int) -> Place:
     """The source span of the bytecode instruction at byte offset `instruction`."""
-    spans = islice(code.co_positions(), instruction // 2, None)
-    line, end_line, column, end_column = next(spans, (None, None, None, None))
+    line, end_line, column, end_column = _span(code, instruction)
     line = line or code.co_firstlineno
     end_line = end_line or line
     start = _characters(linecache.getline(code.co_filename, line), column or 0)
@@ -77,7 +106,7 @@ def stack() -> list[tuple[Place, dict[str, int]]]:
     frame = user_frame()
     while frame is not None and not is_ours(frame):
         numbers = {} if frame.f_code.co_name == "<module>" else _integers(frame)
-        found.append((place(frame.f_code, frame.f_lasti), numbers))
+        found.append((place(frame.f_code, instruction_of(frame)), numbers))
         frame = frame.f_back
     return found
 
@@ -85,6 +114,48 @@ def stack() -> list[tuple[Place, dict[str, int]]]:
 def _integers(frame: FrameType) -> dict[str, int]:
     values = frame.f_locals.items()
     return {n: v for n, v in values if type(v) is int and not n.startswith("_")}
+
+
+_assigned: dict[tuple[int, int], ast.AST | None] = {}
+
+
+def is_assigned(frame: FrameType) -> bool:
+    """Whether the value of the expression that a frame is at is stored into a subscript next:
+    `t[...] = value` or `t[...] += value`, also by the caller of a function that returns it.
+
+    Where there is no source text it may be.
+    """
+    key = (id(frame.f_code), frame.f_lasti)
+    if key not in _assigned:
+        line, end_line, column, end_column = _span(frame.f_code, frame.f_lasti)
+        parents = _parents(frame.f_code.co_filename)
+        _assigned[key] = parents.get((line, column, end_line, end_column), ast.Return())
+        _kept.append(frame.f_code)  # and so its id
+    match _assigned[key]:
+        case ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
+            return True
+        case ast.Return() | ast.Lambda():
+            caller = frame.f_back
+            return caller is not None and not is_ours(caller) and is_assigned(caller)
+    return False
+
+
+_kept: list[CodeType] = []
+
+
+@cache
+def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
+    """The node that uses the value of each expression of a file, by the expression's span."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return {}
+    return {
+        (value.lineno, value.col_offset, value.end_lineno, value.end_col_offset): node
+        for node in ast.walk(tree)
+        for value in ast.iter_child_nodes(node)
+        if isinstance(value, ast.expr)
+    }
 
 
 def position(name: str) -> int | None:

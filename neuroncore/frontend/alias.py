@@ -15,7 +15,7 @@ from types import ModuleType
 
 from neuroncore.errors import UsageError
 
-ROOTS = {"nki": "neuroncore.frontend.nki"}
+ROOTS = {"nki": "neuroncore.frontend.nki", "neuronxcc": "neuroncore.frontend.neuronxcc"}
 
 
 class Alias(MetaPathFinder, Loader):

@@ -63,15 +63,22 @@ def launch(
     grid: tuple[int, ...] = (),
     target: str | None = None,
     options: Options | None = None,
+    programs: Sequence[Sequence[int]] | None = None,
+    finished: Callable[[], None] | None = None,
 ) -> Run:
     """Run a kernel function on one core, or with a grid of 2 on both cores of a logical core.
+
+    `programs` are the programs of the grid that each core runs, one after the other; by default
+    each has one of its own. `finished` is called at the end of each.
 
     Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are
     contiguous; what the kernel writes into them shows in the caller's arrays afterwards. Returned
     tensors become arrays, of torch if an argument was a torch tensor.
     """
     current = current_settings()
-    cores = _cores(target_machine(target), options or current.options or Options(), grid)
+    shares = [[rank] for rank in range(prod(grid))] if programs is None else programs
+    chosen = options or current.options or Options()
+    cores = _cores(target_machine(target), chosen, grid, len(shares))
     if current.observer is not None:
         current.observer.begun(cores[0])
     for wish in unmet_wishes():
@@ -81,9 +88,18 @@ def launch(
     names = _names(function, args)
 
     def program(core: Core) -> Any:
+        results = [one_program(core, rank) for rank in shares[cores.index(core)]]
+        return results[0]
+
+    def one_program(core: Core, rank: int) -> Any:
+        core.program_id = rank
+        core.memory.begin_program()
         tensors = [inputs.enter(v, n) for v, n in zip(args, names, strict=True)]
         named = {name: inputs.enter(value, name) for name, value in (kwargs or {}).items()}
-        return function(*tensors, **named)
+        result = function(*tensors, **named)
+        if finished is not None:
+            finished()
+        return result
 
     if len(cores) == 1:
         with on(cores[0]):
@@ -104,9 +120,8 @@ def launch(
     return Run(name, outputs, cores, tuple(args), findings)
 
 
-def _cores(machine: Machine, options: Options, grid: tuple[int, ...]) -> list[Core]:
-    """One core for each program of a launch grid; they share HBM."""
-    count = prod(grid)
+def _cores(machine: Machine, options: Options, grid: tuple[int, ...], count: int) -> list[Core]:
+    """The cores of a launch; they share HBM."""
     if count > CORES:
         raise NotEmulated(f"a launch grid of {grid}: at most {CORES} cores are emulated")
     if count > 1 and not machine.has("logical_core"):

@@ -1,0 +1,13 @@
+"""neuronxcc.nki: the API of SDK 2.20 to 2.26, running on an emulated NeuronCore."""
+
+from neuroncore.frontend.neuronxcc.nki import compiler as compiler
+from neuroncore.frontend.neuronxcc.nki import isa as isa
+from neuroncore.frontend.neuronxcc.nki import language as language
+from neuroncore.frontend.neuronxcc.nki import typing as typing
+from neuroncore.frontend.neuronxcc.nki.kernel import baremetal as baremetal
+from neuroncore.frontend.neuronxcc.nki.kernel import benchmark as benchmark
+from neuroncore.frontend.neuronxcc.nki.kernel import jit as jit
+from neuroncore.frontend.neuronxcc.nki.kernel import profile as profile
+from neuroncore.frontend.neuronxcc.nki.kernel import simulate_kernel as simulate_kernel
+from neuroncore.frontend.neuronxcc.nki.kernel import trace as trace
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor as tensor  # noqa: F401 the API's name

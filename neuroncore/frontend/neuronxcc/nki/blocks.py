@@ -1,0 +1,125 @@
+"""Tensors with block dimensions: many tiles under one name.
+
+Axes before the partition axis number tiles; each is a storage of its own, made when the kernel
+first touches it, so that only the blocks in use at one time count as on the chip.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from neuroncore.access import Dims
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import OutOfBoundsError, SignatureError
+from neuroncore.formats import Format
+from neuroncore.frontend.neuronxcc.nki.results import Untiled
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
+from neuroncore.memory import Storage
+
+Make = Callable[[Dims], Storage]
+
+
+class Blocks(Untiled):
+    """A tensor of shape (blocks..., partitions, free...); `at` are the leading indices given
+    already."""
+
+    __hash__ = object.__hash__
+    __array_ufunc__ = None
+
+    def __init__(
+        self,
+        shape: Dims,
+        partition_axis: int,
+        dtype: Format,
+        buffer: MemoryRegion,
+        make: Make,
+        name: str = "",
+    ) -> None:
+        self._shape, self._axis = shape, partition_axis
+        self.dtype, self.buffer, self.name = dtype, buffer, name
+        self._make = make
+        self._tiles: dict[Dims, Tensor] = {}
+        self._at: Dims = ()
+
+    @property
+    def shape(self) -> Dims:
+        return self._shape[len(self._at) :]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    def __getitem__(self, key: Any) -> Any:
+        """A tile, by an int for each block axis, and what indexes the tile; with fewer ints, the
+        blocks that are left."""
+        keys = key if isinstance(key, tuple) else (key,)
+        if keys and keys[0] is Ellipsis:
+            keys = (slice(None),) * (self.ndim - len(keys) + 1) + keys[1:]
+        at = list(self._at)
+        for k in keys[: self._axis - len(self._at)]:
+            if isinstance(k, slice) and k == slice(None) and self._shape[len(at)] == 1:
+                k = 0
+            at.append(self._block(k, len(at)))
+        rest = keys[len(at) - len(self._at) :]
+        if len(at) < self._axis:
+            return self._part(tuple(at))
+        tile = self._tiles.get(block := tuple(at))
+        if tile is None:
+            tile = self._tiles[block] = whole(self._make(block))
+        return tile[rest] if rest else tile
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        from neuroncore.frontend.neuronxcc.nki import results
+
+        part = self[key]
+        if isinstance(part, Blocks):
+            raise part.not_a_tile("the target")
+        results.assign(part, value)
+
+    def _part(self, at: Dims) -> Blocks:
+        part = Blocks(self._shape, self._axis, self.dtype, self.buffer, self._make, self.name)
+        part._tiles, part._at = self._tiles, at
+        return part
+
+    def _block(self, k: Any, axis: int) -> int:
+        try:
+            index = operator.index(k)
+        except TypeError:
+            raise SignatureError(
+                f"block axis {axis} can't be indexed with {type(k).__name__}",
+                expected="an int or a loop variable",
+                got=f"{k!r:.60}",
+                because="axes before the partition axis number tiles, and an instruction works "
+                "on one tile",
+                hint="loop over the blocks",
+                also="err_failed_to_infer_tile_from_local_tensor",
+            ) from None
+        size = self._shape[axis]
+        if not -size <= index < size:
+            raise OutOfBoundsError(
+                f"index {index} exceeds block axis {axis} of size {size}",
+                expected=f"within [0, {size - 1}]",
+                got=str(index),
+                also="err_tensor_access_out_of_bound",
+            )
+        return index % size
+
+    def not_a_tile(self, name: str) -> SignatureError:
+        return SignatureError(
+            f"{name} has block dimensions: {self!r}",
+            argument=name,
+            expected="a tile, its partition axis first",
+            because="an instruction works on one tile; axes before the partition axis number tiles",
+            hint="index the block axes: tensor[i, ...] in a loop over i",
+            also="err_failed_to_infer_tile_from_local_tensor",
+        )
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.shape))
+        return f"Blocks {self.name!r}({shape} {self.dtype} in {self.buffer.value})"

@@ -1,0 +1,45 @@
+"""neuronxcc.nki.compiler: direct allocation, and hints to the device's compiler, which have no
+meaning here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from neuroncore.frontend.neuronxcc.nki.compiler import psum as psum
+from neuroncore.frontend.neuronxcc.nki.compiler import sbuf as sbuf
+
+
+def _as_it_is(func: Callable[..., Any] | None) -> Any:
+    return func if func is not None else lambda function: function
+
+
+def skip_middle_end_transformations(func: Callable[..., Any] | None = None) -> Any:
+    """The kernel itself: there is no middle end."""
+    return _as_it_is(func)
+
+
+def enable_stack_allocator(func: Callable[..., Any] | None = None, log_level: int = 50) -> Any:
+    """The kernel itself: tensors have places of their own."""
+    return _as_it_is(func)
+
+
+def force_auto_alloc(func: Callable[..., Any] | None = None) -> Any:
+    """The kernel itself: addresses that it gives stay."""
+    return _as_it_is(func)
+
+
+def no_reorder() -> contextlib.AbstractContextManager[None]:
+    """Keep what is inside in program order, which is the only order there is here."""
+    return contextlib.nullcontext()
+
+
+def multi_buffer(factor: int = 2) -> contextlib.AbstractContextManager[None]:
+    """How many copies of what is inside the compiler should keep; results don't depend on it."""
+    return contextlib.nullcontext()
+
+
+def allocation_scope() -> contextlib.AbstractContextManager[None]:
+    """A scope of tensors; results don't depend on it."""
+    return contextlib.nullcontext()

@@ -1,0 +1,78 @@
+"""Where the kernel itself places the blocks of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from neuroncore.core import current
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import OutOfBoundsError, SignatureError
+from neuroncore.formats import Format
+
+Block = tuple[int, ...]
+Address = tuple[int, int]  # partition, byte within it
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What the allocators give as `buffer`: a memory, and unless the system chooses, the address
+    of each block as a function of (block, partitions, bytes per partition)."""
+
+    region: MemoryRegion
+    address: Callable[[Block, int, int], Sequence[int]] | None = None
+
+    def placer(self, shape: Sequence[int], form: Format) -> Callable[[Block], Address] | None:
+        """The address of each block of tiles of `shape`; None if the system finds one."""
+        address = self.address
+        if address is None:
+            return None
+        partitions, size = shape[0], prod(shape[1:]) * form.itemsize
+
+        def place(block: Block) -> Address:
+            given = tuple(int(n) for n in address(block, partitions, size))
+            if self.region is MemoryRegion.psum:
+                return _in_bank(given, size)
+            if len(given) != 2:
+                raise _not_an_address(given, "(start partition, byte)")
+            return given[0], given[1]
+
+        return place
+
+
+def _in_bank(given: tuple[int, ...], size: int) -> Address:
+    """(bank, start partition, byte in the bank) as an address of PSUM."""
+    if len(given) != 3:
+        raise _not_an_address(given, "(bank, start partition, byte in the bank)")
+    psum = current().machine.psum
+    bank, partition, byte = given
+    bank_bytes = psum.bank_bytes
+    if not 0 <= bank < psum.banks or byte + size > bank_bytes:
+        raise OutOfBoundsError(
+            f"bank {bank}, bytes {byte} to {byte + size} of it, is not in psum",
+            argument="buffer",
+            expected=f"banks 0 to {psum.banks - 1} of {bank_bytes} bytes per partition",
+            got=str(given),
+            also="NLA001 (allocated memory out of bound)",
+        )
+    return partition, bank * bank_bytes + byte
+
+
+def _not_an_address(given: Any, expected: str) -> SignatureError:
+    return SignatureError(f"the allocation gives {given!r}", argument="buffer", expected=expected)
+
+
+def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
+    """base + scale times the place of a block among `counts` physical tiles, used in turn."""
+    if counts and len(counts) != len(block):
+        raise SignatureError(
+            f"{tuple(counts)!r} tiles for blocks numbered {block}",
+            expected="one count per block axis, or ()",
+            also="err_bias_tensor_must_be_specified_in_allocation" if not block else None,
+        )
+    place = 0
+    for index, count in zip(block, counts, strict=False):
+        place = place * count + index % count
+    return base + place * scale

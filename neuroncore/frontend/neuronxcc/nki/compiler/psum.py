@@ -1,0 +1,42 @@
+"""Allocators of PSUM, for `buffer=` of new tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from neuroncore.enums import MemoryRegion
+from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation, modulo
+
+PSUM = MemoryRegion.psum
+
+
+def alloc(func: Callable[..., Any]) -> Allocation:
+    """func(block, partitions, bytes per partition) -> (bank, start partition, byte in the bank)."""
+    return Allocation(PSUM, func)
+
+
+def mod_alloc(
+    *,
+    base_bank: int,
+    base_addr: int = 0,
+    base_partition: int = 0,
+    num_bank_tiles: Sequence[int] = (),
+    num_par_tiles: Sequence[int] = (),
+    num_free_tiles: Sequence[int] = (),
+) -> Allocation:
+    """Blocks in turn in a few banks from base_bank on."""
+
+    def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int, int]:
+        return (
+            modulo(base_bank, num_bank_tiles, 1, block),
+            modulo(base_partition, num_par_tiles, partitions, block),
+            modulo(base_addr, num_free_tiles, size, block),
+        )
+
+    return Allocation(PSUM, place)
+
+
+def auto_alloc() -> Allocation:
+    """Where the system finds room, as buffer=nl.psum."""
+    return Allocation(PSUM)

@@ -1,0 +1,39 @@
+"""Allocators of SBUF, for `buffer=` of new tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from neuroncore.enums import MemoryRegion
+from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation, modulo
+
+SBUF = MemoryRegion.sbuf
+
+
+def alloc(func: Callable[..., Any]) -> Allocation:
+    """func(block, partitions, bytes per partition) -> (start partition, byte)."""
+    return Allocation(SBUF, func)
+
+
+def mod_alloc(
+    *,
+    base_addr: int,
+    base_partition: int = 0,
+    num_par_tiles: Sequence[int] = (),
+    num_free_tiles: Sequence[int] = (),
+) -> Allocation:
+    """Blocks in turn at a few places side by side from base_addr, in bytes."""
+
+    def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int]:
+        return (
+            modulo(base_partition, num_par_tiles, partitions, block),
+            modulo(base_addr, num_free_tiles, size, block),
+        )
+
+    return Allocation(SBUF, place)
+
+
+def auto_alloc() -> Allocation:
+    """Where the system finds room, as buffer=nl.sbuf."""
+    return Allocation(SBUF)

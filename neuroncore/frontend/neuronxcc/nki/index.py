@@ -1,0 +1,388 @@
+"""Index expressions of the older API: nl.arange, nl.mgrid, and the masks that compare them.
+
+An expression is an affine function of the axes of a tile: `start + sum(steps[k] * i_k)`, i_k from 0
+below `shape[k]`. That is what an access pattern can be, so that indexing adds patterns up.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.errors import DynamicControlError, ShapeError, SignatureError
+
+Dims = tuple[int, ...]
+Box = tuple[tuple[int, int], ...]  # (first, count) of each axis
+Array = npt.NDArray[Any]
+
+
+class Index:
+    """An affine index expression. Comparing two gives a Mask."""
+
+    __slots__ = ("shape", "start", "steps")
+    __array_ufunc__ = None  # numpy's numbers leave arithmetic with it to us
+    __hash__ = object.__hash__
+
+    def __init__(self, shape: Dims, steps: Dims, start: int) -> None:
+        self.shape, self.steps, self.start = shape, steps, start
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, key: Any) -> Index:
+        """New axes by None, parts of axes by slices and ints, as numpy does it."""
+        keys = list(key) if isinstance(key, tuple) else [key]
+        given = sum(k is not None and k is not Ellipsis for k in keys)
+        rest = len(self.shape) - given
+        if Ellipsis in keys:
+            at = keys.index(Ellipsis)
+            keys[at : at + 1] = [slice(None)] * rest
+        else:
+            keys += [slice(None)] * rest
+        shape: list[int] = []
+        steps: list[int] = []
+        start, axis = self.start, 0
+        for k in keys:
+            if k is None:
+                shape.append(1)
+                steps.append(0)
+                continue
+            size, step = self.shape[axis], self.steps[axis]
+            axis += 1
+            if isinstance(k, slice):
+                first, stop, by = k.indices(size)
+                shape.append(len(range(first, stop, by)))
+                steps.append(step * by)
+                start += first * step
+            else:
+                start += range(size)[operator.index(k)] * step
+        return Index(tuple(shape), tuple(steps), start)
+
+    def extent(self) -> tuple[int, int]:
+        """The least and the greatest value."""
+        low = high = self.start
+        for size, step in zip(self.shape, self.steps, strict=True):
+            reach = (size - 1) * step
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        return low, high
+
+    def values(self) -> Array:
+        """The expression as an array of integers."""
+        total = np.full(self.shape, self.start, np.int64)
+        for axis, (size, step) in enumerate(zip(self.shape, self.steps, strict=True)):
+            column = [1] * len(self.shape)
+            column[axis] = size
+            total += (np.arange(size) * step).reshape(column)
+        return total
+
+    def over(self, shape: Dims) -> Index:
+        """The same over the axes of a tile, of which it may leave out the last ones."""
+        rest = len(shape) - len(self.shape)
+        sizes, steps = (*self.shape, *(1,) * rest), (*self.steps, *(0,) * rest)
+        fits = len(sizes) == len(shape)
+        if not fits or any(m not in (1, n) for m, n in zip(sizes, shape, strict=True)):
+            raise ShapeError(
+                f"the index expression is over {self.shape}, the tile over {shape}",
+                argument="mask",
+                expected="sizes that are equal, or 1",
+            )
+        return Index(shape, steps, self.start)
+
+    # --- arithmetic ------------------------------------------------------------------------------
+
+    def _plus(self, other: Any, sign: int) -> Any:
+        if isinstance(other, Index):
+            shape, mine, theirs = _together(self, other)
+            steps = tuple(a + sign * b for a, b in zip(mine, theirs, strict=True))
+            return Index(shape, steps, self.start + sign * other.start)
+        number = _integer(other)
+        if number is None:
+            return NotImplemented
+        return Index(self.shape, self.steps, self.start + sign * number)
+
+    def __add__(self, other: Any) -> Any:
+        return self._plus(other, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._plus(other, -1)
+
+    def __rsub__(self, other: Any) -> Any:
+        return (-self)._plus(other, 1)
+
+    def __neg__(self) -> Index:
+        return Index(self.shape, tuple(-s for s in self.steps), -self.start)
+
+    def __mul__(self, other: Any) -> Any:
+        number = _integer(other)
+        if number is None:
+            return _not_affine("*") if isinstance(other, Index) else NotImplemented
+        return Index(self.shape, tuple(s * number for s in self.steps), self.start * number)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _not_affine("//")
+
+    def __mod__(self, other: Any) -> Any:
+        return _not_affine("%")
+
+    # --- comparisons -----------------------------------------------------------------------------
+
+    def __ge__(self, other: Any) -> Any:
+        return _compared(self - other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _compared(self - other - 1)
+
+    def __le__(self, other: Any) -> Any:
+        return _compared(-(self - other))
+
+    def __lt__(self, other: Any) -> Any:
+        return _compared(-(self - other) - 1)
+
+    def __eq__(self, other: object) -> Any:
+        return False if other is None else _compared(self - other, "==")
+
+    def __ne__(self, other: object) -> Any:
+        return True if other is None else _compared(self - other, "!=")
+
+    def __bool__(self) -> bool:
+        raise DynamicControlError(
+            "an index expression has no truth value",
+            because="it stands for all elements of a tile at once",
+            hint="compare loop variables, which are plain integers here, or use a mask",
+            also="err_control_flow_condition_depending_on_arange",
+        )
+
+    def __repr__(self) -> str:
+        terms = [str(self.start)] if self.start or not any(self.steps) else []
+        terms += [f"{s} * i{k}" for k, s in enumerate(self.steps) if s]
+        return f"{' + '.join(terms)} over {self.shape}"
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def _not_affine(symbol: str) -> Any:
+    raise SignatureError(
+        f"index expressions have no operator {symbol}",
+        expected="sums of index expressions, and products with integers",
+        because="an access pattern is a start and one stride per axis",
+        hint="split the axis: one nl.arange per digit, each times its own stride",
+    )
+
+
+def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
+    """Both over their common axes. Raises ShapeError if sizes differ and neither is 1."""
+    if a.shape == b.shape:
+        return a.shape, a.steps, b.steps
+    rank = max(len(a.shape), len(b.shape))
+    missing_a, missing_b = rank - len(a.shape), rank - len(b.shape)
+    mine, theirs = (1,) * missing_a + a.shape, (1,) * missing_b + b.shape
+    shape = tuple(n if m == 1 else m for m, n in zip(mine, theirs, strict=True))
+    if any(n not in (1, size) for n, size in zip(theirs, shape, strict=True)):
+        raise ShapeError(
+            f"index expressions of shapes {a.shape} and {b.shape} don't go together",
+            expected="sizes that are equal, or 1",
+            hint="give each axis a place of its own: nl.arange(n)[:, None], nl.arange(m)[None, :]",
+        )
+    return shape, (0,) * missing_a + a.steps, (0,) * missing_b + b.steps
+
+
+def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
+    """The shape that expressions have in common, and the steps of each along it."""
+    first = indices[0].shape
+    if all(index.shape == first for index in indices):
+        return first, [index.steps for index in indices]
+    common = Index((1,) * len(first), (0,) * len(first), 0)
+    for index in indices:
+        common = Index(_together(common, index)[0], (), 0)
+        common.steps = (0,) * len(common.shape)
+    rank = len(common.shape)
+    return common.shape, [(0,) * (rank - index.ndim) + index.steps for index in indices]
+
+
+# --- masks ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Mask:
+    """Comparisons of index expressions, joined by `&`: each is (expression, ">=" "==" or "!=") to
+    zero."""
+
+    terms: tuple[tuple[Index, str], ...]
+
+    def __and__(self, other: Any) -> Any:
+        if isinstance(other, Mask):
+            return Mask(self.terms + other.terms)
+        if isinstance(other, bool | np.bool_):
+            return self if other else False
+        return NotImplemented
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Any:
+        raise _unsupported("|")
+
+    __ror__ = __or__
+
+    def __invert__(self) -> Any:
+        raise _unsupported("~")
+
+    def __bool__(self) -> bool:
+        """True or False if it is so for all elements, so that `and` joins what needs no mask."""
+        held = [_decided(index, how) for index, how in self.terms]
+        if all(held):
+            return True
+        if False in held:
+            return False
+        raise DynamicControlError(
+            "a mask has no truth value: it differs from element to element",
+            hint="join masks by `&`, and pass them as mask=",
+            also="err_control_flow_condition_depending_on_arange",
+        )
+
+    @property
+    def shape(self) -> Dims:
+        return together([index for index, _ in self.terms])[0]
+
+    def flags(self, shape: Dims) -> Array:
+        """Which elements of a tile are chosen. Axis 0 is axis 0; further ones follow."""
+        chosen = np.ones(shape, np.bool_)
+        for index, how in self.terms:
+            values = index.over(shape).values()
+            chosen &= values >= 0 if how == ">=" else values == 0 if how == "==" else values != 0
+        return chosen
+
+    def boxes(self, shape: Dims) -> list[Box]:
+        """The chosen elements of a tile, as rectangles that don't overlap."""
+        bounds = [(0, size) for size in shape]
+        for index, how in self.terms:
+            fitted = index.over(shape)
+            decided = _decided(fitted, how)
+            if decided is False:
+                return []
+            if decided:
+                continue
+            axes = [axis for axis, step in enumerate(fitted.steps) if step]
+            if len(axes) != 1 or how != ">=":
+                return list(_rectangles(self.flags(shape)))
+            axis = axes[0]
+            step, start = fitted.steps[axis], fitted.start
+            first, end = bounds[axis]
+            if step > 0:
+                first = max(first, -(start // step))
+            else:
+                end = min(end, start // -step + 1)
+            bounds[axis] = first, end
+        if any(end <= first for first, end in bounds):
+            return []
+        return [tuple((first, end - first) for first, end in bounds)]
+
+
+def _unsupported(symbol: str) -> SignatureError:
+    return SignatureError(
+        f"masks have no operator {symbol}",
+        expected="comparisons joined by &",
+        because="a mask shortens the access pattern, which is one range per axis",
+        also="err_unsupported_expression_in_mask",
+    )
+
+
+def _compared(difference: Any, how: str = ">=") -> Any:
+    return Mask(((difference, how),)) if isinstance(difference, Index) else NotImplemented
+
+
+def _decided(index: Index, how: str) -> bool | None:
+    """Whether a comparison holds everywhere, nowhere, or (None) somewhere."""
+    low, high = index.extent()
+    if how == ">=":
+        return True if low >= 0 else False if high < 0 else None
+    outside = low > 0 or high < 0
+    same = low == high == 0
+    return (
+        (True if same else False if outside else None)
+        if how == "=="
+        else (True if outside else False if same else None)
+    )
+
+
+def _rectangles(chosen: Array) -> Iterator[Box]:
+    """Runs of the last axis that neighbouring rows have in common."""
+    shape = chosen.shape
+    if len(shape) == 1:
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], chosen.view(np.int8), [0]))))
+        for first, end in edges.reshape(-1, 2).tolist():
+            yield ((first, end - first),)
+        return
+    rows = chosen.reshape(shape[0], prod(shape[1:]))
+    starts = [0, *(np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1).tolist(), shape[0]]
+    for first, end in pairwise(starts):
+        for box in _rectangles(chosen[first]):
+            yield ((first, end - first), *box)
+
+
+# --- making them ----------------------------------------------------------------------------------
+
+
+def arange(*args: int) -> Index:
+    """`start` (0) to `stop` by `step` (1), as an expression with one axis, as np.arange."""
+    values = range(*map(operator.index, args))
+    return Index((len(values),), (values.step,), values.start)
+
+
+class Grid(tuple[Index, ...]):
+    """The expressions of nl.mgrid: a tuple, and `p`, `x`, `y`, `z`, ... of its axes."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Index:
+        names = "pxyzw"
+        if len(name) == 1 and name in names[: len(self)]:
+            return self[names.index(name)]
+        raise AttributeError(f"a grid of {len(self)} axes has no {name!r}")
+
+
+class _MeshGrid:
+    """`nl.mgrid[0:128, 0:512]`: an expression for each axis, all over the same axes."""
+
+    def __getitem__(self, key: slice | tuple[slice, ...]) -> Grid:
+        ranges = [_span(k) for k in (key if isinstance(key, tuple) else (key,))]
+        shape = tuple(map(len, ranges))
+        rank = len(shape)
+        return Grid(
+            Index(
+                (*(1,) * axis, shape[axis], *(1,) * (rank - axis - 1)),
+                (*(0,) * axis, r.step, *(0,) * (rank - axis - 1)),
+                r.start,
+            )
+            for axis, r in enumerate(ranges)
+        )
+
+
+def _span(key: Any) -> range:
+    if not isinstance(key, slice) or key.stop is None:
+        raise SignatureError(
+            f"nl.mgrid takes slices, not {key!r}", expected="nl.mgrid[0:128, 0:512]"
+        )
+    parts = (key.start or 0, key.stop, 1 if key.step is None else key.step)
+    return range(*map(operator.index, parts))
+
+
+mgrid = _MeshGrid()

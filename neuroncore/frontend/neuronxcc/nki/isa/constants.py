@@ -1,0 +1,45 @@
+"""The enumerations, where published kernels look for them, with this API's numbers."""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import Any
+
+from neuroncore import enums
+from neuroncore.enums import engine as engine
+from neuroncore.enums import matmul_perf_mode as matmul_perf_mode
+from neuroncore.enums import nc_version as nc_version
+from neuroncore.enums import oob_mode as oob_mode
+from neuroncore.enums import reduce_cmd as reduce_cmd
+from neuroncore.errors import SignatureError
+
+
+class dge_mode(IntEnum):
+    """How the descriptors of a DMA are made; the current API numbers them otherwise."""
+
+    none = 0
+    swdge = 1
+    hwdge = 2
+    unknown = 3
+
+
+def member(kind: type[Enum], value: Any) -> Any:
+    """A member of one of our enumerations, by itself, by its namesake of this API or, as kernels of
+    SDK 2.20 to 2.22 write it, by its number."""
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, Enum) and value.name in kind.__members__:
+        return kind[value.name]
+    if value is None:
+        return kind["unknown"]
+    if isinstance(value, int) and value in {m.value for m in kind}:
+        return kind(value)
+    raise SignatureError(
+        f"{value!r} is not one of nisa.{kind.__name__}", expected=", ".join(kind.__members__)
+    )
+
+
+def descriptors(mode: Any) -> enums.dge_mode:
+    """The same mode in the instruction set's enumeration."""
+    named = dge_mode(mode) if isinstance(mode, int) else mode
+    return enums.dge_mode[named.name]

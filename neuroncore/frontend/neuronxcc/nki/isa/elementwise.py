@@ -1,0 +1,293 @@
+"""Instructions that work element by element, in the older API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neuroncore.enums import MemoryRegion
+from neuroncore.frontend.neuronxcc.nki.isa import constants
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
+    accumulator,
+    column,
+    engine_of,
+    format_or,
+    write,
+)
+from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, reduce_cmd
+from neuroncore.frontend.neuronxcc.nki.operators import token
+from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.nki import language as newer
+
+SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
+Axis = int | Sequence[int]
+
+
+def activation(
+    op: Any,
+    data: Any,
+    *,
+    bias: Any = None,
+    scale: Any = 1.0,
+    reduce_op: Any = None,
+    reduce_res: Any = None,
+    reduce_cmd: Any = reduce_cmd.idle,
+    mask: Any = None,
+    dtype: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """op(data * scale + bias), and what it is folded to along the free axes in reduce_res."""
+    flush()
+    x = tile(data)
+    return produce(
+        "activation",
+        (x.shape, format_or(dtype, x.dtype)),
+        mask,
+        op=token(op),
+        data=x,
+        bias=column(bias, "bias"),
+        scale=column(scale, "scale"),
+        reduce_op=token(reduce_op),
+        reduce_res=accumulator(reduce_res),
+        reduce_cmd=constants.member(constants.reduce_cmd, reduce_cmd),
+    )
+
+
+def activation_reduce(
+    op: Any,
+    data: Any,
+    *,
+    reduce_op: Any,
+    reduce_res: Any,
+    bias: Any = None,
+    scale: Any = 1.0,
+    mask: Any = None,
+    dtype: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """op(data * scale + bias), and its fold along the free axes in reduce_res."""
+    flush()
+    x = tile(data)
+    return produce(
+        "activation_reduce",
+        (x.shape, format_or(dtype, x.dtype)),
+        mask,
+        op=token(op),
+        data=x,
+        reduce_op=token(reduce_op),
+        reduce_res=accumulator(reduce_res),
+        bias=column(bias, "bias"),
+        scale=column(scale, "scale"),
+    )
+
+
+def tensor_tensor(
+    data1: Any,
+    data2: Any,
+    op: Any,
+    *,
+    dtype: Any = None,
+    mask: Any = None,
+    engine: Any = engine.unknown,
+    **kwargs: Any,
+) -> Tensor:
+    """data1 <op> data2; free axes of size 1 are repeated."""
+    flush()
+    x, y = tile(data1, "data1"), tile(data2, "data2")
+    if x.shape != y.shape and len(x.shape) == len(y.shape):
+        shape = (x.shape[0], *map(max, zip(x.shape[1:], y.shape[1:], strict=True)))
+        if all(n in (1, m) for t in (x, y) for n, m in zip(t.shape[1:], shape[1:], strict=True)):
+            x, y = (t.stretched((t.shape[0], *shape[1:])) for t in (x, y))
+    return produce(
+        "tensor_tensor",
+        (x.shape, format_or(dtype, newer.elementwise.common(x, y))),
+        mask,
+        data1=x,
+        data2=y,
+        op=token(op),
+        engine=engine_of(engine),
+    )
+
+
+def tensor_scalar(
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    reverse0: bool = False,
+    op1: Any = None,
+    operand1: Any = None,
+    reverse1: bool = False,
+    *,
+    dtype: Any = None,
+    mask: Any = None,
+    engine: Any = engine.unknown,
+    **kwargs: Any,
+) -> Tensor:
+    """(data <op0> operand0) <op1> operand1; operands are numbers or (P, 1) tiles."""
+    flush()
+    x = tile(data)
+    return produce(
+        "tensor_scalar",
+        (x.shape, format_or(dtype, x.dtype)),
+        mask,
+        data=x,
+        op0=token(op0),
+        operand0=column(operand0, "operand0"),
+        reverse0=reverse0,
+        op1=token(op1),
+        operand1=column(operand1, "operand1"),
+        reverse1=reverse1,
+        engine=engine_of(engine),
+    )
+
+
+def scalar_tensor_tensor(
+    *,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    op1: Any,
+    operand1: Any,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    dtype: Any = None,
+    mask: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """(data <op0> operand0) <op1> operand1; operand0 is a number or (P, 1), operand1 a tile."""
+    flush()
+    x = tile(data)
+    return produce(
+        "scalar_tensor_tensor",
+        (x.shape, format_or(dtype, x.dtype)),
+        mask,
+        data=x,
+        op0=token(op0),
+        operand0=column(operand0, "operand0"),
+        op1=token(op1),
+        operand1=tile(operand1, "operand1"),
+        reverse0=reverse0,
+        reverse1=reverse1,
+    )
+
+
+def tensor_tensor_scan(
+    data0: Any,
+    data1: Any,
+    initial: Any,
+    op0: Any,
+    op1: Any,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    *,
+    dtype: Any = None,
+    mask: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """r[:, i] = (data0[:, i] <op0> r[:, i - 1]) <op1> data1[:, i], from `initial`."""
+    flush()
+    x, y = tile(data0, "data0"), tile(data1, "data1")
+    return produce(
+        "tensor_tensor_scan",
+        (x.shape, format_or(dtype, newer.elementwise.common(x, y))),
+        mask,
+        data0=x,
+        data1=y,
+        initial=column(initial, "initial"),
+        op0=token(op0),
+        op1=token(op1),
+        reverse0=reverse0,
+        reverse1=reverse1,
+    )
+
+
+def tensor_scalar_cumulative(
+    *,
+    src: Any,
+    op0: Any,
+    op1: Any,
+    imm0: Any,
+    imm1: Any = None,
+    reduce_cmd: Any = reduce_cmd.reset_reduce,
+    mask: Any = None,
+    dtype: Any = None,
+    dst: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """The running fold by op1 of src <op0> imm0."""
+    flush()
+    x = tile(src, "src")
+    arguments = {
+        "src": x,
+        "op0": token(op0),
+        "op1": token(op1),
+        "imm0": column(imm0, "imm0"),
+        "imm1": column(imm1, "imm1"),
+        "reduce_cmd": constants.member(constants.reduce_cmd, reduce_cmd),
+    }
+    if dst is not None:
+        write("tensor_scalar_cumulative", dst, mask, **arguments)
+        return dst  # type: ignore[no-any-return]
+    out = (x.shape, format_or(dtype, x.dtype))
+    return produce("tensor_scalar_cumulative", out, mask, **arguments)
+
+
+def reciprocal(data: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
+    """1 / data."""
+    flush()
+    x = tile(data)
+    return produce("reciprocal", (x.shape, format_or(dtype, x.dtype)), mask, data=x)
+
+
+def tensor_copy(
+    src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
+) -> Tensor:
+    """A copy in SBUF."""
+    flush()
+    x = tile(src, "src")
+    out = (x.shape, format_or(dtype, x.dtype))
+    return produce("tensor_copy", out, mask, src=x, engine=engine_of(engine))
+
+
+def tensor_copy_dynamic_src(
+    src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
+) -> Tensor:
+    """A copy of a part whose free offset a tile holds: src is indexed with that tile."""
+    return tensor_copy(src, mask=mask, dtype=dtype, engine=engine)
+
+
+def tensor_copy_dynamic_dst(
+    *,
+    dst: Any,
+    src: Any,
+    mask: Any = None,
+    dtype: Any = None,
+    engine: Any = engine.unknown,
+    **kwargs: Any,
+) -> None:
+    """Copy src to a part whose free offset a tile holds: dst is indexed with that tile."""
+    write("tensor_copy", dst, mask, src=tile(src, "src"), engine=engine_of(engine))
+
+
+def memset(
+    shape: Sequence[int],
+    value: Any,
+    dtype: Any,
+    *,
+    mask: Any = None,
+    engine: Any = engine.unknown,
+    **kwargs: Any,
+) -> Tensor:
+    """A tile of SBUF filled with a number."""
+    flush()
+    out = (tuple(shape), format_or(dtype, None))
+    return produce("memset", out, mask, value=value, engine=engine_of(engine))
+
+
+def dropout(data: Any, prob: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """data with elements zeroed at random, each with probability `prob`."""
+    flush()
+    x = tile(data)
+    out = (x.shape, format_or(dtype, x.dtype))
+    return produce("dropout", out, mask, data=x, prob=column(prob, "prob"))

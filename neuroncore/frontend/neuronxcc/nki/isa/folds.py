@@ -1,0 +1,132 @@
+"""Instructions that fold a tile, in the older API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from neuroncore.access import Dims
+from neuroncore.enums import MemoryRegion
+from neuroncore.frontend.neuronxcc.nki.index import Box
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
+    accumulator,
+    column,
+    format_or,
+)
+from neuroncore.frontend.neuronxcc.nki.operators import token
+from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+
+SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
+Axis = int | Sequence[int]
+
+
+def tensor_reduce(
+    op: Any,
+    data: Any,
+    axis: Axis,
+    *,
+    mask: Any = None,
+    dtype: Any = None,
+    negate: bool = False,
+    keepdims: bool = False,
+    **kwargs: Any,
+) -> Tensor:
+    """The fold of a tile along its last axes; a mask is over data."""
+    flush()
+    x = tile(data)
+    axes = _folded(x, axis)
+    kept = [a for a in range(len(x.shape)) if keepdims or a not in axes]
+    shape = [1 if a in axes else x.shape[a] for a in kept]
+
+    def left(dst: Tensor, box: Box) -> Tensor:
+        pieces = [(0, 1) if a in axes else box[a] for a in kept]
+        return dst.within(tuple(pieces + [(0, 1)] * (len(dst.shape) - len(pieces))))
+
+    return produce(
+        "tensor_reduce",
+        (shape, format_or(dtype, x.dtype)),
+        mask,
+        space=x.shape,
+        part=left,
+        op=token(op),
+        data=x,
+        axis=axes,
+        negate=negate,
+        keepdims=keepdims,
+    )
+
+
+def _folded(x: Tensor, axis: Axis) -> Dims:
+    listed = (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
+    return tuple(sorted(int(a) % len(x.shape) for a in listed))
+
+
+def tensor_partition_reduce(
+    op: Any, data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any
+) -> Tensor:
+    """The fold of a tile across partitions, in one partition."""
+    flush()
+    x = tile(data)
+    return produce(
+        "tensor_partition_reduce",
+        ((1, *x.shape[1:]), format_or(dtype, x.dtype)),
+        mask,
+        space=x.shape,
+        part=lambda dst, box: dst.within(((0, 1), *box[1:])),
+        op=token(op),
+        data=x,
+    )
+
+
+def tensor_scalar_reduce(
+    *,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    reduce_op: Any,
+    reduce_res: Any,
+    reverse0: bool = False,
+    dtype: Any = None,
+    mask: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """data <op0> operand0, and its fold along the free axes in reduce_res."""
+    flush()
+    x = tile(data)
+    return produce(
+        "tensor_scalar_reduce",
+        (x.shape, format_or(dtype, x.dtype)),
+        mask,
+        data=x,
+        op0=token(op0),
+        operand0=column(operand0, "operand0"),
+        reduce_op=token(reduce_op),
+        reduce_res=accumulator(reduce_res),
+        reverse0=reverse0,
+    )
+
+
+def _per_partition(name: str, data: Any, count: int, dtype: Any, mask: Any) -> Tensor:
+    flush()
+    x = tile(data)
+    return produce(
+        name,
+        ((x.shape[0], count), format_or(dtype, x.dtype)),
+        mask,
+        space=x.shape,
+        part=lambda dst, box: dst.within((box[0], (0, count))),
+        data=x,
+    )
+
+
+def bn_stats(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """Count, mean and sum of squares of the even and of the odd elements: (P, 6)."""
+    return _per_partition("bn_stats", data, 6, dtype, mask)
+
+
+def bn_aggr(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """Mean and variance from what bn_stats left: (P, 2)."""
+    return _per_partition("bn_aggr", data, 2, dtype, mask)

@@ -1,0 +1,98 @@
+"""Instructions of the Tensor engine, in the older API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neuroncore.access import Dims
+from neuroncore.enums import MemoryRegion
+from neuroncore.formats import float32
+from neuroncore.frontend.neuronxcc.nki.index import Box
+from neuroncore.frontend.neuronxcc.nki.isa import constants
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
+    engine_of,
+    format_or,
+)
+from neuroncore.frontend.neuronxcc.nki.isa.constants import engine
+from neuroncore.frontend.neuronxcc.nki.isa.elementwise import tensor_copy
+from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+
+SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
+Axis = int | Sequence[int]
+
+
+def nc_matmul(
+    stationary: Any,
+    moving: Any,
+    *,
+    is_stationary_onezero: bool = False,
+    is_moving_onezero: bool = False,
+    is_transpose: bool = False,
+    tile_position: Any = (),
+    tile_size: Any = (),
+    mask: Any = None,
+    perf_mode: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """psum[m, n] = sum_k stationary[k, m] * moving[k, n]; a mask is over moving.
+
+    The result is float32, or of a transpose what was transposed.
+    """
+    flush()
+    s, x = tile(stationary, "stationary"), tile(moving, "moving")
+    doubled = perf_mode is not None and str(getattr(perf_mode, "value", perf_mode)) != "none"
+    m, n = s.free_size, x.free_size
+    shape: Dims = (m // 2, n // 2) if doubled else (m, *x.shape[1:])
+    mode = constants.matmul_perf_mode["double_row" if doubled else "none"]
+
+    def columns(dst: Tensor, box: Box) -> Tensor:
+        return dst.within(((0, dst.shape[0]), *box[1:])) if not doubled else dst
+
+    return produce(
+        "nc_matmul",
+        (shape, x.dtype if is_transpose else float32),
+        mask,
+        region=PSUM,
+        space=x.shape,
+        part=columns,
+        stationary=s,
+        moving=x,
+        is_stationary_onezero=is_stationary_onezero,
+        is_moving_onezero=is_moving_onezero,
+        is_transpose=is_transpose,
+        tile_position=tile_position,
+        tile_size=tile_size,
+        perf_mode=mode,
+        accumulate=False,
+    )
+
+
+def nc_transpose(
+    data: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
+) -> Tensor:
+    """The transpose of a 2-D tile: in PSUM by the Tensor engine, or in SBUF by the Vector engine,
+    which does up to 32 x 32 and is chosen for those if nothing is said."""
+    flush()
+    x, chosen_engine = tile(data), engine_of(engine)
+    small = max(x.shape[0], x.free_size) <= 32
+    on_vector = chosen_engine is constants.engine.vector or (
+        chosen_engine is constants.engine.unknown and (small or x.region is PSUM)
+    )
+    made = produce(
+        "nc_transpose",
+        ((x.free_size, x.shape[0]), x.dtype),
+        mask,
+        region=SBUF if on_vector else PSUM,
+        regions=(SBUF, PSUM) if on_vector else (PSUM,),
+        space=x.shape,
+        part=lambda dst, box: dst.within(box[::-1]),
+        data=x,
+        engine=constants.engine.vector if on_vector else constants.engine.tensor,
+    )
+    return (
+        made
+        if dtype is None or format_or(dtype, None) is x.dtype
+        else tensor_copy(made, dtype=dtype)
+    )

@@ -1,0 +1,76 @@
+"""Instructions of the DMA engines, in the older API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import OperatorError
+from neuroncore.frontend.neuronxcc.nki.isa import constants
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
+    format_or,
+    write,
+)
+from neuroncore.frontend.neuronxcc.nki.isa.constants import dge_mode, oob_mode
+from neuroncore.frontend.neuronxcc.nki.isa.elementwise import tensor_copy
+from neuroncore.frontend.neuronxcc.nki.operators import token
+from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.nki import language as newer
+
+SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
+Axis = int | Sequence[int]
+
+
+def dma_copy(
+    *,
+    dst: Any,
+    src: Any,
+    mask: Any = None,
+    dst_rmw_op: Any = None,
+    oob_mode: Any = oob_mode.error,
+    dge_mode: Any = dge_mode.unknown,
+) -> None:
+    """dst = src, or dst <op>= src, by DMA."""
+    modes = {
+        "oob_mode": constants.member(constants.oob_mode, oob_mode),
+        "dge_mode": constants.descriptors(dge_mode),
+    }
+    source = tile(src, "src")
+    if dst_rmw_op is None:
+        write("dma_copy", dst, mask, src=source, **modes)
+        return
+    op = token(dst_rmw_op)
+    if op is not newer.add:
+        raise OperatorError(f"dma_copy can't combine by {op!r}", expected="np.add, or None")
+    write("dma_compute", dst, mask, srcs=[source, dst], reduce_op=op, oob_mode=modes["oob_mode"])
+
+
+def dma_transpose(
+    src: Any,
+    *,
+    axes: Sequence[int] | None = None,
+    mask: Any = None,
+    dtype: Any = None,
+    dge_mode: Any = dge_mode.unknown,
+    **kwargs: Any,
+) -> Tensor:
+    """The transpose of a tensor of HBM or SBUF, in SBUF; by default all axes the other way."""
+    flush()
+    x = tile(src, "src")
+    order = tuple(axes) if axes else tuple(range(len(x.shape)))[::-1]
+    shape = [x.shape[a] for a in order]
+    made = produce(
+        "dma_transpose",
+        (shape, x.dtype),
+        mask,
+        src=x,
+        axes=order,
+        dge_mode=constants.descriptors(dge_mode),
+    )
+    return (
+        made
+        if dtype is None or format_or(dtype, None) is x.dtype
+        else tensor_copy(made, dtype=dtype)
+    )

@@ -1,0 +1,217 @@
+"""Kernels of the older API: jit and its modes, simulate_kernel, baremetal, benchmark, profile."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from types import MethodType
+from typing import Any
+
+from neuroncore.core import running
+from neuroncore.errors import NotEmulated, SignatureError
+from neuroncore.frontend.launch import Run, finish, launch
+from neuroncore.frontend.neuronxcc.nki.language.loops import nc, spmd_dim
+from neuroncore.frontend.neuronxcc.nki.results import flush
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.schedule import schedule
+
+MODES = ("auto", "jax", "torchxla", "baremetal", "benchmark", "simulation", "trace")
+BANNER = "neuroncore: latencies are estimates of an emulator, not measurements of a device"
+PERCENTILES = (0, 1, 10, 25, 50, 90, 99, 100)
+
+
+class Kernel:
+    """A kernel function, its launch grid, and how it was asked to be run.
+
+    Called by the host it runs on an emulated core; called by another kernel it is part of that.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        mode: str = "auto",
+        grid: tuple[Any, ...] = (),
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.mode, self.grid = function, mode, grid
+        self.options = options or {}
+
+    def __getitem__(self, grid: Any) -> Kernel:
+        """The kernel with a launch grid of ints, nl.nc(n) and nl.spmd_dim."""
+        sizes = grid if isinstance(grid, tuple) else (grid,)
+        return type(self)(self.function, self.mode, tuple(map(_axis, sizes)), self.options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if running() is not None:
+            return self.function(*args, **kwargs)
+        run = self._run(args, kwargs)
+        self._ran(run)
+        return finish(run)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Kernel:
+        if instance is None:
+            return self
+        bound = MethodType(self.function, instance)
+        return type(self)(bound, self.mode, self.grid, self.options)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+        target = self.options.get("platform_target")
+        return launch(
+            self.function,
+            args,
+            kwargs,
+            tensor=Tensor,
+            grid=tuple(len(n) if isinstance(n, spmd_dim) else n for n in self.grid),
+            target=target,
+            programs=_distributed(self.grid),
+            finished=flush,
+        )
+
+    def _ran(self, run: Run) -> None:
+        """What a way of running does besides."""
+
+
+def _axis(size: Any) -> int | spmd_dim:
+    if isinstance(size, nc):
+        return spmd_dim(size, 1)
+    if isinstance(size, spmd_dim):
+        return size
+    try:
+        count = operator.index(size)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise SignatureError(
+            f"{size!r} is not the size of a launch grid's axis",
+            expected="a positive int, nl.nc(n) or nl.spmd_dim(...)",
+        )
+    return count
+
+
+def _distributed(grid: tuple[Any, ...]) -> list[list[int]]:
+    """The programs of a grid that each core runs."""
+    spread = [(axis, size) for axis, size in enumerate(grid) if isinstance(size, spmd_dim)]
+    sizes = [len(n) if isinstance(n, spmd_dim) else n for n in grid]
+    places = list(product(*map(range, sizes)))
+    if not spread:
+        return [list(range(len(places)))]
+    if len(spread) > 1:
+        raise NotEmulated("a launch grid with two axes over cores")
+    axis, size = spread[0]
+    return [
+        [rank for rank, place in enumerate(places) if size.core_of(place[axis]) == core]
+        for core in range(size.cores)
+    ]
+
+
+# --- ways of running ------------------------------------------------------------------------------
+
+
+class Saved(Kernel):
+    """A kernel whose record is kept under the names that were asked for."""
+
+    def _ran(self, run: Run) -> None:
+        from neuroncore.report.saved import save
+
+        folder = Path(self.options.get("working_directory") or ".")
+        neff, trace = self.options.get("save_neff_name"), self.options.get("save_trace_name")
+        if trace and not neff:
+            neff = "file.neff"
+        if neff:
+            folder.mkdir(parents=True, exist_ok=True)
+            save(run, folder / neff, folder / trace if trace else None)
+
+
+class Latency:
+    """Estimated latencies, in microseconds."""
+
+    def __init__(self, microseconds: float) -> None:
+        self.microseconds = microseconds
+
+    def get_latency_percentile(self, percentile: int) -> float:
+        """The same for every percentile: an estimate doesn't vary."""
+        if percentile not in PERCENTILES:
+            raise SignatureError(
+                f"there is no percentile {percentile}", expected=", ".join(map(str, PERCENTILES))
+            )
+        return self.microseconds
+
+
+class BenchmarkResult:
+    def __init__(self, latency: Latency) -> None:
+        self.nc_latency = latency
+
+
+class Benchmarked(Saved):
+    """A kernel whose estimated latency is at hand after it was called."""
+
+    benchmark_result: BenchmarkResult
+
+    def _ran(self, run: Run) -> None:
+        super()._ran(run)
+        latency = Latency(1e6 * _seconds(run))
+        self.benchmark_result = BenchmarkResult(latency)
+        print(BANNER, file=sys.stderr)
+        for percentile in PERCENTILES:
+            print(f"Latency P{percentile:<3} {latency.microseconds:12.3f} us (estimated)")
+
+
+def _seconds(run: Run) -> float:
+    programs = [(core.program, core.machine) for core in run.cores if core.program]
+    return max(schedule(program, machine).total_ns for program, machine in programs) / 1e9
+
+
+def _decorated(kind: type[Kernel], kernel: Any, options: dict[str, Any]) -> Any:
+    """A kernel of another kind of a function, or of a kernel; a decorator, if there is none yet."""
+    if kernel is None:
+        return lambda function: _decorated(kind, function, options)
+    if isinstance(kernel, Kernel):
+        return kind(kernel.function, kernel.mode, kernel.grid, {**kernel.options, **options})
+    return kind(kernel, options=options)
+
+
+def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: Any) -> Any:
+    """Make a kernel of a function: `@nki.jit`, `@nki.jit(mode=...)` or nki.jit(function, ...).
+
+    `platform_target` names the machine. Options of the device's compiler have no meaning here.
+    """
+    if mode not in MODES:
+        raise SignatureError(f"jit has no mode {mode!r}", argument="mode", expected=repr(MODES))
+    if func is None:
+        return lambda function: jit(function, mode, **kwargs)
+    kind = {"baremetal": Saved, "benchmark": Benchmarked}.get(mode, Kernel)
+    function = func.function if isinstance(func, Kernel) else func
+    before = func.options if isinstance(func, Kernel) else {}
+    return kind(function, mode, options={**before, **kwargs})
+
+
+def trace(func: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+    """A kernel that writes to its arguments, as SDK 2.20 had it."""
+    return jit(func, "trace", **kwargs)
+
+
+def baremetal(kernel: Any = None, **kwargs: Any) -> Any:
+    """A kernel called with numpy arrays; save_neff_name and save_trace_name keep its record."""
+    return _decorated(Saved, kernel, kwargs)
+
+
+def benchmark(kernel: Any = None, **kwargs: Any) -> Any:
+    """A kernel with benchmark_result.nc_latency.get_latency_percentile(p) after it was called: our
+    estimate, in microseconds."""
+    return _decorated(Benchmarked, kernel, kwargs)
+
+
+def profile(func: Any = None, **kwargs: Any) -> Any:
+    """A kernel whose record is kept in working_directory, for `neuroncore profile view`."""
+    return _decorated(Saved, func, kwargs)
+
+
+def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run a kernel, or a plain function, on numpy arrays, and return its results."""
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel, "simulation")
+    return made(*args, **kwargs)

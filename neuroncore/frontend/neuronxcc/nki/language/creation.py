@@ -1,0 +1,287 @@
+"""Tensors of the older API: making them, and moving them between HBM and SBUF."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from neuroncore.core import current
+from neuroncore.enums import ON_CHIP, MemoryRegion
+from neuroncore.errors import BufferKindError, ShapeError, SignatureError
+from neuroncore.formats import Format, uint8
+from neuroncore.frontend.neuronxcc.nki import isa
+from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
+from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation
+from neuroncore.frontend.neuronxcc.nki.results import (
+    Untiled,
+    chosen,
+    door,
+    flush,
+    follow,
+    produce,
+    running,
+    tile,
+)
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
+from neuroncore.frontend.nki.language import creation
+from neuroncore.frontend.nki.tensor import format_of
+from neuroncore.memory import Storage
+
+SBUF = MemoryRegion.sbuf
+
+
+class _PartitionSize(int):
+    """A size marked as that of the partition axis."""
+
+
+def par_dim(size: int) -> int:
+    """The size of the partition axis; the axes before it number blocks."""
+    return _PartitionSize(operator.index(size))
+
+
+def ndarray(
+    shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
+) -> Any:
+    """A new tensor whose contents are undefined until something writes them.
+
+    `buffer` is a memory (by default SBUF) or what neuronxcc.nki.compiler's allocators give. Axes
+    before the one marked by `par_dim` number blocks.
+    """
+    return _made(shape, dtype, buffer, name, None)
+
+
+def full(
+    shape: Sequence[int] | int,
+    fill_value: float,
+    dtype: Any,
+    *,
+    buffer: Any = None,
+    name: str = "",
+    **kwargs: Any,
+) -> Any:
+    """A new on-chip tensor filled with a number: memset, of what is read before it is written."""
+    if isinstance(buffer, Allocation) and buffer.address is not None:
+        raise SignatureError(
+            "a tensor at an address of its own can't begin with a value",
+            argument="buffer",
+            hint="nl.ndarray(...), then tensor[...] = nisa.memset(...)",
+            also="err_tensor_creation_on_scratchpad_with_init_value_not_supported",
+        )
+    if buffer in creation.HBM:
+        raise BufferKindError(
+            "a tensor in hbm can't begin with a value",
+            argument="buffer",
+            expected="nl.sbuf or nl.psum",
+            got=repr(buffer),
+            because="the engines that fill tensors write on-chip memory",
+            hint="fill a tile, and nl.store it",
+            also="err_hbm_tensor_with_init_value_not_supported",
+        )
+    return _made(shape, dtype, buffer, name, fill_value)
+
+
+def zeros(
+    shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
+) -> Any:
+    """A new on-chip tensor of zeros; in PSUM, the start of an accumulation."""
+    return full(shape, 0, dtype, buffer=buffer, name=name, **kwargs)
+
+
+def ones(
+    shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
+) -> Any:
+    """A new on-chip tensor of ones."""
+    return full(shape, 1, dtype, buffer=buffer, name=name, **kwargs)
+
+
+def zeros_like(a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kw: Any) -> Any:
+    """Zeros of the same shape."""
+    return zeros(a.shape, dtype or a.dtype, buffer=buffer, name=name, **kw)
+
+
+def empty_like(a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kw: Any) -> Any:
+    """An undefined tensor of the same shape."""
+    return ndarray(a.shape, dtype or a.dtype, buffer=buffer, name=name, **kw)
+
+
+def _made(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -> Any:
+    flush()
+    listed = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    sizes, axis = _sizes(listed)
+    form = _format(dtype)
+    where = buffer if isinstance(buffer, Allocation) else Allocation(_region(buffer))
+    region = where.region
+    if region not in ON_CHIP:
+        return whole(_born(region, sizes, form, name, None, None))
+    tile_shape = sizes[axis:] if len(sizes) - axis > 1 else (*sizes[axis:], 1)
+    place = where.placer(tile_shape, form)
+    if axis == 0:
+        return whole(_born(region, tile_shape, form, name, place and place(()), value))
+
+    def make(block: tuple[int, ...]) -> Storage:
+        return _born(region, tile_shape, form, name, place and place(block), value)
+
+    return Blocks((*sizes[:axis], *tile_shape), axis, form, region, make, name)
+
+
+def _born(
+    region: MemoryRegion,
+    shape: tuple[int, ...],
+    form: Format,
+    name: str,
+    address: tuple[int, int] | None,
+    value: float | None,
+) -> Storage:
+    core = current()
+    storage = core.memory.allocate(region, shape, form, name, address)
+    if core.program is not None:
+        storage.born = core.birthplace()
+    if value is not None:
+        running(core).fills[storage.id] = value
+    return storage
+
+
+def _sizes(listed: tuple[Any, ...]) -> tuple[tuple[int, ...], int]:
+    """The shape as plain integers, and which axis is the partition axis."""
+    marked = [axis for axis, size in enumerate(listed) if isinstance(size, _PartitionSize)]
+    try:
+        sizes = tuple(map(operator.index, listed))
+    except TypeError:
+        sizes = ()
+    if not sizes or min(sizes) < 1 or len(marked) > 1:
+        raise SignatureError(
+            f"{listed!r} is not a shape",
+            argument="shape",
+            position=0,
+            expected="positive ints, at most one of them nl.par_dim(size)",
+        )
+    return tuple(int(n) for n in sizes), marked[0] if marked else 0
+
+
+def _region(buffer: Any) -> MemoryRegion:
+    if buffer is None:
+        return SBUF
+    if isinstance(buffer, MemoryRegion):
+        return buffer
+    raise SignatureError(
+        f"{buffer!r} is not a memory",
+        argument="buffer",
+        expected="nl.sbuf, nl.psum, nl.hbm, nl.shared_hbm, nl.private_hbm or an allocation",
+    )
+
+
+def _format(dtype: Any) -> Format:
+    return format_of(dtype, position=1)
+
+
+# --- HBM and SBUF ---------------------------------------------------------------------------------
+
+
+def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """A tile of SBUF with the values of a tensor in HBM: dma_copy."""
+    flush()
+    x = _in_hbm(src, "src")
+    if len(x.shape) == 1:
+        x = x.expand_dims(1)
+    form = _format(dtype or x.dtype)
+    mode = kwargs.get("oob_mode", kwargs.get("mode", isa.oob_mode.error))
+    return produce(
+        "dma_copy",
+        (x.shape, form),
+        mask,
+        src=x,
+        oob_mode=isa.constants.member(isa.oob_mode, mode),
+    )
+
+
+def _in_hbm(value: Any, name: str) -> Tensor:
+    x = tile(value, name)
+    if x.storage.on_chip:
+        raise BufferKindError(
+            f"{name} must be in hbm, not in {x.region.value}",
+            argument=name,
+            expected="hbm",
+            got=repr(x),
+            hint="it is on the chip already: use it, or nl.copy it",
+            also="err_unsupported_memory",
+        )
+    return x
+
+
+def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
+    """Write a tile to a tensor in HBM: dma_copy, after a tensor_copy of what is in PSUM."""
+    flush()
+    if not isinstance(dst, Tensor):
+        raise _not_written_to(dst)
+    if dst.storage.on_chip:
+        raise BufferKindError(
+            f"dst must be in hbm, not in {dst.region.value}",
+            argument="dst",
+            position=0,
+            expected="hbm",
+            got=repr(dst),
+            hint="assign to what is on the chip: tensor[...] = value",
+            also="err_unsupported_memory",
+        )
+    x = tile(value, "value")
+    place = dst if dst.shape == x.shape else _shaped(dst, x)
+    boxes = chosen(mask, x.shape)
+    if x.region is MemoryRegion.psum and boxes:
+        x = isa.tensor_copy(x, mask=mask)
+        flush()
+    mode = isa.constants.member(isa.oob_mode, kwargs.get("mode", isa.oob_mode.error))
+    for box in boxes:
+        door(
+            "dma_copy",
+            dst=place.within(box) if box else place,
+            src=follow(x, box, x.shape),
+            oob_mode=mode,
+        )
+
+
+def _not_written_to(dst: Any) -> SignatureError:
+    if isinstance(dst, Untiled):
+        return dst.not_a_tile("dst")
+    return SignatureError(f"dst is not a tensor: {dst!r:.60}", argument="dst", position=0)
+
+
+def _shaped(dst: Tensor, value: Tensor) -> Tensor:
+    try:
+        return dst.shaped(value.shape)
+    except ShapeError:
+        raise ShapeError(
+            f"store: the value has shape {value.shape}, dst {dst.shape}",
+            argument="value",
+            position=1,
+            expected=str(dst.shape),
+            got=str(value.shape),
+            also="err_store_dst_shape_smaller_than_other_shape",
+        ) from None
+
+
+def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """A tile of SBUF with the transpose of a tensor of two axes in HBM."""
+    flush()
+    x = _in_hbm(src, "src")
+    if x.dtype.itemsize == 2:
+        return isa.dma_transpose(x, mask=mask, dtype=dtype)
+    rows = load(x, mask=mask)
+    return isa.tensor_copy(isa.nc_transpose(rows, engine=isa.tensor_engine), dtype=dtype)
+
+
+def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """A tensor in HBM that holds an array."""
+    array = np.array(constant, order="C", ndmin=1)
+    if dtype is not None:
+        array = array.astype(_format(dtype).numpy)
+    form = _format(array.dtype)
+    storage = current().memory.adopt(MemoryRegion.shared_hbm, array, form)
+    return whole(storage)
+
+
+def shared_identity_matrix(n: int, dtype: Any = uint8, **kwargs: Any) -> Tensor:
+    """A tensor in HBM that holds an n x n identity matrix."""
+    return shared_constant(np.identity(n), dtype)

@@ -1,0 +1,212 @@
+"""Folds along the free axes of a tile, products, transposes and random numbers of the older API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod as product
+from typing import Any
+
+import numpy as np
+
+from neuroncore.errors import NotEmulated
+from neuroncore.formats import bool_, float32, uint32
+from neuroncore.frontend.neuronxcc.nki import isa
+from neuroncore.frontend.neuronxcc.nki.language.elementwise import (
+    as_newer,
+    as_older,
+    composed,
+    copy,
+)
+from neuroncore.frontend.neuronxcc.nki.results import door, flush, new, tile
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.nki import language as newer
+from neuroncore.frontend.nki.tensor import format_of
+
+Axis = int | Sequence[int]
+
+
+def _fold(name: str, operator: Any) -> Callable[..., Any]:
+    def fold(
+        x: Any,
+        axis: Axis,
+        *,
+        dtype: Any = None,
+        mask: Any = None,
+        keepdims: bool = False,
+        **kwargs: Any,
+    ) -> Tensor:
+        return isa.tensor_reduce(operator, x, axis, dtype=dtype, mask=mask, keepdims=keepdims)
+
+    fold.__name__ = fold.__qualname__ = name
+    fold.__doc__ = f"{name} along the last axes: tensor_reduce."
+    return fold
+
+
+sum = _fold("sum", newer.add)
+prod = _fold("prod", newer.multiply)
+max = _fold("max", newer.maximum)
+min = _fold("min", newer.minimum)
+
+
+def all(x: Any, axis: Axis, *, dtype: Any = bool, mask: Any = None, **kwargs: Any) -> Tensor:
+    """Whether no element along the last axes is 0: tensor_reduce."""
+    form = bool_ if dtype is bool else dtype
+    return isa.tensor_reduce(newer.logical_and, x, axis, dtype=form, mask=mask)
+
+
+def mean(
+    x: Any,
+    axis: Axis,
+    *,
+    dtype: Any = None,
+    mask: Any = None,
+    keepdims: bool = False,
+    **kwargs: Any,
+) -> Tensor:
+    """The mean along the last axes: tensor_reduce in float32, tensor_scalar."""
+    flush()
+    data = tile(x, "x")
+    total = isa.tensor_reduce(newer.add, data, axis, dtype=float32, mask=mask, keepdims=keepdims)
+    flush()
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    count = product(data.shape[a] for a in axes)
+    return isa.tensor_scalar(total, newer.multiply, 1.0 / count, dtype=dtype or data.dtype)
+
+
+def var(x: Any, axis: Axis, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
+    """The variance (of the population) along all free axes, which stay with size 1."""
+    return composed(newer.var, mask, x, axis=axis, dtype=dtype)
+
+
+def softmax(
+    x: Any,
+    axis: Axis,
+    *,
+    dtype: Any = None,
+    compute_dtype: Any = None,
+    mask: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """e^(x - max) over its sum, along all free axes."""
+    return composed(newer.softmax, mask, x, axis=axis, dtype=dtype)
+
+
+def rms_norm(
+    x: Any,
+    w: Any,
+    axis: Axis,
+    n: int,
+    epsilon: float = 1e-6,
+    *,
+    dtype: Any = None,
+    compute_dtype: Any = None,
+    mask: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """x / sqrt(sum(x^2) / n + epsilon) * w, along all free axes."""
+    more = {"axis": axis, "n": n, "epsilon": epsilon, "dtype": dtype}
+    return composed(newer.rms_norm, mask, x, w, compute_dtype=compute_dtype, **more)
+
+
+# --- products and transposes ----------------------------------------------------------------------
+
+
+def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
+    """The transpose of a 2-D tile: nc_transpose."""
+    return isa.nc_transpose(x, dtype=dtype, mask=mask)
+
+
+def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tensor:
+    """x @ y, or x.T @ y, in PSUM: nc_matmul, after nc_transpose and tensor_copy if needed."""
+    flush()
+    stationary = tile(x, "x")
+    if not transpose_x:
+        turned = isa.nc_transpose(stationary, engine=isa.tensor_engine)
+        flush()
+        stationary = isa.tensor_copy(turned)
+        flush()
+    return isa.nc_matmul(stationary, y, mask=mask)
+
+
+def expand_dims(data: Any, axis: int) -> Tensor:
+    """A view with a new axis of size 1; no instruction."""
+    return tile(data).expand_dims(axis)
+
+
+def gather_flattened(
+    data: Any, indices: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any
+) -> Tensor:
+    """out[p, f] = data[p, indices[p, f]], the free axes of data as one: nc_n_gather."""
+    flush()
+    chosen = tile(indices, "indices")
+    if chosen.dtype is not uint32:
+        chosen = copy(chosen, dtype=uint32)
+        flush()
+    found = newer.gather_flattened(as_newer(tile(data)), as_newer(chosen))
+    return as_older(found) if dtype is None else isa.tensor_copy(as_older(found), dtype=dtype)
+
+
+def atomic_rmw(dst: Any, value: Any, op: Any, *, mask: Any = None, **kwargs: Any) -> None:
+    """dst = dst + value in HBM, dst indexed by a tile: dma_compute."""
+    isa.dma_copy(dst=dst, src=value, dst_rmw_op=op, mask=mask)
+
+
+def all_reduce(
+    x: Any,
+    op: Any,
+    program_axes: Any,
+    *,
+    dtype: Any = None,
+    mask: Any = None,
+    parallel_reduce: bool = True,
+    asynchronous: bool = False,
+    **kwargs: Any,
+) -> Tensor:
+    """Not emulated: programs of a grid run one after the other here."""
+    raise NotEmulated("all_reduce over the programs of a grid, which run one after the other here")
+
+
+# --- random numbers and the host ------------------------------------------------------------------
+
+
+def rand(shape: Sequence[int], dtype: Any = np.float32, **kwargs: Any) -> Tensor:
+    """A new tile of numbers uniform in [0, 1)."""
+    flush()
+    return as_older(newer.rand(tuple(shape), format_of(dtype, position=1)))
+
+
+def random_seed(seed: Any, *, mask: Any = None, **kwargs: Any) -> None:
+    """Start the random numbers anew, from a number or a [1, 1] tile."""
+    flush()
+    if not isinstance(seed, Tensor):
+        number = new((1, 1), uint32)
+        door("memset", dst=number, value=int(seed))
+        seed = number
+    tile(seed)
+    if seed.dtype.itemsize == 4:
+        newer.random_seed(as_newer(seed.view(uint32)))
+
+
+def dropout(x: Any, rate: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
+    """x with elements zeroed at random, each with probability `rate`."""
+    return isa.dropout(x, rate, dtype=dtype, mask=mask)
+
+
+def device_print(prefix: str, x: Any, *, mask: Any = None, **kwargs: Any) -> None:
+    """Print a prefix and the values of a tensor."""
+    flush()
+    print(prefix, tile(x).resolved().numpy() if isinstance(x, Tensor) else x)
+
+
+def finfo(dtype: Any) -> Any:
+    """numpy's limits of a float format."""
+    import ml_dtypes
+
+    return ml_dtypes.finfo(format_of(dtype, position=0).numpy)  # type: ignore[no-untyped-call]
+
+
+def gemm_grid() -> Any:
+    raise NotEmulated("gemm_grid: what it returned was never documented")
+
+
+gemm_stationary_grid = gemm_grid

@@ -1,0 +1,178 @@
+"""Loops and launch grids of the older API."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from neuroncore.core import current
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import SignatureError
+from neuroncore.formats import Format
+from neuroncore.frontend.neuronxcc.nki.operators import token
+from neuroncore.frontend.neuronxcc.nki.results import (
+    PSUM,
+    chosen,
+    door,
+    fill,
+    flush,
+    follow,
+    hold,
+    new,
+    running,
+    tile,
+)
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.nki.tensor import format_of
+
+
+class LoopIndex(int):
+    """The variable of a loop: an integer that knows its loop."""
+
+    loop: Loop
+
+    @property
+    def is_first(self) -> bool:
+        return int(self) == self.loop.values[0]
+
+
+@dataclass(eq=False)
+class Loop:
+    """One loop that is being run, and what loop_reduce has summed up in it so far."""
+
+    values: range
+    sums: dict[Any, Tensor] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[int]:
+        running_loops = running().loops
+        depth = len(running_loops)
+        for value in self.values:
+            del running_loops[depth:]  # inner loops that were left by break
+            index = LoopIndex(value)
+            index.loop = self
+            running_loops.append(index)
+            yield index
+        del running_loops[depth:]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def affine_range(*args: int, **kwargs: Any) -> Loop:
+    """The integers of Python's range, in a loop whose iterations don't depend on each other."""
+    return Loop(range(*map(operator.index, args)))
+
+
+def sequential_range(*args: int, **kwargs: Any) -> Loop:
+    """The integers of Python's range, in a loop whose iterations follow each other."""
+    return Loop(range(*map(operator.index, args)))
+
+
+def static_range(*args: int) -> range:
+    """Python's range: the loop is unrolled."""
+    return range(*map(operator.index, args))
+
+
+def loop_reduce(
+    x: Any, op: Any, loop_indices: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
+) -> Tensor:
+    """x folded over the iterations of some loops: a copy in the first of them, then
+    result = result <op> x."""
+    flush()
+    data, combine = tile(x, "x"), token(op)
+    listed = loop_indices if isinstance(loop_indices, list | tuple) else (loop_indices,)
+    loops = [index for index in listed if isinstance(index, LoopIndex)]
+    first = all(index.is_first if isinstance(index, LoopIndex) else index == 0 for index in listed)
+    form: Format = format_of(dtype or data.dtype, position=2)
+    boxes = chosen(mask, data.shape)
+
+    def run(dst: Tensor, _: bool | None) -> None:
+        for box in boxes:
+            piece = follow(data, box, data.shape)
+            out = dst.within(box) if box else dst
+            if first:
+                door("tensor_copy", dst=out, src=piece)
+            else:
+                fill(out)
+                door("tensor_tensor", dst=out, data1=out, data2=piece, op=combine)
+
+    made = _sum_so_far(loops, data, form) if loops else new(data.shape, form)
+    return hold(made, run, boxes, (MemoryRegion.sbuf, PSUM))
+
+
+def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
+    """The tile that a loop_reduce goes on with, if it isn't assigned: one for each place in the
+    source and for each iteration of the loops around it that it doesn't fold."""
+    site = current().birthplace()
+    own = {id(index.loop) for index in loops}
+    around = tuple(int(i) for i in running().loops if id(i.loop) not in own)
+    key = (None if site is None else (id(site[0]), site[1]), around)
+    sums = loops[0].loop.sums
+    if key not in sums:
+        sums[key] = new(data.shape, form)
+    return sums[key]
+
+
+# --- launch grids ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class nc:
+    """So many physical NeuronCores, in a launch grid: `kernel[nl.nc(2) * 2, 4]`."""
+
+    count: int
+
+    def __mul__(self, programs: int) -> spmd_dim:
+        return spmd_dim(self, programs)
+
+    def __rmul__(self, programs: int) -> spmd_dim:
+        return spmd_dim(programs, self)
+
+
+class spmd_dim:
+    """A grid axis spread over cores: `(nc, n)` gives each core n neighbouring programs, `(n, nc)`
+    every second one."""
+
+    def __init__(self, outer: int | nc, inner: int | nc) -> None:
+        pieces = (outer, inner)
+        if sum(isinstance(p, nc) for p in pieces) != 1:
+            raise SignatureError(
+                f"spmd_dim({outer!r}, {inner!r})", expected="one nl.nc(n), and one integer"
+            )
+        self.cores_first = isinstance(outer, nc)
+        self.cores = next(p.count for p in pieces if isinstance(p, nc))
+        self.programs = next(operator.index(p) for p in pieces if not isinstance(p, nc))
+
+    def __len__(self) -> int:
+        return self.cores * self.programs
+
+    def core_of(self, index: int) -> int:
+        return index // self.programs if self.cores_first else index % self.cores
+
+
+def program_id(axis: int) -> int:
+    """Which program of the launch grid this is, along one axis."""
+    core = current()
+    grid = core.grid or (1,)
+    if not 0 <= axis < len(grid):
+        return 0
+    return int(np.unravel_index(core.program_id, grid)[axis])
+
+
+def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
+    """How many programs the launch grid has along some axes, or all."""
+    grid = current().grid or (1,)
+    if axes is None:
+        return prod(grid)
+    wanted = (axes,) if isinstance(axes, int) else axes
+    return prod(grid[a] for a in wanted if a < len(grid))
+
+
+def program_ndim() -> int:
+    """Axes of the launch grid; 0 without one."""
+    return len(current().grid)

@@ -1,0 +1,48 @@
+"""Operators as kernels of the older API name them: nl.add, or numpy's np.add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neuroncore.errors import OperatorError, did_you_mean
+from neuroncore.frontend.nki import language
+from neuroncore.frontend.nki.language.operation import Operation
+
+# numpy's names that are not those of the API
+NUMPY = {
+    "max": "maximum",
+    "amax": "maximum",
+    "fmax": "maximum",
+    "min": "minimum",
+    "amin": "minimum",
+    "fmin": "minimum",
+    "sum": "add",
+    "prod": "multiply",
+    "mean": "average",
+    "true_divide": "divide",
+    "absolute": "abs",
+    "fabs": "abs",
+    "bitwise_not": "invert",
+    "bitwise_invert": "invert",
+    "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift",
+    "all": "logical_and",
+    "any": "logical_or",
+}
+
+
+def token(op: Any) -> Any:
+    """An operator or activation function as nki.isa takes it. Raises OperatorError."""
+    if op is None or isinstance(op, Operation):
+        return op
+    name = getattr(op, "__name__", None)
+    found = getattr(language, NUMPY.get(str(name), str(name)), None) if name else None
+    if isinstance(found, Operation):
+        return found
+    known = [n for n, value in vars(language).items() if isinstance(value, Operation)]
+    raise OperatorError(
+        f"{op!r} is not an operator",
+        argument="op",
+        expected="an operator of nki.language, or numpy's function of the same name",
+        hint=did_you_mean(str(name), known),
+    )

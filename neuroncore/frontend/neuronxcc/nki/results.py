@@ -1,0 +1,364 @@
+"""How a call that returns a tile becomes an instruction with a destination.
+
+The device's instructions write where they are told, so `t[i, j] = nisa.exp(x)` is one of them, and
+so is `psum[...] += nisa.nc_matmul(a, b)`. A call whose value the kernel's source stores into a
+subscript next is therefore held back until the assignment says where to; every other call is issued
+at once, into a tile of its own. At most one call is held back, and no instruction overtakes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from neuroncore import access, source
+from neuroncore.access import Dims
+from neuroncore.core import Core, current
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import BufferKindError, ShapeError, SignatureError
+from neuroncore.formats import Format, float32
+from neuroncore.frontend.neuronxcc.nki.index import Box, Mask
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
+from neuroncore.instruction import INSTRUCTIONS
+from neuroncore.issue import issuer
+from neuroncore.tile import Tile
+
+SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
+ON_CHIP = (SBUF, PSUM)
+Part = Callable[[Tensor, Box], Tensor]
+
+
+class Untiled:
+    """What is a tensor, but too much for one instruction."""
+
+    def not_a_tile(self, name: str) -> SignatureError:
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class Pending:
+    """A call whose result has no place yet: `run(dst, accumulate)` issues it."""
+
+    tile: Tensor  # where it goes if nobody says otherwise
+    run: Callable[[Tensor, bool | None], None]
+    boxes: list[Box]  # which elements it writes; an empty box stands for all
+    regions: tuple[MemoryRegion, ...]  # where it may go
+    sums: bool  # a matrix product, which PSUM can add to what it holds
+    frame: FrameType
+    instruction: int
+
+    def issue(self, dst: Tensor, accumulate: bool | None = None) -> None:
+        with source.resumed(self.frame, self.instruction):
+            self.run(dst, accumulate)
+
+    def suits(self, slot: Tensor) -> bool:
+        """Whether the instruction can write the slot itself, with one rounding as if by a copy."""
+        rounds_once = self.tile.dtype is float32 and not slot.dtype.is_integer
+        return slot.region in self.regions and (slot.dtype is self.tile.dtype or rounds_once)
+
+
+@dataclass(eq=False)
+class Running:
+    """What this API keeps of a running kernel."""
+
+    pending: Pending | None = None
+    fills: dict[int, float] = field(default_factory=dict)  # by storage: what it begins with
+    loops: list[Any] = field(default_factory=list)  # those that are under way, outermost first
+    parameters: set[int] = field(default_factory=set)  # storages that may not be written
+
+
+def running(core: Core | None = None) -> Running:
+    core = core or current()
+    if core.dialect is None:
+        core.dialect = Running()
+    found: Running = core.dialect
+    return found
+
+
+def flush() -> None:
+    """Issue what was held back, into its own tile."""
+    state = running()
+    if (held := state.pending) is not None:
+        state.pending = None
+        held.issue(held.tile)
+
+
+# --- tiles ----------------------------------------------------------------------------------------
+
+
+def new(shape: Sequence[int], dtype: Format, region: MemoryRegion = SBUF, name: str = "") -> Tensor:
+    """A tile of its own, of which nothing is written."""
+    core = current()
+    sizes = (*shape, 1) if len(shape) == 1 and region in ON_CHIP else tuple(shape)
+    storage = core.memory.allocate(region, sizes, dtype, name)
+    if core.program is not None:
+        storage.born = core.birthplace()
+    return whole(storage)
+
+
+def tile(value: Any, name: str = "data") -> Tensor:
+    """An argument as a tile that can be read. Raises SignatureError for anything else."""
+    if isinstance(value, Untiled):
+        raise value.not_a_tile(name)
+    if not isinstance(value, Tensor):
+        raise SignatureError(
+            f"{name} is not a tile",
+            argument=name,
+            expected="a tensor",
+            got=f"{type(value).__name__} {value!r:.60}",
+            hint="numpy arrays enter a kernel as its arguments",
+        )
+    fill(value)
+    return value
+
+
+def fill(tile: Tile) -> None:
+    """Give a tensor that begins with a number (nl.zeros) that number, if it is read before it is
+    written: memset."""
+    if tile.storage.gaps is None:
+        return
+    state = running()
+    value = state.fills.get(tile.storage.id)
+    if value is None or tile.unwritten() is None:
+        return
+    everything = whole(tile.storage)
+    missing = everything.unwritten()
+    assert missing is not None
+    del state.fills[tile.storage.id]
+    if missing.all():
+        door("memset", dst=everything, value=value)
+        return
+    everything.codes()[missing] = np.array(value, everything.dtype.numpy).view(
+        everything.codes().dtype
+    )
+    everything.mark_written()
+
+
+def door(name: str, **arguments: Any) -> None:
+    """Issue an instruction; parameters that are left out have the clause's defaults."""
+    instruction = INSTRUCTIONS[name]
+    given = [arguments.get(p.name, p.default) for p in instruction.parameters]
+    issuer(name)(current(), *given)
+
+
+# --- making results -------------------------------------------------------------------------------
+
+
+def produce(
+    name: str,
+    out: tuple[Sequence[int], Any],
+    mask: Any = None,
+    *,
+    region: MemoryRegion = SBUF,
+    regions: tuple[MemoryRegion, ...] | None = None,
+    space: Dims | None = None,
+    part: Part | None = None,
+    now: bool = False,
+    **arguments: Any,
+) -> Tensor:
+    """Issue instruction `name` and return the tile of shape and format `out` that it writes.
+
+    A mask chooses among the elements of `space` (by default the result's). Tiles among the
+    arguments follow it along the axes where their sizes are those of `space`; `part` does so for
+    the result, if it has other axes. `regions` are the memories that the result may be written to
+    instead of `region`; `now` issues it in any case.
+    """
+    shape, dtype = out
+    made = new(shape, dtype, region)
+    over = made.shape if space is None else space
+    boxes = chosen(mask, over)
+    of_result = part or (lambda dst, box: follow(dst, box, over))
+
+    def run(dst: Tensor, accumulate: bool | None) -> None:
+        more = {} if accumulate is None else {"accumulate": accumulate}
+        for box in boxes:
+            pieces = {n: follow(v, box, over) for n, v in arguments.items()}
+            door(name, **{**pieces, **more}, dst=of_result(dst, box) if box else dst)
+
+    if now:
+        run(made, None)
+        return made
+    if regions is None:
+        operand = INSTRUCTIONS[name].parameters[0].operand
+        regions = operand.regions if operand else (region,)
+    written = [_extent(of_result(made, box)) if box else box for box in boxes]
+    return hold(made, run, written, regions, sums=name == "nc_matmul")
+
+
+def _extent(part: Tensor) -> Box:
+    """Where a part of a fresh tile lies in it."""
+    offset = part.offset
+    firsts = []
+    for stride in access.dense(part.storage.shape):
+        firsts.append(offset // stride)
+        offset %= stride
+    return tuple(zip(firsts, part.shape, strict=True))
+
+
+def hold(
+    made: Tensor,
+    run: Callable[[Tensor, bool | None], None],
+    boxes: list[Box],
+    regions: tuple[MemoryRegion, ...] = ON_CHIP,
+    sums: bool = False,
+) -> Tensor:
+    """Issue a call that writes `boxes` of `made`, or hold it back if an assignment is about to
+    follow."""
+    frame = source.user_frame()
+    flush()
+    if frame is not None and source.is_assigned(frame):
+        running().pending = Pending(made, run, boxes, regions, sums, frame, frame.f_lasti)
+    else:
+        run(made, None)
+    return made
+
+
+def chosen(mask: Any, space: Dims) -> list[Box]:
+    """The rectangles of `space` that a mask chooses; an empty box stands for everything."""
+    if mask is None or mask is True or mask is np.True_:
+        return [()]
+    if isinstance(mask, Mask):
+        return mask.boxes(space)
+    if isinstance(mask, bool | np.bool_ | int):
+        return [()] if mask else []
+    raise SignatureError(
+        f"{mask!r:.60} is not a mask",
+        argument="mask",
+        expected="comparisons of index expressions joined by &, or a bool",
+        also="err_unsupported_expression_in_mask",
+    )
+
+
+def follow(value: Any, box: Box, space: Dims) -> Any:
+    """The part of an argument that belongs to a box of `space`."""
+    if not box or not isinstance(value, Tensor):
+        return value
+    rest = ((0, size) for size in value.shape[len(box) :])
+    pieces = tuple(
+        piece if axis < len(space) and size == space[axis] else (0, size)
+        for axis, (size, piece) in enumerate(zip(value.shape, (*box, *rest), strict=False))
+    )
+    return value.within(pieces)
+
+
+# --- assignment -----------------------------------------------------------------------------------
+
+
+def assign(slot: Tensor, value: Any) -> None:
+    """slot = value: the instruction that makes the value writes it there, otherwise a copy does."""
+    if not isinstance(value, Tensor):
+        flush()
+        _check_on_chip(slot)
+        _before_writing(slot, [()])
+        _set(slot, _number(value))
+        return
+    state = running()
+    held = state.pending
+    if held is None or held.tile is not value:
+        flush()
+        if not _same(slot, value):
+            _copy(slot, value, [()])
+        return
+    state.pending = None
+    if held.suits(slot):
+        _before_writing(slot, held.boxes)
+        held.issue(slot.shaped(value.shape))
+    else:
+        held.issue(value)
+        _copy(slot, value, held.boxes)
+
+
+def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
+    _check_on_chip(slot)
+    fill(value)
+    _before_writing(slot, boxes)
+    place = slot.shaped(value.shape)
+    for box in boxes:
+        dst, src = (place.within(box), value.within(box)) if box else (place, value)
+        door("tensor_copy", dst=dst, src=src)
+
+
+def _set(slot: Tensor, value: Any) -> None:
+    """Fill a slot: memset, or from partitions where no engine can start, a DMA of a constant."""
+    core = current()
+    if slot.start_partition in core.machine.starts(slot.shape[0]):
+        door("memset", dst=slot, value=value)
+        return
+    constant = np.full(slot.shape, value).astype(slot.dtype.numpy)
+    storage = core.memory.adopt(MemoryRegion.shared_hbm, constant, slot.dtype)
+    door("dma_copy", dst=slot, src=whole(storage))
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, int | float | np.number | np.bool_):
+        return value
+    raise SignatureError(
+        f"{type(value).__name__} can't be assigned to a tensor",
+        expected="a tile, or a number",
+        got=f"{value!r:.60}",
+    )
+
+
+def _check_on_chip(slot: Tensor) -> None:
+    if slot.storage.on_chip:
+        return
+    raise BufferKindError(
+        f"{slot!r} can't be assigned to",
+        expected="a tensor in sbuf or psum",
+        because="only a DMA writes to HBM",
+        hint="nl.store(tensor[...], value)",
+        also="err_unsupported_memory",
+    )
+
+
+def _before_writing(slot: Tensor, boxes: list[Box]) -> None:
+    """A tensor that begins with a number gets it before a part of it is overwritten."""
+    if slot.storage.gaps is not None and not (slot.covers_storage and boxes == [()]):
+        fill(slot)
+
+
+def _same(slot: Tensor, value: Tensor) -> bool:
+    """Whether two tiles are the same elements."""
+    where = [(t.storage, t.offset, t.dtype, _long_axes(t)) for t in (slot, value)]
+    return where[0] == where[1]
+
+
+def _long_axes(tile: Tensor) -> list[tuple[int, int]]:
+    return [(n, s) for n, s in zip(tile.shape, tile.strides, strict=True) if n != 1]
+
+
+def update(target: Tensor, name: str, other: Any) -> None:
+    """target <op>= other; a sum of products stays in PSUM."""
+    from neuroncore.frontend.neuronxcc.nki import language
+
+    state = running()
+    held = state.pending
+    adds = name == "add" and held is not None and held.tile is other and held.sums
+    if adds and target.region is PSUM:
+        assert held is not None
+        state.pending = None
+        started = target.storage.id not in state.fills or not _unwritten(target)
+        held.issue(target.shaped(other.shape), accumulate=started)
+        return
+    flush()
+    fill(target)
+    result = getattr(language, name)(target, other)
+    assign(target, result)
+
+
+def _unwritten(tile: Tensor) -> bool:
+    """Whether nothing of a tile has been written. Raises ShapeError if a part has."""
+    missing = tile.unwritten()
+    if missing is None:
+        return False
+    if missing.all():
+        return True
+    raise ShapeError(
+        f"only a part of {tile!r} has a sum so far",
+        because="an accumulation group begins and goes on for all of its elements at once",
+        hint="accumulate into the same pieces every time",
+    )

@@ -1,0 +1,447 @@
+"""The tensor object of the older API: a tile that index expressions, assignment and Python's
+operators work on."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from types import EllipsisType
+from typing import Any
+
+from neuroncore import access
+from neuroncore.access import Dims
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import (
+    DynamicControlError,
+    OutOfBoundsError,
+    ShapeError,
+    SignatureError,
+    ViewError,
+)
+from neuroncore.frontend.neuronxcc.nki.index import Box, Index, together
+from neuroncore.frontend.nki.indexing import DynamicSlice
+from neuroncore.frontend.nki.tensor import format_of
+from neuroncore.memory import Storage
+from neuroncore.register import VirtualRegister
+from neuroncore.tile import Dynamic, Tile
+
+Span = tuple[int, Dims, int, int]  # first, steps along the axes of a tile, size, axis of the tensor
+
+
+class Tensor(Tile):
+    """A tensor in HBM, SBUF or PSUM, or a part of one.
+
+    `spans` are the indices that reach outside the tensor, of a tile that a mask has to shorten
+    before it can be used.
+    """
+
+    __slots__ = ("spans",)
+    __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators below
+    __hash__ = object.__hash__
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.spans: tuple[Span, ...] = ()
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def buffer(self) -> MemoryRegion:
+        return self.storage.region
+
+    @property
+    def name(self) -> str:
+        return self.storage.name
+
+    # --- indexing --------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Tensor:
+        """A part of the tensor, by ints, slices, `...`, nl.ds, or index expressions.
+
+        With expressions the part has their common shape; slices among them add axes behind.
+        """
+        keys = self._all_keys(key if isinstance(key, tuple) else (key,))
+        indices = [k for k in keys if isinstance(k, Index | Tile)]
+        return self._by_expressions(keys) if indices else self._by_ranges(keys)
+
+    def _all_keys(self, keys: tuple[Any, ...]) -> tuple[Any, ...]:
+        rank = len(self.shape)
+        at = [i for i, k in enumerate(keys) if type(k) is EllipsisType]
+        if len(keys) - len(at) > rank or len(at) > 1:
+            raise OutOfBoundsError(
+                f"{len(keys)} indices for a tensor with {rank} axes",
+                got=f"shape {self.shape}",
+                also="err_tensor_access_out_of_bound",
+            )
+        fill = (slice(None),) * (rank - len(keys) + len(at))
+        if not at:
+            return (*keys, *fill)
+        return (*keys[: at[0]], *fill, *keys[at[0] + 1 :])
+
+    def _by_ranges(self, keys: Sequence[Any]) -> Tensor:
+        shape: list[int] = []
+        strides: list[int] = []
+        offset, dynamic = self.offset, self.dynamic
+        on_chip = self.storage.on_chip
+        for axis, k in enumerate(keys):
+            stride = self.strides[axis]
+            start = k.start if isinstance(k, DynamicSlice) else k
+            if isinstance(start, VirtualRegister | Tile):
+                count = k.size if isinstance(k, DynamicSlice) else 0
+                limit = self.shape[axis] - max(count, 1)
+                dynamic = (*dynamic, Dynamic(start, stride, limit))
+                first, step = 0, 1
+            else:
+                first, count, step = self._range(k, axis)
+            offset += first * stride
+            if count or (on_chip and axis == 0):
+                shape.append(count or 1)
+                strides.append(stride * step)
+        return self._part(shape, strides, offset, dynamic)
+
+    def _range(self, k: Any, axis: int) -> tuple[int, int, int]:
+        """First element, count and step; a count of 0 drops the axis."""
+        size = self.shape[axis]
+        if isinstance(k, slice):
+            first = 0 if k.start is None else self._number(k.start, axis)
+            stop = size if k.stop is None else self._number(k.stop, axis)
+            step = 1 if k.step is None else self._number(k.step, axis)
+            first, stop = first + size * (first < 0), stop + size * (stop < 0)
+            count = len(range(first, stop, step))
+        elif isinstance(k, DynamicSlice):
+            first, count, step = self._number(k.start, axis), self._number(k.size, axis), 1
+            stop = first + count
+        else:
+            first, count, step = self._number(k, axis), 0, 1
+            first, stop = first + size * (first < 0), first + size * (first < 0) + 1
+        if not 0 <= first < stop <= size or step < 1:
+            raise self._outside(first, stop - 1, axis)
+        return first, count, step
+
+    def _number(self, k: Any, axis: int) -> int:
+        try:
+            return operator.index(k)
+        except TypeError:
+            raise SignatureError(
+                f"axis {axis} can't be indexed with {type(k).__name__}",
+                expected="an int, a slice, ..., nl.ds(start, size) or an index expression",
+                got=repr(k),
+            ) from None
+
+    def _part(
+        self,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        offset: int,
+        dynamic: tuple[Dynamic, ...],
+    ) -> Tensor:
+        """A window with the axes every tensor has: two on the chip, one in HBM."""
+        shape, strides = list(shape), list(strides)
+        while len(shape) < (2 if self.storage.on_chip else 1):
+            shape.append(1)
+            strides.append(1)
+        return self.window(tuple(shape), tuple(strides), offset, dynamic=dynamic)
+
+    def _by_expressions(self, keys: Sequence[Any]) -> Tensor:
+        expressions = [k for k in keys if isinstance(k, Index)]
+        chosen = [axis for axis, k in enumerate(keys) if isinstance(k, Tile)]
+        if len(chosen) > 1 or (chosen and self.dynamic):
+            raise ViewError(
+                f"{len(chosen) + bool(self.dynamic)} axes of {self!r} are chosen at run time",
+                because="a DMA takes one run-time offset",
+                also="err_copy_dynamic_indirect_indices_not_natively_supported",
+            )
+        rows = keys[chosen[0]] if chosen else None
+        one = rows is not None and rows.size == 1
+        if rows is not None and not one:
+            expressions.append(Index((rows.shape[0], 1), (0, 0), 0))
+        shape, steps = together(expressions) if expressions else ((), [])
+        self._check_rank(shape, expressions)
+        strides, offset = [0] * len(shape), self.offset
+        spans: list[Span] = []
+        ranges: list[tuple[int, int, int]] = []
+        dynamic, listed = self.dynamic, iter(steps)
+        for axis, k in enumerate(keys):
+            stride, size = self.strides[axis], self.shape[axis]
+            if isinstance(k, Index):
+                along = next(listed)
+                offset += k.start * stride
+                strides = [s + stride * a for s, a in zip(strides, along, strict=True)]
+                low, high = k.extent()
+                if low < 0 or high >= size:
+                    spans.append((k.start, along, size, axis))
+                if axis == 0 and self.storage.on_chip:
+                    self._check_partition(along)
+            elif isinstance(k, Tile):
+                dynamic = (*dynamic, Dynamic(k, stride, size - 1, vector=not one))
+                if not one:
+                    strides[0] += stride
+            else:
+                first, count, step = self._range(k, axis)
+                offset += first * stride
+                if count and axis == 0 and shape[0] == 1:
+                    shape, strides[0] = (count, *shape[1:]), stride * step
+                elif count:
+                    ranges.append((axis, count, stride * step))
+        sizes, strides = _filled(list(shape), strides, ranges)
+        part = self._part(sizes, strides, offset, dynamic)
+        more = (0,) * (len(sizes) - len(shape))
+        part.spans = tuple(
+            (first, (*along, *more), size, axis) for first, along, size, axis in spans
+        )
+        part._check_spans()
+        return part
+
+    def _check_rank(self, shape: Dims, expressions: Sequence[Index]) -> None:
+        if len(shape) == 1 and self.ndim > 0 and expressions:
+            raise ShapeError(
+                "an index expression with one axis doesn't say which axis of the tile it is",
+                expected="at least two axes, the partition first",
+                got=repr(expressions[0]),
+                hint="nl.arange(n)[:, None] along the partitions, nl.arange(n)[None, :] along "
+                "the free axis, or slices",
+                also="err_1d_arange_not_supported",
+            )
+
+    def _check_partition(self, along: Dims) -> None:
+        if any(along[1:]):
+            raise ViewError(
+                f"the partition axis of {self!r} is indexed by a free axis of the tile",
+                because="a partition is a memory of its own: the first axis of a tile, and no "
+                "other, goes through partitions",
+                hint="let the expression of the partition axis come first: nl.arange(n)[:, None]",
+                also="err_leading_dimension_of_tensor_must_be_partition",
+            )
+
+    def _check_spans(self) -> None:
+        """Let what is out of bounds be refused where an instruction uses it."""
+        self.fault = None
+        for first, along, _, axis in self.spans:
+            low, high = Index(self.shape, along, first).extent()
+            self.fault = self._outside(low, high, axis, self.spans[0][2])
+
+    def _outside(self, low: int, high: int, axis: int, size: int | None = None) -> OutOfBoundsError:
+        size = self.shape[axis] if size is None else size
+        return OutOfBoundsError(
+            f"index range [{low}, {high}] exceeds axis {axis} of size {size}",
+            expected=f"within [0, {size - 1}]",
+            got=f"[{low}, {high}]",
+            because="the access would reach a neighbour's memory",
+            hint="mask the last piece: mask=(start + i < total)",
+            also="err_tensor_access_out_of_bound",
+        )
+
+    def within(self, box: Box) -> Tensor:
+        """The part of the tile that a mask has chosen; axes of size 1 stay."""
+        if all((0, n) == piece for n, piece in zip(self.shape, box, strict=True)):
+            return self
+        shape, offset = list(self.shape), self.offset
+        kept: list[tuple[int, int]] = []
+        for axis, (first, count) in enumerate(box):
+            whole = self.shape[axis] == 1
+            kept.append((0, 1) if whole else (first, count))
+            if not whole:
+                shape[axis] = count
+                offset += first * self.strides[axis]
+        dynamic = self.dynamic
+        if dynamic and dynamic[0].vector:
+            first, count = kept[0]
+            rows, old = dynamic[0], self.strides[0]
+            assert isinstance(rows.index, Tensor)
+            index = rows.index[first : first + count]
+            dynamic = (Dynamic(index, rows.step, rows.limit, vector=True), *dynamic[1:])
+            offset -= first * old
+        part = self.window(tuple(shape), self.strides, offset, dynamic=dynamic)
+        part.spans = tuple(
+            span
+            for start, along, size, axis in self.spans
+            if not _inside(
+                span := (
+                    start + sum(f * s for (f, _), s in zip(kept, along, strict=True)),
+                    along,
+                    size,
+                    axis,
+                ),
+                part.shape,
+            )
+        )
+        part._check_spans()
+        return part
+
+    # --- assignment ------------------------------------------------------------------------------
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write a part: the instruction whose result `value` is writes it there itself."""
+        _results().assign(self[key], value)
+
+    # --- other views -----------------------------------------------------------------------------
+
+    def assert_shape(self, shape: Sequence[int]) -> Tensor:
+        """The tensor itself. Raises ShapeError if it has another shape."""
+        if self.shape != tuple(shape):
+            raise ShapeError(
+                f"{self!r} should have another shape",
+                expected=str(tuple(shape)),
+                got=str(self.shape),
+                also="err_annotation_shape_mismatch",
+            )
+        return self
+
+    def view(self, dtype: Any) -> Tensor:
+        """The bits as another format; the last axis grows or shrinks by the ratio of the sizes."""
+        form = format_of(dtype, position=0)
+        old, new = self.dtype.itemsize, form.itemsize
+        *outer, last = self.shape
+        *steps, step = self.strides
+        sizes = (self.offset, *steps, last)
+        if (last != 1 and step != 1 and old != new) or any(n * old % new for n in sizes):
+            raise ViewError(
+                f"{self!r} can't be viewed as {form}",
+                got=f"strides {self.strides}",
+                because="the last axis must be contiguous and a whole number of elements",
+            )
+        offset, *steps, last = (n * old // new for n in sizes)
+        return self.window((*outer, last), (*steps, 1 if old != new else step), offset, form)
+
+    def reshape(self, shape: Sequence[int]) -> Tensor:
+        """The same elements in row-major order in another shape; one size may be -1."""
+        sizes = access.inferred(tuple(map(operator.index, shape)), self.size)
+        first = int(self.storage.on_chip)
+        strides = None
+        if sizes is not None and (not first or sizes[0] == self.shape[0]):
+            strides = access.reshaped(self.shape[first:], self.strides[first:], sizes[first:])
+        if sizes is None or strides is None:
+            raise ShapeError(
+                f"{self!r} can't be seen as {tuple(shape)}",
+                argument="shape",
+                position=0,
+                got=f"strides {self.strides}",
+                because="a view moves no data: sizes multiply to the same number, the partition "
+                "axis stays, and only contiguous axes merge",
+            )
+        return self.window(sizes, (*self.strides[:first], *strides), self.offset)
+
+    def expand_dims(self, axis: int) -> Tensor:
+        """A new axis of size 1 at a position."""
+        at = axis + len(self.shape) + 1 if axis < 0 else axis
+        return self.window(
+            (*self.shape[:at], 1, *self.shape[at:]),
+            (*self.strides[:at], 1, *self.strides[at:]),
+            self.offset,
+        )
+
+    def shaped(self, shape: Dims) -> Tensor:
+        """The tile with axes of size 1 put in or left out so as to have this shape."""
+        if self.shape == shape:
+            return self
+        mine = [(n, s) for n, s in zip(self.shape, self.strides, strict=True) if n != 1]
+        if [n for n, _ in mine] != [n for n in shape if n != 1]:
+            raise ShapeError(
+                f"a result of shape {shape} doesn't go into {self!r}",
+                expected=str(self.shape),
+                got=str(shape),
+                also="err_store_dst_shape_smaller_than_other_shape",
+            )
+        steps = iter(mine)
+        strides = [1 if n == 1 else next(steps)[1] for n in shape]
+        if self.storage.on_chip:
+            strides[0] = self.strides[0]
+        part = self.window(tuple(shape), tuple(strides), self.offset)
+        part.spans = ()
+        return part
+
+    def stretched(self, shape: Dims) -> Tensor:
+        """Free axes of size 1 repeated to have this shape, without moving anything."""
+        strides = tuple(
+            0 if n == 1 != m else s for n, m, s in zip(self.shape, shape, self.strides, strict=True)
+        )
+        return self.window(shape, strides, self.offset)
+
+    def __eq__(self, other: object) -> Any:
+        return False if other is None else _operators()["equal"](self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return True if other is None else _operators()["not_equal"](self, other)
+
+    def __bool__(self) -> bool:
+        if self.size == 1 and not self.storage.on_chip:
+            return True
+        raise DynamicControlError(
+            f"{self!r} has no truth value while the kernel is compiled",
+            because="what a tensor holds is known on the device only",
+            hint="select with nl.where, or a mask of index expressions",
+            also="err_ambiguous_tensor_truth_value",
+        )
+
+
+def _filled(
+    sizes: list[int], strides: list[int], ranges: Sequence[tuple[int, int, int]]
+) -> tuple[list[int], list[int]]:
+    """Slices beside index expressions: one takes the place of a last axis of size 1, others add
+    axes behind."""
+    for _, count, stride in ranges:
+        if len(sizes) == 2 and sizes[-1] == 1 and len(ranges) == 1:
+            sizes[-1], strides[-1] = count, stride
+        else:
+            sizes.append(count)
+            strides.append(stride)
+    return sizes, strides
+
+
+def _inside(span: Span, shape: Dims) -> bool:
+    low, high = Index(shape, span[1], span[0]).extent()
+    return low >= 0 and high < span[2]
+
+
+def _results() -> Any:
+    from neuroncore.frontend.neuronxcc.nki import results
+
+    return results
+
+
+def _operators() -> dict[str, Callable[..., Any]]:
+    from neuroncore.frontend.neuronxcc.nki import language
+
+    return vars(language)
+
+
+def _defined(name: str, swapped: bool) -> Callable[[Tensor, Any], Any]:
+    def method(self: Tensor, other: Any) -> Any:
+        function = _operators()[name]
+        return function(other, self) if swapped else function(self, other)
+
+    return method
+
+
+def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
+    def method(self: Tensor, other: Any) -> Tensor:
+        _results().update(self, name, other)
+        return self
+
+    return method
+
+
+for _symbol, _name in (
+    *(("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide")),
+    *(("pow", "power"), ("mod", "mod"), ("and", "bitwise_and"), ("or", "bitwise_or")),
+    *(("xor", "bitwise_xor"), ("lshift", "left_shift"), ("rshift", "right_shift")),
+):
+    setattr(Tensor, f"__{_symbol}__", _defined(_name, swapped=False))
+    setattr(Tensor, f"__r{_symbol}__", _defined(_name, swapped=True))
+    setattr(Tensor, f"__i{_symbol}__", _in_place(_name))
+for _symbol, _name in (
+    *(("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")),
+):
+    setattr(Tensor, f"__{_symbol}__", _defined(_name, swapped=False))
+
+
+def whole(storage: Storage) -> Tensor:
+    """The tensor that a storage was made for."""
+    return Tensor(storage, storage.shape, access.dense(storage.shape), 0, storage.dtype)

@@ -1,0 +1,1 @@
+"""What published tests import of the compiler's internals."""
