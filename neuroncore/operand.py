@@ -135,6 +135,8 @@ class Operand:
             yield _bad_start(name, view, machine)
         if self.starts and view.stepped:
             yield _stepped(name, view)
+        if self.free_dims is None:
+            return  # a DMA: descriptors count bytes, whatever the pattern
         most = self._most_free(view, machine)
         # elements of PSUM that are read again and again take no room (nki-library, layernorm_tkg)
         count = view.distinct_free_size if view.region is PSUM else view.free_size
@@ -148,8 +150,7 @@ class Operand:
                 hint=f"loop over pieces of {most} elements",
                 also="err_size_of_dimension_exceed_arch_limit",
             )
-        if self.free_dims:
-            yield from _too_many_dims(name, view, getattr(machine.limits, self.free_dims))
+        yield from _too_many_dims(name, view, getattr(machine.limits, self.free_dims))
         if self.column and view.free_size != 1:
             yield ShapeError(
                 f"{name} must have one element per partition",
