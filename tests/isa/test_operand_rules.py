@@ -288,7 +288,7 @@ def test_an_access_has_a_largest_size(name, role, buffer, most, dtype):
 def test_a_dma_moves_more_than_an_access_of_an_engine_may_have():
     device, values = Device(), np.arange(70000, dtype=np.int32).astype(np.uint16)[None]
     dst = device.zeros((1, 70000), "uint16")
-    device.issue("dma_copy", dst=dst, src=device.tile(values, buffer="private_hbm"))
+    device.issue("dma_copy", dst=dst, src=device.tile(values, buffer="hbm"))
     np.testing.assert_array_equal(dst.numpy(), values)
 
 
