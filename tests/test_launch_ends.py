@@ -1,5 +1,7 @@
 """What ends with a launch, and what never begins."""
 
+import gc
+
 import nki
 import nki.isa as nisa
 import nki.language as nl
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 from neuroncore.errors import OutsideKernelError, SignatureError
+from neuroncore.memory import Storage
 
 
 def values(*shape):
@@ -61,3 +64,27 @@ def test_arguments_are_in_shared_hbm_if_cores_share_them():
     kernel(values(3, 7))
     kernel[2](values(3, 7))
     assert seen == [nl.hbm, nl.shared_hbm, nl.shared_hbm]
+
+
+@pytest.mark.parametrize("grid", [1, 2])
+def test_a_launch_keeps_nothing_alive_in_circles(grid):
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray(x.shape, x.dtype)
+        nisa.dma_copy(tile, x)
+        nisa.dma_copy(out, tile)
+        return out
+
+    def storages():
+        return sum(isinstance(found, Storage) for found in gc.get_objects())
+
+    kernel[grid](np.ones((4, 4), np.float32))
+    gc.collect()
+    gc.disable()
+    try:
+        before = storages()
+        kernel[grid](np.ones((4, 4), np.float32))
+        assert storages() == before
+    finally:
+        gc.enable()
