@@ -218,6 +218,20 @@ def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
     return common.shape, [(0,) * (rank - index.ndim) + index.steps for index in indices]
 
 
+def filled(
+    sizes: list[int], strides: list[int], ranges: Sequence[tuple[int, int, int]]
+) -> tuple[list[int], list[int]]:
+    """Slices beside index expressions: one takes the place of a last axis of size 1, others add
+    axes behind."""
+    for _, count, stride in ranges:
+        if len(sizes) == 2 and sizes[-1] == 1 and len(ranges) == 1:
+            sizes[-1], strides[-1] = count, stride
+        else:
+            sizes.append(count)
+            strides.append(stride)
+    return sizes, strides
+
+
 # --- masks ----------------------------------------------------------------------------------------
 
 

@@ -1,10 +1,9 @@
-"""The tensor object of the older API: a tile that index expressions, assignment and Python's
-operators work on."""
+"""The tensor object of the older API: a tile that index expressions and assignment work on."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -18,7 +17,7 @@ from neuroncore.errors import (
     SignatureError,
     ViewError,
 )
-from neuroncore.frontend.neuronxcc.nki.index import Box, Index, together
+from neuroncore.frontend.neuronxcc.nki.index import Box, Index, filled, together
 from neuroncore.frontend.nki.indexing import DynamicSlice
 from neuroncore.frontend.nki.tensor import format_of
 from neuroncore.memory import Storage
@@ -36,7 +35,7 @@ class Tensor(Tile):
     """
 
     __slots__ = ("spans",)
-    __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators below
+    __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators of arithmetic.py
     __hash__ = object.__hash__
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -190,7 +189,7 @@ class Tensor(Tile):
                     shape, strides[0] = (count, *shape[1:]), stride * step
                 elif count:
                     ranges.append((axis, count, stride * step))
-        sizes, strides = _filled(list(shape), strides, ranges)
+        sizes, strides = filled(list(shape), strides, ranges)
         part = self._part(sizes, strides, offset, dynamic)
         more = (0,) * (len(sizes) - len(shape))
         part.spans = tuple(
@@ -364,12 +363,6 @@ class Tensor(Tile):
         )
         return self.window(shape, strides, self.offset)
 
-    def __eq__(self, other: object) -> Any:
-        return False if other is None else _operators()["equal"](self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return True if other is None else _operators()["not_equal"](self, other)
-
     def __bool__(self) -> bool:
         if self.size == 1 and not self.storage.on_chip:
             return True
@@ -381,20 +374,6 @@ class Tensor(Tile):
         )
 
 
-def _filled(
-    sizes: list[int], strides: list[int], ranges: Sequence[tuple[int, int, int]]
-) -> tuple[list[int], list[int]]:
-    """Slices beside index expressions: one takes the place of a last axis of size 1, others add
-    axes behind."""
-    for _, count, stride in ranges:
-        if len(sizes) == 2 and sizes[-1] == 1 and len(ranges) == 1:
-            sizes[-1], strides[-1] = count, stride
-        else:
-            sizes.append(count)
-            strides.append(stride)
-    return sizes, strides
-
-
 def _inside(span: Span, shape: Dims) -> bool:
     low, high = Index(shape, span[1], span[0]).extent()
     return low >= 0 and high < span[2]
@@ -404,42 +383,6 @@ def _results() -> Any:
     from neuroncore.frontend.neuronxcc.nki import results
 
     return results
-
-
-def _operators() -> dict[str, Callable[..., Any]]:
-    from neuroncore.frontend.neuronxcc.nki import language
-
-    return vars(language)
-
-
-def _defined(name: str, swapped: bool) -> Callable[[Tensor, Any], Any]:
-    def method(self: Tensor, other: Any) -> Any:
-        function = _operators()[name]
-        return function(other, self) if swapped else function(self, other)
-
-    return method
-
-
-def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
-    def method(self: Tensor, other: Any) -> Tensor:
-        _results().update(self, name, other)
-        return self
-
-    return method
-
-
-for _symbol, _name in (
-    *(("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide")),
-    *(("pow", "power"), ("mod", "mod"), ("and", "bitwise_and"), ("or", "bitwise_or")),
-    *(("xor", "bitwise_xor"), ("lshift", "left_shift"), ("rshift", "right_shift")),
-):
-    setattr(Tensor, f"__{_symbol}__", _defined(_name, swapped=False))
-    setattr(Tensor, f"__r{_symbol}__", _defined(_name, swapped=True))
-    setattr(Tensor, f"__i{_symbol}__", _in_place(_name))
-for _symbol, _name in (
-    *(("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")),
-):
-    setattr(Tensor, f"__{_symbol}__", _defined(_name, swapped=False))
 
 
 def whole(storage: Storage) -> Tensor:
