@@ -146,15 +146,41 @@ _kept: list[CodeType] = []
 @cache
 def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
     """The node that uses the value of each expression of a file, by the expression's span."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return {}
     return {
         (value.lineno, value.col_offset, value.end_lineno, value.end_col_offset): node
-        for node in ast.walk(tree)
+        for node in ast.walk(_tree(file))
         for value in ast.iter_child_nodes(node)
         if isinstance(value, ast.expr)
+    }
+
+
+def _tree(file: str) -> ast.AST:
+    """The syntax of a file; empty if there is no source text."""
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return ast.Module([], [])
+
+
+def conjuncts(frame: FrameType) -> list[Any]:
+    """The values of all comparisons of the `a < b and c < d` that a frame is in the middle of; none
+    if it isn't, or if that joins anything but comparisons."""
+    span = _span(frame.f_code, frame.f_lasti)
+    values = _conjunctions(frame.f_code.co_filename).get(span, [])
+    return [eval(code, frame.f_globals, frame.f_locals) for code in values]
+
+
+@cache
+def _conjunctions(file: str) -> dict[tuple[int | None, ...], list[CodeType]]:
+    """The operands of each `and` of comparisons in a file, by the span of the whole."""
+    return {
+        (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset): [
+            compile(ast.Expression(value), file, "eval") for value in node.values
+        ]
+        for node in ast.walk(_tree(file))
+        if isinstance(node, ast.BoolOp)
+        and isinstance(node.op, ast.And)
+        and all(isinstance(value, ast.Compare) for value in node.values)
     }
 
 

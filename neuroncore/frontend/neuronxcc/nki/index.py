@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore import source
 from neuroncore.errors import DynamicControlError, ShapeError, SignatureError
 
 Dims = tuple[int, ...]
@@ -95,6 +96,12 @@ class Index:
                 expected="sizes that are equal, or 1",
             )
         return Index(shape, steps, self.start)
+
+    def permuted(self, order: Sequence[int]) -> Index:
+        """The same with its axes in another order."""
+        return Index(
+            tuple(self.shape[a] for a in order), tuple(self.steps[a] for a in order), self.start
+        )
 
     # --- arithmetic ------------------------------------------------------------------------------
 
@@ -260,11 +267,20 @@ class Mask:
         raise _unsupported("~")
 
     def __bool__(self) -> bool:
-        """True or False if it is so for all elements, so that `and` joins what needs no mask."""
+        """True or False if it is so for all elements. In `i < m and j < n` this mask becomes the
+        whole's and is its value, for older kernels join masks so as well as by `&`."""
         held = [_decided(index, how) for index, how in self.terms]
         if all(held):
             return True
         if False in held:
+            return False
+        frame = source.user_frame()
+        joined = source.conjuncts(frame) if frame else []
+        if joined:
+            if not all(value for value in joined if not isinstance(value, Mask)):
+                return True  # and Python goes on to what is False
+            terms = [term for value in joined if isinstance(value, Mask) for term in value.terms]
+            object.__setattr__(self, "terms", tuple(terms))
             return False
         raise DynamicControlError(
             "a mask has no truth value: it differs from element to element",
@@ -283,6 +299,11 @@ class Mask:
             values = index.over(shape).values()
             chosen &= values >= 0 if how == ">=" else values == 0 if how == "==" else values != 0
         return chosen
+
+    def permuted(self, shape: Dims, order: Sequence[int]) -> Mask:
+        """The mask over a tile of that shape for the tile with its axes in another order."""
+        fitted = [(index.over(shape), how) for index, how in self.terms]
+        return Mask(tuple((index.permuted(order), how) for index, how in fitted))
 
     def boxes(self, shape: Dims) -> list[Box]:
         """The chosen elements of a tile, as rectangles that don't overlap."""

@@ -336,6 +336,16 @@ class Tensor(Tile):
             self.offset,
         )
 
+    def permuted(self, order: Sequence[int]) -> Tensor:
+        """The tile with its axes in another order."""
+        shape = tuple(self.shape[a] for a in order)
+        part = self.window(shape, tuple(self.strides[a] for a in order), self.offset)
+        part.spans = tuple(
+            (first, tuple(along[a] for a in order), size, axis)
+            for first, along, size, axis in self.spans
+        )
+        return part
+
     def shaped(self, shape: Dims) -> Tensor:
         """The tile with axes of size 1 put in or left out so as to have this shape."""
         if self.shape == shape:
@@ -364,7 +374,8 @@ class Tensor(Tile):
         return self.window(shape, strides, self.offset)
 
     def __bool__(self) -> bool:
-        if self.size == 1 and not self.storage.on_chip:
+        """True in HBM: kernels ask so whether an argument is a tensor or None."""
+        if not self.storage.on_chip:
             return True
         raise DynamicControlError(
             f"{self!r} has no truth value while the kernel is compiled",

@@ -82,13 +82,16 @@ def local_gather(
     *,
     mask: Any = None,
 ) -> Tensor:
-    """Runs of elements that indices, shared by 16 partitions each, choose."""
+    """Runs of elements that indices, shared by 16 partitions each, choose: (P, indices / 16, 16,
+    num_elem_per_idx); of indices that don't fill 16 partitions, (P, indices, num_elem_per_idx).
+    """
     flush()
     x, places = tile(src_buffer, "src_buffer"), tile(index, "index")
-    count = num_valid_indices or places.free_size * 16
+    count = places.free_size * 16 if num_valid_indices is None else num_valid_indices
+    chosen = (count,) if count % 16 else (count // 16, 16)
     return produce(
         "local_gather",
-        ((x.shape[0], count * num_elem_per_idx), x.dtype),
+        ((x.shape[0], *chosen, num_elem_per_idx), x.dtype),
         mask,
         src_buffer=x.shaped((x.shape[0], x.free_size)) if len(x.shape) == 2 else x,
         index=places,

@@ -212,7 +212,8 @@ def _in_hbm(value: Any, name: str) -> Tensor:
 
 
 def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
-    """Write a tile to a tensor in HBM: dma_copy, after a tensor_copy of what is in PSUM."""
+    """Write a tile to a tensor in HBM: dma_copy, after a tensor_copy of what is in PSUM; a number
+    by way of a tile of dst's shape."""
     flush()
     if not isinstance(dst, Tensor):
         raise _not_written_to(dst)
@@ -226,6 +227,9 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
             hint="assign to what is on the chip: tensor[...] = value",
             also="err_unsupported_memory",
         )
+    if isinstance(value, int | float | np.number | np.bool_):
+        value = isa.memset(dst.shape, value, dst.dtype)
+        flush()
     x = tile(value, "value")
     place = dst if dst.shape == x.shape else _shaped(dst, x)
     boxes = chosen(mask, x.shape)
@@ -263,13 +267,9 @@ def _shaped(dst: Tensor, value: Tensor) -> Tensor:
 
 
 def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """A tile of SBUF with the transpose of a tensor of two axes in HBM."""
+    """A tile of SBUF with the transpose of a tensor of two axes in HBM: dma_transpose."""
     flush()
-    x = _in_hbm(src, "src")
-    if x.dtype.itemsize == 2:
-        return isa.dma_transpose(x, mask=mask, dtype=dtype)
-    rows = load(x, mask=mask)
-    return isa.tensor_copy(isa.nc_transpose(rows, engine=isa.tensor_engine), dtype=dtype)
+    return isa.dma_transpose(_in_hbm(src, "src"), mask=mask, dtype=dtype)
 
 
 def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
