@@ -157,23 +157,23 @@ def _gather_shape(src: View) -> str | None:
     return None
 
 
-def gathered_rows(src: Tile) -> Array:
+def gathered_rows(src: Tile, machine: Machine) -> Array:
     """The numbers of the rows of `src`: down the first column of the index, then the next."""
-    index = src.dynamic[0].index
+    index, whole = src.dynamic[0].index, machine.limits.partitions
     assert isinstance(index, Tile)
     partitions, columns = index.shape[0], index.free_size
     legal = (
         index.dtype is uint32
         and len(index.shape) == 2
         and partitions % GROUP == 0
-        and (columns == 1 or partitions == 128)
+        and (columns == 1 or partitions == whole)
         and partitions * columns >= src.shape[0]
     )
     require(
         legal,
         f"dma_transpose can't take its rows from the index {index!r}",
         argument="src",
-        expected=f"uint32, (16k, 1) or (128, k), and at least {src.shape[0]} of them",
+        expected=f"uint32, ({GROUP}k, 1) or ({whole}, k), and at least {src.shape[0]} of them",
         got=f"{index.shape} {index.dtype}",
     )
     rows: Array = index.codes().T.reshape(-1)[: src.shape[0]]
@@ -220,7 +220,7 @@ def dma_transpose(
     if not src.dynamic:
         put(dst, src.codes().transpose(order))
         return
-    rows, inside = existing(src, "src", gathered_rows(src), oob_mode is SKIP)
+    rows, inside = existing(src, "src", gathered_rows(src, core.machine), oob_mode is SKIP)
     codes = fetched(core, src, "src", rows, inside).transpose(order)
     if inside.all():
         put(dst, codes)

@@ -118,12 +118,13 @@ def moving_fits(call: Call, machine: Machine) -> KernelError | None:
     most = limits.moving_free_bfloat16 if narrow else limits.moving_free_float32
     if found <= most:
         return None
+    banks = "all banks" if machine.has("results_across_banks") else "one bank"
     return FreeSizeError(
         f"{call.name}: moving has {found} columns; {machine.name} takes {most}",
         argument="moving",
         expected=f"at most {most} elements along the free axes",
         got=str(call.view("moving")),
-        because=f"the result goes to {'one bank' if most == 512 else 'all banks'} of PSUM",
+        because=f"the result goes to {banks} of PSUM",
         hint=f"loop over pieces of {most} columns (nl.tile_size.gemm_moving_fmax)",
     )
 
@@ -153,14 +154,14 @@ def operand_formats(call: Call, machine: Machine) -> KernelError | None:
 
 
 def result_format(call: Call, machine: Machine) -> KernelError | None:
-    dst = call.view("dst").dtype
+    dst, data = call.view("dst").dtype, call.view("stationary").dtype
     if call["is_transpose"] and machine.has("native_transpose"):
-        if dst is call.view("stationary").dtype or dst is float32:
+        if carries(dst, data):
             return None
         return DtypeError(
-            f"nc_matmul: a transpose of {call.view('stationary').dtype} can't go to {dst}",
+            f"nc_matmul: a transpose of {data} can't go to {dst}",
             argument="dst",
-            expected=str(call.view("stationary").dtype),
+            expected=f"{data} or 16 bits" if data in NARROW else str(data),
             got=str(dst),
             because="transpose mode passes bits through and converts nothing",
         )
@@ -174,6 +175,14 @@ def result_format(call: Call, machine: Machine) -> KernelError | None:
         because="sums leave the array as float32",
         hint="round while copying to SBUF: nisa.tensor_copy into a narrower tile",
     )
+
+
+def carries(dst: Format, data: Format) -> bool:
+    """Whether a tile of `dst` takes what transpose mode makes of `data`: the same bits, TF32 in the
+    float32 that it lives in, or of an 8-bit float 16 bits, the upper 8 of them zero (ARCH2)."""
+    if data is tfloat32 and dst is float32:
+        return True
+    return dst is data or (data in NARROW and dst.itemsize == 2)
 
 
 def array_tiling(call: Call, machine: Machine) -> KernelError | None:
@@ -450,11 +459,17 @@ def pass_through(dst: Tile, data: Tile, moving: Tile) -> None:
     """Transpose mode: bits of data[k, m] go to dst[m, n] where moving[k, n] is 1."""
     picks = moving.values().reshape(moving.shape[0], -1) != 0
     codes = data.codes().reshape(data.shape[0], -1)
-    if dst.dtype is not data.dtype:
-        codes = data.values().reshape(data.shape[0], -1)
     rows = np.argmax(picks, axis=0)
     result = codes[rows].T
     empty = ~picks.any(axis=0)
     if empty.any():
         result = np.where(empty, result.dtype.type(0), result)
-    dst.codes()[...] = result.reshape(dst.shape)
+    put_bits(dst, result)
+
+
+def put_bits(dst: Tile, codes: Array) -> None:
+    """Codes as they are, narrow ones in the lower half of dst's."""
+    into = dst.codes()
+    if codes.itemsize < into.itemsize:
+        into = into.view(dst.dtype.code_type)
+    into[...] = codes.reshape(dst.shape)

@@ -17,18 +17,20 @@ from neuroncore.operand import PSUM, SBUF, Operand, View
 from neuroncore.rules import same_dtype, within_one_bank
 from neuroncore.tile import Tile
 
-from .tensor import pe_cost
+from .tensor import carries, pe_cost, put_bits
 
 tensor, vector, unknown = engine.tensor, engine.vector, engine.unknown
 
 
 def transpose_dtype(call: Call, machine: Machine) -> KernelError | None:
-    """dst has the format of data; where the Tensor engine transposes by multiplying (v2), its sums
-    are float32 and may stay so (published kernels for trn1 do it: autocomp, SD attention)."""
+    """dst has the format of data, or takes what the Tensor engine makes of it. Where that engine
+    multiplies (v2), its sums are float32 and may stay so (published kernels for trn1 do it:
+    autocomp, SD attention)."""
     dst, data = call.view("dst").dtype, call.view("data").dtype
-    multiplies = call.engine is tensor and not machine.has("native_transpose")
-    if multiplies and data.is_float and dst is float32:
-        return None
+    if call.engine is tensor:
+        native = machine.has("native_transpose")
+        if carries(dst, data) if native else data.is_float and dst is float32:
+            return None
     return same_dtype("dst", "data")(call, machine)
 
 
@@ -121,14 +123,15 @@ def nc_transpose(
 ) -> None:
     """dst[f, p] = data[p, f]
 
-    From v3 on bit for bit. The Tensor engine of v2 multiplies by an identity matrix: NaN and
-    infinities spread along their row, and -0 becomes +0.
+    From v3 on bit for bit; there the Tensor engine may leave 8-bit floats in 16 bits, the upper 8
+    of them zero. The Tensor engine of v2 multiplies by an identity matrix: NaN and infinities
+    spread along their row, and -0 becomes +0.
     """
     if dst.region is PSUM:
         dst.mark_foreign(engine is vector)
     flat = data.codes().reshape(data.shape[0], -1)
     if engine is vector or core.machine.has("native_transpose") or data.dtype.is_integer:
-        dst.codes()[...] = flat.T.reshape(dst.shape)
+        put_bits(dst, flat.T)
         return
     values = data.values().reshape(data.shape[0], -1)
     out = np.empty((values.shape[1], values.shape[0]), np.float32)

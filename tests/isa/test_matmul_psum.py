@@ -186,6 +186,18 @@ def test_transpose_mode_passes_every_bit(target, dtype):
     assert np.array_equal(bits(dst.numpy()), bits(data).T)
 
 
+@pytest.mark.parametrize("wide", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2"])
+def test_transpose_mode_puts_8_bits_into_16(dtype, wide):
+    """Every code, in the lower half of a word whose upper half is zero."""
+    device = Device()
+    codes = np.arange(256, dtype=np.uint8).reshape(4, 64)
+    data, identity = codes.view(dtype), np.eye(4).astype(dtype)
+    dst = device.empty((64, 4), wide, "psum")
+    device.issue("nc_matmul", dst, device.tile(data), device.tile(identity), is_transpose=True)
+    assert np.array_equal(bits(dst.numpy()), codes.T.astype(np.uint16))
+
+
 def test_transpose_mode_follows_a_permutation():
     device = Device()
     data = np.arange(15, dtype=np.float32).reshape(5, 3)

@@ -226,12 +226,32 @@ def test_from_v4_on_also_as_bfloat16():
 
 
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
-def test_transpose_mode_converts_nothing(target):
+@pytest.mark.parametrize(
+    ("data", "dst"),
+    [
+        *(("bfloat16", "float16"), ("bfloat16", "float32"), ("float32", "bfloat16")),
+        *(("float8_e4m3", "float32"), ("float8_e4m3", "float8_e5m2")),
+    ],
+)
+def test_transpose_mode_converts_nothing(target, data, dst):
     device = Device(target)
-    tiles = operands(device, k=4, m=4, n=4, s="bfloat16", x="bfloat16", dst="float16")
-    device.refuses(
-        DtypeError, "nc_matmul", *tiles, is_transpose=True, words=["bfloat16", "float16"]
-    )
+    tiles = operands(device, k=4, m=4, n=4, s=data, x=data, dst=dst)
+    device.refuses(DtypeError, "nc_matmul", *tiles, is_transpose=True, words=[data, dst])
+
+
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+@pytest.mark.parametrize(
+    ("data", "dst"),
+    [
+        *(("bfloat16", "bfloat16"), ("float16", "float16"), ("float32", "float32")),
+        *(("tfloat32", "float32"), ("float8_e4m3", "float8_e4m3"), ("float8_e5m2", "float16")),
+    ],
+)
+def test_transpose_mode_keeps_the_format(target, data, dst):
+    device = Device(target)
+    tiles = operands(device, k=4, m=4, n=4, s=data, x=data, dst=dst)
+    device.issue("nc_matmul", *tiles, is_transpose=True)
+    assert device.findings == []
 
 
 def test_on_v2_transpose_mode_leaves_as_float32():

@@ -215,6 +215,38 @@ def test_formats_do_not_change(unit, before, after):
     device.refuses(DtypeError, "nc_transpose", dst, data, unit, words=["data", before, after])
 
 
+NARROW = ("float8_e4m3", "float8_e5m2")
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 33)])
+@pytest.mark.parametrize("wide", ["bfloat16", "float16", "uint16", "int16"])
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+def test_from_v3_on_8_bits_may_leave_as_16(target, dtype, wide, shape):
+    """The word is the code, its upper half zero: nothing is converted."""
+    device = Device(target)
+    data = noise(device, shape, dtype)
+    dst = device.empty(shape[::-1], wide, "psum")
+    device.issue("nc_transpose", dst, data)
+    assert np.array_equal(bits(dst.numpy()), flipped(data).astype(np.uint16))
+
+
+@pytest.mark.parametrize(
+    ("target", "unit", "before", "after"),
+    [
+        ("trn2", engine.tensor, "float8_e4m3", "float32"),
+        ("trn2", engine.tensor, "float8_e4m3", "float8_e5m2"),
+        ("trn2", engine.tensor, "uint8", "uint16"),
+        ("trn2", engine.vector, "float8_e4m3", "bfloat16"),
+        ("trn1", engine.tensor, "float8_e4m3", "bfloat16"),
+    ],
+)
+def test_only_there_and_only_floats(target, unit, before, after):
+    device = Device(target)
+    data, dst = noise(device, (4, 5), before), device.empty((5, 4), after, "psum")
+    device.refuses(DtypeError, "nc_transpose", dst, data, unit, words=["data", before, after])
+
+
 def test_what_the_tensor_engine_writes_stays_in_a_bank():
     device = Device()
     data, dst = noise(device, (16, 4), "float32"), device.empty((4, 1024), buffer="psum")
