@@ -53,6 +53,7 @@ class Sbuf:
     partitions: int
     partition_bytes: int
     usable_bytes: int
+    min_align_bytes: int
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Psum:
     partition_bytes: int
     banks: int
     bank_bytes: int
+    min_align_bytes: int
 
 
 @dataclass(frozen=True)

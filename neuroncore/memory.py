@@ -19,6 +19,7 @@ from neuroncore.errors import (
     OutOfBoundsError,
     PartitionLimitError,
     ShapeError,
+    SignatureError,
     StartPartitionError,
 )
 from neuroncore.formats import Format
@@ -176,8 +177,9 @@ class Memory:
     ) -> Storage:
         """Storage that nothing has written yet.
 
-        Raises PartitionLimitError, CapacityError, or with an address StartPartitionError and
-        OutOfBoundsError; ShapeError if another core has allocated this tensor otherwise.
+        Raises PartitionLimitError, CapacityError, or with an address StartPartitionError,
+        OutOfBoundsError and SignatureError; ShapeError if another core has allocated this tensor
+        otherwise.
         """
         if region is MemoryRegion.shared_hbm:
             return self._share(shape, dtype, name)
@@ -261,9 +263,9 @@ class Memory:
         return self.machine.sbuf if region is MemoryRegion.sbuf else self.machine.psum
 
     def _place(self, storage: Storage, partition: int, byte: int) -> None:
+        size = self._size(storage.region)
         image = self._images.get(storage.region)
         if image is None:
-            size = self._size(storage.region)
             image = self._images[storage.region] = Image(next(self._ids), size)
         if partition not in self.machine.starts(storage.partitions):
             raise StartPartitionError(
@@ -282,6 +284,15 @@ class Memory:
                 expected=f"0 <= byte, byte + {storage.row_bytes} <= {image.row_bytes}",
                 got=f"byte {byte}",
                 also="NLA001 (allocated memory out of bound)",
+            )
+        if byte % size.min_align_bytes:
+            raise SignatureError(
+                f"the tensor starts at byte {byte} of its partitions",
+                argument="address",
+                expected=f"a multiple of {size.min_align_bytes}",
+                got=f"byte {byte}",
+                because=f"addresses in {storage.region.value} are aligned "
+                f"(nl.tile_size.{storage.region.value}_min_align)",
             )
         storage.placed, storage.image = True, image
         storage.partition0, storage.byte0 = partition, byte

@@ -52,10 +52,11 @@ class Dynamic:
     def __post_init__(self) -> None:
         many = self.vector or self.picks
         index, what = self.index, "an index" if many else "a run-time index"
-        if isinstance(index, VirtualRegister) and not self.picks:
+        if isinstance(index, VirtualRegister) and not many:
             return
         if not isinstance(index, Tile):
-            raise SignatureError(f"{what} is a register or a tile", got=repr(index))
+            kinds = "a tile of integers" if many else "a register or a tile"
+            raise SignatureError(f"{what} is {kinds}", expected=kinds, got=repr(index))
         if not index.dtype.is_integer:
             raise DtypeError(f"{what} is {index.dtype}", expected="integers", got=repr(index))
         if index.region is not MemoryRegion.sbuf:

@@ -214,6 +214,26 @@ def test_addresses_stay_inside_the_partition(buffer, past):
         assert f"bytes {byte} to {byte + 40}" in str(refused.value)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+def test_addresses_are_aligned_as_tile_size_says(buffer, target):
+    """Two tensors a step apart share all bytes but the step's."""
+    device = Device(target)
+    step = device.call(getattr, nl.tile_size, f"{buffer}_min_align")
+    values = np.arange(64, dtype=np.uint8).reshape(4, 16)
+    later = device.zeros((4, 16), "uint8", buffer, address=(0, 64 + step))
+    device.tile(values, buffer=buffer, address=(0, 64))
+    assert np.array_equal(later.numpy()[:, :-step], values[:, step:])
+
+
+@pytest.mark.parametrize("byte", [1, 2, 3, 2049])
+def test_other_addresses_are_refused(byte):
+    with pytest.raises(SignatureError, match="psum_min_align") as refused:
+        Device().empty((4, 4), "uint8", "psum", address=(0, byte))
+    assert f"byte {byte}" in str(refused.value) and "multiple of 4" in str(refused.value)
+    Device().empty((4, 4), "uint8", "sbuf", address=(0, byte))
+
+
 @pytest.mark.parametrize("address", [5, (0,), (0, 1, 2), (0.5, 0), (0, "x")])
 def test_an_address_is_a_partition_and_a_byte(address):
     with pytest.raises(SignatureError, match=r"\(partition, byte within it\)"):

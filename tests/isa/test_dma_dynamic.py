@@ -287,6 +287,21 @@ def test_a_scalar_offset_is_one_number():
         table.ap([[6, 1], [1, 6]], scalar_offset=one, vector_offset=one)
 
 
+def test_a_register_is_no_vector():
+    device = Device()
+    table = device.tile(TABLE, buffer="hbm")
+    register = device.call(register_alloc, 1)
+    for make in (
+        lambda: table.ap([[6, 2], [1, 6]], vector_offset=register),
+        lambda: table.vector_select(0, register),
+    ):
+        with pytest.raises(SignatureError, match="a tile of integers"):
+            make()
+    dst = device.empty((2, 6))
+    device.issue("dma_copy", dst, table.ap([[6, 2], [1, 6]], scalar_offset=register))
+    assert np.array_equal(dst.numpy(), TABLE[1:3])
+
+
 @pytest.mark.parametrize("shape", [(2, 1), (3, 2), (1, 3)])
 def test_a_vector_offset_has_one_number_per_partition(shape):
     device = Device()

@@ -15,8 +15,15 @@ def machine() -> Machine:
 class TileSize:
     """Sizes in elements, or bytes where the name says so."""
 
-    psum_min_align = 4  # not printed anywhere; the word size of a bank
-    sbuf_min_align = 1
+    @property
+    def psum_min_align(self) -> int:
+        """Bytes that an address in PSUM is a multiple of."""
+        return machine().psum.min_align_bytes
+
+    @property
+    def sbuf_min_align(self) -> int:
+        """Bytes that an address in SBUF is a multiple of."""
+        return machine().sbuf.min_align_bytes
 
     @property
     def pmax(self) -> int:
