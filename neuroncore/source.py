@@ -9,9 +9,10 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -123,16 +124,16 @@ def is_assigned(frame: FrameType) -> bool:
     """Whether the value of the expression that a frame is at is stored into a subscript next:
     `t[...] = value` or `t[...] += value`, also by the caller of a function that returns it.
 
-    Where there is no source text it may be.
+    Where there is no source text it may be, and True is the answer.
     """
     key = (id(frame.f_code), frame.f_lasti)
     if key not in _assigned:
         line, end_line, column, end_column = _span(frame.f_code, frame.f_lasti)
-        parents = _parents(frame.f_code.co_filename)
-        _assigned[key] = parents.get((line, column, end_line, end_column), ast.Return())
+        parents = _parents("".join(linecache.getlines(frame.f_code.co_filename)))
+        _assigned[key] = parents.get((line, column, end_line, end_column))
         _kept.append(frame.f_code)  # and so its id
     match _assigned[key]:
-        case ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
+        case None | ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
             return True
         case ast.Return() | ast.Lambda():
             caller = frame.f_back
