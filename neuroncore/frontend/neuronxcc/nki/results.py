@@ -332,7 +332,8 @@ def _long_axes(tile: Tensor) -> list[tuple[int, int]]:
 
 
 def update(target: Tensor, name: str, other: Any) -> None:
-    """target <op>= other; a sum of products stays in PSUM."""
+    """target <op>= other; a sum of products stays in PSUM, and the first one starts it, whether or
+    not the kernel has asked for zeros (attention of nki-samples does not)."""
     from neuroncore.frontend.neuronxcc.nki import language
 
     state = running()
@@ -341,7 +342,7 @@ def update(target: Tensor, name: str, other: Any) -> None:
     if adds and target.region is PSUM:
         assert held is not None
         state.pending = None
-        started = target.storage.id not in state.fills or not _unwritten(target)
+        started = not _unwritten(target)
         held.issue(target.shaped(other.shape), accumulate=started)
         return
     flush()

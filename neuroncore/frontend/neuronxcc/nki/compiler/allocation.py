@@ -65,12 +65,12 @@ def _not_an_address(given: Any, expected: str) -> SignatureError:
 
 
 def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
-    """base + scale times the place of a block among `counts` physical tiles, used in turn."""
-    if counts and len(counts) != len(block):
+    """base + scale times the place of a block among `counts` physical tiles, used in turn. What
+    has no blocks is at base; published kernels give a count all the same."""
+    if counts and block and len(counts) != len(block):
         raise SignatureError(
             f"{tuple(counts)!r} tiles for blocks numbered {block}",
             expected="one count per block axis, or ()",
-            also="err_bias_tensor_must_be_specified_in_allocation" if not block else None,
         )
     place = 0
     for index, count in zip(block, counts, strict=False):

@@ -11,13 +11,14 @@ import numpy as np
 from neuroncore.errors import NotEmulated
 from neuroncore.formats import bool_, float32, uint32
 from neuroncore.frontend.neuronxcc.nki import isa
+from neuroncore.frontend.neuronxcc.nki.index import Mask
 from neuroncore.frontend.neuronxcc.nki.language.elementwise import (
     as_newer,
     as_older,
     composed,
     copy,
 )
-from neuroncore.frontend.neuronxcc.nki.results import door, flush, new, tile
+from neuroncore.frontend.neuronxcc.nki.results import PSUM, door, flush, new, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
 from neuroncore.frontend.nki.tensor import format_of
@@ -35,11 +36,37 @@ def _fold(name: str, operator: Any) -> Callable[..., Any]:
         keepdims: bool = False,
         **kwargs: Any,
     ) -> Tensor:
-        return isa.tensor_reduce(operator, x, axis, dtype=dtype, mask=mask, keepdims=keepdims)
+        data, axes, over = _folded_last(x, axis, mask)
+        more = {"dtype": dtype, "mask": over}
+        if data is x or not keepdims:
+            return isa.tensor_reduce(operator, data, axes, keepdims=keepdims, **more)
+        folded = isa.tensor_reduce(operator, data, axes, **more)
+        for a in _axes(axis, data):
+            folded = folded.expand_dims(a)
+        return folded
 
     fold.__name__ = fold.__qualname__ = name
-    fold.__doc__ = f"{name} along the last axes: tensor_reduce."
+    fold.__doc__ = f"{name} along free axes: tensor_reduce."
     return fold
+
+
+def _axes(axis: Axis, x: Tensor) -> list[int]:
+    listed = (axis,) if isinstance(axis, int | np.integer) else axis
+    return sorted(int(a) % len(x.shape) for a in listed)
+
+
+def _folded_last(x: Any, axis: Axis, mask: Any) -> tuple[Tensor, Sequence[int], Any]:
+    """A tile, axes of it and a mask over it, with those axes last, in which order they stream past
+    a lane. A view: nothing moves. What the instruction refuses it gets as it is."""
+    flush()
+    data = tile(x, "x")
+    axes = _axes(axis, data)
+    rank = len(data.shape)
+    order = [a for a in range(rank) if a not in axes] + axes
+    if order == list(range(rank)) or 0 in axes:
+        return data, axes, mask
+    over = mask.permuted(data.shape, order) if isinstance(mask, Mask) else mask
+    return data.permuted(order), range(rank - len(axes), rank), over
 
 
 sum = _fold("sum", newer.add)
@@ -49,9 +76,10 @@ min = _fold("min", newer.minimum)
 
 
 def all(x: Any, axis: Axis, *, dtype: Any = bool, mask: Any = None, **kwargs: Any) -> Tensor:
-    """Whether no element along the last axes is 0: tensor_reduce."""
+    """Whether no element along free axes is 0: tensor_reduce."""
+    data, axes, mask = _folded_last(x, axis, mask)
     form = bool_ if dtype is bool else dtype
-    return isa.tensor_reduce(newer.logical_and, x, axis, dtype=form, mask=mask)
+    return isa.tensor_reduce(newer.logical_and, data, axes, dtype=form, mask=mask)
 
 
 def mean(
@@ -63,10 +91,10 @@ def mean(
     keepdims: bool = False,
     **kwargs: Any,
 ) -> Tensor:
-    """The mean along the last axes: tensor_reduce in float32, tensor_scalar."""
+    """The mean along free axes: tensor_reduce in float32, tensor_scalar."""
     flush()
     data = tile(x, "x")
-    total = isa.tensor_reduce(newer.add, data, axis, dtype=float32, mask=mask, keepdims=keepdims)
+    total = sum(data, axis, dtype=float32, mask=mask, keepdims=keepdims)
     flush()
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     count = product(data.shape[a] for a in axes)
@@ -117,15 +145,23 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
 
 
 def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tensor:
-    """x @ y, or x.T @ y, in PSUM: nc_matmul, after nc_transpose and tensor_copy if needed."""
-    flush()
-    stationary = tile(x, "x")
+    """x @ y, or x.T @ y, in PSUM: nc_matmul. What it needs before: tensor_copy of operands that are
+    in PSUM, nc_transpose of x."""
+    stationary = _in_sbuf(x, "x")
     if not transpose_x:
-        turned = isa.nc_transpose(stationary, engine=isa.tensor_engine)
-        flush()
-        stationary = isa.tensor_copy(turned)
-        flush()
-    return isa.nc_matmul(stationary, y, mask=mask)
+        stationary = _in_sbuf(isa.nc_transpose(stationary, engine=isa.tensor_engine), "x")
+    return isa.nc_matmul(stationary, _in_sbuf(y, "y"), mask=mask)
+
+
+def _in_sbuf(value: Any, name: str) -> Tensor:
+    """An operand of the Tensor engine, which reads SBUF only."""
+    flush()
+    operand = tile(value, name)
+    if operand.region is not PSUM:
+        return operand
+    moved = isa.tensor_copy(operand)
+    flush()
+    return moved
 
 
 def expand_dims(data: Any, axis: int) -> Tensor:
