@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
@@ -129,7 +129,7 @@ def is_assigned(frame: FrameType) -> bool:
     key = (id(frame.f_code), frame.f_lasti)
     if key not in _assigned:
         line, end_line, column, end_column = _span(frame.f_code, frame.f_lasti)
-        parents = _parents("".join(linecache.getlines(frame.f_code.co_filename)))
+        parents = _parents(frame.f_code.co_filename)
         _assigned[key] = parents.get((line, column, end_line, end_column))
         _kept.append(frame.f_code)  # and so its id
     match _assigned[key]:
