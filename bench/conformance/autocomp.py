@@ -1,11 +1,12 @@
-"""The harnesses of autocomp for the current API, with the published solutions, held to numpy.
+"""The harnesses of autocomp for both APIs, with the published solutions, held to numpy.
 
     python bench/conformance/autocomp.py CHECKOUT [-k SUBSTR] [--json]
 
 A harness is a reference kernel, a mark where a solution goes, and a test that compares the two on
 random inputs: a case is a harness with the published solution of its number in that place, on the
-target that it sets. Its own test has to say yes; and since it would say so of two kernels that both
-return zeros, every launch of either is held against the reference in TABLES as well.
+target that it sets. Those of the older API set none and were measured on trn1; they get their own
+reference as a solution as well. Its own test has to say yes; and since it would say so of two
+kernels that both return zeros, every launch of either is held against the reference in TABLES too.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from held import Reference
 from outcome import Outcome, judged, options, run, told
 
 HERE = Path(__file__).parent
-SUITES = ("trn-tutorial-nki2", "trn-advanced-nki2", "trn-internal")
+OLDER = ("trn-tutorial-nki1", "trn-advanced-nki1")
+SUITES = ("trn-tutorial-nki2", "trn-advanced-nki2", "trn-internal", *OLDER)
 MARK = "# SUBSTITUTE HERE"
 BF16 = 2.0**-7  # what several roundings to bfloat16 on the way may add up to
 
@@ -56,10 +58,26 @@ TABLES = {
     "trn-internal/6_mamba_scan_test": any_kernel(ref.selective_scan),
     "trn-internal/7_trotter_test": any_kernel(ref.trotter),
     "trn-internal/8_deltanet_recurrent_test": any_kernel(ref.delta_rule),
+    "trn-tutorial-nki1/0_rmsnorm_test": any_kernel(ref.rms_norm),
+    "trn-tutorial-nki1/1_layernorm_test": any_kernel(ref.layer_norm),
+    "trn-tutorial-nki1/2_gemm_test": any_kernel(ref.product),
+    "trn-tutorial-nki1/3_mamba_test": any_kernel(ref.mamba),
+    "trn-tutorial-nki1/4_attention_test": any_kernel(ref.attention_by_columns),
+    "trn-tutorial-nki1/5_sdattention_test": any_kernel(ref.attention_by_rows, BF16),
+    "trn-advanced-nki1/0_cumsum_test": any_kernel(ref.cumulative_sum),
+    "trn-advanced-nki1/1_transpose_test": any_kernel(ref.swapped, 0.0),
+    "trn-advanced-nki1/2_maxpool_test": any_kernel(ref.sliding_max, 0.0),
+    "trn-advanced-nki1/3_rope_test": any_kernel(ref.rotary),
+    "trn-advanced-nki1/4_conv1d_test": any_kernel(ref.depthwise_conv1d),
+    "trn-advanced-nki1/5_conv2d_test": any_kernel(ref.conv2d_by_output),
+    "trn-advanced-nki1/6_csa_2048_test": any_kernel(ref.causal_attention_from_first, BF16),
+    "trn-advanced-nki1/7_csa_16384": any_kernel(ref.attention_step, BF16),
+    "trn-advanced-nki1/8_mha_test": any_kernel(ref.causal_attention_from_first, BF16),
 }
 ENDING = """
 np.random.seed(0)
-torch.manual_seed(0)
+if "torch" in globals():
+    torch.manual_seed(0)
 assert test_nki({reference}, {solution}), "the harness says that the results differ"
 """
 
@@ -67,12 +85,18 @@ assert test_nki({reference}, {solution}), "the harness says that the results dif
 def solved(harness: str, solution: str) -> str:
     """A harness with a solution at its mark, and a call of its test in place of its main part,
     which would go on to measure time."""
-    body, main = parted(harness)
-    names = re.search(r"test_nki\(\s*(\w+)\s*,\s*(\w+)", main)
-    assert names is not None, "the harness doesn't call test_nki"
+    body, _ = parted(harness)
+    names = tested(harness)
     assert body.count(MARK) == 1, "the harness has no one place for a solution"
     ending = ENDING.format(reference=names[1], solution=names[2])
     return body.replace(MARK, parted(solution)[0]) + ending
+
+
+def tested(harness: str) -> re.Match[str]:
+    """The names of the reference kernel and of the solution."""
+    names = re.search(r"test_nki\(\s*(\w+)\s*,\s*(\w+)", parted(harness)[1])
+    assert names is not None, "the harness doesn't call test_nki"
+    return names
 
 
 def parted(source: str) -> tuple[str, str]:
@@ -86,19 +110,26 @@ def parted(source: str) -> tuple[str, str]:
     return source, ""
 
 
-def target(harness: str) -> str:
+def target(suite: str, harness: str) -> str:
     found = re.search(r"NEURON_PLATFORM_TARGET_OVERRIDE\W+(trn\d)", harness)
-    return found[1] if found else "trn2"
+    return found[1] if found else "trn1" if suite in OLDER else "trn2"
 
 
-def case(name: str, harness: Path, solution: Path, seconds: float, gigabytes: float) -> Outcome:
-    source = harness.read_text()
-    machine = target(source)
+def itself(harness: str) -> str:
+    """The harness's own reference kernel under the name of a solution."""
+    names = tested(harness)
+    return f"def {names[2]}(*args, **kwargs):\n    return {names[1]}(*args, **kwargs)\n"
+
+
+def case(
+    name: str, script: str, table: str, machine: str, seconds: float, gigabytes: float
+) -> Outcome:
+    """A script that launches kernels, held against the references of a harness."""
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch, "harness.py")
-        file.write_text(solved(source, solution.read_text()))
+        file.write_text(script)
         finished = run(
-            [sys.executable, str(HERE / "held.py"), str(file), f"autocomp:{name}"],
+            [sys.executable, str(HERE / "held.py"), str(file), f"autocomp:{table}"],
             seconds=seconds,
             gigabytes=gigabytes,
             env={
@@ -115,16 +146,19 @@ def outcomes(checkout: Path, wanted: str, seconds: float, gigabytes: float) -> I
     for suite in SUITES:
         for harness in sorted((checkout / "harnesses" / suite).glob("*.py")):
             name = f"{suite}/{harness.stem}"
-            number = harness.name.partition("_")[0]
+            source, number = harness.read_text(), harness.name.partition("_")[0]
             published = sorted((checkout / "sols" / suite).glob(f"{number}_*.py"))
-            if wanted not in name:
+            solutions = [(name, file.read_text()) for file in published]
+            if suite in OLDER:
+                solutions.append((f"{name} itself", itself(source)))
+            if name not in TABLES or not published:
+                missing = "published solution" if name in TABLES else "reference for it here"
+                yield Outcome(name, "skipped", f"no {missing}")
                 continue
-            if name not in TABLES:
-                yield Outcome(name, "skipped", "no reference for it here")
-            elif not published:
-                yield Outcome(name, "skipped", "no published solution")
-            for solution in published if name in TABLES else ():
-                yield case(name, harness, solution, seconds, gigabytes)
+            for case_name, solution in solutions:
+                if wanted in case_name:
+                    script, machine = solved(source, solution), target(suite, source)
+                    yield case(case_name, script, name, machine, seconds, gigabytes)
 
 
 def main() -> int:

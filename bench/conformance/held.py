@@ -30,6 +30,7 @@ neuroncore.activate()
 
 from neuroncore.core import running
 from neuroncore.formats import lookup
+from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
 from neuroncore.frontend.nki.kernel import Kernel
 from neuroncore.report.compare import Incomparable, compare
 
@@ -59,23 +60,26 @@ class Held:
     @contextmanager
     def launches(self) -> Any:
         """Hold every launch from here on against its reference."""
-        launch = Kernel.__call__
+        launches = {kind: kind.__call__ for kind in (Kernel, OlderKernel)}
 
-        def held(kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
+        def held(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            launch = next(launches[kind] for kind in launches if isinstance(kernel, kind))
             if running() is not None:  # part of a kernel
                 return launch(kernel, *args, **kwargs)
             bound = inspect.signature(kernel.function).bind(*args, **kwargs)
             bound.apply_defaults()
-            given = {name: numpy_of(value, copied=True) for name, value in bound.arguments.items()}
+            given = {name: numpy_of(v, copied=True) for name, v in _arguments(bound).items()}
             result = launch(kernel, *args, **kwargs)
             self.hold(kernel.function.__name__, given, result)
             return result
 
-        Kernel.__call__ = held  # type: ignore[method-assign]
+        for kind in launches:
+            kind.__call__ = held  # type: ignore[method-assign]
         try:
             yield
         finally:
-            Kernel.__call__ = launch  # type: ignore[method-assign]
+            for kind, launch in launches.items():
+                kind.__call__ = launch  # type: ignore[method-assign]
 
     def hold(self, kernel: str, given: dict[str, Any], result: Any) -> None:
         reference = self.references.get(kernel) or self.references.get("*")
@@ -102,6 +106,15 @@ class Held:
                 raise Incomparable(f"the script never launched {kernel}")
         for kernel, error in self.worst.items():
             print(f"held {kernel}: launches {self.launched[kernel]}, relative L2 {error:.2g}")
+
+
+def _arguments(bound: inspect.BoundArguments) -> dict[str, Any]:
+    """By name, those of **kwargs too."""
+    kinds = bound.signature.parameters
+    given: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        given |= value if kinds[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+    return given
 
 
 def numpy_of(value: Any, copied: bool = False) -> Any:

@@ -195,6 +195,11 @@ def conv2d(image: Any, filters: Any, padding: Any, *_: Any) -> Any:
     return out
 
 
+def conv2d_by_output(image: Any, filters: Any, padding: Any, *_: Any) -> Any:
+    """The same with filters [K, C, h, w]."""
+    return conv2d(image, np.moveaxis(filters, 0, -1), padding)
+
+
 def causal_attention(q: Any, k: Any, v: Any, mask: Any, *_: Any) -> Any:
     """q, v [..., S, D], k [..., D, S], held as bfloat16: the weights' sum isn't divided by. With
     the logarithm of that sum of exponentials, and the largest logit."""
@@ -203,6 +208,11 @@ def causal_attention(q: Any, k: Any, v: Any, mask: Any, *_: Any) -> Any:
     top = logits.max(-1, keepdims=True)
     weights = np.exp(logits - top)
     return weights @ v, np.log(weights.sum(-1, keepdims=True)) + top, top
+
+
+def causal_attention_from_first(q: Any, k: Any, v: Any, *_: Any) -> Any:
+    """The same with every query seeing the keys up to its own."""
+    return causal_attention(q, k, v, np.tri(q.shape[-2], dtype=bool))
 
 
 def attention_step(
