@@ -22,7 +22,7 @@ BYTE, FLOAT = np.dtype(np.uint8), np.dtype(np.float32)
 SMALL = 1 << 15  # below, the allocator has no need of us
 TRIES = 8  # blocks looked at before a new one is made
 LARGE = 1 << 24  # above, what is kept would crowd out all else
-KEPT_BYTES = 1 << 27  # free and used together; beyond, a size's free blocks are let go
+KEPT_BYTES = 1 << 27  # what may be made, on top of what is in use, before free blocks are let go
 
 
 # The reference count of a block that only its entry refers to, as Python's release counts it.
@@ -34,6 +34,7 @@ class _Pool(threading.local):
     def __init__(self) -> None:
         self.blocks: dict[int, deque[tuple[Array, int]]] = {}  # each with where it is aligned
         self.total = 0
+        self.limit = KEPT_BYTES  # of the total; to look for free blocks takes time for each
         self.scratch: dict[str, Array] = {}
 
 
@@ -61,8 +62,9 @@ def _taken(nbytes: int) -> tuple[Array, int]:
         if sys.getrefcount(blocks[0][0]) == _UNUSED:
             return blocks[0]
         blocks.rotate(-1)
-    if _pool.total > KEPT_BYTES:
+    if _pool.total > _pool.limit:
         _release()
+        _pool.limit = _pool.total + _pool.total // 8 + KEPT_BYTES
         blocks = _pool.blocks[nbytes]
     made = _made(nbytes)
     blocks.append(made)

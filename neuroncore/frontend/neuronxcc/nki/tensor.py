@@ -17,6 +17,7 @@ from neuroncore.errors import (
     SignatureError,
     ViewError,
 )
+from neuroncore.frontend.neuronxcc.nki import parts
 from neuroncore.frontend.neuronxcc.nki.index import Box, Index, filled, together
 from neuroncore.frontend.nki.indexing import DynamicSlice
 from neuroncore.frontend.nki.tensor import format_of
@@ -67,8 +68,10 @@ class Tensor(Tile):
         With expressions the part has their common shape; slices among them add axes behind.
         """
         keys = self._all_keys(key if isinstance(key, tuple) else (key,))
-        indices = [k for k in keys if isinstance(k, Index | Tile)]
-        return self._by_expressions(keys) if indices else self._by_ranges(keys)
+        if not any(isinstance(k, Index | Tile) for k in keys):
+            return self._by_ranges(keys)
+        known = parts.again(self, keys)
+        return self.window(*known) if known else self._by_expressions(keys)
 
     def _all_keys(self, keys: tuple[Any, ...]) -> tuple[Any, ...]:
         rank = len(self.shape)
@@ -196,6 +199,8 @@ class Tensor(Tile):
             (first, (*along, *more), size, axis) for first, along, size, axis in spans
         )
         part._check_spans()
+        if not spans:
+            parts.remember(self, keys, part)
         return part
 
     def _check_rank(self, shape: Dims, expressions: Sequence[Index]) -> None:
