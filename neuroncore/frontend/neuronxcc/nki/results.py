@@ -342,8 +342,9 @@ def update(target: Tensor, name: str, other: Any) -> None:
     if adds and target.region is PSUM:
         assert held is not None
         state.pending = None
-        started = not _unwritten(target)
-        held.issue(target.shaped(other.shape), accumulate=started)
+        place = target.shaped(other.shape)
+        parts = [place.within(box) if box else place for box in held.boxes]
+        held.issue(place, accumulate=not all(map(_unwritten, parts)))
         return
     flush()
     fill(target)
