@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Annotated
 
 import numpy as np
@@ -191,6 +192,8 @@ def existing(tile: Tile, name: str, numbers: Array, skip: bool) -> tuple[Array, 
             got=str(rows[worst]),
             because="address checking is on for gather and scatter: the device stops here",
             hint="clamp the indices, or pass oob_mode=nisa.oob_mode.skip",
+            also=f"index {rows[worst] * dynamic.step} is out of bounds for axis 0 with size "
+            f"{prod(tile.storage.shape)}",
         )
     return rows, inside
 

@@ -206,7 +206,9 @@ class Session:
             if leaving.code not in (None, 0):
                 self.failure = {"statement": f"the script exited with {leaving.code}"}
         except Exception as error:
-            self.failure = {"statement": f"{type(error).__name__}: {error}"}
+            cause = error.__cause__  # of the older API's IndexError in mode="simulation"
+            plain = {"statement": f"{type(error).__name__}: {error}"}
+            self.failure = cause.to_dict() if isinstance(cause, KernelError) else plain
             traceback.print_exception(error.with_traceback(_of_the_user(error.__traceback__)))
 
     # --- what is said ----------------------------------------------------------------------------

@@ -171,7 +171,7 @@ class _Inputs:
             return _like(value, [self.enter(v, name) for v in value])
         if isinstance(value, dict):
             return {k: self.enter(v, str(k)) for k, v in value.items()}
-        is_array = hasattr(value, "__array__") and not isinstance(value, np.generic | Tile)
+        is_array = hasattr(value, "__array__") and not isinstance(value, np.generic | Tile | type)
         if not is_array and not _is_torch(value):
             return value
         if id(value) not in self.adopted:

@@ -11,12 +11,13 @@ from pathlib import Path
 from types import MethodType
 from typing import Any
 
-from neuroncore.core import running
-from neuroncore.errors import NotEmulated, SignatureError
+from neuroncore.core import current, running
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import NotEmulated, OutOfBoundsError, SignatureError
 from neuroncore.frontend.launch import Run, finish, launch
 from neuroncore.frontend.neuronxcc.nki.language.loops import nc, spmd_dim
-from neuroncore.frontend.neuronxcc.nki.results import flush
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.neuronxcc.nki.results import flush, tile
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
 from neuroncore.schedule import schedule
 
 MODES = ("auto", "jax", "torchxla", "baremetal", "benchmark", "simulation", "trace")
@@ -49,7 +50,12 @@ class Kernel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if running() is not None:
             return self.function(*args, **kwargs)
-        run = self._run(args, kwargs)
+        try:
+            run = self._run(args, kwargs)
+        except OutOfBoundsError as error:
+            if self.mode == "simulation" and (error.also or "").startswith("index "):
+                raise IndexError(error.also) from error  # that very class (SDK's nki/test)
+            raise
         self._ran(run)
         return finish(run)
 
@@ -62,7 +68,7 @@ class Kernel:
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
         target = self.options.get("platform_target")
         return launch(
-            self.function,
+            _inspected(self.function) if self.mode == "simulation" else self.function,
             args,
             kwargs,
             tensor=Tensor,
@@ -74,6 +80,36 @@ class Kernel:
 
     def _ran(self, run: Run) -> None:
         """What a way of running does besides."""
+
+
+def _inspected(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with what it leaves on the chip put into HBM: published kernels return such
+    tiles in mode="simulation", where memory can be looked at afterwards."""
+
+    @functools.wraps(function)
+    def simulated(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        flush()
+        return _readable(result)
+
+    return simulated
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        make = getattr(type(value), "_make", type(value))
+        return make(map(_readable, value))
+    if not isinstance(value, Tensor) or not value.storage.on_chip:
+        return value
+    core = current()
+    core.check_written("the result", tile(value))
+    core.report(
+        "RESULT_ON_CHIP",
+        f"the kernel returns {value!r}: a simulation can read it, on a device it is gone",
+        value.storage.id,
+    )
+    copied = core.memory.adopt(MemoryRegion.shared_hbm, value.codes().copy(), value.dtype)
+    return whole(copied)
 
 
 def _axis(size: Any) -> int | spmd_dim:

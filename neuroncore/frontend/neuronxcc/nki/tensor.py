@@ -163,7 +163,8 @@ class Tensor(Tile):
         rows = keys[chosen[0]] if chosen else None
         one = rows is not None and rows.size == 1
         if rows is not None and not one:
-            expressions.append(Index((rows.shape[0], 1), (0, 0), 0))
+            rank = max([2, *(e.ndim for e in expressions)])
+            expressions.append(Index((rows.shape[0], *(1,) * (rank - 1)), (0,) * rank, 0))
         shape, steps = together(expressions) if expressions else ((), [])
         self._check_rank(shape, expressions)
         strides, offset = [0] * len(shape), self.offset
