@@ -132,16 +132,32 @@ class Index:
     def __mul__(self, other: Any) -> Any:
         number = _integer(other)
         if number is None:
-            return _not_affine("*") if isinstance(other, Index) else NotImplemented
+            if isinstance(other, Index):
+                raise _not_affine("*")
+            return NotImplemented
         return Index(self.shape, tuple(s * number for s in self.steps), self.start * number)
 
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Any) -> Any:
-        return _not_affine("//")
+        return self._divided(other, "//")[0]
 
     def __mod__(self, other: Any) -> Any:
-        return _not_affine("%")
+        return self._divided(other, "%")[1]
+
+    def _divided(self, other: Any, symbol: str) -> tuple[Index, Index]:
+        """Quotient and remainder, where both are affine: the terms that the divisor doesn't divide
+        stay between two of its multiples."""
+        number = _integer(other)
+        if number is None or number < 1:
+            raise _not_affine(symbol)
+        rest = Index(self.shape, tuple(s if s % number else 0 for s in self.steps), self.start)
+        low, high = rest.extent()
+        if low // number != high // number:
+            raise _not_affine(symbol)
+        whole = tuple(0 if s % number else s // number for s in self.steps)
+        quotient = Index(self.shape, whole, low // number)
+        return quotient, self - quotient * number
 
     # --- comparisons -----------------------------------------------------------------------------
 
@@ -186,10 +202,10 @@ def _integer(value: Any) -> int | None:
         return None
 
 
-def _not_affine(symbol: str) -> Any:
-    raise SignatureError(
-        f"index expressions have no operator {symbol}",
-        expected="sums of index expressions, and products with integers",
+def _not_affine(symbol: str) -> SignatureError:
+    return SignatureError(
+        f"index expressions have no operator {symbol} here",
+        expected="sums of index expressions, products with integers, // and % where they are affine",
         because="an access pattern is a start and one stride per axis",
         hint="split the axis: one nl.arange per digit, each times its own stride",
     )

@@ -1,0 +1,70 @@
+"""The kernels that autocomp's searches went through, from its published traces, held to numpy.
+
+    python bench/conformance/autocomp_candidates.py CHECKOUT [-k SUBSTR] [--json]
+
+A trace is one expression: a candidate, its parent, and so on to the kernel that the search began
+with, which is candidate 0. Latencies were published for these on trn1. Each is launched on the
+first inputs that the harness of its problem makes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from autocomp import MARK, case, parted
+from outcome import Outcome, options, told
+
+SEARCHES = {
+    "trn-tutorial/1_gemm": "trn-tutorial-nki1/2_gemm_test",
+    "trn-tutorial/5_sd_attention": "trn-tutorial-nki1/5_sdattention_test",
+    "trn-advanced/4_conv1d": "trn-advanced-nki1/4_conv1d_test",
+}
+ENDING = """
+def enough(*args, **kwargs):
+    raise SystemExit
+
+np.random.seed(0)
+test_nki({kernel}, enough)
+"""
+
+
+def candidates(trace: str) -> list[str]:
+    """The sources of a trace's candidates, the first of the search first."""
+    found = []
+    node = ast.parse(trace, mode="eval").body
+    while isinstance(node, ast.Call):
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        found.append(str(ast.literal_eval(given["code"])))
+        node = given["parent"]
+    return found[::-1]
+
+
+def launched(harness: str, candidate: str) -> str:
+    """A harness that makes its inputs, gives them to a candidate, and ends."""
+    body, _ = parted(harness)
+    assert body.count(MARK) == 1, "the harness has no one place for a solution"
+    functions = [node for node in ast.parse(candidate).body if isinstance(node, ast.FunctionDef)]
+    return body.replace(MARK, candidate) + ENDING.format(kernel=functions[-1].name)
+
+
+def outcomes(checkout: Path, wanted: str, seconds: float, gigabytes: float) -> Iterator[Outcome]:
+    for search, table in SEARCHES.items():
+        harness = (checkout / "harnesses" / f"{table}.py").read_text()
+        trace = (checkout / "examples" / f"{search}_trace.py").read_text()
+        for number, candidate in enumerate(candidates(trace)):
+            name = f"{search} candidate {number}"
+            if wanted in name:
+                script = launched(harness, candidate)
+                yield case(name, script, table, "trn1", seconds, gigabytes)
+
+
+def main() -> int:
+    given = options(__doc__, "checkout").parse_args()
+    ran = outcomes(given.checkout, given.k, given.timeout, given.memory)
+    return told("autocomp candidates", ran, given.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
