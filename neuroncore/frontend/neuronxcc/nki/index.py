@@ -205,7 +205,7 @@ def _integer(value: Any) -> int | None:
 def _not_affine(symbol: str) -> SignatureError:
     return SignatureError(
         f"index expressions have no operator {symbol} here",
-        expected="sums of index expressions, products with integers, // and % where they are affine",
+        expected="sums of index expressions, products with integers, // and % that stay affine",
         because="an access pattern is a start and one stride per axis",
         hint="split the axis: one nl.arange per digit, each times its own stride",
     )
