@@ -9,11 +9,15 @@ NeuronError
 │   ├── DtypeError              DTYPE_RULE           a number format the instruction doesn't take
 │   ├── DynamicControlError     DYNAMIC_CTRL         a run-time value where a constant is needed
 │   ├── FreeSizeError           FREE_SIZE            too many elements per partition
+│   ├── ImmutableError          IMMUTABLE            a write to what the kernel may only read
+│   ├── LoopCarriedError        LOOP_CARRIED         iterations of a parallel loop that meet
 │   ├── OperatorError           UNSUPPORTED_OP_COMBO an operator the engine doesn't have
 │   ├── OutOfBoundsError        OUT_OF_BOUNDS        an index past the end (also IndexError)
+│   ├── OutputError             OUTPUT_NOT_WRITTEN   a result that nothing has written
 │   ├── OutsideKernelError      OUTSIDE_KERNEL       an instruction with no core to run on
 │   ├── PartitionLimitError     PARTITION_LIMIT      more than 128 partitions
 │   ├── PsumBankError           PSUM_BANK            a matmul result that leaves its bank
+│   ├── ScopeError              SCOPE                a tensor outside of its loop or its kernel
 │   ├── ShapeError              SHAPE_MISMATCH       shapes that don't fit together
 │   ├── SignatureError          SIGNATURE            wrong arguments (also TypeError)
 │   ├── StartPartitionError     START_PARTITION      a start partition the engine can't address
@@ -63,7 +67,7 @@ class KernelError(NeuronError, ValueError, AssertionError):
         also: str | None = None,
     ) -> None:
         super().__init__(statement)
-        self.statement = statement
+        self.statement, self.argument = statement, argument
         self.expected, self.got, self.because = expected, got, because
         self.hint, self.also = hint, also
         self.stack = source.stack()
@@ -150,12 +154,24 @@ class FreeSizeError(KernelError):
     code = "FREE_SIZE"
 
 
+class ImmutableError(KernelError):
+    code = "IMMUTABLE"
+
+
+class LoopCarriedError(KernelError):
+    code = "LOOP_CARRIED"
+
+
 class OperatorError(KernelError):
     code = "UNSUPPORTED_OP_COMBO"
 
 
 class OutOfBoundsError(KernelError, IndexError):
     code = "OUT_OF_BOUNDS"
+
+
+class OutputError(KernelError):
+    code = "OUTPUT_NOT_WRITTEN"
 
 
 class OutsideKernelError(KernelError, RuntimeError):
@@ -168,6 +184,10 @@ class PartitionLimitError(KernelError):
 
 class PsumBankError(KernelError):
     code = "PSUM_BANK"
+
+
+class ScopeError(KernelError):
+    code = "SCOPE"
 
 
 class ShapeError(KernelError):

@@ -96,7 +96,7 @@ class Storage:
     __slots__ = (
         *("id", "region", "shape", "dtype", "name", "born", "on_chip", "partitions", "row_bytes"),
         *("pitch", "data", "origin", "partition0", "byte0", "placed", "gaps", "image", "foreign"),
-        *("launch", "version"),
+        *("launch", "version", "scope"),
     )
 
     def __init__(
@@ -117,6 +117,7 @@ class Storage:
         self.gaps: Gaps | None = None
         self.image: Image | None = None  # what an address refers to
         self.version = 0  # counts the instructions that have written to it
+        self.scope: Any = None  # the loop iteration it was made in, in a dialect that has those
         self.launch: Hbm | None = None  # whose it is: a tensor ends with the launch that made it
         self.foreign: Gaps | None = None  # PSUM: flags what others than the Tensor engine wrote
 

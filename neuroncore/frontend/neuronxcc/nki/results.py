@@ -9,7 +9,7 @@ at once, into a tile of its own. At most one call is held back, and no instructi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -17,11 +17,12 @@ import numpy as np
 
 from neuroncore import access, source
 from neuroncore.access import Dims
-from neuroncore.core import Core, current
+from neuroncore.core import current
 from neuroncore.enums import MemoryRegion
-from neuroncore.errors import BufferKindError, ShapeError, SignatureError
+from neuroncore.errors import BufferKindError, KernelError, ShapeError, SignatureError
 from neuroncore.formats import Format, float32
 from neuroncore.frontend.neuronxcc.nki.index import Box, Mask
+from neuroncore.frontend.neuronxcc.nki.scopes import check_read, check_write, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
 from neuroncore.instruction import INSTRUCTIONS
 from neuroncore.issue import issuer
@@ -30,6 +31,18 @@ from neuroncore.tile import Tile
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 ON_CHIP = (SBUF, PSUM)
 Part = Callable[[Tensor, Box], Tensor]
+
+# What nki.errors calls what an instruction refuses, where the instruction table has no name of it.
+VENDORS: dict[tuple[str, str | None, str], str] = {
+    (name, argument, code): f"err_activation_{argument}_{what}"
+    for name in ("activation", "activation_reduce")
+    for argument, code, what in (
+        ("bias", "DTYPE_RULE", "invalid_type"),
+        ("scale", "DTYPE_RULE", "invalid_type"),
+        ("scale", "SHAPE_MISMATCH", "scalar_or_vector"),
+    )
+}
+VENDORS["nc_transpose", "data", "FREE_SIZE"] = "err_size_of_dimension_exceed_arch_limit"
 
 
 class Untiled:
@@ -61,24 +74,6 @@ class Pending:
         return slot.region in self.regions and (slot.dtype is self.tile.dtype or rounds_once)
 
 
-@dataclass(eq=False)
-class Running:
-    """What this API keeps of a running kernel."""
-
-    pending: Pending | None = None
-    fills: dict[int, float] = field(default_factory=dict)  # by storage: what it begins with
-    loops: list[Any] = field(default_factory=list)  # those that are under way, outermost first
-    parameters: set[int] = field(default_factory=set)  # storages that may not be written
-
-
-def running(core: Core | None = None) -> Running:
-    core = core or current()
-    if core.dialect is None:
-        core.dialect = Running()
-    found: Running = core.dialect
-    return found
-
-
 def flush() -> None:
     """Issue what was held back, into its own tile."""
     state = running()
@@ -95,6 +90,7 @@ def new(shape: Sequence[int], dtype: Format, region: MemoryRegion = SBUF, name: 
     core = current()
     sizes = (*shape, 1) if len(shape) == 1 and region in ON_CHIP else tuple(shape)
     storage = core.memory.allocate(region, sizes, dtype, name)
+    storage.scope = running(core).scope
     if core.program is not None:
         storage.born = core.birthplace()
     return whole(storage)
@@ -112,6 +108,8 @@ def tile(value: Any, name: str = "data") -> Tensor:
             got=f"{type(value).__name__} {value!r:.60}",
             hint="numpy arrays enter a kernel as its arguments",
         )
+    if value.storage.scope is not None:
+        check_read(value.storage, name)
     fill(value)
     return value
 
@@ -142,7 +140,13 @@ def door(name: str, **arguments: Any) -> None:
     """Issue an instruction; parameters that are left out have the clause's defaults."""
     instruction = INSTRUCTIONS[name]
     given = [arguments.get(p.name, p.default) for p in instruction.parameters]
-    issuer(name)(current(), *given)
+    if (dst := arguments.get("dst")) is not None:
+        check_write(dst)
+    try:
+        issuer(name)(current(), *given)
+    except KernelError as error:
+        error.also = error.also or VENDORS.get((name, error.argument, error.code))
+        raise
 
 
 # --- making results -------------------------------------------------------------------------------
@@ -218,7 +222,10 @@ def hold(
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:
-    """The rectangles of `space` that a mask chooses; an empty box stands for everything."""
+    """The rectangles of `space` that a mask chooses, or that are given as a list; an empty box
+    stands for everything."""
+    if isinstance(mask, list):
+        return mask
     if mask is None or mask is True or mask is np.True_:
         return [()]
     if isinstance(mask, Mask):
@@ -269,7 +276,8 @@ def assign(slot: Tensor, value: Any) -> None:
         held.issue(slot.shaped(value.shape))
     else:
         held.issue(value)
-        _copy(slot, value, held.boxes)
+        with state.accumulating(value.storage.scope is not state.scope):  # by loop_reduce
+            _copy(slot, value, held.boxes)
 
 
 def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
@@ -344,12 +352,14 @@ def update(target: Tensor, name: str, other: Any) -> None:
         state.pending = None
         place = target.shaped(other.shape)
         parts = [place.within(box) if box else place for box in held.boxes]
-        held.issue(place, accumulate=not all(map(_unwritten, parts)))
+        with state.accumulating():
+            held.issue(place, accumulate=not all(map(_unwritten, parts)))
         return
     flush()
     fill(target)
-    result = getattr(language, name)(target, other)
-    assign(target, result)
+    with state.accumulating():
+        result = getattr(language, name)(target, other)
+        assign(target, result)
 
 
 def _unwritten(tile: Tensor) -> bool:

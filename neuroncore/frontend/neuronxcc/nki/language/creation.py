@@ -22,9 +22,9 @@ from neuroncore.frontend.neuronxcc.nki.results import (
     flush,
     follow,
     produce,
-    running,
     tile,
 )
+from neuroncore.frontend.neuronxcc.nki.scopes import LoopIndex, check_shared, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
 from neuroncore.frontend.nki.language import creation
 from neuroncore.frontend.nki.tensor import format_of
@@ -114,20 +114,24 @@ def _made(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -
     form = _format(dtype)
     where = buffer if isinstance(buffer, Allocation) else Allocation(_region(buffer))
     region = where.region
+    state = running()
+    check_shared(region, state)
+    scope = state.scope
     if region not in ON_CHIP:
-        return whole(_born(region, sizes, form, name, None, None))
+        return whole(_born(scope, region, sizes, form, name, None, None))
     tile_shape = sizes[axis:] if len(sizes) - axis > 1 else (*sizes[axis:], 1)
     place = where.placer(tile_shape, form)
     if axis == 0:
-        return whole(_born(region, tile_shape, form, name, place and place(()), value))
+        return whole(_born(scope, region, tile_shape, form, name, place and place(()), value))
 
     def make(block: tuple[int, ...]) -> Storage:
-        return _born(region, tile_shape, form, name, place and place(block), value)
+        return _born(scope, region, tile_shape, form, name, place and place(block), value)
 
     return Blocks((*sizes[:axis], *tile_shape), axis, form, region, make, name)
 
 
 def _born(
+    scope: LoopIndex | None,
     region: MemoryRegion,
     shape: tuple[int, ...],
     form: Format,
@@ -137,6 +141,7 @@ def _born(
 ) -> Storage:
     core = current()
     storage = core.memory.allocate(region, shape, form, name, address)
+    storage.scope = scope
     if core.program is not None:
         storage.born = core.birthplace()
     if value is not None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -24,48 +23,16 @@ from neuroncore.frontend.neuronxcc.nki.results import (
     follow,
     hold,
     new,
-    running,
     tile,
 )
+from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, around, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki.tensor import format_of
 
 
-class LoopIndex(int):
-    """The variable of a loop: an integer that knows its loop."""
-
-    loop: Loop
-
-    @property
-    def is_first(self) -> bool:
-        return int(self) == self.loop.values[0]
-
-
-@dataclass(eq=False)
-class Loop:
-    """One loop that is being run, and what loop_reduce has summed up in it so far."""
-
-    values: range
-    sums: dict[Any, Tensor] = field(default_factory=dict)
-
-    def __iter__(self) -> Iterator[int]:
-        running_loops = running().loops
-        depth = len(running_loops)
-        for value in self.values:
-            del running_loops[depth:]  # inner loops that were left by break
-            index = LoopIndex(value)
-            index.loop = self
-            running_loops.append(index)
-            yield index
-        del running_loops[depth:]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-
 def affine_range(*args: int, **kwargs: Any) -> Loop:
     """The integers of Python's range, in a loop whose iterations don't depend on each other."""
-    return Loop(range(*map(operator.index, args)))
+    return Loop(range(*map(operator.index, args)), parallel=True)
 
 
 def sequential_range(*args: int, **kwargs: Any) -> Loop:
@@ -92,6 +59,10 @@ def loop_reduce(
     boxes = chosen(mask, data.shape)
 
     def run(dst: Tensor, _: bool | None) -> None:
+        with running().accumulating():
+            each(dst)
+
+    def each(dst: Tensor) -> None:
         for box in boxes:
             piece = follow(data, box, data.shape)
             out = dst.within(box) if box else dst
@@ -110,11 +81,12 @@ def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
     source and for each iteration of the loops around it that it doesn't fold."""
     site = current().birthplace()
     own = {id(index.loop) for index in loops}
-    around = tuple(int(i) for i in running().loops if id(i.loop) not in own)
-    key = (None if site is None else (id(site[0]), site[1]), around)
-    sums = loops[0].loop.sums
+    outer = tuple(int(i) for i in running().loops if id(i.loop) not in own)
+    key = (None if site is None else (id(site[0]), site[1]), outer)
+    sums: dict[Any, Tensor] = loops[0].loop.sums
     if key not in sums:
-        sums[key] = new(data.shape, form)
+        made = sums[key] = new(data.shape, form)
+        made.storage.scope = around(running().loops, [index.loop for index in loops])
     return sums[key]
 
 

@@ -1,0 +1,191 @@
+"""What a running kernel of the older API may read and write where: its parameters, and the tensors
+of its loops.
+
+The device's compiler sees the body of a loop once. A tensor made in it has no meaning outside, nor
+in the next iteration; and iterations of an affine_range may run at the same time, so that each has
+to write elements of its own, or add to what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from neuroncore import source
+from neuroncore.core import Core, current
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import ImmutableError, LoopCarriedError, ScopeError
+from neuroncore.memory import Storage
+from neuroncore.tile import Tile
+
+Place = tuple[Any, ...]  # offset, shape and strides
+
+
+class LoopIndex(int):
+    """The variable of a loop: an integer that knows its loop."""
+
+    loop: Loop
+    over = False  # whether the iteration is
+    writes: dict[int, tuple[int, Place]] | None  # of a parallel loop, by storage: the iteration
+    # that wrote to it last, and where it did so first
+
+    @property
+    def is_first(self) -> bool:
+        return int(self) == self.loop.values[0]
+
+
+@dataclass(eq=False)
+class Loop:
+    """One loop that is being run, and what loop_reduce has summed up in it so far."""
+
+    values: range
+    parallel: bool = False
+    sums: dict[Any, Any] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[int]:
+        loops = running().loops
+        depth = len(loops)
+        writes: dict[int, tuple[int, Place]] | None = {} if self.parallel else None
+        for value in self.values:
+            index = LoopIndex(value)
+            index.loop, index.writes = self, writes
+            loops.append(index)
+            try:
+                yield index
+            finally:
+                index.over = True
+                del loops[depth:]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(eq=False)
+class Running:
+    """What this API keeps of a running kernel."""
+
+    pending: Any = None  # the call that is held back
+    fills: dict[int, float] = field(default_factory=dict)  # by storage: what it begins with
+    loops: list[LoopIndex] = field(default_factory=list)  # under way, outermost first
+    parameters: set[int] = field(default_factory=set)  # storages that may not be written
+    accumulates: bool = False  # whether what is written now is added to what is there
+    shares_anywhere: bool = False  # whether shared HBM may be allocated at every depth
+
+    @property
+    def scope(self) -> LoopIndex | None:
+        """The iteration that is under way in the innermost loop."""
+        return self.loops[-1] if self.loops else None
+
+    @contextmanager
+    def accumulating(self, really: bool = True) -> Iterator[None]:
+        before, self.accumulates = self.accumulates, self.accumulates or really
+        try:
+            yield
+        finally:
+            self.accumulates = before
+
+
+def running(core: Core | None = None) -> Running:
+    core = core or current()
+    if core.dialect is None:
+        core.dialect = Running()
+    found: Running = core.dialect
+    return found
+
+
+# --- reading and writing --------------------------------------------------------------------------
+
+
+def check_read(storage: Storage, name: str) -> None:
+    """Raises ScopeError for a tensor of a loop's iteration that is over."""
+    scope = storage.scope
+    if scope is None or not scope.over:
+        return
+    born = f" at {source.place(*storage.born)}" if storage.born else ""
+    raise ScopeError(
+        f"{name} was made{born} in an iteration that is over",
+        argument=name,
+        because="the body of a loop is compiled once: what it makes ends with each iteration, "
+        "whatever name Python still has for it",
+        hint="make the tensor before the loop, and assign to its elements: tensor[...] = value",
+        also="err_local_variable_used_out_of_scope",
+    )
+
+
+def check_write(dst: Tile) -> None:
+    """Raises ImmutableError for a parameter, LoopCarriedError for elements that the iteration
+    before of a parallel loop has written too."""
+    state, storage = running(), dst.storage
+    if storage.id in state.parameters:
+        raise _immutable(dst)
+    if state.accumulates or dst.dynamic:
+        return
+    for index in reversed(state.loops):
+        if storage.scope is index:
+            return
+        if index.writes is not None:
+            _check_own(dst, index, index.writes)
+
+
+def _check_own(dst: Tile, index: LoopIndex, writes: dict[int, tuple[int, Place]]) -> None:
+    before = writes.get(dst.storage.id)
+    if before is not None and before[0] == index:
+        return
+    place = (dst.offset, dst.shape, dst.strides)
+    if before is not None and before[1] == place:
+        raise LoopCarriedError(
+            f"iterations {before[0]} and {int(index)} of an affine_range write the same elements "
+            f"of {dst!r}",
+            because="iterations of an affine_range may run in any order and at the same time: a "
+            "simulator gives the result of the last, a device of any",
+            hint="index the destination with the loop variable; to go on with what is there, use "
+            "nl.sequential_range, or add up: tensor[...] += value",
+            also="err_unexpected_output_dependencies",
+        )
+    writes[dst.storage.id] = (int(index), place)
+
+
+def _immutable(dst: Tile) -> ImmutableError:
+    return ImmutableError(
+        f"{dst!r} is a parameter of the kernel, which may not be written",
+        argument="dst",
+        because="a kernel of nki.jit gives its results by `return`; its parameters are input only",
+        hint="store into an nl.ndarray(..., buffer=nl.shared_hbm) and return that, or annotate "
+        f"the parameter: {dst.storage.name or 'parameter'}: nt.mutable_tensor",
+        also="err_cannot_update_immutable_parameter",
+    )
+
+
+def check_shared(region: MemoryRegion, state: Running) -> None:
+    """Raises ScopeError for shared HBM in a loop, or in a function that the kernel calls."""
+    if region is not MemoryRegion.shared_hbm or state.shares_anywhere:
+        return
+    if not state.loops and not _in_helper():
+        return
+    raise ScopeError(
+        "a tensor in shared hbm is made " + ("in a loop" if state.loops else "by a helper"),
+        argument="buffer",
+        expected="shared_hbm at the top level of the kernel",
+        because="it is memory that outlives the kernel, laid out before it begins",
+        hint="make it at the top of the kernel and pass it on, or use buffer=nl.private_hbm",
+        also="err_shared_hbm_must_in_kernel_level",
+    )
+
+
+def _in_helper() -> bool:
+    """Whether the user's code that runs was called by more of it."""
+    frame = source.user_frame()
+    while frame is not None and frame.f_code.co_name.startswith("<"):  # a comprehension
+        frame = frame.f_back
+    caller = frame.f_back if frame is not None else None
+    return caller is not None and not source.is_ours(caller)
+
+
+def around(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
+    """The iteration around the outermost of some loops."""
+    for place, index in enumerate(loops):
+        if index.loop in folded:
+            return loops[place - 1] if place else None
+    return loops[-1] if loops else None
