@@ -5,6 +5,7 @@ from neuroncore.frontend.neuronxcc.nki import compiler as compiler
 from neuroncore.frontend.neuronxcc.nki import isa as isa
 from neuroncore.frontend.neuronxcc.nki import language as language
 from neuroncore.frontend.neuronxcc.nki import typing as typing
+from neuroncore.frontend.neuronxcc.nki.kernel import FrameworkKernel as FrameworkKernel
 from neuroncore.frontend.neuronxcc.nki.kernel import baremetal as baremetal
 from neuroncore.frontend.neuronxcc.nki.kernel import benchmark as benchmark
 from neuroncore.frontend.neuronxcc.nki.kernel import jit as jit

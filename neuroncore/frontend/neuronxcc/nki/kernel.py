@@ -247,6 +247,25 @@ def profile(func: Any = None, **kwargs: Any) -> Any:
     return _decorated(Saved, func, kwargs)
 
 
+class FrameworkKernel:
+    """What a framework inherits from to compile kernels into its graphs: only its name is here."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotEmulated("FrameworkKernel: kernels run here, and no graph is compiled")
+
+    def dump_config(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def is_framework_tensor(self, t: Any) -> bool:
+        raise NotImplementedError
+
+    def map_framework_tensor(self, t: Any) -> Any:
+        raise NotImplementedError
+
+    def translate_to_neuron_dtype(self, _dtype: Any) -> Any:
+        raise NotImplementedError
+
+
 def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a kernel, or a plain function, on numpy arrays, and return its results."""
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel, "simulation")

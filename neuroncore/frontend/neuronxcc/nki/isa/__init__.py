@@ -73,6 +73,14 @@ unknown_engine = engine.unknown
 dma_engine = engine.dma
 
 
-def builtin_custom_op(*args: Any, **kwargs: Any) -> None:
+def builtin_custom_op(
+    function_name: str,
+    lib_file_name: str,
+    ulib_to_ucode_version: str,
+    ulib_to_isa_version: str,
+    srcs: Any,
+    dsts: Any,
+    **kwargs: Any,
+) -> None:
     """Not emulated: it runs a compiled library on the GpSimd cores."""
     raise NotEmulated("builtin_custom_op: it runs a compiled library of the GpSimd engine's cores")

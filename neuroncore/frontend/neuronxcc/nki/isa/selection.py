@@ -35,6 +35,12 @@ class fp32:
     min = float(np.finfo(np.float32).min)
 
 
+class bfp16:
+    """Limits of bfloat16 numbers."""
+
+    min = float(np.ldexp(-(2 - 2.0**-7), 127))
+
+
 def tensor_copy_predicated(
     *,
     src: Any,

@@ -18,6 +18,7 @@ from neuroncore.formats import uint32 as uint32
 from neuroncore.frontend.neuronxcc.nki.index import arange as arange
 from neuroncore.frontend.neuronxcc.nki.index import mgrid as mgrid
 from neuroncore.frontend.neuronxcc.nki.isa import fp32 as fp32
+from neuroncore.frontend.neuronxcc.nki.isa.selection import bfp16 as bfp16
 from neuroncore.frontend.neuronxcc.nki.language.creation import empty_like as empty_like
 from neuroncore.frontend.neuronxcc.nki.language.creation import full as full
 from neuroncore.frontend.neuronxcc.nki.language.creation import load as load
@@ -135,7 +136,6 @@ psum = MemoryRegion.psum
 private_hbm = MemoryRegion.private_hbm
 shared_hbm = MemoryRegion.shared_hbm
 hbm = private_hbm
-bfp16 = bfloat16
 
 
 def __getattr__(name: str) -> None:

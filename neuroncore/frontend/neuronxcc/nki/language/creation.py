@@ -97,14 +97,18 @@ def ones(
     return full(shape, 1, dtype, buffer=buffer, name=name, **kwargs)
 
 
-def zeros_like(a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kw: Any) -> Any:
+def zeros_like(
+    a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
+) -> Any:
     """Zeros of the same shape."""
-    return zeros(a.shape, dtype or a.dtype, buffer=buffer, name=name, **kw)
+    return zeros(a.shape, dtype or a.dtype, buffer=buffer, name=name, **kwargs)
 
 
-def empty_like(a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kw: Any) -> Any:
+def empty_like(
+    a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
+) -> Any:
     """An undefined tensor of the same shape."""
-    return ndarray(a.shape, dtype or a.dtype, buffer=buffer, name=name, **kw)
+    return ndarray(a.shape, dtype or a.dtype, buffer=buffer, name=name, **kwargs)
 
 
 def _made(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -> Any:

@@ -68,7 +68,15 @@ def _binary(name: str) -> Operation:
         return _of_tiles(operator, a, b, _result_format(name, dtype, a, b), mask)
 
     operator = Operation(name, lowered, f"x {name} y: tensor_tensor or tensor_scalar.")
-    return operator
+    return _of_bools(operator) if name in COMPARISONS else operator
+
+
+def _of_bools(comparison: Operation) -> Operation:
+    """A function whose dtype is bool if none is given, and says so in its signature."""
+    parameters = comparison.__signature__.parameters.values()
+    said = [p.replace(default=bool) if p.name == "dtype" else p for p in parameters]
+    comparison.__signature__ = comparison.__signature__.replace(parameters=said)
+    return comparison
 
 
 def _host(name: str, *numbers: Any) -> Any:
@@ -193,7 +201,7 @@ def _by_scalar(name: str, doc: str, number: float | None, through: str = "") -> 
 
 abs = _by_scalar("abs", "|x|", None)
 invert = _by_scalar("invert", "Every bit of x the other way", None)
-logical_not = _by_scalar("logical_not", "1 where x is 0", 0.0, "equal")
+logical_not = _of_bools(_by_scalar("logical_not", "1 where x is 0", 0.0, "equal"))
 negative = _by_scalar("negative", "-x", -1.0, "multiply")
 
 
@@ -333,8 +341,8 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
     return as_older(newer.broadcast_to(as_newer(x), (sizes[0], *x.shape[1:]))).stretched(sizes)
 
 
-def static_cast(arr: Any, dtype: Any) -> Any:
+def static_cast(input_data: Any, dtype: Any) -> Any:
     """Another format: of a tile by tensor_copy, of an array by numpy."""
-    if not _is_tile(arr):
-        return np.asarray(arr).astype(format_of(dtype, position=1).numpy)
-    return isa.tensor_copy(arr, dtype=dtype)
+    if not _is_tile(input_data):
+        return np.asarray(input_data).astype(format_of(dtype, position=1).numpy)
+    return isa.tensor_copy(input_data, dtype=dtype)
