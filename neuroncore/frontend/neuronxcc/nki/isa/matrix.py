@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuroncore.access import Dims
+from neuroncore.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.formats import float32
 from neuroncore.frontend.neuronxcc.nki.index import Box
@@ -16,7 +17,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import tensor_copy
-from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
+from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
@@ -69,17 +70,32 @@ def nc_matmul(
     )
 
 
+def _squares(box: Box, shape: Dims, most: int) -> list[Box]:
+    """A part of a tile of two axes, in pieces no wider than `most`."""
+    rows, columns = (
+        [(at, min(most, first + count - at)) for at in range(first, first + count, most)]
+        for first, count in box or tuple((0, size) for size in shape)
+    )
+    return [(row, column) for row in rows for column in columns]
+
+
 def nc_transpose(
     data: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
     """The transpose of a 2-D tile: in PSUM by the Tensor engine, or in SBUF by the Vector engine,
-    which does up to 32 x 32 and is chosen for those if nothing is said."""
+    which does up to 32 x 32 and is chosen for those if nothing is said.
+
+    More than that is done in squares where the Vector engine is asked for: the API's pages allow it
+    one, but kernels that were measured on trn1 (autocomp's searches) give it 128 x 64.
+    """
     flush()
     x, chosen_engine = tile(data), engine_of(engine)
-    small = max(x.shape[0], x.free_size) <= 32
-    on_vector = chosen_engine is constants.engine.vector or (
-        chosen_engine is constants.engine.unknown and (small or x.region is PSUM)
-    )
+    most = current().machine.limits.vector_transpose
+    small = max(x.shape[0], x.free_size) <= most
+    asked = chosen_engine is constants.engine.vector
+    on_vector = asked or (chosen_engine is constants.engine.unknown and (small or x.region is PSUM))
+    if asked and not small and x.ndim == 2:
+        mask = [square for box in chosen(mask, x.shape) for square in _squares(box, x.shape, most)]
     made = produce(
         "nc_transpose",
         ((x.free_size, x.shape[0]), x.dtype),
