@@ -79,7 +79,9 @@ class Core:
 
     def __post_init__(self) -> None:
         self.memory = Memory(self.machine, self.hbm)
-        self.program: Program | None = Program() if self.options.record else None
+        self.program: Program | None = (
+            Program(self.options.record_limit) if self.options.record else None
+        )
         self.calls: dict[Any, Call] = {}
         self.findings: list[Finding] = []
         self.accumulators = {
@@ -239,6 +241,11 @@ class Core:
         `call.reads`, the indices of `call.indices`, and `call.writes`."""
         program = self.program
         if program is None:
+            return
+        if program.full:
+            if not program.left_out:
+                self.report("RECORD_LIMIT", program.ending)
+            program.left_out += 1
             return
         line = self._lines.get((id(frame.f_code), frame.f_lasti))
         if line is None:

@@ -22,5 +22,10 @@ class Options:
     record: bool = True
     """Keep the Program that the schedule, the checks and the reports read."""
 
+    record_limit: int = 4_000_000
+    """Instructions after which the record ends, at about 200 bytes each less than 1 GB. The kernel
+    runs on. A finding (RECORD_LIMIT) says so, and every estimate, report and saved profile says
+    that it covers only the beginning."""
+
     uninitialised: Literal["report", "raise"] = "report"
     """A read of memory nothing has written yields poison; `raise` stops there instead."""

@@ -327,7 +327,7 @@ class Session:
             if elapsed > QUIET_SECONDS:
                 shown = True
                 program = self.core.program if self.core else None
-                count = len(program) if program is not None else 0
+                count = program.issued if program is not None else 0
                 print(
                     f"\r{elapsed:.0f} s, {count} instructions", end="", file=sys.stderr, flush=True
                 )

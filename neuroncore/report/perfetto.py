@@ -26,7 +26,9 @@ def events(timelines: Sequence[Timeline]) -> Iterator[dict[str, Any]]:
     """Each timeline is a process of its own. Times are microseconds; every instruction is a slice
     on the row of its queue."""
     for pid, timeline in enumerate(timelines):
-        name = f"launch {pid}: NeuronCore {timeline.machine.name} (estimate)"
+        covers = timeline.program.coverage
+        kind = f"estimate of {covers}" if covers else "estimate"
+        name = f"launch {pid}: NeuronCore {timeline.machine.name} ({kind})"
         yield {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": name}}
         for event in _of_one(timeline):
             yield {**event, "pid": pid}

@@ -8,8 +8,9 @@ reads the other's. They have
 * `id`: a hash of what was run, the same in the two files of one run;
 * `kernel` and `target`: names of the kernel and of the machine;
 * `profile`: `cores`, the figures of each core (`summary.figures`), the slowest first;
-  `instructions`, how many there were; `trace`, their timeline as Chrome Trace Events, or null if
-  there are more than TRACED.
+  `instructions`, how many were recorded; `trace`, their timeline as Chrome Trace Events, or null
+  if there are more than TRACED. Of a core that issued more than its record holds, the figures say
+  how many are left out: all else covers the beginning.
 
 The neff has in addition
 
@@ -129,10 +130,18 @@ def summaries(document: Document) -> dict[str, Document]:
         "neuroncore_version": document["neuroncore"],
         "neuroncore_estimate": "times and utilizations are estimates, not measurements",
     }
+    beginning = {"neuroncore_coverage": "the beginning of the run, up to where its record ends"}
     names = (
         [document["id"]] if len(cores) == 1 else [f"{document['id']}_nc{c['core']}" for c in cores]
     )
-    return {name: {**note, **core["figures"]} for name, core in zip(names, cores, strict=True)}
+    return {
+        name: {
+            **note,
+            **(beginning if "instructions_left_out" in core["figures"] else {}),
+            **core["figures"],
+        }
+        for name, core in zip(names, cores, strict=True)
+    }
 
 
 # --- what is written ------------------------------------------------------------------------------

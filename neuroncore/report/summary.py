@@ -143,6 +143,7 @@ def figures(timeline: Timeline) -> dict[str, Any]:
         "sbuf_peak_bytes_per_partition": timeline.peak_sbuf,
         "psum_peak_bytes_per_partition": timeline.peak_psum,
         "instruction_count": len(timeline.queue),
+        **_left_out(timeline),
     }
 
 
@@ -233,6 +234,12 @@ def _utilization(timeline: Timeline) -> dict[str, float]:
         fields["mm_arithmetic_intensity"] = intensity
         fields["mfu_max_achievable_estimated_percent"] = min(1.0, intensity * bandwidth / peak)
     return fields
+
+
+def _left_out(timeline: Timeline) -> dict[str, int]:
+    """Instructions that no figure counts, for the record had ended."""
+    left_out = timeline.program.left_out
+    return {"instructions_left_out": left_out} if left_out else {}
 
 
 def _opcodes(timeline: Timeline) -> Counter[str]:

@@ -44,6 +44,8 @@ def estimated(timeline: Timeline) -> Iterator[str]:
     """The estimate, what bounds it, bytes moved and space used."""
     machine = timeline.machine
     yield f"estimate   {duration(timeline.total_ns)}   bound by {bound(timeline)}"
+    if timeline.program.coverage:
+        yield f"covers     {timeline.program.coverage}"
     shares = "   ".join(f"{name} {share:.0%}" for name, share in timeline.busy_share.items())
     yield f"busy       {shares}"
     moved = moved_bytes(timeline)

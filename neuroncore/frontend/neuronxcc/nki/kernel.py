@@ -193,8 +193,10 @@ class Benchmarked(Saved):
         latency = Latency(1e6 * _seconds(run))
         self.benchmark_result = BenchmarkResult(latency)
         print(BANNER, file=sys.stderr)
+        covered = {core.program.coverage for core in run.cores if core.program} - {""}
+        kind = "; ".join(["estimated", *sorted(covered)])
         for percentile in PERCENTILES:
-            print(f"Latency P{percentile:<3} {latency.microseconds:12.3f} us (estimated)")
+            print(f"Latency P{percentile:<3} {latency.microseconds:12.3f} us ({kind})")
 
 
 def _seconds(run: Run) -> float:

@@ -58,7 +58,7 @@ class NkiInstruction:
 
     def __init__(self, program: Program | None) -> None:
         self.program = program
-        self.row = -1 if program is None else program.packed + len(program.rows) - 1
+        self.row = -1 if program is None else program.issued - 1
 
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
         """Let this instruction begin only after `producers`, issued before it, are done.
@@ -74,8 +74,9 @@ class NkiInstruction:
                 )
             if producer.row > self.row:
                 raise NotEmulated("depends_on an instruction that is issued later")
-            if self.program is not None and producer is not self:
-                self.program.edges.append((self.row, producer.row))
+            program = self.program
+            if program is not None and producer is not self and self.row < len(program):
+                program.edges.append((self.row, producer.row))
         return self
 
 
