@@ -45,13 +45,15 @@ class Loop:
     sums: dict[Any, Any] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[int]:
-        loops = running().loops
-        depth = len(loops)
+        state = running()
+        loops, depth = state.loops, len(state.loops)
+        met = dict(state.met)
         writes: dict[int, tuple[int, Place]] | None = {} if self.parallel else None
         for value in self.values:
             index = LoopIndex(value)
             index.loop, index.writes = self, writes
             loops.append(index)
+            state.met = dict(met)
             try:
                 yield index
             finally:
@@ -70,6 +72,9 @@ class Running:
     fills: dict[int, float] = field(default_factory=dict)  # by storage: what it begins with
     loops: list[LoopIndex] = field(default_factory=list)  # under way, outermost first
     parameters: set[int] = field(default_factory=set)  # storages that may not be written
+    met: dict[Any, int] = field(default_factory=dict)  # by place in the source: tensors that were
+    # given addresses there, counted as by a compiler that sees the body of a loop once
+    addresses: dict[Any, Any] = field(default_factory=dict)  # by place and count: what they got
     accumulates: bool = False  # whether what is written now is added to what is there
     shares_anywhere: bool = False  # whether shared HBM may be allocated at every depth
 
@@ -93,6 +98,16 @@ def running(core: Core | None = None) -> Running:
         core.dialect = Running()
     found: Running = core.dialect
     return found
+
+
+def first_given(address: Any) -> Any:
+    """What the same allocation got in the first iteration of the loops around it: the compiler sees
+    their bodies once, so that kernels go on counting up addresses in them."""
+    state, site = running(), current().birthplace()
+    if not state.loops or site is None:
+        return address
+    count = state.met[site] = state.met.get(site, 0) + 1
+    return state.addresses.setdefault((site, count), address)
 
 
 # --- reading and writing --------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -11,6 +12,7 @@ from neuroncore.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import OutOfBoundsError, SignatureError
 from neuroncore.formats import Format
+from neuroncore.frontend.neuronxcc.nki.scopes import first_given
 
 Block = tuple[int, ...]
 Address = tuple[int, int]  # partition, byte within it
@@ -26,9 +28,9 @@ class Allocation:
 
     def placer(self, shape: Sequence[int], form: Format) -> Callable[[Block], Address] | None:
         """The address of each block of tiles of `shape`; None if the system finds one."""
-        address = self.address
-        if address is None:
+        if self.address is None:
             return None
+        address = first_given(self.address)
         partitions, size = shape[0], prod(shape[1:]) * form.itemsize
 
         def place(block: Block) -> Address:
@@ -40,6 +42,21 @@ class Allocation:
             return given[0], given[1]
 
         return place
+
+
+def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], Sequence[int]]:
+    """A kernel's own function of (idx, pdim_size, fdim_size), called by these names, as one that
+    has further parameters bound needs it, or if it has others by position."""
+
+    def address(block: Block, partitions: int, size: int) -> Sequence[int]:
+        given = {"idx": block, "pdim_size": partitions, "fdim_size": size}
+        try:
+            inspect.signature(func).bind(**given)
+        except TypeError:
+            return func(*given.values())
+        return func(**given)
+
+    return address
 
 
 def _in_bank(given: tuple[int, ...], size: int) -> Address:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neuroncore.enums import MemoryRegion
-from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation, modulo
+from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation, by_name, modulo
 
 SBUF = MemoryRegion.sbuf
 
 
 def alloc(func: Callable[..., Any]) -> Allocation:
     """func(block, partitions, bytes per partition) -> (start partition, byte)."""
-    return Allocation(SBUF, func)
+    return Allocation(SBUF, by_name(func))
 
 
 def mod_alloc(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuroncore.enums import MemoryRegion
+from neuroncore.formats import float32
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     accumulator,
@@ -110,6 +111,17 @@ def tensor_tensor(
     )
 
 
+def _operand(value: Any, name: str) -> Any:
+    """A number, or one per partition: this API's pages let it have any format and cast it to
+    float32, in which the instruction takes it; the cast is a copy."""
+    found = column(value, name)
+    if not isinstance(found, Tensor) or found.dtype is float32 or found.dtype.is_integer:
+        return found
+    wide = tensor_copy(found, dtype=float32)
+    flush()
+    return wide
+
+
 def tensor_scalar(
     data: Any,
     op0: Any,
@@ -133,10 +145,10 @@ def tensor_scalar(
         mask,
         data=x,
         op0=token(op0),
-        operand0=column(operand0, "operand0"),
+        operand0=_operand(operand0, "operand0"),
         reverse0=reverse0,
         op1=token(op1),
-        operand1=column(operand1, "operand1"),
+        operand1=_operand(operand1, "operand1"),
         reverse1=reverse1,
         engine=engine_of(engine),
     )
@@ -164,7 +176,7 @@ def scalar_tensor_tensor(
         mask,
         data=x,
         op0=token(op0),
-        operand0=column(operand0, "operand0"),
+        operand0=_operand(operand0, "operand0"),
         op1=token(op1),
         operand1=tile(operand1, "operand1"),
         reverse0=reverse0,
@@ -248,6 +260,18 @@ def tensor_copy(
     x = tile(src, "src")
     out = (x.shape, format_or(dtype, x.dtype))
     return produce("tensor_copy", out, mask, src=x, engine=engine_of(engine))
+
+
+def in_sbuf(value: Any, name: str) -> Tensor:
+    """An operand of an engine that reads SBUF only: what is in PSUM is copied, which the device's
+    compiler does too."""
+    flush()
+    operand = tile(value, name)
+    if operand.region is not PSUM:
+        return operand
+    moved = tensor_copy(operand)
+    flush()
+    return moved
 
 
 def tensor_copy_dynamic_src(

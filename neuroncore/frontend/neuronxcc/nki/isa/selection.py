@@ -19,7 +19,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     write,
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import reduce_cmd
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import memset, tensor_copy
+from neuroncore.frontend.neuronxcc.nki.isa.elementwise import in_sbuf, memset, tensor_copy
 from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
@@ -128,7 +128,7 @@ def affine_select(
 ) -> Tensor:
     """on_true_tile where comparisons of index expressions hold, else a number."""
     flush()
-    x = tile(on_true_tile, "on_true_tile")
+    x = in_sbuf(on_true_tile, "on_true_tile")  # the GpSimd engine has no path to PSUM
     form = format_or(dtype, x.dtype)
     if isinstance(pred, bool | np.bool_):
         return (

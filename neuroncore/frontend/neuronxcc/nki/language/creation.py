@@ -80,7 +80,8 @@ def full(
             hint="fill a tile, and nl.store it",
             also="err_hbm_tensor_with_init_value_not_supported",
         )
-    return _made(shape, dtype, buffer, name, fill_value)
+    value = fill_value.item() if isinstance(fill_value, np.generic) else fill_value
+    return _made(shape, dtype, buffer, name, value)
 
 
 def zeros(

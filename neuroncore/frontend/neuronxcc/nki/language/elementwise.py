@@ -145,11 +145,14 @@ def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
     if not _is_tile(y):
         if not _is_tile(x):
             return x / y
-        return multiply(x, float(np.divide(1.0, y)), dtype=dtype, mask=mask)
-    inverse = isa.reciprocal(y, dtype=float32, mask=mask)
-    flush()
-    form = dtype or newer.elementwise.common(x, y)
-    return multiply(x, inverse, dtype=form, mask=mask)
+        inverse: Any = float(np.divide(1.0, y))
+    else:
+        inverse = isa.reciprocal(y, dtype=float32, mask=mask)
+        flush()
+    form = newer.elementwise.common(x, y)
+    # nl.floor(rows / width) of nki-samples' resize would otherwise floor what was rounded before
+    fraction = float32 if form.is_integer else form
+    return multiply(x, inverse, dtype=dtype or fraction, mask=mask)
 
 
 # --- one operand ----------------------------------------------------------------------------------

@@ -12,13 +12,14 @@ from neuroncore.errors import NotEmulated
 from neuroncore.formats import bool_, float32, uint32
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.index import Mask
+from neuroncore.frontend.neuronxcc.nki.isa.elementwise import in_sbuf
 from neuroncore.frontend.neuronxcc.nki.language.elementwise import (
     as_newer,
     as_older,
     composed,
     copy,
 )
-from neuroncore.frontend.neuronxcc.nki.results import PSUM, door, flush, new, tile
+from neuroncore.frontend.neuronxcc.nki.results import door, flush, new, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
 from neuroncore.frontend.nki.tensor import format_of
@@ -147,21 +148,10 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
 def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tensor:
     """x @ y, or x.T @ y, in PSUM: nc_matmul. What it needs before: tensor_copy of operands that are
     in PSUM, nc_transpose of x."""
-    stationary = _in_sbuf(x, "x")
+    stationary = in_sbuf(x, "x")
     if not transpose_x:
-        stationary = _in_sbuf(isa.nc_transpose(stationary, engine=isa.tensor_engine), "x")
-    return isa.nc_matmul(stationary, _in_sbuf(y, "y"), mask=mask)
-
-
-def _in_sbuf(value: Any, name: str) -> Tensor:
-    """An operand of the Tensor engine, which reads SBUF only."""
-    flush()
-    operand = tile(value, name)
-    if operand.region is not PSUM:
-        return operand
-    moved = isa.tensor_copy(operand)
-    flush()
-    return moved
+        stationary = in_sbuf(isa.nc_transpose(stationary, engine=isa.tensor_engine), "x")
+    return isa.nc_matmul(stationary, in_sbuf(y, "y"), mask=mask)
 
 
 def expand_dims(data: Any, axis: int) -> Tensor:
