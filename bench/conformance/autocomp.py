@@ -72,7 +72,7 @@ TABLES = {
     "trn-advanced-nki1/5_conv2d_test": any_kernel(ref.conv2d_by_output),
     "trn-advanced-nki1/6_csa_2048_test": any_kernel(ref.causal_attention_from_first, BF16),
     "trn-advanced-nki1/7_csa_16384": any_kernel(ref.attention_step, BF16),
-    "trn-advanced-nki1/8_mha_test": any_kernel(ref.causal_attention_from_first, BF16),
+    "trn-advanced-nki1/8_mha_test": any_kernel(ref.causal_attention_untransposed, BF16),
 }
 ENDING = """
 np.random.seed(0)

@@ -200,19 +200,31 @@ def conv2d_by_output(image: Any, filters: Any, padding: Any, *_: Any) -> Any:
     return conv2d(image, np.moveaxis(filters, 0, -1), padding)
 
 
-def causal_attention(q: Any, k: Any, v: Any, mask: Any, *_: Any) -> Any:
-    """q, v [..., S, D], k [..., D, S], held as bfloat16: the weights' sum isn't divided by. With
-    the logarithm of that sum of exponentials, and the largest logit."""
-    q, k, v = rounded(q), rounded(k), rounded(v)
-    logits = np.where(mask > 0, q @ k, -9984.0)
+def unnormalised(logits: Any, v: Any) -> Any:
+    """Attention without its last division, the logarithm of the sum of exponentials that it would
+    divide by, and the largest logit."""
     top = logits.max(-1, keepdims=True)
     weights = np.exp(logits - top)
     return weights @ v, np.log(weights.sum(-1, keepdims=True)) + top, top
 
 
+def causal_attention(q: Any, k: Any, v: Any, mask: Any, *_: Any) -> Any:
+    """q, v [..., S, D], k [..., D, S], held as bfloat16."""
+    q, k, v = rounded(q), rounded(k), rounded(v)
+    return unnormalised(np.where(mask > 0, q @ k, -9984.0), v)
+
+
 def causal_attention_from_first(q: Any, k: Any, v: Any, *_: Any) -> Any:
-    """The same with every query seeing the keys up to its own."""
-    return causal_attention(q, k, v, np.tri(q.shape[-2], dtype=bool))
+    """The same with every query seeing the keys up to its own, and with logits in bfloat16."""
+    q, k, v = rounded(q), rounded(k), rounded(v)
+    seen = np.tri(q.shape[-2], dtype=bool)
+    return unnormalised(rounded(np.where(seen, q @ k, -9984.0)), v)
+
+
+def causal_attention_untransposed(q: Any, k: Any, v: Any, *more: Any) -> Any:
+    """The same for a kernel that multiplies each block of 128 queries as it is, untransposed."""
+    blocks = q.reshape(*q.shape[:-2], -1, 128, 128).swapaxes(-1, -2)
+    return causal_attention_from_first(blocks.reshape(q.shape), k, v, *more)
 
 
 def attention_step(
