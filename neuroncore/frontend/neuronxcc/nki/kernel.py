@@ -15,6 +15,7 @@ from neuroncore.core import current, running
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import NotEmulated, OutOfBoundsError, SignatureError
 from neuroncore.frontend.launch import Run, finish, launch
+from neuroncore.frontend.neuronxcc.nki import contract
 from neuroncore.frontend.neuronxcc.nki.language.loops import nc, spmd_dim
 from neuroncore.frontend.neuronxcc.nki.results import flush, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
@@ -37,18 +38,27 @@ class Kernel:
         mode: str = "auto",
         grid: tuple[Any, ...] = (),
         options: dict[str, Any] | None = None,
+        jitted: bool = False,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function, self.mode, self.grid = function, mode, grid
-        self.options = options or {}
+        self.options, self.jitted = options or {}, jitted
 
     def __getitem__(self, grid: Any) -> Kernel:
         """The kernel with a launch grid of ints, nl.nc(n) and nl.spmd_dim."""
         sizes = grid if isinstance(grid, tuple) else (grid,)
-        return type(self)(self.function, self.mode, tuple(map(_axis, sizes)), self.options)
+        return self._like(type(self), grid=tuple(map(_axis, sizes)))
+
+    def _like(self, kind: type[Kernel], **changes: Any) -> Kernel:
+        """The same kernel run in another way."""
+        given = {"function": self.function, "mode": self.mode, "grid": self.grid}
+        more = {"options": self.options, "jitted": self.jitted}
+        return kind(**{**given, **more, **changes})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if running() is not None:
+            if self.grid:
+                raise _nested(self)
             return self.function(*args, **kwargs)
         try:
             run = self._run(args, kwargs)
@@ -62,13 +72,13 @@ class Kernel:
     def __get__(self, instance: Any, owner: type | None = None) -> Kernel:
         if instance is None:
             return self
-        bound = MethodType(self.function, instance)
-        return type(self)(bound, self.mode, self.grid, self.options)
+        return self._like(type(self), function=MethodType(self.function, instance))
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
         target = self.options.get("platform_target")
+        traced = contract.kept(self.function, self.returns, str(self.options))
         return launch(
-            _inspected(self.function) if self.mode == "simulation" else self.function,
+            _inspected(traced) if self.mode == "simulation" else traced,
             args,
             kwargs,
             tensor=Tensor,
@@ -78,8 +88,25 @@ class Kernel:
             finished=flush,
         )
 
+    @property
+    def returns(self) -> bool:
+        """Whether results are returned; in SDK 2.20 kernels wrote to their arguments."""
+        if self.mode == "trace" or not self.options.get("kernel_return", True):
+            return False
+        return self.jitted or contract.returns_something(self.function)
+
     def _ran(self, run: Run) -> None:
         """What a way of running does besides."""
+
+
+def _nested(kernel: Kernel) -> SignatureError:
+    name = getattr(kernel.function, "__name__", "the kernel")
+    return SignatureError(
+        f"{name} is launched with a grid of {kernel.grid} by another kernel",
+        because="a grid is a launch of the host: inside a kernel there is one program",
+        hint=f"call {name}(...) without a grid, in a loop over what the grid numbers",
+        also="err_nested_kernel_with_spmd_grid",
+    )
 
 
 def _inspected(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -209,7 +236,7 @@ def _decorated(kind: type[Kernel], kernel: Any, options: dict[str, Any]) -> Any:
     if kernel is None:
         return lambda function: _decorated(kind, function, options)
     if isinstance(kernel, Kernel):
-        return kind(kernel.function, kernel.mode, kernel.grid, {**kernel.options, **options})
+        return kernel._like(kind, options={**kernel.options, **options})
     return kind(kernel, options=options)
 
 
@@ -225,7 +252,7 @@ def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: An
     kind = {"baremetal": Saved, "benchmark": Benchmarked}.get(mode, Kernel)
     function = func.function if isinstance(func, Kernel) else func
     before = func.options if isinstance(func, Kernel) else {}
-    return kind(function, mode, options={**before, **kwargs})
+    return kind(function, mode, options={**before, **kwargs}, jitted=True)
 
 
 def trace(func: Callable[..., Any] | None = None, **kwargs: Any) -> Any:

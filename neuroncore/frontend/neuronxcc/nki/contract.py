@@ -1,0 +1,133 @@
+"""What kernels of the older API promise: which parameters they write, and what they return."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+from neuroncore import source
+from neuroncore.core import Core, current
+from neuroncore.errors import KernelError, OutputError, SignatureError
+from neuroncore.frontend.neuronxcc.nki.results import flush
+from neuroncore.frontend.neuronxcc.nki.scopes import running
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+
+RETURNS = ("RETURN_VALUE", "RETURN_CONST")
+
+
+def kept(function: Callable[..., Any], returns: bool, options: str) -> Callable[..., Any]:
+    """The function, held to its promises. Raises ImmutableError, SignatureError and OutputError.
+
+    If it `returns` its results, its parameters may not be written unless they are annotated as
+    mutable, and those have to be returned. Experimental flags among the compiler's options lift
+    two of the checks.
+    """
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        state = running()
+        state.shares_anywhere = "skip-non-top-level-shared-hbm-check" in options
+        bound = signature.bind(*args, **kwargs).arguments
+        mutable = {name for name in bound if _is_mutable(signature.parameters[name].annotation)}
+        given = {name: list(_tensors(value)) for name, value in bound.items()}
+        if returns:
+            fixed = (t for name, found in given.items() if name not in mutable for t in found)
+            state.parameters = {tensor.storage.id for tensor in fixed}
+            state.parameters -= {t.storage.id for name in mutable for t in given[name]}
+        result = function(*args, **kwargs)
+        flush()
+        results = {tensor.storage.id for tensor in _tensors(result)}
+        if returns and "skip-mutable-return-check" not in options:
+            _check_returned(function, {n: t for n in mutable for t in given[n]}, results)
+        if _is_last(current()):
+            written = any(t.storage.version for found in given.values() for t in found)
+            _check_written(function, result, returns or written or not any(given.values()))
+        return result
+
+    return checked
+
+
+def returns_something(function: Callable[..., Any]) -> bool:
+    """Whether a function has a return statement with a value."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return True
+    listed = list(dis.get_instructions(code))
+    return any(
+        one.argval is not None
+        if one.opname == "RETURN_CONST"
+        else before.opname != "LOAD_CONST" or before.argval is not None
+        for before, one in pairwise(listed)
+        if one.opname in RETURNS
+    )
+
+
+def _is_last(core: Core) -> bool:
+    """Whether no other program of the launch grid can write what this one hasn't."""
+    return core.peers is None and core.program_id == prod(core.grid) - 1
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors in HBM among what a kernel takes or returns."""
+    if isinstance(value, Tensor):
+        if not value.storage.on_chip:
+            yield value
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _tensors(one)
+
+
+def _is_mutable(annotation: Any) -> bool:
+    """nt.mutable_tensor, nt.tensor[nt.mutable], or either as text."""
+    return "mutable" in str(annotation)
+
+
+def _check_returned(
+    function: Callable[..., Any], mutable: dict[str, Tensor], results: set[int]
+) -> None:
+    for name, tensor in mutable.items():
+        if tensor.storage.version and tensor.storage.id not in results:
+            raise _at_return(
+                function,
+                SignatureError(
+                    f"the kernel writes to parameter {name} and doesn't return it",
+                    because="a mutable parameter is a result too: the caller's graph gets it from "
+                    "the return statement",
+                    hint=f"return {name} besides the other results",
+                    also="err_mutable_parameter_not_returned",
+                ),
+            )
+
+
+def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> None:
+    """`writes`: whether it has written to an argument, or needn't."""
+    never = [t for t in _tensors(result) if (gaps := t.unwritten()) is not None and gaps.all()]
+    if writes and not never:
+        return
+    what = repr(never[0]) if never else "an argument of a kernel that returns nothing"
+    raise _at_return(
+        function,
+        OutputError(
+            f"nothing was written to {what}",
+            because="its elements would be whatever the device's memory held before",
+            hint="look for a loop that runs zero times, such as range(m // n) with m < n",
+            also="err_tensor_output_not_written_to",
+        ),
+    )
+
+
+def _at_return(function: Callable[..., Any], error: KernelError) -> KernelError:
+    """The error, placed at the function's last return statement."""
+    code = getattr(function, "__code__", None)
+    if code is not None:
+        *_, last = (i for i in dis.get_instructions(code) if i.opname in RETURNS)
+        error.place, error.stack = source.place(code, last.offset), []
+    return error
