@@ -5,11 +5,15 @@
 A trace is one expression: a candidate, its parent, and so on to the kernel that the search began
 with, which is candidate 0. Latencies were published for these on trn1. Each is launched on the
 first inputs that the harness of its problem makes.
+
+Four candidates have lost some characters in a line or two. They get them back from the other
+published texts of the same search, where the same lines are whole.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +24,12 @@ SEARCHES = {
     "trn-tutorial/1_gemm": "trn-tutorial-nki1/2_gemm_test",
     "trn-tutorial/5_sd_attention": "trn-tutorial-nki1/5_sdattention_test",
     "trn-advanced/4_conv1d": "trn-advanced-nki1/4_conv1d_test",
+}
+DAMAGED = {  # the lines that have a hole
+    ("trn-tutorial/1_gemm", 2): (40,),
+    ("trn-tutorial/1_gemm", 3): (59, 168),
+    ("trn-tutorial/1_gemm", 4): (82,),
+    ("trn-tutorial/1_gemm", 5): (19,),
 }
 ENDING = """
 def enough(*args, **kwargs):
@@ -41,6 +51,19 @@ def candidates(trace: str) -> list[str]:
     return found[::-1]
 
 
+def whole(candidate: str, line: int, others: str) -> str:
+    """A candidate with the line that has a hole replaced by one that ends as it does and stands
+    before the same line in another text."""
+    lines = candidate.splitlines(keepends=True)
+    damaged, after = lines[line - 1], lines[line]
+    for at in range(1, len(damaged)):
+        ending = re.escape(damaged[at:] + after)
+        if found := re.search(f"^(.*){ending}", others, re.MULTILINE):
+            lines[line - 1] = found[1] + damaged[at:]
+            return "".join(lines)
+    raise ValueError(f"no other text has line {line}: {damaged}")
+
+
 def launched(harness: str, candidate: str) -> str:
     """A harness that makes its inputs, gives them to a candidate, and ends."""
     body, _ = parted(harness)
@@ -53,8 +76,13 @@ def outcomes(checkout: Path, wanted: str, seconds: float, gigabytes: float) -> I
     for search, table in SEARCHES.items():
         harness = (checkout / "harnesses" / f"{table}.py").read_text()
         trace = (checkout / "examples" / f"{search}_trace.py").read_text()
-        for number, candidate in enumerate(candidates(trace)):
+        found = candidates(trace)
+        best = (checkout / "examples" / f"{search}_opt.py").read_text()
+        for number, candidate in enumerate(found):
             name = f"{search} candidate {number}"
+            others = "\n".join((best, *(text for text in found if text != candidate)))
+            for line in DAMAGED.get((search, number), ()):
+                candidate = whole(candidate, line, others)
             if wanted in name:
                 script = launched(harness, candidate)
                 yield case(name, script, table, "trn1", seconds, gigabytes)
