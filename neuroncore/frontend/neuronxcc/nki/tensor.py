@@ -92,6 +92,7 @@ class Tensor(Tile):
         strides: list[int] = []
         offset, dynamic = self.offset, self.dynamic
         on_chip = self.storage.on_chip
+        beyond: list[tuple[int, int, int, int]] = []  # axis, its place in the part, first, step
         for axis, k in enumerate(keys):
             stride = self.strides[axis]
             start = k.start if isinstance(k, DynamicSlice) else k
@@ -101,15 +102,26 @@ class Tensor(Tile):
                 dynamic = (*dynamic, Dynamic(start, stride, limit))
                 first, step = 0, 1
             else:
-                first, count, step = self._range(k, axis)
+                first, count, step = self._range(k, axis, masked=True)
+                if first + (count - 1) * step >= self.shape[axis]:
+                    beyond.append((axis, len(shape), first, step))
             offset += first * stride
             if count or (on_chip and axis == 0):
                 shape.append(count or 1)
                 strides.append(stride * step)
-        return self._part(shape, strides, offset, dynamic)
+        part = self._part(shape, strides, offset, dynamic)
+        if beyond:
+            rank = len(part.shape)
+            part.spans = tuple(
+                (first, tuple(step * (a == at) for a in range(rank)), self.shape[axis], axis)
+                for axis, at, first, step in beyond
+            )
+            part._check_spans()
+        return part
 
-    def _range(self, k: Any, axis: int) -> tuple[int, int, int]:
-        """First element, count and step; a count of 0 drops the axis."""
+    def _range(self, k: Any, axis: int, masked: bool = False) -> tuple[int, int, int]:
+        """First element, count and step; a count of 0 drops the axis. What a mask may shorten may
+        go beyond the last element."""
         size = self.shape[axis]
         if isinstance(k, slice):
             first = 0 if k.start is None else self._number(k.start, axis)
@@ -123,7 +135,7 @@ class Tensor(Tile):
         else:
             first, count, step = self._number(k, axis), 0, 1
             first, stop = first + size * (first < 0), first + size * (first < 0) + 1
-        if not 0 <= first < stop <= size or step < 1:
+        if not 0 <= first < stop or step < 1 or (stop > size and not (masked and count)):
             raise self._outside(first, stop - 1, axis)
         return first, count, step
 
