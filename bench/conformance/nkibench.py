@@ -1,0 +1,96 @@
+"""NKIBench of AccelOpt: its baseline kernels and its samples, at full size, held to numpy.
+
+    python bench/conformance/nkibench.py CHECKOUT [-k SUBSTR] [--json]
+    python bench/conformance/nkibench.py CHECKOUT --target trn1 --seeds 0 21 42 63 84
+
+A case is a kernel that NKIBench/summary.json lists with its reference, or one of samples/nki, on
+one target; it passes by the benchmark's own rule (nkibench_case.py). Cases run `--workers` at a
+time, each on its share of the processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from outcome import Outcome, judged, options, run, told
+
+HERE = Path(__file__).parent
+TARGETS = ("trn1", "trn2")
+MAMBA = "mamba_M7168_C256_S16_numpy_1.py"
+ROPE = "rope_single_freq_apply_B1_H64_N4096_D128_numpy_1.py"
+SAMPLES = {  # with the reference that the checkout compares them with
+    **dict.fromkeys(("mamba_v1", "mamba_v2", "mamba_v3", "mamba_optimized"), (MAMBA, 3e-5)),
+    "rope_optimized": (ROPE, 2e-5),
+}
+TOLERANCE = 2e-5  # the benchmark's, of baselines
+
+
+@dataclass(frozen=True)
+class Problem:
+    name: str
+    kernel: Path
+    reference: Path
+    tolerance: float
+
+
+def problems(checkout: Path) -> Iterator[Problem]:
+    """The baselines in the order of the summary, and the samples."""
+    bench = checkout / "NKIBench"
+    for operator, listed in json.loads((bench / "summary.json").read_text()).items():
+        for shape in listed["cases"].values():
+            for made in shape["impls"]:
+                kernel, reference = bench / made["kernel"], bench / made["task"]
+                yield Problem(operator, kernel, reference, TOLERANCE)
+    for name, (reference, tolerance) in SAMPLES.items():
+        kernel = checkout / "samples/nki" / f"{name}.py"
+        yield Problem(f"samples/{name}", kernel, bench / "reference" / reference, tolerance)
+
+
+def case(problem: Problem, target: str, given: argparse.Namespace) -> Outcome:
+    name = f"{problem.name} {target}"
+    if not problem.kernel.is_file():
+        return Outcome(name, "skipped", "not in the checkout")
+    threads = str(max(1, (os.cpu_count() or 1) // given.workers))
+    command = [sys.executable, str(HERE / "nkibench_case.py")]
+    command += [str(problem.kernel.resolve()), str(problem.reference.resolve())]
+    finished = run(
+        [*command, str(problem.tolerance), *map(str, given.seeds)],
+        seconds=given.timeout,
+        gigabytes=given.memory,
+        env={
+            "NEURON_PLATFORM_TARGET_OVERRIDE": target,
+            **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads),
+        },
+    )
+    return judged(name, finished, finished.stdout.splitlines())
+
+
+def outcomes(given: argparse.Namespace) -> Iterator[Outcome]:
+    chosen = [
+        (problem, target)
+        for target in given.target
+        for problem in problems(given.checkout)
+        if given.k in f"{problem.name} {target}"
+    ]
+    with ThreadPoolExecutor(given.workers) as workers:
+        yield from workers.map(lambda pair: case(*pair, given), chosen)
+
+
+def main() -> int:
+    parser = options(__doc__, "checkout")
+    parser.add_argument("--target", nargs="+", choices=TARGETS, default=list(TARGETS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0], metavar="SEED")
+    parser.add_argument("--workers", type=int, default=2)
+    given = parser.parse_args()
+    return told("nkibench", outcomes(given), given.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,117 @@
+"""One problem of NKIBench: a published kernel, unmodified, held to its numpy reference.
+
+    python bench/conformance/nkibench_case.py KERNEL REFERENCE TOLERANCE SEED ...
+
+KERNEL defines `kernel` or `optimized_kernel`, REFERENCE the functions get_inputs, forward,
+transform_to_nki_inputs and transform_nki_outputs. For each seed all results have to agree by the
+benchmark's rule, ||k - r|| < TOLERANCE ||r|| in the 2-norm. It prints the worst error, the seconds
+of CPU that the kernel took, and the most memory that the process had.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import resource
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import neuroncore
+
+neuroncore.activate()
+
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+import neuronxcc.nki.typing as nt
+
+# What the benchmark puts before a kernel; two of the samples have no imports of their own.
+NAMES = {
+    "np": np,
+    "nki": nki,
+    "nl": nl,
+    "nisa": nisa,
+    "nt": nt,
+    "trace": nki.trace,
+    "par_dim": nl.par_dim,
+}
+CHUNK = 1 << 20  # elements compared at a time, so as not to copy results of a GiB
+
+
+class Disagreement(AssertionError):
+    """Results that don't agree with the reference."""
+
+
+def loaded(file: Path, **names: Any) -> ModuleType:
+    """A file as a module in which `names` are defined already."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    vars(module).update(names)
+    spec.loader.exec_module(module)
+    return module
+
+
+def kernel_of(module: ModuleType) -> Any:
+    return module.kernel if hasattr(module, "kernel") else module.optimized_kernel
+
+
+def relative_error(result: Any, reference: Any) -> float:
+    """||k - r|| / ||r||; infinite for a reference of zeros, which no result is close to."""
+    if np.shape(result) != np.shape(reference):
+        raise Disagreement(f"a result is {np.shape(result)}, its reference {np.shape(reference)}")
+    got, wanted = np.ravel(result), np.ravel(reference)
+    off = size = 0.0
+    for first in range(0, wanted.size, CHUNK):
+        r = wanted[first : first + CHUNK].astype(np.float64)
+        difference = got[first : first + CHUNK] - r
+        off += float(difference @ difference)
+        size += float(r @ r)
+    return float(np.sqrt(off / size)) if size else np.inf
+
+
+def hold(kernel: Any, problem: ModuleType, tolerance: float, seed: int) -> tuple[float, float]:
+    """Run a kernel on the inputs of one seed: the worst relative error, and the seconds of CPU.
+
+    Raises Disagreement.
+    """
+    np.random.seed(seed)  # what get_inputs draws from
+    inputs = problem.get_inputs()
+    wanted = problem.forward(*inputs)
+    begun = seconds_of_cpu()
+    results = kernel(*problem.transform_to_nki_inputs(inputs))
+    seconds = seconds_of_cpu() - begun
+    references = wanted if isinstance(wanted, tuple) else (wanted,)
+    count = len(results) if isinstance(results, tuple) else 1
+    if count != len(references):
+        raise Disagreement(f"the kernel has {count} results, its reference {len(references)}")
+    outputs = problem.transform_nki_outputs(results, wanted)
+    errors = [relative_error(k, r) for k, r in zip(outputs, references, strict=True)]
+    if not all(error < tolerance for error in errors):
+        raise Disagreement(f"seed {seed}: off by relative L2 {errors} of {tolerance} allowed")
+    return max(errors), seconds
+
+
+def seconds_of_cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def peak_gigabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts KiB
+
+
+def main() -> None:
+    file, reference, tolerance, *seeds = sys.argv[1:]
+    problem, kernel = loaded(Path(reference)), kernel_of(loaded(Path(file), **NAMES))
+    for seed in seeds:
+        error, seconds = hold(kernel, problem, float(tolerance), int(seed))
+        print(f"seed {seed}: relative L2 {error:.2g}, {seconds:.1f} s of CPU", flush=True)
+    print(f"peak memory {peak_gigabytes():.1f} GiB")
+
+
+if __name__ == "__main__":
+    main()
