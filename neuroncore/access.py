@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 Dims = tuple[int, ...]
@@ -16,6 +17,12 @@ def dense(shape: Sequence[int]) -> Dims:
         strides.append(step)
         step *= size
     return tuple(reversed(strides))
+
+
+def free_axes(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """How many axes besides the first an access pattern needs; those that run on count as one."""
+    axes = [(n, s) for n, s in zip(shape[1:], strides[1:], strict=True) if n != 1]
+    return 1 + sum(outer != n * inner for (_, outer), (n, inner) in pairwise(axes))
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
 from math import prod
 from typing import Annotated, Any, NamedTuple
 
@@ -168,10 +167,7 @@ class Operand:
 
 def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
     """An access pattern has so many free axes; axes that run on count as one."""
-    merged = 1
-    axes = [(n, s) for n, s in zip(view.shape[1:], view.strides[1:], strict=True) if n != 1]
-    for (_, outer), (size, inner) in pairwise(axes):
-        merged += outer != size * inner
+    merged = access.free_axes(view.shape, view.strides)
     if merged > most:
         yield ShapeError(
             f"{name} needs {merged} free axes in its access pattern; there are {most}",

@@ -176,10 +176,12 @@ def produce(
     over = made.shape if space is None else space
     boxes = chosen(mask, over)
     of_result = part or (lambda dst, box: follow(dst, box, over))
+    elementwise = part is None and space is None
 
     def run(dst: Tensor, accumulate: bool | None) -> None:
         more = {} if accumulate is None else {"accumulate": accumulate}
-        for box in boxes:
+        tiles = (dst, *arguments.values())
+        for box in _in_patterns(boxes, over, tiles) if elementwise else boxes:
             pieces = {n: follow(v, box, over) for n, v in arguments.items()}
             door(name, **{**pieces, **more}, dst=of_result(dst, box) if box else dst)
 
@@ -191,6 +193,26 @@ def produce(
         regions = operand.regions if operand else (region,)
     written = [_extent(of_result(made, box)) if box else box for box in boxes]
     return hold(made, run, written, regions, sums=name == "nc_matmul")
+
+
+def _in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
+    """Boxes cut along their shortest free axes, until every tile's part is one that an access
+    pattern can describe: a function of more axes is several instructions."""
+    most = current().machine.limits.free_dims
+    if len(over) <= 1 + most:
+        return boxes
+    cut: list[Box] = []
+    for box in (b or tuple((0, n) for n in over) for b in boxes):
+        pieces = [follow(t, box, over) for t in tiles if isinstance(t, Tensor)]
+        axes = [(n, a) for a, (_, n) in enumerate(box) if a and n > 1]
+        if not axes or all(access.free_axes(p.shape, p.strides) <= most for p in pieces):
+            cut.append(box)
+            continue
+        count, axis = min(axes)
+        places = range(box[axis][0], box[axis][0] + count)
+        each = [(*box[:axis], (place, 1), *box[axis + 1 :]) for place in places]
+        cut += _in_patterns(each, over, tiles)
+    return cut
 
 
 def _extent(part: Tensor) -> Box:
@@ -285,7 +307,7 @@ def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
     fill(value)
     _before_writing(slot, boxes)
     place = slot.shaped(value.shape)
-    for box in boxes:
+    for box in _in_patterns(boxes, value.shape, (place, value)):
         dst, src = (place.within(box), value.within(box)) if box else (place, value)
         door("tensor_copy", dst=dst, src=src)
 
