@@ -16,6 +16,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     write,
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, reduce_cmd
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
@@ -39,6 +40,7 @@ def activation(
     **kwargs: Any,
 ) -> Tensor:
     """op(data * scale + bias), and what it is folded to along the free axes in reduce_res."""
+    check_keywords(kwargs)
     flush()
     x = tile(data)
     return produce(
@@ -68,6 +70,7 @@ def activation_reduce(
     **kwargs: Any,
 ) -> Tensor:
     """op(data * scale + bias), and its fold along the free axes in reduce_res."""
+    check_keywords(kwargs)
     flush()
     x = tile(data)
     return produce(
@@ -94,6 +97,7 @@ def tensor_tensor(
     **kwargs: Any,
 ) -> Tensor:
     """data1 <op> data2; free axes of size 1 are repeated."""
+    check_keywords(kwargs)
     flush()
     x, y = tile(data1, "data1"), tile(data2, "data2")
     if x.shape != y.shape and len(x.shape) == len(y.shape):
@@ -137,6 +141,7 @@ def tensor_scalar(
     **kwargs: Any,
 ) -> Tensor:
     """(data <op0> operand0) <op1> operand1; operands are numbers or (P, 1) tiles."""
+    check_keywords(kwargs)
     flush()
     x = tile(data)
     return produce(
@@ -168,6 +173,7 @@ def scalar_tensor_tensor(
     **kwargs: Any,
 ) -> Tensor:
     """(data <op0> operand0) <op1> operand1; operand0 is a number or (P, 1), operand1 a tile."""
+    check_keywords(kwargs)
     flush()
     x = tile(data)
     return produce(
@@ -198,6 +204,7 @@ def tensor_tensor_scan(
     **kwargs: Any,
 ) -> Tensor:
     """r[:, i] = (data0[:, i] <op0> r[:, i - 1]) <op1> data1[:, i], from `initial`."""
+    check_keywords(kwargs)
     flush()
     x, y = tile(data0, "data0"), tile(data1, "data1")
     return produce(
@@ -228,6 +235,7 @@ def tensor_scalar_cumulative(
     **kwargs: Any,
 ) -> Tensor:
     """The running fold by op1 of src <op0> imm0."""
+    check_keywords(kwargs)
     flush()
     x = tile(src, "src")
     arguments = {
@@ -247,6 +255,7 @@ def tensor_scalar_cumulative(
 
 def reciprocal(data: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
     """1 / data."""
+    check_keywords(kwargs)
     flush()
     x = tile(data)
     return produce("reciprocal", (x.shape, format_or(dtype, x.dtype)), mask, data=x)
@@ -256,6 +265,7 @@ def tensor_copy(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
     """A copy in SBUF."""
+    check_keywords(kwargs)
     flush()
     x = tile(src, "src")
     out = (x.shape, format_or(dtype, x.dtype))
@@ -278,6 +288,7 @@ def tensor_copy_dynamic_src(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
     """A copy of a part whose free offset a tile holds: src is indexed with that tile."""
+    check_keywords(kwargs)
     return tensor_copy(src, mask=mask, dtype=dtype, engine=engine)
 
 
@@ -291,6 +302,7 @@ def tensor_copy_dynamic_dst(
     **kwargs: Any,
 ) -> None:
     """Copy src to a part whose free offset a tile holds: dst is indexed with that tile."""
+    check_keywords(kwargs)
     write("tensor_copy", dst, mask, src=tile(src, "src"), engine=engine_of(engine))
 
 
@@ -304,6 +316,7 @@ def memset(
     **kwargs: Any,
 ) -> Tensor:
     """A tile of SBUF filled with a number."""
+    check_keywords(kwargs)
     flush()
     out = (tuple(shape), format_or(dtype, None))
     return produce("memset", out, mask, value=value, engine=engine_of(engine))
@@ -311,6 +324,7 @@ def memset(
 
 def dropout(data: Any, prob: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
     """data with elements zeroed at random, each with probability `prob`."""
+    check_keywords(kwargs)
     flush()
     x = tile(data)
     out = (x.shape, format_or(dtype, x.dtype))

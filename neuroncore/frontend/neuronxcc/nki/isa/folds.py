@@ -15,6 +15,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     column,
     format_or,
 )
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
@@ -35,6 +36,7 @@ def tensor_reduce(
     **kwargs: Any,
 ) -> Tensor:
     """The fold of a tile along its last axes; a mask is over data."""
+    check_keywords(kwargs)
     flush()
     x = tile(data)
     axes = _folded(x, axis)
@@ -68,6 +70,7 @@ def tensor_partition_reduce(
     op: Any, data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
     """The fold of a tile across partitions, in one partition."""
+    check_keywords(kwargs)
     flush()
     x = tile(data)
     return produce(
@@ -94,6 +97,7 @@ def tensor_scalar_reduce(
     **kwargs: Any,
 ) -> Tensor:
     """data <op0> operand0, and its fold along the free axes in reduce_res."""
+    check_keywords(kwargs)
     flush()
     x = tile(data)
     return produce(
@@ -124,9 +128,11 @@ def _per_partition(name: str, data: Any, count: int, dtype: Any, mask: Any) -> T
 
 def bn_stats(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
     """Count, mean and sum of squares of the even and of the odd elements: (P, 6)."""
+    check_keywords(kwargs)
     return _per_partition("bn_stats", data, 6, dtype, mask)
 
 
 def bn_aggr(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
     """Mean and variance from what bn_stats left: (P, 2)."""
+    check_keywords(kwargs)
     return _per_partition("bn_aggr", data, 2, dtype, mask)

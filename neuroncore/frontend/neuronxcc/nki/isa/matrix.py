@@ -17,6 +17,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import tensor_copy
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 
@@ -41,6 +42,7 @@ def nc_matmul(
 
     The result is float32, or of a transpose what was transposed.
     """
+    check_keywords(kwargs)
     flush()
     s, x = tile(stationary, "stationary"), tile(moving, "moving")
     doubled = perf_mode is not None and str(getattr(perf_mode, "value", perf_mode)) != "none"
@@ -88,6 +90,7 @@ def nc_transpose(
     More than that is done in squares where the Vector engine is asked for: the API's pages allow it
     one, but kernels that were measured on trn1 (autocomp's searches) give it 128 x 64.
     """
+    check_keywords(kwargs)
     flush()
     x, chosen_engine = tile(data), engine_of(engine)
     most = current().machine.limits.vector_transpose

@@ -14,6 +14,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import dge_mode, oob_mode
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import tensor_copy
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
@@ -57,6 +58,7 @@ def dma_transpose(
     **kwargs: Any,
 ) -> Tensor:
     """The transpose of a tensor of HBM or SBUF, in SBUF; by default all axes the other way."""
+    check_keywords(kwargs)
     flush()
     x = tile(src, "src")
     order = tuple(axes) if axes else tuple(range(len(x.shape)))[::-1]

@@ -11,6 +11,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     format_or,
     write,
 )
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 
@@ -20,6 +21,7 @@ Axis = int | Sequence[int]
 
 def max8(*, src: Any, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
     """The 8 greatest of each partition, the greatest first."""
+    check_keywords(kwargs)
     flush()
     x = tile(src, "src")
     return produce(
@@ -36,6 +38,7 @@ def nc_find_index8(
     *, data: Any, vals: Any, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
     """Where in data each of 8 values is, of each partition."""
+    check_keywords(kwargs)
     flush()
     x = tile(data)
     return produce(
@@ -61,6 +64,7 @@ def nc_match_replace8(
 ) -> Tensor:
     """data with the first match of each of 8 values replaced by a number; where they were, in
     dst_idx."""
+    check_keywords(kwargs)
     flush()
     x = tile(data)
     return produce(
@@ -118,4 +122,5 @@ def nc_stream_shuffle(
     **kwargs: Any,
 ) -> None:
     """dst[p] = src[shuffle_mask[p]] within each group of 32 partitions."""
+    check_keywords(kwargs)
     write("nc_stream_shuffle", dst, mask, src=tile(src, "src"), shuffle_mask=list(shuffle_mask))

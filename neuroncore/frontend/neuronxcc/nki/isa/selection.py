@@ -20,6 +20,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import reduce_cmd
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import in_sbuf, memset, tensor_copy
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
@@ -52,6 +53,7 @@ def tensor_copy_predicated(
     **kwargs: Any,
 ) -> None:
     """dst = src where the predicate isn't 0 (is 0, with reverse_pred)."""
+    check_keywords(kwargs)
     given = tile(src, "src") if isinstance(src, Tensor) else src
     write(
         "tensor_copy_predicated",
@@ -78,6 +80,7 @@ def select_reduce(
     **kwargs: Any,
 ) -> None:
     """dst = on_true where the predicate isn't 0, else on_false, and its maximum in reduce_res."""
+    check_keywords(kwargs)
     write(
         "select_reduce",
         dst,
@@ -94,6 +97,7 @@ def select_reduce(
 
 def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
     """The values of an index expression, whose first axis is the partition."""
+    check_keywords(kwargs)
     flush()
     if not isinstance(expr, Index) or expr.ndim < 2:
         raise SignatureError(
@@ -127,6 +131,7 @@ def affine_select(
     **kwargs: Any,
 ) -> Tensor:
     """on_true_tile where comparisons of index expressions hold, else a number."""
+    check_keywords(kwargs)
     flush()
     x = in_sbuf(on_true_tile, "on_true_tile")  # the GpSimd engine has no path to PSUM
     form = format_or(dtype, x.dtype)
@@ -189,6 +194,7 @@ def range_select(
     **kwargs: Any,
 ) -> Tensor:
     """on_true_tile[:, i] where range_start + i is within two bounds, else a number."""
+    check_keywords(kwargs)
     flush()
     x = tile(on_true_tile, "on_true_tile")
     return produce(

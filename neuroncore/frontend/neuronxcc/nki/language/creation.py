@@ -15,6 +15,7 @@ from neuroncore.formats import Format, uint8
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import (
     Untiled,
     chosen,
@@ -50,6 +51,7 @@ def ndarray(
     `buffer` is a memory (by default SBUF) or what neuronxcc.nki.compiler's allocators give. Axes
     before the one marked by `par_dim` number blocks.
     """
+    check_keywords(kwargs)
     return _made(shape, dtype, buffer, name, None)
 
 
@@ -63,6 +65,7 @@ def full(
     **kwargs: Any,
 ) -> Any:
     """A new on-chip tensor filled with a number: memset, of what is read before it is written."""
+    check_keywords(kwargs)
     if isinstance(buffer, Allocation) and buffer.address is not None:
         raise SignatureError(
             "a tensor at an address of its own can't begin with a value",
@@ -88,28 +91,32 @@ def zeros(
     shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
     """A new on-chip tensor of zeros; in PSUM, the start of an accumulation."""
-    return full(shape, 0, dtype, buffer=buffer, name=name, **kwargs)
+    check_keywords(kwargs)
+    return full(shape, 0, dtype, buffer=buffer, name=name)
 
 
 def ones(
     shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
     """A new on-chip tensor of ones."""
-    return full(shape, 1, dtype, buffer=buffer, name=name, **kwargs)
+    check_keywords(kwargs)
+    return full(shape, 1, dtype, buffer=buffer, name=name)
 
 
 def zeros_like(
     a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
     """Zeros of the same shape."""
-    return zeros(a.shape, dtype or a.dtype, buffer=buffer, name=name, **kwargs)
+    check_keywords(kwargs)
+    return zeros(a.shape, dtype or a.dtype, buffer=buffer, name=name)
 
 
 def empty_like(
     a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
     """An undefined tensor of the same shape."""
-    return ndarray(a.shape, dtype or a.dtype, buffer=buffer, name=name, **kwargs)
+    check_keywords(kwargs)
+    return ndarray(a.shape, dtype or a.dtype, buffer=buffer, name=name)
 
 
 def _made(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -> Any:
@@ -192,6 +199,7 @@ def _format(dtype: Any) -> Format:
 
 def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
     """A tile of SBUF with the values of a tensor in HBM: dma_copy."""
+    check_keywords(kwargs, "mode", "oob_mode")
     flush()
     x = _in_hbm(src, "src")
     if len(x.shape) == 1:
@@ -224,6 +232,7 @@ def _in_hbm(value: Any, name: str) -> Tensor:
 def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
     """Write a tile to a tensor in HBM: dma_copy, after a tensor_copy of what is in PSUM; a number
     by way of a tile of dst's shape."""
+    check_keywords(kwargs, "mode")
     flush()
     if not isinstance(dst, Tensor):
         raise _not_written_to(dst)
@@ -278,12 +287,14 @@ def _shaped(dst: Tensor, value: Tensor) -> Tensor:
 
 def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
     """A tile of SBUF with the transpose of a tensor of two axes in HBM: dma_transpose."""
+    check_keywords(kwargs)
     flush()
     return isa.dma_transpose(_in_hbm(src, "src"), mask=mask, dtype=dtype)
 
 
 def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """A tensor in HBM that holds an array."""
+    check_keywords(kwargs)
     array = np.array(constant, order="C", ndmin=1)
     if dtype is not None:
         array = array.astype(_format(dtype).numpy)
@@ -294,4 +305,5 @@ def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
 
 def shared_identity_matrix(n: int, dtype: Any = uint8, **kwargs: Any) -> Tensor:
     """A tensor in HBM that holds an n x n identity matrix."""
+    check_keywords(kwargs)
     return shared_constant(np.identity(n), dtype)

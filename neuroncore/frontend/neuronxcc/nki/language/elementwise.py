@@ -12,20 +12,19 @@ import numpy as np
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ShapeError
-from neuroncore.formats import Format, bool_, float32
+from neuroncore.formats import Format, bool_, float32, int32
 from neuroncore.frontend.neuronxcc.nki import isa
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
+from neuroncore.frontend.neuronxcc.nki.language.composed import as_newer, as_older, composed
 from neuroncore.frontend.neuronxcc.nki.results import (
     Untiled,
-    chosen,
-    door,
     flush,
-    new,
     tile,
 )
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
 from neuroncore.frontend.nki.language.operation import Operation
-from neuroncore.frontend.nki.tensor import NkiTensor, format_of
+from neuroncore.frontend.nki.tensor import format_of
 from neuroncore.tile import Tile
 
 PSUM = MemoryRegion.psum
@@ -52,6 +51,7 @@ def _result_format(name: str, dtype: Any, *tiles: Tensor) -> Format:
 
 def _binary(name: str) -> Operation:
     def lowered(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
+        check_keywords(kwargs, name=name)
         if not _is_tile(x) and not _is_tile(y):
             return _host(name, x, y)
         flush()
@@ -142,6 +142,7 @@ right_shift = _binary("right_shift")
 
 def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
     """x / y, as x times 1 / y: reciprocal, and tensor_tensor or tensor_scalar."""
+    check_keywords(kwargs)
     if not _is_tile(y):
         if not _is_tile(x):
             return x / y
@@ -160,6 +161,7 @@ def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 
 def _activated(name: str) -> Operation:
     def lowered(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
+        check_keywords(kwargs, name=name)
         if not _is_tile(x):
             return _host(name, x)
         return isa.activation(operator, x, dtype=dtype, mask=mask)
@@ -194,6 +196,7 @@ def _by_scalar(name: str, doc: str, number: float | None, through: str = "") -> 
     """x <op> number, where the operator may be another than the function's name."""
 
     def lowered(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
+        check_keywords(kwargs, name=name)
         flush()
         form = _result_format(name, dtype, tile(x, "x"))
         operator = getattr(newer, through or name)
@@ -209,10 +212,12 @@ negative = _by_scalar("negative", "-x", -1.0, "multiply")
 
 
 def _reciprocal(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
+    check_keywords(kwargs, name="reciprocal")
     return isa.reciprocal(x, dtype=dtype, mask=mask)
 
 
 def _copy(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+    check_keywords(kwargs, name="copy")
     return isa.tensor_copy(src, mask=mask, dtype=dtype)
 
 
@@ -223,48 +228,11 @@ copy = Operation("copy", _copy, "x in SBUF: tensor_copy.")
 # --- functions that are several instructions ------------------------------------------------------
 
 
-def as_newer(x: Tensor) -> NkiTensor:
-    return NkiTensor(x.storage, x.shape, x.strides, x.offset, x.dtype, x.dynamic)
-
-
-def as_older(x: Tile) -> Tensor:
-    return Tensor(x.storage, x.shape, x.strides, x.offset, x.dtype, x.dynamic)
-
-
-def composed(function: Callable[..., NkiTensor], mask: Any, *operands: Any, **more: Any) -> Tensor:
-    """A function of the current API on tiles of the older one; a mask is over the first."""
-    flush()
-    tiles = [tile(x) if _is_tile(x) else x for x in operands]
-    space = tiles[0].shape
-    boxes = chosen(mask, space)
-    if boxes == [()]:
-        return as_older(function(*(_newer(x) for x in tiles), **more))
-    made: Tensor | None = None
-    for box in boxes:
-        pieces = [x.within(box) if isinstance(x, Tensor) and x.shape == space else x for x in tiles]
-        part = function(*(_newer(x) for x in pieces), **more)
-        if made is None:
-            sizes = [
-                n if m == count else m
-                for m, n, (_, count) in zip(part.shape, space, box, strict=True)
-            ]
-            made = new(sizes, part.dtype)
-        where = [
-            piece if n == size else (0, n)
-            for piece, n, size in zip(box, made.shape, space, strict=True)
-        ]
-        door("tensor_copy", dst=made.within(tuple(where)), src=part)
-    return new(space, tiles[0].dtype) if made is None else made
-
-
-def _newer(x: Any) -> Any:
-    return as_newer(x) if isinstance(x, Tensor) else x
-
-
 def _composed(name: str) -> Callable[..., Any]:
     function = getattr(newer, name)
 
     def lowered(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
+        check_keywords(kwargs, name=name)
         return composed(function, mask, x, dtype=dtype) if _is_tile(x) else _host(name, x)
 
     lowered.__name__ = lowered.__qualname__ = name
@@ -284,48 +252,53 @@ def where(
     condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 ) -> Tensor:
     """x where the condition isn't 0, else y; both tiles or numbers."""
+    check_keywords(kwargs)
     flush()
-    chooser = tile(condition, "condition")
-    like = next((v for v in (x, y) if _is_tile(v)), chooser)
-    form = dtype or like.dtype
+    given = [tile(v) for v in (x, y) if _is_tile(v)]
+    form = dtype or (newer.elementwise.common(x, y) if given else float32)
+    shape = np.broadcast_shapes(*(v.shape for v in (tile(condition, "condition"), *given)))
 
     def whole_tile(value: Any) -> Tensor:
-        if not _is_tile(value):
-            made = isa.memset(chooser.shape, value, form)
-            flush()
-            return made
-        found = _same_partitions(tile(value), chooser)
-        return found.stretched(chooser.shape)
+        if _is_tile(value):
+            return broadcast_to(value, shape=shape)
+        made = isa.memset(shape, value, form)
+        flush()
+        return made
 
-    return composed(newer.where, mask, chooser, whole_tile(x), whole_tile(y), dtype=form)
+    return composed(newer.where, mask, *map(whole_tile, (condition, x, y)), dtype=form)
 
 
-def _remainder(x: Any, y: Any, dtype: Any, mask: Any, toward_zero: bool) -> Any:
-    """x - y * whole(x / y), the whole number toward zero or downwards."""
-    quotient = divide(x, y, dtype=float32, mask=mask)
-    whole = (trunc if toward_zero else floor)(quotient, mask=mask)
-    product = multiply(whole, y, dtype=float32, mask=mask)
-    flush()
-    like = next(v for v in (x, y) if _is_tile(v))
-    return subtract(x, product, dtype=dtype or like.dtype, mask=mask)
+def _remainder(x: Any, y: Any, like: Any, step: Any, dtype: Any, mask: Any) -> Any:
+    """x - y * round(x / y), and a step more where that has not the sign of `like`. The quotient is
+    rounded to the nearest integer, for it may be just below the one that it should be."""
+    single = {"dtype": float32, "mask": mask}
+    rest = subtract(x, multiply(divide(x, y, dtype=int32, mask=mask), y, **single), **single)
+    wrong = less(multiply(rest, like, **single), 0.0, **single)
+    form = dtype or newer.elementwise.common(x, y)
+    return add(rest, multiply(wrong, step, **single), dtype=form, mask=mask)
 
 
 def mod(x: Any, y: Any, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
-    """The remainder of x / y, with the sign of y: nl.divide, nl.floor and two more."""
+    """The remainder of x / y, with the sign of y: nl.divide and six more."""
+    check_keywords(kwargs)
     if not _is_tile(x) and not _is_tile(y):
         return _host("mod", x, y)
-    return _remainder(x, y, dtype, mask, toward_zero=False)
+    return _remainder(x, y, y, y, dtype, mask)
 
 
 def fmod(x: Any, y: Any, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
-    """The remainder of x / y, with the sign of x: nl.divide, nl.trunc and two more."""
+    """The remainder of x / y, with the sign of x: nl.divide and nine more."""
+    check_keywords(kwargs)
     if not _is_tile(x) and not _is_tile(y):
         return _host("fmod", x, y)
-    return _remainder(x, y, dtype, mask, toward_zero=True)
+    size = abs(y, dtype=float32, mask=mask) if _is_tile(y) else _host("abs", y)
+    step = multiply(sign(x, dtype=float32, mask=mask) if _is_tile(x) else _host("sign", x), size)
+    return _remainder(x, y, x, step, dtype, mask)
 
 
 def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
     """src repeated along axes of size 1; across partitions by nc_stream_shuffle."""
+    check_keywords(kwargs)
     flush()
     x, sizes = tile(src, "src"), tuple(int(n) for n in shape)
     while len(x.shape) < len(sizes):

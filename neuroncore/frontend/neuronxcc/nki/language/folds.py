@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod as product
 from typing import Any
 
@@ -13,18 +14,19 @@ from neuroncore.formats import bool_, float32, uint32
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.index import Mask
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import in_sbuf
-from neuroncore.frontend.neuronxcc.nki.language.elementwise import (
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
+from neuroncore.frontend.neuronxcc.nki.language.composed import (
+    Axis,
     as_newer,
     as_older,
     composed,
-    copy,
+    lanes,
 )
-from neuroncore.frontend.neuronxcc.nki.results import door, flush, new, tile
+from neuroncore.frontend.neuronxcc.nki.language.elementwise import broadcast_to, copy
+from neuroncore.frontend.neuronxcc.nki.results import chosen, door, flush, new, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
-from neuroncore.frontend.nki.tensor import format_of
-
-Axis = int | Sequence[int]
+from neuroncore.frontend.nki.tensor import NkiTensor, format_of
 
 
 def _fold(name: str, operator: Any) -> Callable[..., Any]:
@@ -37,6 +39,7 @@ def _fold(name: str, operator: Any) -> Callable[..., Any]:
         keepdims: bool = False,
         **kwargs: Any,
     ) -> Tensor:
+        check_keywords(kwargs, name=name)
         data, axes, over = _folded_last(x, axis, mask)
         more = {"dtype": dtype, "mask": over}
         if data is x or not keepdims:
@@ -78,6 +81,7 @@ min = _fold("min", newer.minimum)
 
 def all(x: Any, axis: Axis, *, dtype: Any = bool, mask: Any = None, **kwargs: Any) -> Tensor:
     """Whether no element along free axes is 0: tensor_reduce."""
+    check_keywords(kwargs)
     data, axes, mask = _folded_last(x, axis, mask)
     form = bool_ if dtype is bool else dtype
     return isa.tensor_reduce(newer.logical_and, data, axes, dtype=form, mask=mask)
@@ -92,19 +96,25 @@ def mean(
     keepdims: bool = False,
     **kwargs: Any,
 ) -> Tensor:
-    """The mean along free axes: tensor_reduce in float32, tensor_scalar."""
+    """The mean along free axes, of what a mask chooses: tensor_reduce in float32, tensor_scalar."""
+    check_keywords(kwargs)
     flush()
     data = tile(x, "x")
-    total = sum(data, axis, dtype=float32, mask=mask, keepdims=keepdims)
+    form = dtype or (float32 if data.dtype.is_integer else data.dtype)
+    if chosen(mask, data.shape) != [()]:
+        of_part = partial(newer.mean, keepdims=True)
+        more = {"axis": axis, "folds": True, "keepdims": keepdims, "dtype": form}
+        return composed(of_part, mask, data, **more)
+    total = sum(data, axis, dtype=float32, keepdims=keepdims)
     flush()
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    count = product(data.shape[a] for a in axes)
-    return isa.tensor_scalar(total, newer.multiply, 1.0 / count, dtype=dtype or data.dtype)
+    count = product(data.shape[a] for a in _axes(axis, data))
+    return isa.tensor_scalar(total, newer.multiply, 1.0 / count, dtype=form)
 
 
 def var(x: Any, axis: Axis, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
-    """The variance (of the population) along all free axes, which stay with size 1."""
-    return composed(newer.var, mask, x, axis=axis, dtype=dtype)
+    """The variance (of the population) along free axes."""
+    check_keywords(kwargs)
+    return composed(newer.var, mask, x, axis=axis, folds=True, dtype=dtype)
 
 
 def softmax(
@@ -116,8 +126,9 @@ def softmax(
     mask: Any = None,
     **kwargs: Any,
 ) -> Tensor:
-    """e^(x - max) over its sum, along all free axes."""
-    return composed(newer.softmax, mask, x, axis=axis, dtype=dtype)
+    """e^(x - max) over its sum, along free axes."""
+    check_keywords(kwargs)
+    return composed(newer.softmax, mask, x, axis=axis, dtype=dtype or compute_dtype)
 
 
 def rms_norm(
@@ -132,9 +143,13 @@ def rms_norm(
     mask: Any = None,
     **kwargs: Any,
 ) -> Tensor:
-    """x / sqrt(sum(x^2) / n + epsilon) * w, along all free axes."""
-    more = {"axis": axis, "n": n, "epsilon": epsilon, "dtype": dtype}
-    return composed(newer.rms_norm, mask, x, w, compute_dtype=compute_dtype, **more)
+    """x / sqrt(sum(x^2) / n + epsilon) * w, along free axes; w has x's shape, or 1 for sizes."""
+    check_keywords(kwargs)
+    flush()
+    data = tile(x, "x")
+    weights = broadcast_to(w, shape=data.shape)
+    more = {"axis": axis, "n": n, "epsilon": epsilon, "dtype": dtype or compute_dtype}
+    return composed(newer.rms_norm, mask, data, weights, **more)
 
 
 # --- products and transposes ----------------------------------------------------------------------
@@ -142,12 +157,14 @@ def rms_norm(
 
 def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
     """The transpose of a 2-D tile: nc_transpose."""
+    check_keywords(kwargs)
     return isa.nc_transpose(x, dtype=dtype, mask=mask)
 
 
 def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tensor:
     """x @ y, or x.T @ y, in PSUM: nc_matmul. What it needs before: tensor_copy of operands that are
     in PSUM, nc_transpose of x."""
+    check_keywords(kwargs)
     stationary = in_sbuf(x, "x")
     if not transpose_x:
         stationary = in_sbuf(isa.nc_transpose(stationary, engine=isa.tensor_engine), "x")
@@ -162,18 +179,27 @@ def expand_dims(data: Any, axis: int) -> Tensor:
 def gather_flattened(
     data: Any, indices: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
-    """out[p, f] = data[p, indices[p, f]], the free axes of data as one: nc_n_gather."""
+    """out[p, f] = data[p, indices[p, f]], the free axes of data as one: nc_n_gather. A mask is over
+    indices."""
+    check_keywords(kwargs)
     flush()
-    chosen = tile(indices, "indices")
-    if chosen.dtype is not uint32:
-        chosen = copy(chosen, dtype=uint32)
-        flush()
-    found = newer.gather_flattened(as_newer(tile(data)), as_newer(chosen))
-    return as_older(found) if dtype is None else isa.tensor_copy(as_older(found), dtype=dtype)
+    x, places = tile(data), tile(indices, "indices")
+    if places.dtype is not uint32:
+        places = copy(places, dtype=uint32)
+    form = dtype or x.dtype
+
+    def gathered(index: NkiTensor, values: NkiTensor, dtype: Any) -> NkiTensor:
+        return newer.gather_flattened(values, index, dtype=dtype)
+
+    return composed(gathered, mask, places, x, cut=lanes, dtype=form)
 
 
 def atomic_rmw(dst: Any, value: Any, op: Any, *, mask: Any = None, **kwargs: Any) -> None:
     """dst = dst + value in HBM, dst indexed by a tile: dma_compute."""
+    check_keywords(kwargs)
+    if isinstance(value, int | float | np.number):
+        value = isa.memset(dst.shape, value, dst.dtype)
+        flush()
     isa.dma_copy(dst=dst, src=value, dst_rmw_op=op, mask=mask)
 
 
@@ -189,6 +215,7 @@ def all_reduce(
     **kwargs: Any,
 ) -> Tensor:
     """Not emulated: programs of a grid run one after the other here."""
+    check_keywords(kwargs)
     raise NotEmulated("all_reduce over the programs of a grid, which run one after the other here")
 
 
@@ -197,12 +224,14 @@ def all_reduce(
 
 def rand(shape: Sequence[int], dtype: Any = np.float32, **kwargs: Any) -> Tensor:
     """A new tile of numbers uniform in [0, 1)."""
+    check_keywords(kwargs)
     flush()
     return as_older(newer.rand(tuple(shape), format_of(dtype, position=1)))
 
 
 def random_seed(seed: Any, *, mask: Any = None, **kwargs: Any) -> None:
     """Start the random numbers anew, from a number or a [1, 1] tile."""
+    check_keywords(kwargs)
     flush()
     if not isinstance(seed, Tensor):
         number = new((1, 1), uint32)
@@ -215,11 +244,13 @@ def random_seed(seed: Any, *, mask: Any = None, **kwargs: Any) -> None:
 
 def dropout(x: Any, rate: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
     """x with elements zeroed at random, each with probability `rate`."""
+    check_keywords(kwargs)
     return isa.dropout(x, rate, dtype=dtype, mask=mask)
 
 
 def device_print(prefix: str, x: Any, *, mask: Any = None, **kwargs: Any) -> None:
     """Print a prefix and the values of a tensor."""
+    check_keywords(kwargs)
     flush()
     print(prefix, tile(x).resolved().numpy() if isinstance(x, Tensor) else x)
 

@@ -13,6 +13,7 @@ from neuroncore.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import SignatureError
 from neuroncore.formats import Format
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import (
     PSUM,
@@ -32,11 +33,13 @@ from neuroncore.frontend.nki.tensor import format_of
 
 def affine_range(*args: int, **kwargs: Any) -> Loop:
     """The integers of Python's range, in a loop whose iterations don't depend on each other."""
+    check_keywords(kwargs)
     return Loop(range(*map(operator.index, args)), parallel=True)
 
 
 def sequential_range(*args: int, **kwargs: Any) -> Loop:
     """The integers of Python's range, in a loop whose iterations follow each other."""
+    check_keywords(kwargs)
     return Loop(range(*map(operator.index, args)))
 
 
@@ -50,6 +53,7 @@ def loop_reduce(
 ) -> Tensor:
     """x folded over the iterations of some loops: a copy in the first of them, then
     result = result <op> x."""
+    check_keywords(kwargs)
     flush()
     data, combine = tile(x, "x"), token(op)
     listed = loop_indices if isinstance(loop_indices, list | tuple) else (loop_indices,)

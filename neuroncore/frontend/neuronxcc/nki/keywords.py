@@ -1,0 +1,50 @@
+"""Keywords that functions of the older API are given besides their parameters.
+
+Each of them ends in **kwargs, by which a misspelt keyword would go unnoticed.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+from neuroncore import source
+from neuroncore.errors import SignatureError, did_you_mean
+
+# Labels and hints to the device's compiler, which change no result.
+HINTS = frozenset({"name", "lazy_initialization", "directives", "precise_schedule"})
+# Asked for by published kernels (nki-samples), and not honoured by any release that we know.
+IGNORED = frozenset({"buffer", "max_free_vec_size"})
+
+
+def check_keywords(kwargs: dict[str, Any], *known: str, name: str = "") -> None:
+    """Refuse keywords that no release has known; `known` are those that the caller looks at.
+
+    `name` is what the user calls the function, if that isn't its own name. Raises SignatureError.
+    """
+    unknown = kwargs.keys() - HINTS.union(known)
+    if not unknown:
+        return
+    code = sys._getframe(1).f_code
+    called = name or code.co_name
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    for keyword in sorted(unknown):
+        if keyword not in IGNORED:
+            hint = did_you_mean(keyword, [*parameters, *known])
+            returned = f"the older API returns its result: tensor[...] = {called}(...)"
+            raise SignatureError(
+                f"{called} has no parameter {keyword!r}",
+                argument=keyword,
+                expected=f"{called}({', '.join(parameters)})",
+                hint=hint or (returned if keyword == "dst" else None),
+            )
+        warnings.warn(f"{called} ignores {keyword}=", stacklevel=_user_level())
+
+
+def _user_level() -> int:
+    """How many frames below the function that warns the user's code is."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and source.is_ours(frame):
+        frame, level = frame.f_back, level + 1
+    return level
