@@ -11,14 +11,13 @@ from neuroncore import access
 from neuroncore.access import Dims
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import (
-    DynamicControlError,
     OutOfBoundsError,
     ShapeError,
     SignatureError,
     ViewError,
 )
-from neuroncore.frontend.neuronxcc.nki import parts
-from neuroncore.frontend.neuronxcc.nki.index import Box, Index, filled, together
+from neuroncore.frontend.neuronxcc.nki import parts, refusals
+from neuroncore.frontend.neuronxcc.nki.index import Box, Index, Mask, filled, together
 from neuroncore.frontend.nki.indexing import DynamicSlice
 from neuroncore.frontend.nki.tensor import format_of
 from neuroncore.memory import Storage
@@ -63,15 +62,29 @@ class Tensor(Tile):
     # --- indexing --------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Tensor:
-        """A part of the tensor, by ints, slices, `...`, nl.ds, or index expressions.
+        """A part of the tensor, by ints, slices, `...`, nl.ds, or index expressions; or of a tile
+        what a mask chooses.
 
         With expressions the part has their common shape; slices among them add axes behind.
         """
+        if isinstance(key, Mask):
+            return self._masked(key)
         keys = self._all_keys(key if isinstance(key, tuple) else (key,))
         if not any(isinstance(k, Index | Tile) for k in keys):
             return self._by_ranges(keys)
         known = parts.again(self, keys)
         return self.window(*known) if known else self._by_expressions(keys)
+
+    def _masked(self, mask: Mask) -> Tensor:
+        boxes = mask.boxes(self.shape)
+        if len(boxes) == 1:
+            return self.within(boxes[0])
+        raise SignatureError(
+            f"a mask that chooses {len(boxes)} rectangles of {self!r}",
+            expected="one rectangle",
+            because="an instruction reads one range of each axis",
+            also="err_unsupported_expression_in_mask",
+        )
 
     def _all_keys(self, keys: tuple[Any, ...]) -> tuple[Any, ...]:
         rank = len(self.shape)
@@ -179,6 +192,8 @@ class Tensor(Tile):
             expressions.append(Index((rows.shape[0], *(1,) * (rank - 1)), (0,) * rank, 0))
         shape, steps = together(expressions) if expressions else ((), [])
         self._check_rank(shape, expressions)
+        if chosen and chosen[0] == len(keys) - 1 and not one and any(s[0] for s in steps):
+            raise refusals.index_along_free_axis(self)
         strides, offset = [0] * len(shape), self.offset
         spans: list[Span] = []
         ranges: list[tuple[int, int, int]] = []
@@ -395,12 +410,7 @@ class Tensor(Tile):
         """True in HBM: kernels ask so whether an argument is a tensor or None."""
         if not self.storage.on_chip:
             return True
-        raise DynamicControlError(
-            f"{self!r} has no truth value while the kernel is compiled",
-            because="what a tensor holds is known on the device only",
-            hint="select with nl.where, or a mask of index expressions",
-            also="err_ambiguous_tensor_truth_value",
-        )
+        raise refusals.truth_value(self)
 
 
 def _inside(span: Span, shape: Dims) -> bool:

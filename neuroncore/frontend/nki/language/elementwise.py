@@ -238,7 +238,9 @@ def _rounded(x: NkiTensor) -> NkiTensor:
 
 
 def _stepped(x: NkiTensor, comparison: Operation, sign_: float, dtype: Any) -> NkiTensor:
-    """The nearest integer, moved by one where it is on the wrong side of x."""
+    """The nearest integer, moved by one where it is on the wrong side of x; x if it is whole."""
+    if x.dtype.is_integer:
+        return copy(x, dtype)  # type: ignore[no-any-return]
     nearest, wrong, out = _rounded(x), ndarray(x.shape, float32), result(x, dtype)
     isa.tensor_tensor(wrong, nearest, x, comparison)
     isa.scalar_tensor_tensor(out, wrong, multiply, sign_, add, nearest)
@@ -260,6 +262,8 @@ def ceil(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     """x without its fraction: tensor_scalar and nl.floor of |x|, and the sign back with activation
     and tensor_tensor."""
+    if x.dtype.is_integer:
+        return copy(x, dtype)  # type: ignore[no-any-return]
     magnitude, signs, out = ndarray(x.shape, float32), ndarray(x.shape, float32), result(x, dtype)
     isa.tensor_scalar(magnitude, x, abs, None)
     isa.activation(signs, sign, x)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.errors import NotEmulated
+from neuroncore.errors import NotEmulated, ShapeError
 from neuroncore.formats import bool_, float32, uint32
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.index import Mask
@@ -102,9 +102,8 @@ def mean(
     data = tile(x, "x")
     form = dtype or (float32 if data.dtype.is_integer else data.dtype)
     if chosen(mask, data.shape) != [()]:
-        of_part = partial(newer.mean, keepdims=True)
-        more = {"axis": axis, "folds": True, "keepdims": keepdims, "dtype": form}
-        return composed(of_part, mask, data, **more)
+        of_part = partial(newer.mean, keepdims=True, dtype=form)
+        return composed(of_part, mask, data, axis=axis, folds=True, keepdims=keepdims)
     total = sum(data, axis, dtype=float32, keepdims=keepdims)
     flush()
     count = product(data.shape[a] for a in _axes(axis, data))
@@ -158,7 +157,18 @@ def rms_norm(
 def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
     """The transpose of a 2-D tile: nc_transpose."""
     check_keywords(kwargs)
-    return isa.nc_transpose(x, dtype=dtype, mask=mask)
+    flush()
+    data = tile(x, "x")
+    if len(data.shape) > 2:
+        raise ShapeError(
+            f"transpose: {data!r} has {len(data.shape)} axes",
+            argument="x",
+            expected="two axes: partitions and one free axis",
+            because="the free axis becomes the partition axis, and there is one of that",
+            hint="transpose pieces of two axes in a loop",
+            also="err_exceed_max_supported_dimension",
+        )
+    return isa.nc_transpose(data, dtype=dtype, mask=mask)
 
 
 def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tensor:

@@ -1,0 +1,119 @@
+"""Functions of the older API that are several instructions: those of the current API, applied to
+the parts of a tile that a mask chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+from neuroncore.errors import ShapeError
+from neuroncore.frontend.neuronxcc.nki.index import Box
+from neuroncore.frontend.neuronxcc.nki.results import (
+    Untiled,
+    chosen,
+    door,
+    flush,
+    follow,
+    hold,
+    new,
+    tile,
+)
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.nki.tensor import NkiTensor, format_of
+from neuroncore.tile import Tile
+
+Axis = int | Sequence[int]
+
+
+def as_newer(x: Tensor) -> NkiTensor:
+    return NkiTensor(x.storage, x.shape, x.strides, x.offset, x.dtype, x.dynamic)
+
+
+def as_older(x: Tile) -> Tensor:
+    return Tensor(x.storage, x.shape, x.strides, x.offset, x.dtype, x.dynamic)
+
+
+def lanes(value: Any, box: Box, _: Any) -> Any:
+    """The partitions of an argument that belong to a box, and all of its free axes."""
+    if not isinstance(value, Tensor):
+        return value
+    return value.within((box[0], *((0, n) for n in value.shape[1:])))
+
+
+def composed(
+    function: Callable[..., NkiTensor],
+    mask: Any,
+    *operands: Any,
+    axis: Axis | None = None,
+    folds: bool = False,
+    keepdims: bool = False,
+    cut: Callable[..., Any] = follow,
+    **more: Any,
+) -> Tensor:
+    """A function of the current API on tiles of the older one, whose result has the shape of the
+    first; a mask is over that, and the others follow it as `cut` says.
+
+    With `axis` the function works along all free axes of what it gets, which are these: for each
+    place along others it is applied anew. If it `folds` them they are not in the result, or with
+    `keepdims` they have size 1.
+    """
+    flush()
+    tiles = [tile(x) if isinstance(x, Tile | Untiled) else x for x in operands]
+    space = tiles[0].shape
+    whole = tuple((0, n) for n in space)
+    boxes = [box or whole for box in chosen(mask, space)]
+    axes = () if axis is None else free_axes(axis, tiles[0])
+    if axis is not None:
+        more["axis"] = tuple(range(1, len(space)))
+        others = [a for a in range(1, len(space)) if a not in axes]
+        boxes = [row for box in boxes for row in _rows(box, others)]
+    gone = axes if folds else ()
+    kept = [a for a in range(len(space)) if keepdims or a not in gone]
+    sizes = [1 if a in gone else space[a] for a in kept] + [1] * (2 - len(kept))
+    pieces = [[tiles[0].within(box), *(cut(x, box, space) for x in tiles[1:])] for box in boxes]
+    parts = [as_older(function(*map(_newer, piece), **more)) for piece in pieces]
+    if boxes == [whole]:
+        return parts[0].shaped(tuple(sizes))
+    form = parts[0].dtype if parts else format_of(more.get("dtype") or tiles[0].dtype, position=0)
+    places = [
+        tuple((0, 1) if a in gone else box[a] for a in kept) + ((0, 1),) * (2 - len(kept))
+        for box in boxes
+    ]
+
+    def run(dst: Tensor, _: bool | None) -> None:
+        for place, part in zip(places, parts, strict=True):
+            out = dst.within(place)
+            door("tensor_copy", dst=out, src=part.shaped(out.shape))
+
+    return hold(new(sizes, form), run, places)
+
+
+def _newer(x: Any) -> Any:
+    return as_newer(x) if isinstance(x, Tensor) else x
+
+
+def _rows(box: Box, others: Sequence[int]) -> list[Box]:
+    """A box, cut into pieces of one place along some axes."""
+    choices = [
+        [(at, 1) for at in range(first, first + count)] if a in others else [(first, count)]
+        for a, (first, count) in enumerate(box)
+    ]
+    return list(product(*choices))
+
+
+def free_axes(axis: Axis, x: Tensor) -> tuple[int, ...]:
+    """The axes to work along, counted from the front. Raises ShapeError for the partition."""
+    listed = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = tuple(sorted(a + x.ndim if a < 0 else a for a in listed))
+    if axes and axes[0] > 0 and axes[-1] < x.ndim:
+        return axes
+    raise ShapeError(
+        f"axis {axis!r} of {x!r} can't be worked along",
+        argument="axis",
+        position=1,
+        expected=f"axes from 1 to {x.ndim - 1}",
+        got=repr(axis),
+        because="axis 0 is the partition: a lane folds what streams past it",
+        hint="nl.transpose first, or a product with ones: nl.matmul",
+    )

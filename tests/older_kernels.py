@@ -1,0 +1,30 @@
+"""Running functions of the older API, neuronxcc.nki, on arrays that a test gives."""
+
+import numpy as np
+from neuronxcc import nki
+from neuronxcc.nki import language as nl
+
+
+def applied(function, *values, **options):
+    """What a function of tiles returns: arrays among the values are loaded first, numbers stay."""
+
+    def kernel(*given):
+        tiles = [nl.load(v) if isinstance(v, nki.tensor) else v for v in given]
+        return stored(function(*tiles, **options))
+
+    return nki.simulate_kernel(kernel, *values)
+
+
+def stored(tile):
+    """A tensor in HBM with the values of a tile."""
+    out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.hbm)
+    nl.store(out, tile)
+    return out
+
+
+def numbers(*shape, seed=0, dtype=np.float32):
+    """Normal numbers; of integers, from -50 to 50."""
+    rng = np.random.default_rng([seed, *shape])
+    values = rng.standard_normal(shape)
+    whole = np.dtype(dtype).kind in "iu"
+    return (np.rint(values * 20) if whole else values.astype(np.float32)).astype(dtype)
