@@ -1,0 +1,12 @@
+"""Facts about formats, under the name of this API that published kernels import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neuroncore.frontend.nki.tensor import format_of
+
+
+def sizeinbytes(dtype: Any) -> int:
+    """Bytes of an element."""
+    return format_of(dtype, position=0).itemsize

@@ -1,0 +1,34 @@
+"""The core of tests/device.py as the older API sees it: tiles that calls return and masks cut."""
+
+from device import REGIONS, Device
+
+from neuroncore.core import on
+from neuroncore.formats import lookup
+from neuroncore.frontend.neuronxcc.nki.results import flush
+from neuroncore.frontend.neuronxcc.nki.tensor import whole
+
+
+class Older(Device):
+    """One core. Its tiles are tensors of the older API."""
+
+    def empty(self, shape, dtype="float32", buffer="sbuf", address=None):
+        """A tensor that nothing has written."""
+        memory = self.core.memory
+        return whole(memory.allocate(REGIONS[buffer], shape, lookup(dtype), "", address))
+
+    def call(self, function, *args, **kwargs):
+        """Call a function as a kernel would, to its end."""
+        with on(self.core):
+            result = function(*args, **kwargs)
+            flush()
+            return result
+
+    @property
+    def lines(self):
+        """(opcode, line of the source) of every instruction issued so far."""
+        program = self.core.program
+        columns = program.columns()
+        return [
+            (program.calls[call].instruction.opcode, program.place(line).line)
+            for call, line in zip(columns.call, columns.line, strict=True)
+        ]
