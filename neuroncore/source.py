@@ -117,7 +117,18 @@ def _integers(frame: FrameType) -> dict[str, int]:
     return {n: v for n, v in values if type(v) is int and not n.startswith("_")}
 
 
-_assigned: dict[tuple[int, int], ast.AST | None] = {}
+_users: dict[tuple[int, int], ast.AST | None] = {}
+
+
+def user_of_value(frame: FrameType) -> ast.AST | None:
+    """The node of the source that uses the value of the expression that a frame is at."""
+    key = (id(frame.f_code), frame.f_lasti)
+    if key not in _users:
+        line, end_line, column, end_column = _span(frame.f_code, frame.f_lasti)
+        parents = _parents(frame.f_code.co_filename)
+        _users[key] = parents.get((line, column, end_line, end_column))
+        _kept.append(frame.f_code)  # and so its id
+    return _users[key]
 
 
 def is_assigned(frame: FrameType) -> bool:
@@ -126,13 +137,7 @@ def is_assigned(frame: FrameType) -> bool:
 
     Where there is no source text it may be, and True is the answer.
     """
-    key = (id(frame.f_code), frame.f_lasti)
-    if key not in _assigned:
-        line, end_line, column, end_column = _span(frame.f_code, frame.f_lasti)
-        parents = _parents(frame.f_code.co_filename)
-        _assigned[key] = parents.get((line, column, end_line, end_column))
-        _kept.append(frame.f_code)  # and so its id
-    match _assigned[key]:
+    match user_of_value(frame):
         case None | ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
             return True
         case ast.Return() | ast.Lambda():

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from neuroncore import source
 from neuroncore.errors import DynamicControlError, ShapeError, SignatureError
+from neuroncore.frontend.neuronxcc.nki import refusals
 
 Dims = tuple[int, ...]
 Box = tuple[tuple[int, int], ...]  # (first, count) of each axis
@@ -66,6 +67,9 @@ class Index:
             else:
                 start += range(size)[operator.index(k)] * step
         return Index(tuple(shape), tuple(steps), start)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise refusals.assigned_index(self)
 
     def extent(self) -> tuple[int, int]:
         """The least and the greatest value."""
@@ -208,6 +212,7 @@ def _not_affine(symbol: str) -> SignatureError:
         expected="sums of index expressions, products with integers, // and % that stay affine",
         because="an access pattern is a start and one stride per axis",
         hint="split the axis: one nl.arange per digit, each times its own stride",
+        also="err_unsupported_expression_in_mask",
     )
 
 

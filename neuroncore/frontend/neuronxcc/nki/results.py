@@ -21,6 +21,8 @@ from neuroncore.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import BufferKindError, KernelError, ShapeError, SignatureError
 from neuroncore.formats import Format, float32
+from neuroncore.frontend.neuronxcc.nki import refusals
+from neuroncore.frontend.neuronxcc.nki.compiler.allocation import check_explicit
 from neuroncore.frontend.neuronxcc.nki.index import Box, Mask
 from neuroncore.frontend.neuronxcc.nki.scopes import check_read, check_write, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
@@ -71,7 +73,8 @@ class Pending:
     def suits(self, slot: Tensor) -> bool:
         """Whether the instruction can write the slot itself, with one rounding as if by a copy."""
         rounds_once = self.tile.dtype is float32 and not slot.dtype.is_integer
-        return slot.region in self.regions and (slot.dtype is self.tile.dtype or rounds_once)
+        fits = slot.region in self.regions and slot.size == self.tile.size
+        return fits and (slot.dtype is self.tile.dtype or rounds_once)
 
 
 def flush() -> None:
@@ -142,6 +145,8 @@ def door(name: str, **arguments: Any) -> None:
     given = [arguments.get(p.name, p.default) for p in instruction.parameters]
     if (dst := arguments.get("dst")) is not None:
         check_write(dst)
+        if dst.storage.placed:
+            check_explicit(name, arguments)
     try:
         issuer(name)(current(), *given)
     except KernelError as error:
@@ -289,6 +294,8 @@ def assign(slot: Tensor, value: Any) -> None:
     held = state.pending
     if held is None or held.tile is not value:
         flush()
+        if value.dynamic:
+            raise refusals.copied_by_assignment(value)
         if not _same(slot, value):
             _copy(slot, value, [()])
         return
@@ -306,10 +313,19 @@ def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
     _check_on_chip(slot)
     fill(value)
     _before_writing(slot, boxes)
+    if boxes == [()]:
+        value = _spread(value, slot.shape)
     place = slot.shaped(value.shape)
     for box in _in_patterns(boxes, value.shape, (place, value)):
         dst, src = (place.within(box), value.within(box)) if box else (place, value)
         door("tensor_copy", dst=dst, src=src)
+
+
+def _spread(value: Tensor, shape: Dims) -> Tensor:
+    """The tile with free axes of size 1 repeated, if that gives it the shape."""
+    same = len(value.shape) == len(shape) and value.shape[0] == shape[0]
+    fits = same and all(n in (1, m) for n, m in zip(value.shape, shape, strict=True))
+    return value.stretched(shape) if fits else value
 
 
 def _set(slot: Tensor, value: Any) -> None:

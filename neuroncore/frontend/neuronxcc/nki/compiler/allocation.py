@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from neuroncore.core import current
-from neuroncore.enums import MemoryRegion
+from neuroncore.enums import MemoryRegion, engine
 from neuroncore.errors import OutOfBoundsError, SignatureError
 from neuroncore.formats import Format
 from neuroncore.frontend.neuronxcc.nki.scopes import first_given
@@ -93,3 +93,27 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
     for index, count in zip(block, counts, strict=False):
         place = place * count + index % count
     return base + place * scale
+
+
+# --- what kernels that place tensors themselves have to say ---------------------------------------
+
+
+def check_explicit(name: str, arguments: dict[str, Any]) -> None:
+    """Refuse an instruction into a placed tensor that needs one which the kernel hasn't placed."""
+    if name.startswith("activation") and arguments["bias"] is None:
+        raise SignatureError(
+            f"{name} into a tensor at an address of its own, without a bias",
+            expected="bias=tile, of shape (partitions, 1)",
+            because="without one the instruction adds a tile of zeros, which needs an address too",
+            hint="place a tile of zeros and pass it: nl.exp(x) is nisa.activation(np.exp, x, "
+            "bias=zeros)",
+            also="err_bias_tensor_must_be_specified_in_allocation",
+        )
+    if name == "nc_transpose" and arguments["engine"] is engine.tensor:
+        raise SignatureError(
+            "nc_transpose by the Tensor engine into a tensor at an address of its own",
+            because="the engine multiplies by an identity matrix, which needs an address too",
+            hint="place an identity matrix: nisa.nc_matmul(x, identity, is_transpose=True); up to "
+            "32 x 32 use engine=nisa.vector_engine",
+            also="err_transpose_on_tensor_engine_not_allowed_in_allocated_kernel",
+        )

@@ -7,6 +7,7 @@ from typing import Any
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import OperatorError
+from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     format_or,
@@ -61,6 +62,8 @@ def dma_transpose(
     check_keywords(kwargs)
     flush()
     x = tile(src, "src")
+    if x.dynamic:
+        raise refusals.transposed_indirectly(x)
     order = tuple(axes) if axes else tuple(range(len(x.shape)))[::-1]
     shape = [x.shape[a] for a in order]
     made = produce(

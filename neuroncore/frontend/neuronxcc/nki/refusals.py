@@ -1,0 +1,65 @@
+"""Errors of what the older API's tensors and index expressions are asked for and can't do."""
+
+from __future__ import annotations
+
+import ast
+
+from neuroncore import source
+from neuroncore.errors import DynamicControlError, SignatureError, ViewError
+from neuroncore.tile import Tile
+
+
+def truth_value(tile: Tile) -> DynamicControlError:
+    """A tile that `if`, `while`, `and`, `or` or `not` asks whether it is true."""
+    frame = source.user_frame()
+    user = source.user_of_value(frame) if frame is not None else None
+    if isinstance(user, ast.While):
+        also, hint = "err_while_loop_requires_unconditional_entry", "loop a fixed number of times"
+    elif tile.size == 1:
+        also, hint = "err_dynamic_control_flow_not_supported", "do both, and choose with nl.where"
+    else:
+        also = "err_ambiguous_tensor_truth_value"
+        hint = "combine tiles by &, | and ~, and choose with nl.where; compare with None by `is`"
+    return DynamicControlError(
+        f"{tile!r} has no truth value while the kernel is compiled",
+        because="what a tensor holds is known on the device only",
+        hint=hint,
+        also=also,
+    )
+
+
+def assigned_index(index: object) -> SignatureError:
+    return SignatureError(
+        f"an index expression can't be assigned to: {index!r}",
+        because="it describes addresses, and no memory holds it",
+        hint="nisa.iota(expression, dtype=nl.int32) makes a tile of its values",
+        also="err_cannot_assign_to_index",
+    )
+
+
+def index_along_free_axis(tile: Tile) -> ViewError:
+    return ViewError(
+        f"the last axis of {tile!r} is indexed by a tile, and another by the partition",
+        because="a DMA finds one run-time address per partition, of the row it moves from there",
+        hint="let the tile index the first axis, and nl.arange(n)[None, :] the last",
+        also="err_indirect_indices_free_dim",
+    )
+
+
+def copied_by_assignment(tile: Tile) -> ViewError:
+    return ViewError(
+        f"{tile!r}, whose place is known at run time only, can't be copied by assignment",
+        because="the engine has to be told to read the address from memory",
+        hint="tensor[...] = nisa.tensor_copy_dynamic_src(source[...])",
+        also="err_copy_dynamic_indirect_indices_not_natively_supported",
+    )
+
+
+def transposed_indirectly(tile: Tile) -> ViewError:
+    return ViewError(
+        f"{tile!r}, whose rows a tile chooses, can't be transposed on the way",
+        argument="src",
+        because="the descriptors of a transposing DMA are made before the kernel runs",
+        hint="nl.load the rows, and transpose the tile with nl.transpose",
+        also="err_indirect_indices_are_not_supported_with_nki_api",
+    )
