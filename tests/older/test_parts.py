@@ -1,0 +1,89 @@
+"""Parts by index expressions that come again, masked sums, and the methods that make new tiles."""
+
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuroncore.errors import OutOfBoundsError, ShapeError
+
+X = np.arange(6 * 40, dtype=np.float32).reshape(6, 40)
+
+
+@nki.jit
+def picked(x, starts, step):
+    """Seven columns from each start, one pick after the other."""
+    out = nl.ndarray((len(starts), 6, 7), x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    i, j = nl.arange(6)[:, None], nl.arange(7)[None, :]
+    for n, start in enumerate(starts):
+        nl.store(out[n, i, j], tile[i, start + step * j])
+    return out
+
+
+@given(st.lists(st.integers(0, 40 - 19), min_size=2, max_size=5), st.integers(1, 3))
+def test_a_part_that_comes_again_begins_where_it_says(starts, step):
+    want = [X[:, start : start + 7 * step : step] for start in starts]
+    assert np.array_equal(picked(X, starts, step), want)
+
+
+@pytest.mark.parametrize("outside", [-1, 34])
+def test_a_part_that_comes_again_outside_is_refused(outside):
+    with pytest.raises((OutOfBoundsError, IndexError), match=r"exceeds axis 1 of size 40"):
+        picked(X, [0, 33, 5, outside], 1)
+
+
+@nki.jit
+def summed(a, b, chosen):
+    """sum over k of a[k].T @ b[k] in the columns below `chosen[k]`."""
+    (steps, _, m), n = a.shape, b.shape[2]
+    out = nl.ndarray((m, n), nl.float32, buffer=nl.shared_hbm)
+    total = nl.zeros((m, n), nl.float32, buffer=nl.psum)
+    columns = nl.arange(n)[None, :]
+    for step in range(steps):
+        total[nl.arange(m)[:, None], columns] += nisa.nc_matmul(
+            nl.load(a[step]), nl.load(b[step]), mask=columns < chosen[step]
+        )
+    copied = nl.zeros((m, n), nl.float32)
+    copied[...] = nl.copy(total, mask=columns < chosen[0])
+    nl.store(out, copied)
+    return out
+
+
+def test_a_masked_sum_goes_on_in_the_part_that_its_mask_chooses():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(3, 9, 5)), rng.normal(size=(3, 9, 11))
+    want = np.einsum("skm,skn->mn", a, b)
+    want[:, 7:] = 0
+    got = summed(a.astype(np.float32), b.astype(np.float32), (7, 7, 7))
+    assert np.allclose(got, want, atol=1e-5)
+
+
+def test_a_masked_sum_that_goes_on_in_more_than_it_began_is_refused():
+    a, b = np.ones((2, 9, 5), np.float32), np.ones((2, 9, 11), np.float32)
+    with pytest.raises(ShapeError, match="only a part of"):
+        summed(a, b, (7, 8))
+
+
+def test_a_row_is_repeated_along_both_axes():
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray((5, 40), x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x[2:3]).broadcast_to((5, 40)))
+        return out
+
+    assert np.array_equal(kernel(X), np.broadcast_to(X[2:3], (5, 40)))
+
+
+def test_astype_rounds_a_copy():
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, nl.int32, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        nl.store(out, tile.astype(nl.int32))
+        return out
+
+    assert np.array_equal(kernel(X), X.astype(np.int32))
