@@ -23,6 +23,10 @@ class Older(Device):
             flush()
             return result
 
+    def block(self, blocks, *index):
+        """One tile of many, or a part of one."""
+        return self.call(blocks.__getitem__, index)
+
     @property
     def lines(self):
         """(opcode, line of the source) of every instruction issued so far."""

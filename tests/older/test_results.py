@@ -1,0 +1,520 @@
+"""How a returned tile becomes an instruction's destination: what the record and the memory hold
+after assignments, sums, masks and fills."""
+
+import linecache
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from neuronxcc import nki
+from neuronxcc.nki import isa as nisa
+from neuronxcc.nki import language as nl
+from older_device import Older
+
+from neuroncore.errors import BufferKindError, ShapeError, SignatureError
+
+A = np.random.default_rng(1).normal(size=(4, 6)).astype(np.float32)
+B = np.random.default_rng(2).normal(size=(4, 6)).astype(np.float32)
+COPY, MEMSET, TT = "COPY", "MEMSET", "TENSOR_TENSOR"
+
+
+def run(kernel, *values, buffers=(), **options):
+    """A kernel's result and its core, on a core where the values are tiles in SBUF."""
+    device = Older(**options)
+    regions = (*buffers, *("sbuf",) * (len(values) - len(buffers)))
+    tiles = [device.tile(v, buffer=b) for v, b in zip(values, regions, strict=True)]
+    result = device.call(kernel, *tiles)
+    return (None if result is None else result.numpy()), device
+
+
+def tile(shape=(4, 6), dtype=np.float32, buffer=nl.sbuf):
+    return nl.ndarray(shape, dtype=dtype, buffer=buffer)
+
+
+# --- where a result goes --------------------------------------------------------------------------
+
+
+def test_an_assigned_result_is_one_instruction_that_writes_there():
+    def kernel(a, b):
+        t = tile((4, 12))
+        t[...] = nl.zeros((4, 12), np.float32)
+        t[:, 3:9] = nl.add(a, b)
+        return t
+
+    got, device = run(kernel, A, B)
+    want = np.zeros((4, 12), np.float32)
+    want[:, 3:9] = A + B
+    assert np.array_equal(got, want)
+    assert device.opcodes.count(TT) == 1
+    assert len(device.opcodes) <= 3
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda a, b: nisa.tensor_tensor(a, b, nl.add),
+        lambda a, b: nl.add(a, b),
+        lambda a, b: a + b,
+    ],
+)
+def test_every_way_to_add_is_one_instruction_in_place(compute):
+    def kernel(a, b):
+        t = tile()
+        t[...] = compute(a, b)
+        return t
+
+    got, device = run(kernel, A, B)
+    assert np.array_equal(got, A + B)
+    assert device.opcodes == [TT]
+
+
+def test_a_result_without_a_place_gets_one():
+    def kernel(a, b):
+        total = nl.add(a, b)
+        return nl.multiply(total, 2.0)
+
+    got, device = run(kernel, A, B)
+    assert np.array_equal(got, (A + B) * np.float32(2))
+    assert len(device.opcodes) == 2
+
+
+def test_a_tile_assigned_later_is_copied_and_stays_what_it_was():
+    def kernel(a, b):
+        total = nl.add(a, b)
+        t = tile()
+        t[...] = total
+        t[...] = nl.add(t, 1.0)
+        return total
+
+    got, device = run(kernel, A, B)
+    assert np.array_equal(got, A + B)
+    assert device.opcodes[:2] == [TT, COPY]
+
+
+def test_a_result_assigned_to_two_places_is_made_once():
+    def kernel(a, b):
+        s, t = tile(), tile()
+        s[...] = t[...] = nl.add(a, b)
+        return nl.subtract(s, t)
+
+    got, device = run(kernel, A, B)
+    assert np.array_equal(got, 0 * A)
+    assert device.opcodes.count(TT) == 2  # the sum, once, and the difference
+
+
+def test_an_expression_is_issued_from_the_inside_out():
+    def kernel(a, b):
+        t = tile()
+        t[...] = nl.multiply(nl.add(a, b), nl.subtract(a, b))
+        return t
+
+    got, device = run(kernel, A, B)
+    assert np.array_equal(got, (A + B) * (A - B))
+    assert device.opcodes == [TT] * 3
+
+
+def test_what_is_written_in_place_is_read_first():
+    def kernel(a, b):
+        a[:, 0:5] = nl.add(a[:, 1:6], b[:, 0:5])
+        a[...] = nl.add(a, a)
+        return a
+
+    want = A.copy()
+    want[:, 0:5] = want[:, 1:6] + B[:, 0:5]
+    got, device = run(kernel, A, B)
+    assert np.array_equal(got, want + want)
+    assert device.opcodes == [TT] * 2
+
+
+def test_calls_held_back_keep_program_order():
+    def kernel(a, b):
+        t = tile()
+        t[...] = nl.add(a, b)
+        first = nl.copy(t)
+        t[...] = nl.subtract(a, b)
+        second = nl.copy(t)
+        return nl.multiply(first, second)
+
+    got, device = run(kernel, A, B)
+    assert np.array_equal(got, (A + B) * (A - B))
+    assert device.opcodes.count(TT) == 3
+
+
+def test_an_index_that_computes_comes_after_the_value():
+    def kernel(a, b):
+        t = tile((4, 6))
+        seen = []
+
+        def column():
+            seen.append(nl.copy(b))
+            return 0
+
+        t[:, column() : 6] = nl.add(a, b)
+        return t
+
+    got, device = run(kernel, A, B)
+    assert np.array_equal(got, A + B)
+    assert device.opcodes.count(TT) == 1
+
+
+def test_helpers_may_return_results():
+    def twice(x):
+        return nl.multiply(x, 2.0)
+
+    def kernel(a):
+        t = tile()
+        t[...] = twice(a)
+        kept = twice(t)
+        t[...] = (lambda x: twice(x))(kept)
+        return t
+
+    got, device = run(kernel, A)
+    assert np.array_equal(got, A * np.float32(8))
+    assert len(device.opcodes) == 3
+
+
+def test_a_helper_s_result_in_an_expression_is_not_where_it_is_assigned():
+    def add_one(x):
+        return nl.add(x, 1.0)
+
+    def kernel(a):
+        t = tile()
+        t[...] = nl.multiply(add_one(a), add_one(t0))
+        return t
+
+    t0 = None
+
+    def outer(a):
+        nonlocal t0
+        t0 = nl.copy(a)
+        return kernel(a)
+
+    got, _ = run(outer, A)
+    assert np.array_equal(got, (A + 1) * (A + 1))
+
+
+SOURCELESS = """
+def kernel(a, b):
+    t = nl.ndarray((4, 12), dtype=nl.float32, buffer=nl.sbuf)
+    t[:, 0:6] = nl.add(a, b)
+    t[:, 6:12] = nl.subtract(a, b)
+    kept = nl.multiply(a, b)
+    t[:, 0:6] += kept
+    p = nl.zeros((6, 6), nl.float32, buffer=nl.psum)
+    for _ in nl.sequential_range(2):
+        p += nisa.nc_matmul(a, b)
+    t[0:6, 6:12] = nl.add(t[0:4, 6:12], p[0:4, :]) if False else nl.copy(t[:, 6:12])
+    return t, nl.copy(p)
+"""
+
+
+def test_without_source_text_results_are_right_too():
+    space = {"nl": nl, "nisa": nisa}
+    exec(SOURCELESS.replace("t[0:6, 6:12]", "t[:, 6:12]"), space)
+    device = Older()
+    a, b = device.tile(A), device.tile(B)
+    t, product = device.call(space["kernel"], a, b)
+    assert np.array_equal(t.numpy(), np.concatenate([(A + B) + A * B, A - B], 1))
+    assert np.allclose(product.numpy(), 2 * A.T @ B, rtol=1e-5, atol=1e-5)
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+
+def test_a_float32_result_rounds_once_to_where_it_is_assigned():
+    def kernel(a, b):
+        t = tile(dtype=nl.bfloat16)
+        t[...] = nl.add(a, b)
+        return t
+
+    got, device = run(kernel, A, B)
+    assert np.array_equal(got, (A + B).astype(ml_dtypes.bfloat16))
+    assert device.opcodes == [TT]
+
+
+def test_a_result_of_another_dtype_rounds_to_that_first():
+    def kernel(a, b):
+        t = tile()
+        t[...] = nl.add(a, b, dtype=nl.bfloat16)
+        return t
+
+    got, _ = run(kernel, A, B)
+    assert np.array_equal(got, (A + B).astype(ml_dtypes.bfloat16).astype(np.float32))
+
+
+def test_a_float32_result_assigned_to_integers_is_converted():
+    values = np.float32([[1.4, 2.6, -3.2, 100.0, 0.5, 1.5]] * 4)
+
+    def kernel(a):
+        t = tile(dtype=np.int32)
+        t[...] = nl.add(a, 0.0)
+        return t
+
+    assert np.array_equal(run(kernel, values)[0], np.rint(values).astype(np.int32))
+
+
+# --- masks ----------------------------------------------------------------------------------------
+
+
+def test_a_masked_result_leaves_the_rest_alone():
+    def kernel(a, b):
+        t = tile()
+        t[...] = nl.copy(b)
+        p, f = nl.arange(4)[:, None], nl.arange(6)[None, :]
+        t[p, f] = nl.multiply(a, 2.0, mask=(p < 3) & (f >= 2))
+        return t
+
+    want = B.copy()
+    want[:3, 2:] = A[:3, 2:] * 2
+    got, device = run(kernel, A, B)
+    assert np.array_equal(got, want)
+    assert len(device.opcodes) == 2
+
+
+def test_a_mask_that_is_false_writes_nothing():
+    def kernel(a, b):
+        b[...] = nl.multiply(a, 2.0, mask=nl.arange(4)[:, None] > 3)
+        b[...] = nl.multiply(a, 2.0, mask=False)
+        return b
+
+    got, device = run(kernel, A, B)
+    assert np.array_equal(got, B)
+    assert not device.opcodes
+
+
+def test_a_triangle_is_several_pieces_of_a_dma():
+    def kernel(a, b):
+        p, f = nl.arange(4)[:, None], nl.arange(6)[None, :]
+        b[p, f] = nl.load(a, mask=p >= f)
+        return b
+
+    below = np.arange(4)[:, None] >= np.arange(6)
+    assert np.array_equal(run(kernel, A, B, buffers=("hbm",))[0], np.where(below, A, B))
+
+
+def test_a_masked_result_without_a_place_is_defined_where_the_mask_is():
+    def kernel(a):
+        made = nl.multiply(a, 2.0, mask=nl.arange(6)[None, :] < 4)
+        return nl.copy(made[:, 0:4])
+
+    got, device = run(kernel, A)
+    assert np.array_equal(got, A[:, :4] * 2)
+    assert not device.findings
+
+
+# --- += -------------------------------------------------------------------------------------------
+
+
+def test_sums_in_psum_are_products_the_first_of_which_overwrites():
+    def kernel(a, b):
+        p = nl.zeros((6, 6), np.float32, buffer=nl.psum)
+        for _ in nl.affine_range(3):
+            p += nisa.nc_matmul(a, b)
+        return nl.copy(p)
+
+    got, device = run(kernel, A, B)
+    assert np.allclose(got, 3 * A.T.astype(np.float64) @ B, rtol=1e-6, atol=1e-6)
+    assert MEMSET not in device.opcodes and TT not in device.opcodes
+
+
+def test_a_sum_in_psum_goes_on_with_what_is_there():
+    def kernel(a, b):
+        p = tile((6, 6), buffer=nl.psum)
+        p[...] = nisa.nc_matmul(a, b)
+        p += nisa.nc_matmul(a, b)
+        p[:, :] += nl.matmul(a, b, transpose_x=True)
+        return nl.copy(p)
+
+    got, device = run(kernel, A, B)
+    assert np.allclose(got, 3 * A.T.astype(np.float64) @ B, rtol=1e-6, atol=1e-6)
+    assert MEMSET not in device.opcodes and TT not in device.opcodes
+
+
+def test_pieces_of_a_sum_begin_on_their_own():
+    def kernel(a, b):
+        p = nl.zeros((6, 6), np.float32, buffer=nl.psum)
+        for half in nl.affine_range(2):
+            part = nl.ds(half * 3, 3)
+            for _ in nl.affine_range(2):
+                p[:, part] += nisa.nc_matmul(a, b[:, part])
+        return nl.copy(p)
+
+    got, device = run(kernel, A, B)
+    assert np.allclose(got, 2 * A.T.astype(np.float64) @ B, rtol=1e-6, atol=1e-6)
+    assert MEMSET not in device.opcodes
+
+
+def test_updates_of_sbuf_are_one_instruction_each():
+    def kernel(a, b):
+        a += b
+        a[:, 0:3] *= b[:, 0:3]
+        a -= 2.0
+        return a
+
+    want = A + B
+    want[:, :3] *= B[:, :3]
+    got, device = run(kernel, A, B)
+    assert np.array_equal(got, want - np.float32(2))
+    assert len(device.opcodes) == 3
+
+
+def test_a_product_added_to_sbuf_is_made_in_psum_first():
+    def kernel(a, b):
+        t = nl.zeros((6, 6), np.float32)
+        t += nisa.nc_matmul(a, b)
+        t[...] += nisa.nc_matmul(a, b)
+        return t
+
+    got, device = run(kernel, A, B)
+    assert np.allclose(got, 2 * A.T.astype(np.float64) @ B, rtol=1e-6, atol=1e-6)
+    assert device.opcodes.count(TT) == 2
+
+
+# --- nl.zeros and nl.full -------------------------------------------------------------------------
+
+
+def test_zeros_that_are_overwritten_cost_nothing():
+    def kernel(a):
+        t = nl.zeros((4, 6), np.float32)
+        t[...] = nl.copy(a)
+        return t
+
+    got, device = run(kernel, A)
+    assert np.array_equal(got, A)
+    assert MEMSET not in device.opcodes
+
+
+def test_zeros_that_are_read_are_one_memset():
+    def kernel(a):
+        t = nl.full((4, 6), 3.0, np.float32)
+        first = nl.add(a, t)
+        return nl.add(first, t)
+
+    got, device = run(kernel, A)
+    assert np.array_equal(got, (A + 3) + 3)
+    assert device.opcodes.count(MEMSET) == 1
+
+
+def test_zeros_of_which_a_part_is_overwritten_are_zeros_elsewhere():
+    def kernel(a):
+        t = nl.zeros((4, 6), np.float32)
+        t[:, 0:2] = nl.copy(a[:, 0:2])
+        return nl.add(t, 1.0)
+
+    want = np.ones((4, 6), np.float32)
+    want[:, :2] += A[:, :2]
+    got, device = run(kernel, A)
+    assert np.array_equal(got, want)
+    assert device.opcodes.count(MEMSET) == 1
+
+
+def test_zeros_in_an_update_are_added_to():
+    def kernel(a):
+        t = nl.zeros((4, 6), np.float32)
+        for _ in nl.sequential_range(3):
+            t += a
+        return t
+
+    got, device = run(kernel, A)
+    assert np.array_equal(got, A + A + A)
+    assert device.opcodes.count(MEMSET) == 1
+
+
+def test_zeros_that_nobody_touches_are_never_filled():
+    def kernel(a):
+        nl.zeros((4, 6), np.float32)
+        return nl.copy(a)
+
+    assert MEMSET not in run(kernel, A)[1].opcodes
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def test_a_number_assigned_fills():
+    def kernel(a):
+        a[:, 0:2] = 7.5
+        a[0:4, 5] = np.float32(-1)
+        return a
+
+    want = A.copy()
+    want[:, :2], want[:, 5] = 7.5, -1
+    got, device = run(kernel, A)
+    assert np.array_equal(got, want)
+    assert device.opcodes == [MEMSET] * 2
+
+
+@pytest.mark.parametrize("value", ["x", None, np.zeros((4, 6), np.float32)])
+def test_what_is_no_tile_and_no_number_can_not_be_assigned(value):
+    def kernel(a):
+        a[...] = value
+
+    with pytest.raises(SignatureError, match="can't be assigned"):
+        run(kernel, A)
+
+
+# --- refused twins --------------------------------------------------------------------------------
+
+
+def test_hbm_can_not_be_assigned_to():
+    def kernel(a, b):
+        b[...] = nl.copy(a)
+
+    with pytest.raises(BufferKindError, match="can't be assigned to"):
+        run(kernel, A, B, buffers=("sbuf", "hbm"))
+
+
+def test_a_result_of_another_shape_is_refused():
+    def kernel(a):
+        a[:, 0:3] = nl.add(a[:, 0:4], 1.0)
+
+    with pytest.raises(ShapeError, match="doesn't go into"):
+        run(kernel, A)
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def here():
+    return sys._getframe(1).f_lineno
+
+
+def test_the_lines_of_instructions_are_the_user_s():
+    def kernel(a, b):
+        t = tile()
+        t[...] = nl.add(a, b)
+        total = nl.subtract(a, b)
+        t[:, 0:3] += total[:, 0:3]
+        return t, here()
+
+    device = Older()
+    _, last = device.call(kernel, device.tile(A), device.tile(B))
+    assert [line - last for _, line in device.lines] == [-3, -2, -1]
+    assert "nl.add" in linecache.getline(__file__, device.lines[0][1])
+
+
+def test_an_error_in_a_call_held_back_names_its_line():
+    line = 0
+
+    def kernel(a, b):
+        nonlocal line
+        t = tile((6, 4))
+        line = here() + 1
+        t[...] = nisa.tensor_tensor(a, b[:, 0:5], nl.add)
+
+    with pytest.raises(Exception, match="tensor_tensor") as caught:
+        run(kernel, A, B)
+    assert caught.value.to_dict()["line"] == line
+
+
+def test_a_whole_kernel_returns_what_its_last_assignment_wrote():
+    @nki.jit(mode="simulation")
+    def kernel(a, b):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        t = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+        t[...] = nl.add(nl.load(a), nl.load(b))
+        nl.store(out, t)
+        return out
+
+    assert np.array_equal(nki.simulate_kernel(kernel, A, B), A + B)
