@@ -67,7 +67,7 @@ class Tensor(Tile):
 
         With expressions the part has their common shape; slices among them add axes behind.
         """
-        if isinstance(key, Mask):
+        if isinstance(key, Mask | bool):
             return self._masked(key)
         keys = self._all_keys(key if isinstance(key, tuple) else (key,))
         if not any(isinstance(k, Index | Tile) for k in keys):
@@ -75,8 +75,10 @@ class Tensor(Tile):
         known = parts.again(self, keys)
         return self.window(*known) if known else self._by_expressions(keys)
 
-    def _masked(self, mask: Mask) -> Tensor:
-        boxes = mask.boxes(self.shape)
+    def _masked(self, mask: Mask | bool) -> Tensor:
+        if mask is True:  # of numbers that are known, as loop variables are
+            return self
+        boxes = mask.boxes(self.shape) if mask else []
         if len(boxes) == 1:
             return self.within(boxes[0])
         raise SignatureError(
