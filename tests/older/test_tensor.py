@@ -13,6 +13,7 @@ from neuroncore.errors import (
     KernelError,
     OutOfBoundsError,
     ShapeError,
+    SignatureError,
     ViewError,
 )
 
@@ -182,6 +183,17 @@ def test_within_is_the_part_of_the_array(data, rows, columns, depth):
         box.append((first, data.draw(st.integers(1, size - first))))
     want = values[tuple(slice(first, first + count) for first, count in box)]
     assert np.array_equal(tensor.within(tuple(box)).numpy(), want)
+
+
+def test_a_mask_chooses_a_part_of_a_tile():
+    tensor, values = filled((4, 6), buffer="sbuf")
+    p, f = nl.arange(4)[:, None], nl.arange(6)[None, :]
+    assert np.array_equal(tensor[(p < 3) & (f >= 2)].numpy(), values[:3, 2:])
+    assert np.array_equal(tensor[f < 4][p > 1].numpy(), values[2:, :4])
+    assert np.array_equal(tensor[True].numpy(), values)
+    for mask, count in ((f != 3, "2"), (p > 3, "0"), (False, "0")):
+        with pytest.raises(SignatureError, match=f"chooses {count} rectangles"):
+            _ = tensor[mask]
 
 
 # --- dynamic indices ------------------------------------------------------------------------------

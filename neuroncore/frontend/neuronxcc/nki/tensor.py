@@ -78,7 +78,7 @@ class Tensor(Tile):
     def _masked(self, mask: Mask | bool) -> Tensor:
         if mask is True:  # of numbers that are known, as loop variables are
             return self
-        boxes = mask.boxes(self.shape) if mask else []
+        boxes = [] if mask is False else mask.boxes(self.shape)
         if len(boxes) == 1:
             return self.within(boxes[0])
         raise SignatureError(
