@@ -147,13 +147,13 @@ def _axis(size: Any) -> int | spmd_dim:
     try:
         count = operator.index(size)
     except TypeError:
-        count = 0
-    if count < 1:
+        count = -1
+    if count < 0:
         raise SignatureError(
             f"{size!r} is not the size of a launch grid's axis",
             expected="a positive int, nl.nc(n) or nl.spmd_dim(...)",
         )
-    return count
+    return count or 1  # nki-samples' pipelined_attention is launched as kernel[0]
 
 
 def _distributed(grid: tuple[Any, ...]) -> list[list[int]]:
