@@ -256,7 +256,10 @@ def where(
     flush()
     given = [tile(v) for v in (x, y) if _is_tile(v)]
     form = dtype or (newer.elementwise.common(x, y) if given else float32)
-    shape = np.broadcast_shapes(*(v.shape for v in (tile(condition, "condition"), *given)))
+    shapes = [v.shape for v in (tile(condition, "condition"), *given)]
+    rank = max(map(len, shapes))
+    spread = [(s[0], *(1,) * (rank - len(s)), *s[1:]) for s in shapes]
+    shape = tuple(map(max, zip(*spread, strict=True)))
 
     def whole_tile(value: Any) -> Tensor:
         if _is_tile(value):
