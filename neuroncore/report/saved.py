@@ -84,6 +84,16 @@ def capture(neff: Path, trace: Path, executions: int = 1, nth: int = 1) -> list[
     return made
 
 
+def report(trace: Path, folder: Path) -> None:
+    """Write the figures of a saved profile, as `summaries` has them, to NAME.json in a folder.
+
+    Raises UsageError as `read` does, or if the file can't be written.
+    """
+    figures_by_name = summaries(read(trace, "ntff"))
+    path = folder / f"{trace.stem}.json"
+    _put(path, _json(figures_by_name))
+
+
 def traces(trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
     """The files in which the vendor's tools keep the profile of every nth execution: the name
     that was given for the first, NAME_exec_2.ntff for the second."""
@@ -237,8 +247,12 @@ def _json(document: Document) -> bytes:
 
 
 def _write(path: Path, document: Document) -> None:
+    _put(path, gzip.compress(_json(document), 6, mtime=0))
+
+
+def _put(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress(_json(document), 6, mtime=0))
+        path.write_bytes(content)
     except OSError as error:
         raise UsageError(f"{path} can't be written: {error.strerror}") from None

@@ -13,7 +13,7 @@ from typing import Any
 
 from neuroncore.core import current, running
 from neuroncore.enums import MemoryRegion
-from neuroncore.errors import NotEmulated, OutOfBoundsError, SignatureError
+from neuroncore.errors import NotEmulated, OutOfBoundsError, SignatureError, UsageError
 from neuroncore.frontend.launch import Run, finish, launch
 from neuroncore.frontend.neuronxcc.nki import contract
 from neuroncore.frontend.neuronxcc.nki.language.loops import nc, spmd_dim
@@ -23,6 +23,7 @@ from neuroncore.schedule import schedule
 
 MODES = ("auto", "jax", "torchxla", "baremetal", "benchmark", "simulation", "trace")
 BANNER = "neuroncore: latencies are estimates of an emulator, not measurements of a device"
+NEFF = "file.neff"  # the vendor's name for a record, where none is given
 PERCENTILES = (0, 1, 10, 25, 50, 90, 99, 100)
 
 
@@ -181,13 +182,28 @@ class Saved(Kernel):
     def _ran(self, run: Run) -> None:
         from neuroncore.report.saved import save
 
-        folder = Path(self.options.get("working_directory") or ".")
         neff, trace = self.options.get("save_neff_name"), self.options.get("save_trace_name")
-        if trace and not neff:
-            neff = "file.neff"
-        if neff:
-            folder.mkdir(parents=True, exist_ok=True)
-            save(run, folder / neff, folder / trace if trace else None)
+        if neff or trace:
+            save(run, Path(neff or NEFF), Path(trace) if trace else None)
+
+
+class Profiled(Kernel):
+    """A kernel whose record, its profile and a summary of that are kept in a folder."""
+
+    def _ran(self, run: Run) -> None:
+        from neuroncore.report import saved
+
+        given = self.options.get
+        folder = Path(given("working_directory", ""))
+        neff, trace = (
+            folder / (given(option) or name)
+            for option, name in (("save_neff_name", NEFF), ("save_trace_name", "profile.ntff"))
+        )
+        if neff.exists() and not given("overwrite"):
+            raise UsageError(f"{neff} is there already; profile with overwrite=True to replace it")
+        saved.save(run, neff, None)
+        for made in saved.capture(neff, trace, given("num_execs", 1), given("profile_nth", 1)):
+            saved.report(made, folder / "json_reports")
 
 
 class Latency:
@@ -272,8 +288,18 @@ def benchmark(kernel: Any = None, **kwargs: Any) -> Any:
 
 
 def profile(func: Any = None, **kwargs: Any) -> Any:
-    """A kernel whose record is kept in working_directory, for `neuroncore profile view`."""
-    return _decorated(Saved, func, kwargs)
+    """A kernel whose record is kept in working_directory, an absolute path, for `neuroncore profile
+    view`: save_neff_name, the profile of every profile_nth of num_execs executions under
+    save_trace_name, and a summary of each in json_reports. Raises SignatureError without a folder,
+    and when called UsageError if the record is there already, without overwrite=True."""
+    if not Path(kwargs.get("working_directory") or "").is_absolute():
+        raise SignatureError(
+            "profile has no folder to keep what it finds",
+            argument="working_directory",
+            expected="an absolute path",
+            got=repr(kwargs.get("working_directory")),
+        )
+    return _decorated(Profiled, func, kwargs)
 
 
 class FrameworkKernel:
