@@ -9,6 +9,7 @@ import numpy as np
 
 from neuroncore.access import Dims
 from neuroncore.enums import MemoryRegion
+from neuroncore.errors import ShapeError
 from neuroncore.frontend.neuronxcc.nki.index import Box
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     accumulator,
@@ -62,8 +63,20 @@ def tensor_reduce(
 
 
 def _folded(x: Tensor, axis: Axis) -> Dims:
+    """The axes to fold, in order. Raises ShapeError for what aren't free axes of the tile."""
     listed = (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
-    return tuple(sorted(int(a) % len(x.shape) for a in listed))
+    rank = len(x.shape)
+    axes = tuple(sorted(int(a) + rank * (a < 0) for a in listed))
+    if not axes or axes[0] < 1 or axes[-1] >= rank or len({*axes}) < len(axes):
+        raise ShapeError(
+            f"axis {axis!r} of {x!r} can't be folded",
+            argument="axis",
+            expected=f"some of the axes 1 to {rank - 1}",
+            got=repr(axis),
+            because="a lane folds what streams past it; axis 0 is the lanes themselves",
+            hint="nisa.tensor_partition_reduce, or a product with ones, folds partitions",
+        )
+    return axes
 
 
 def tensor_partition_reduce(

@@ -1,0 +1,162 @@
+"""Products and transposes of the older API against numpy."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from neuronxcc.nki import isa as nisa
+from neuronxcc.nki import language as nl
+from older_device import Older
+
+from neuroncore.errors import KernelError
+
+SHAPES = [(1, 1, 1), (5, 7, 9), (128, 128, 512), (33, 1, 65), (128, 3, 511)]
+
+
+def numbers(shape, dtype="float32", seed=0):
+    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(dtype)
+
+
+def product(a, b):
+    return a.T.astype(np.float64) @ b.astype(np.float64)
+
+
+def close(got, want, rows):
+    """Sums of `rows` products in float32."""
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.sqrt(rows))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_product_is_numpy_s(shape, dtype):
+    k, m, n = shape
+    a, b = numbers((k, m), dtype), numbers((k, n), dtype, 1)
+    device = Older()
+    got = device.call(nisa.nc_matmul, device.tile(a), device.tile(b))
+    assert (got.shape, got.dtype, got.region.value) == ((m, n), "float32", "psum")
+    close(got.numpy(), product(a, b), k)
+
+
+def test_free_axes_of_moving_stay():
+    a, b = numbers((8, 4)), numbers((8, 3, 5), seed=1)
+    device = Older()
+    got = device.call(nisa.nc_matmul, device.tile(a), device.tile(b))
+    want = product(a, b.reshape(8, 15)).reshape(4, 3, 5)
+    assert got.shape == want.shape
+    close(got.numpy(), want, 8)
+
+
+def test_operands_go_by_name_in_any_order():
+    a, b = numbers((8, 4)), numbers((8, 6), seed=1)
+    device = Older()
+    got = device.call(nisa.nc_matmul, moving=device.tile(b), stationary=device.tile(a))
+    close(got.numpy(), product(a, b), 8)
+
+
+def test_a_mask_is_over_moving():
+    a, b = numbers((8, 4)), numbers((8, 6), seed=1)
+    device = Older()
+    k, n = nl.arange(8)[:, None], nl.arange(6)[None, :]
+    got = device.call(nisa.nc_matmul, device.tile(a), device.tile(b), mask=(k < 5) & (n >= 2))
+    close(got[:, 2:6].numpy(), product(a[:5], b[:5, 2:]), 5)
+    assert got.unwritten()[:, :2].all() and not got.unwritten()[:, 2:].any()
+
+
+def test_parts_of_a_bank_take_their_own_products():
+    a, b = numbers((8, 4)), numbers((8, 6), seed=1)
+    device = Older()
+    x, y = device.tile(a), device.tile(b)
+
+    def kernel():
+        p = nl.ndarray((4, 12), dtype=nl.float32, buffer=nl.psum)
+        p[:, 0:6] = nisa.nc_matmul(x, y)
+        p[:, 6:12] = nl.matmul(x, y, transpose_x=True)
+        p[:, 0:6] += nisa.nc_matmul(x, y)
+        return p
+
+    want = product(a, b)
+    close(device.call(kernel).numpy(), np.concatenate([2 * want, want], 1), 8)
+    assert len([op for op in device.opcodes if "COPY" in op or "MEMSET" in op]) == 0
+
+
+@pytest.mark.parametrize("flags", [(False, False), (True, False), (False, True), (True, True)])
+def test_language_matmul_transposes_where_it_has_to(flags):
+    a, b = numbers((6, 8)), numbers((8, 5), seed=1)
+    device = Older()
+    x = device.tile(a.T.copy() if flags[0] else a)
+    got = device.call(nl.matmul, x, device.tile(b), transpose_x=flags[0])
+    close(got.numpy(), a.astype(np.float64) @ b, 8)
+
+
+@pytest.mark.parametrize(
+    ("k", "m", "n"), [(8, 129, 4), (8, 4, 513), (8, 4, 4)], ids=["wide", "long", "fits"]
+)
+def test_products_that_are_too_large_are_refused(k, m, n):
+    device = Older()
+    x, y = device.zeros((k, m)), device.zeros((k, n))
+    if (m, n) == (4, 4):
+        device.call(nisa.nc_matmul, x, y)
+        return
+    with pytest.raises(KernelError):
+        device.call(nisa.nc_matmul, x, y)
+    assert not device.opcodes
+
+
+def test_contraction_axes_that_differ_are_refused():
+    device = Older()
+    with pytest.raises(KernelError):
+        device.call(nisa.nc_matmul, device.zeros((8, 4)), device.zeros((9, 4)))
+
+
+# --- transposes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 7), (128, 128), (33, 128), (128, 3)])
+def test_the_tensor_engine_transposes(shape, dtype):
+    x = numbers(shape, dtype)
+    device = Older()
+    got = device.call(nisa.nc_transpose, device.tile(x), engine=nisa.tensor_engine)
+    assert (got.region.value, got.dtype) == ("psum", dtype)
+    assert np.array_equal(got.numpy(), x.T)
+    assert len(device.opcodes) == 1
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 7), (32, 32), (128, 64), (100, 70), (33, 31)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint8"])
+def test_the_vector_engine_transposes_in_squares(shape, dtype):
+    x = np.random.default_rng(0).integers(0, 200, shape).astype(dtype)
+    device = Older()
+    got = device.call(nisa.nc_transpose, device.tile(x), engine=nisa.vector_engine)
+    assert got.region.value == "sbuf"
+    assert np.array_equal(got.numpy(), x.T)
+    assert len(device.opcodes) == -(-shape[0] // 32) * -(-shape[1] // 32)
+
+
+def test_a_small_tile_is_the_vector_engine_s_and_a_large_one_is_not():
+    device = Older()
+    assert device.call(nisa.nc_transpose, device.zeros((32, 32))).region.value == "sbuf"
+    assert device.call(nisa.nc_transpose, device.zeros((32, 33))).region.value == "psum"
+
+
+def test_a_masked_transpose_is_masked_the_other_way_round():
+    x = numbers((6, 8))
+    device = Older()
+    got = device.call(nisa.nc_transpose, device.tile(x), mask=nl.arange(6)[:, None] < 4)
+    assert np.array_equal(got[:, 0:4].numpy(), x[:4].T)
+    assert got.unwritten()[:, 4:].all()
+
+
+def test_dtype_converts_a_transpose():
+    x = numbers((6, 8))
+    device = Older()
+    got = device.call(nisa.nc_transpose, device.tile(x), dtype=nl.bfloat16)
+    assert got.dtype == "bfloat16"
+    assert np.array_equal(got.numpy(), x.T.astype(ml_dtypes.bfloat16))
+
+
+@pytest.mark.parametrize("shape", [(4, 129), (4, 500)])
+def test_more_columns_than_partitions_are_refused(shape):
+    device = Older()
+    with pytest.raises(KernelError, match=f"{shape[1]}"):
+        device.call(nisa.nc_transpose, device.zeros(shape))
+    assert not device.opcodes
