@@ -1,0 +1,228 @@
+"""Instructions that choose, search and move, in the older API, against numpy."""
+
+import numpy as np
+import pytest
+from neuronxcc.nki import isa as nisa
+from neuronxcc.nki import language as nl
+from older_device import Older
+
+from neuroncore.errors import KernelError, SignatureError
+
+F32 = np.float32
+P, F = nl.arange(5)[:, None], nl.arange(8)[None, :]
+ROWS, COLUMNS = np.arange(5)[:, None], np.arange(8)
+
+
+def numbers(shape=(5, 8), seed=0):
+    order = np.random.default_rng([seed, *shape]).permutation(np.prod(shape))
+    return order.reshape(shape).astype(F32)
+
+
+# --- iota and affine_select -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32", "uint32"])
+def test_iota_is_the_expression(dtype):
+    device = Older()
+    got = device.call(nisa.iota, P * 100 + F * 3 + 7, dtype=dtype)
+    assert got.dtype == dtype
+    assert np.array_equal(got.numpy(), (ROWS * 100 + COLUMNS * 3 + 7).astype(dtype))
+    p, x, y = nl.mgrid[0:3, 0:4, 0:2]
+    i, j, k = np.mgrid[0:3, 0:4, 0:2]
+    cube = device.call(nisa.iota, p + 10 * x + 100 * y, dtype=np.int32)
+    assert np.array_equal(cube.numpy().reshape(3, 4, 2), i + 10 * j + 100 * k)
+
+
+@pytest.mark.parametrize("what", [nl.arange(8), 3, None])
+def test_iota_of_no_tile_is_refused(what):
+    with pytest.raises(SignatureError, match="index expression of a tile"):
+        Older().call(nisa.iota, what, dtype=np.int32)
+
+
+@pytest.mark.parametrize(
+    ("compare", "want"),
+    [
+        (P >= F, ROWS >= COLUMNS),
+        (P < F, ROWS < COLUMNS),
+        (F <= 3, (COLUMNS <= 3) & (ROWS >= 0)),
+        (2 * P + 1 > F, 2 * ROWS + 1 > COLUMNS),
+        (P == F, ROWS == COLUMNS),
+        (P != F, ROWS != COLUMNS),
+        ((P >= F) & (F > 0), (ROWS >= COLUMNS) & (COLUMNS > 0)),
+        (True, np.ones((5, 8), bool)),
+        (False, np.zeros((5, 8), bool)),
+    ],
+)
+def test_affine_select_keeps_where_the_comparison_holds(compare, want):
+    x = numbers()
+    device = Older()
+    tile = device.tile(x)
+    got = device.call(nisa.affine_select, compare, tile, -9984.0)
+    assert np.array_equal(got.numpy(), np.where(want, x, F32(-9984)))
+
+    def kernel():
+        t = nl.ndarray((5, 8), dtype=nl.bfloat16)
+        t[...] = nisa.affine_select(compare, tile, -1.0, dtype=nl.bfloat16)
+        return t
+
+    assert np.array_equal(
+        device.call(kernel).numpy(), np.where(want, x, F32(-1)).astype("bfloat16")
+    )
+
+
+def test_affine_select_wants_a_comparison():
+    device = Older()
+    with pytest.raises(SignatureError, match="comparison of index expressions"):
+        device.call(nisa.affine_select, P, device.tile(numbers()), 0.0)
+
+
+# --- other choices --------------------------------------------------------------------------------
+
+
+def test_range_select_keeps_what_lies_between_two_bounds():
+    x = numbers()
+    low, high = F32([[0], [1], [2], [3], [8]]), F32([[8], [4], [2], [5], [8]])
+    device = Older()
+    tiles = [device.tile(v) for v in (x, low, high)]
+
+    def kernel():
+        return nisa.range_select(
+            on_true_tile=tiles[0],
+            comp_op0=np.greater_equal,
+            comp_op1=np.less,
+            bound0=tiles[1],
+            bound1=tiles[2],
+        )
+
+    inside = (low <= COLUMNS) & (high > COLUMNS)
+    assert np.array_equal(device.call(kernel).numpy(), np.where(inside, x, np.finfo(F32).min))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_predicated_copies_leave_the_rest(reverse):
+    x, y = numbers(), numbers(seed=1)
+    predicate = np.random.default_rng(0).integers(0, 2, (5, 8)).astype(np.uint8)
+    device = Older()
+    src, dst, chosen = device.tile(x), device.tile(y), device.tile(predicate)
+    device.call(
+        nisa.tensor_copy_predicated, src=src, dst=dst, predicate=chosen, reverse_pred=reverse
+    )
+    assert np.array_equal(dst.numpy(), np.where((predicate != 0) ^ reverse, x, y))
+
+
+def test_select_reduce_selects_and_finds_the_maximum():
+    x = numbers()
+    predicate = np.random.default_rng(0).integers(0, 2, (5, 8)).astype(np.uint8)
+    device = Older()
+    dst, top = device.empty((5, 8)), device.empty((5, 1))
+    device.call(
+        nisa.select_reduce,
+        dst=dst,
+        predicate=device.tile(predicate),
+        on_true=device.tile(x),
+        on_false=-5.0,
+        reduce_res=top,
+        reduce_cmd=nisa.reduce_cmd.reset_reduce,
+        reduce_op=nl.max,
+    )
+    want = np.where(predicate != 0, x, F32(-5))
+    assert np.array_equal(dst.numpy(), want)
+    assert np.array_equal(top.numpy(), want.max(1, keepdims=True))
+
+
+# --- searches -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (128, 33), (1, 100)])
+def test_the_eight_greatest_and_where_they_are(shape):
+    x = numbers(shape)
+    device = Older()
+    tile = device.tile(x)
+    top = device.call(nisa.max8, src=tile)
+    order = np.argsort(-x, axis=1)[:, :8]
+    assert np.array_equal(top.numpy(), np.take_along_axis(x, order, 1))
+    at = device.call(nisa.nc_find_index8, data=tile, vals=top)
+    assert at.dtype == "uint32" and np.array_equal(at.numpy(), order)
+    rest = device.call(nisa.nc_match_replace8, data=tile, vals=top, imm=-1.0)
+    want = x.copy()
+    np.put_along_axis(want, order, -1, 1)
+    assert np.array_equal(rest.numpy(), want)
+
+
+def test_a_masked_search_sees_a_part():
+    x = numbers((5, 20))
+    device = Older()
+    got = device.call(nisa.max8, src=device.tile(x), mask=nl.arange(20)[None, :] < 12)
+    assert np.array_equal(got.numpy(), -np.sort(-x[:, :12], 1)[:, :8])
+
+
+def test_fewer_than_eight_are_refused():
+    device = Older()
+    with pytest.raises(KernelError):
+        device.call(nisa.max8, src=device.tile(numbers((5, 7))))
+    assert not device.opcodes
+
+
+def test_a_shuffle_goes_within_groups_of_32_partitions():
+    x = numbers((64, 3))
+    order = [(7 * i + 5) % 32 for i in range(32)]
+    device = Older()
+    dst = device.empty((64, 3))
+    device.call(nisa.nc_stream_shuffle, device.tile(x), dst, order)
+    assert np.array_equal(dst.numpy(), x.reshape(2, 32, 3)[:, order].reshape(64, 3))
+    with pytest.raises(KernelError):
+        device.call(nisa.nc_stream_shuffle, device.tile(x), dst, [32] * 32)
+
+
+def test_sequence_bounds_are_first_and_last_of_each_segment():
+    ids = np.float32([[1, 1, 2, 2, 2, 0, 3, 0]])
+    device = Older()
+    got = device.call(nisa.sequence_bounds, segment_ids=device.tile(ids)).numpy()
+    assert got.shape == (1, 2, 8)
+    for place, segment in enumerate(ids[0]):
+        if segment:
+            members = np.flatnonzero(ids[0] == segment)
+            assert got[0, :, place].tolist() == [members[0], members[-1] + 1]
+
+
+# --- moving ---------------------------------------------------------------------------------------
+
+
+def test_dma_copies_between_memories_and_adds():
+    x = numbers()
+    device = Older()
+    source, there, back = device.tile(x), device.empty((5, 8), buffer="hbm"), device.empty((5, 8))
+    device.call(nisa.dma_copy, dst=there, src=source)
+    device.call(nisa.dma_copy, dst=back, src=there)
+    assert np.array_equal(back.numpy(), x)
+    device.call(nisa.dma_copy, dst=there, src=source, dst_rmw_op=np.add)
+    assert np.array_equal(there.numpy(), x + x)
+    with pytest.raises(KernelError, match="can't combine"):
+        device.call(nisa.dma_copy, dst=there, src=source, dst_rmw_op=np.multiply)
+
+
+def test_a_masked_dma_leaves_the_rest():
+    x, y = numbers(), numbers(seed=1)
+    device = Older()
+    dst = device.tile(y, buffer="hbm")
+    device.call(nisa.dma_copy, dst=dst, src=device.tile(x), mask=(P < 2) & (F > 5))
+    want = y.copy()
+    want[:2, 6:] = x[:2, 6:]
+    assert np.array_equal(dst.numpy(), want)
+
+
+@pytest.mark.parametrize("shape", [(16, 32), (128, 64)])
+def test_a_dma_transposes(shape):
+    x = numbers(shape).astype("bfloat16")
+    device = Older()
+    got = device.call(nisa.dma_transpose, device.tile(x, buffer="hbm"))
+    assert np.array_equal(got.numpy(), x.T)
+
+
+def test_a_gather_takes_runs_by_shared_indices():
+    x = numbers((32, 10))
+    places = np.random.default_rng(0).integers(0, 10, (32, 1)).astype(np.uint16)
+    device = Older()
+    got = device.call(nisa.local_gather, device.tile(x), device.tile(places))
+    want = np.stack([x[p, places[p // 16 * 16 : p // 16 * 16 + 16, 0]] for p in range(32)])
+    assert np.array_equal(got.numpy().reshape(want.shape), want)
