@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from neuroncore.cli import profile, run, tables, tools
+from neuroncore.cli import explain, profile, run, tables, tools
 from neuroncore.errors import UsageError
 
 
@@ -43,6 +43,11 @@ def _parser() -> argparse.ArgumentParser:
     isa = commands.add_parser("isa", help="the instruction set")
     isa.add_argument("name", nargs="?", help="one instruction")
     isa.set_defaults(command=tables.isa)
+    meaning = commands.add_parser("explain", help="what an error means, with an example")
+    meaning.add_argument(
+        "name", nargs="?", help="an error's code, a name of nki.errors, or what the device says"
+    )
+    meaning.set_defaults(command=explain.explain)
     alias = commands.add_parser(
         "alias-path",
         help="the folder to put on PYTHONPATH so that `import nki` is ours in programs that "

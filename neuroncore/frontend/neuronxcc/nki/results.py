@@ -39,12 +39,10 @@ VENDORS: dict[tuple[str, str | None, str], str] = {
     (name, argument, code): f"err_activation_{argument}_{what}"
     for name in ("activation", "activation_reduce")
     for argument, code, what in (
-        ("bias", "DTYPE_RULE", "invalid_type"),
         ("scale", "DTYPE_RULE", "invalid_type"),
         ("scale", "SHAPE_MISMATCH", "scalar_or_vector"),
     )
 }
-VENDORS["nc_transpose", "data", "FREE_SIZE"] = "err_size_of_dimension_exceed_arch_limit"
 
 
 class Untiled:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuroncore.enums import MemoryRegion
-from neuroncore.formats import float32
+from neuroncore.errors import DtypeError
+from neuroncore.formats import bfloat16, float16, float32
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     accumulator,
@@ -24,6 +25,23 @@ from neuroncore.frontend.nki import language as newer
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 Axis = int | Sequence[int]
+
+
+BIASES = (float32, float16, bfloat16)  # SDK 2.21 to 2.26, nki.isa.activation
+
+
+def _bias(value: Any) -> Any:
+    found = column(value, "bias")
+    if isinstance(found, Tensor) and found.dtype not in BIASES:
+        raise DtypeError(
+            f"bias can't be {found.dtype}",
+            argument="bias",
+            expected=" or ".join(BIASES),
+            got=repr(found),
+            because="it is added in float32, to which the engine converts float formats only",
+            also="err_activation_bias_invalid_type",
+        )
+    return found
 
 
 def activation(
@@ -49,7 +67,7 @@ def activation(
         mask,
         op=token(op),
         data=x,
-        bias=column(bias, "bias"),
+        bias=_bias(bias),
         scale=column(scale, "scale"),
         reduce_op=token(reduce_op),
         reduce_res=accumulator(reduce_res),
@@ -81,7 +99,7 @@ def activation_reduce(
         data=x,
         reduce_op=token(reduce_op),
         reduce_res=accumulator(reduce_res),
-        bias=column(bias, "bias"),
+        bias=_bias(bias),
         scale=column(scale, "scale"),
     )
 

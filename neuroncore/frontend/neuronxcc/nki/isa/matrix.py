@@ -8,6 +8,7 @@ from typing import Any
 from neuroncore.access import Dims
 from neuroncore.core import current
 from neuroncore.enums import MemoryRegion
+from neuroncore.errors import FreeSizeError
 from neuroncore.formats import float32
 from neuroncore.frontend.neuronxcc.nki.index import Box
 from neuroncore.frontend.neuronxcc.nki.isa import constants
@@ -81,6 +82,20 @@ def _squares(box: Box, shape: Dims, most: int) -> list[Box]:
     return [(row, column) for row in rows for column in columns]
 
 
+def _check_transposed(data: Tensor) -> None:
+    most = current().machine.sbuf.partitions
+    if data.free_size > most:
+        raise FreeSizeError(
+            f"{data!r} has {data.free_size} elements per partition to be transposed",
+            argument="data",
+            expected=f"at most {most}",
+            got=str(data.free_size),
+            because=f"they become partitions, and of those there are {most}",
+            hint=f"transpose pieces of {most} columns in a loop",
+            also="err_size_of_dimension_exceed_arch_limit",
+        )
+
+
 def nc_transpose(
     data: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
@@ -93,6 +108,7 @@ def nc_transpose(
     check_keywords(kwargs)
     flush()
     x, chosen_engine = tile(data), engine_of(engine)
+    _check_transposed(x)
     most = current().machine.limits.vector_transpose
     small = max(x.shape[0], x.free_size) <= most
     asked = chosen_engine is constants.engine.vector

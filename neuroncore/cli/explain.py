@@ -1,0 +1,123 @@
+"""neuroncore explain: what an error means, with an example of it and of how it goes.
+
+A page is a section of a file in explanations/: `## NAME (CODE)`, a text, and an example as a diff.
+With its lines that begin with "-" the example is refused, with those that begin with "+" it runs.
+The Python block at the top of a file stands before each of its examples; tests execute them all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from neuroncore import errors
+from neuroncore.errors import KernelError, UsageError, did_you_mean
+
+LEGAL = "legal here"
+SYMPTOMS = "On the device: "  # what begins the line of a page that lists what else it may be called
+
+
+@dataclass(frozen=True)
+class Page:
+    """One name and what it means. `code` is the error's, or LEGAL where nothing is refused."""
+
+    name: str
+    code: str
+    text: str
+    header: str
+    diff: str
+
+    @property
+    def bad(self) -> str:
+        """The script that is refused; empty if there is none."""
+        return self._with("-") if self.diff and self.code != LEGAL else ""
+
+    @property
+    def good(self) -> str:
+        """The script that runs; empty if there is none."""
+        return self._with("+") if self.diff else ""
+
+    def _with(self, sign: str) -> str:
+        lines = [line[1:] for line in self.diff.splitlines() if line[:1] in ("", " ", sign)]
+        return f"{self.header}\n\n" + "\n".join(lines) + "\n"
+
+    @property
+    def symptoms(self) -> list[str]:
+        """What the device's compiler or runtime says instead."""
+        lines = [line for line in self.text.splitlines() if line.startswith(SYMPTOMS)]
+        return re.findall(r"[A-Z][A-Z_0-9]+", " ".join(lines).removeprefix(SYMPTOMS))
+
+
+@cache
+def pages() -> dict[str, Page]:
+    """All pages, by name."""
+    folder = files("neuroncore.cli") / "explanations"
+    texts = [one.read_text("utf-8") for one in folder.iterdir() if one.name.endswith(".md")]
+    return {page.name: page for text in texts for page in _pages(text)}
+
+
+def _pages(text: str) -> Iterator[Page]:
+    top, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    header = _block(top, "python")
+    for section in sections:
+        title, _, body = section.partition("\n")
+        name, _, code = title.partition(" ")
+        words = body.partition("```")[0].strip()
+        yield Page(name, code.strip("()") or name, words, header, _block(body, "diff"))
+
+
+def _block(text: str, language: str) -> str:
+    found = re.search(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    return found[1].rstrip("\n") if found else ""
+
+
+def codes() -> set[str]:
+    """The codes of all kinds of KernelError."""
+    kinds = {kind for kind in vars(errors).values() if isinstance(kind, type)} - {KernelError}
+    return {kind.code for kind in kinds if issubclass(kind, KernelError)}
+
+
+def explain(arguments: argparse.Namespace) -> int:
+    name = arguments.name
+    if name is None:
+        print("\n".join(_list()))
+        return 0
+    found = [pages()[name]] if name in pages() else []
+    found += [page for page in pages().values() if name in page.symptoms]
+    if not found:
+        hint = did_you_mean(name, pages())
+        raise UsageError(f"nothing is known of {name!r}" + (f"; {hint}" if hint else ""))
+    print("\n\n".join("\n".join(_printed(page)) for page in found))
+    return 0
+
+
+def _list() -> Iterator[str]:
+    for name in sorted(pages(), key=lambda n: (n.startswith("err_"), n)):
+        page = pages()[name]
+        yield name if page.code == name else f"{name}  ({page.code})"
+
+
+def _printed(page: Page) -> Iterator[str]:
+    yield page.name if page.code == page.name else f"{page.name}  ({page.code})"
+    yield ""
+    yield page.text
+    names = [other.name for other in pages().values() if other.code == page.name != other.name]
+    if names:
+        yield ""
+        yield f"In nki.errors: {', '.join(names)}"
+    if not page.diff:
+        return
+    yield ""
+    yield "Refused with the lines marked -, runs with those marked +:" if page.bad else "Runs:"
+    yield ""
+    yield from (f"    {line}".rstrip() for line in _indented(page))
+
+
+def _indented(page: Page) -> Iterator[str]:
+    yield from (f" {line}" for line in page.header.splitlines())
+    yield ""
+    yield from page.diff.splitlines()

@@ -1,0 +1,106 @@
+"""`neuroncore explain`: every error has a page, and every example does what the page says of it."""
+
+from pathlib import Path
+
+import pytest
+
+from neuroncore.cli import main
+from neuroncore.cli.explain import LEGAL, codes, pages
+from neuroncore.errors import KernelError
+from neuroncore.frontend.launch import NeuronWarning
+
+PAGES = pages()
+# The names that the vendor's page nki.errors of SDK 2.26 lists.
+NAMES = (Path(__file__).parent / "data/errors_older.txt").read_text().split()
+
+REFUSED = [name for name, page in PAGES.items() if page.bad]
+RUNS = [name for name, page in PAGES.items() if page.good]
+# What is legal here: a slice beside an index expression has a clear meaning, and published kernels
+# write it; Python doesn't evaluate the annotations of local variables.
+NOT_REFUSED = {
+    "err_annotation_shape_mismatch",
+    "err_unsupported_mixing_basic_advanced_tensor_indexing",
+}
+
+
+def ran(script, folder):
+    """Run a script as a file of its own; the file."""
+    path = folder / "example.py"
+    path.write_text(script, encoding="utf-8")
+    exec(compile(script, str(path), "exec"), {"__name__": "example"})
+    return path
+
+
+def test_every_code_and_every_name_of_the_vendor_has_a_page():
+    assert set(PAGES) == codes() | set(NAMES)
+    assert len(NAMES) == 36
+
+
+def test_the_vendor_s_names_are_refused_but_for_two_with_reasons():
+    assert {name for name, page in PAGES.items() if page.code == LEGAL} == NOT_REFUSED
+    assert set(NAMES) - NOT_REFUSED <= set(REFUSED)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_bad_example_is_refused_by_that_name(name, tmp_path):
+    page = PAGES[name]
+    if page.code == "UNINIT_READ":
+        with pytest.raises(NeuronWarning, match=r"warning\[UNINIT_READ\]"):
+            ran(page.bad, tmp_path)
+        return
+    with pytest.raises(KernelError) as caught:
+        ran(page.bad, tmp_path)
+    assert caught.value.code == page.code
+    assert caught.value.place.file == str(tmp_path / "example.py")
+    if name != page.code:
+        assert caught.value.also == name
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_good_example_runs(name, tmp_path):
+    assert ran(PAGES[name].good, tmp_path).exists()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_pair_differs_by_few_lines(name):
+    signs = [line[0] for line in PAGES[name].diff.splitlines() if line]
+    assert 1 <= len(signs) - signs.count(" ") <= 6
+
+
+def test_it_prints_a_page(capsys):
+    assert main(["explain", "err_1d_arange_not_supported"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("err_1d_arange_not_supported  (SHAPE_MISMATCH)\n")
+    assert "    -    i = nl.arange(64)\n    +    i = nl.arange(64)[:, None]\n" in printed
+    assert "    import neuronxcc.nki as nki\n".replace("    ", "     ") in printed
+
+
+def test_a_code_leads_to_the_vendor_s_names(capsys):
+    assert main(["explain", "IMMUTABLE"]) == 0
+    assert "err_cannot_update_immutable_parameter" in capsys.readouterr().out
+
+
+def test_what_is_legal_says_so(capsys):
+    assert main(["explain", "err_annotation_shape_mismatch"]) == 0
+    printed = capsys.readouterr().out
+    assert "(legal here)" in printed and "\nRuns:\n" in printed
+
+
+@pytest.mark.parametrize(
+    ("symptom", "code"),
+    [("GCA035", "CAPACITY"), ("TEN404", "START_PARTITION"), ("NLA001", "PSUM_BANK")],
+)
+def test_what_the_device_says_leads_to_a_page(symptom, code, capsys):
+    assert main(["explain", symptom]) == 0
+    assert f"{code}\n" in capsys.readouterr().out
+
+
+def test_without_a_name_it_lists_them_all(capsys):
+    assert main(["explain"]) == 0
+    listed = [line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert set(listed) == set(PAGES)
+
+
+def test_a_misspelt_name_is_wrong_usage(capsys):
+    assert main(["explain", "err_1d_arrange_not_supported"]) == 2
+    assert "did you mean 'err_1d_arange_not_supported'?" in capsys.readouterr().err
