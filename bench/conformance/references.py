@@ -44,6 +44,26 @@ def pooled_mean(x: Any, size: int) -> Any:
     return windows(x.astype(np.float64), size).mean(-1)
 
 
+def doubled(x: Any, axes: int) -> Any:
+    """The last axes twice as long: every number between the nearest two, 3/4 of the one and 1/4 of
+    the other; at the ends the nearest one."""
+    for axis in range(x.ndim - axes, x.ndim):
+        size = x.shape[axis]
+        before = np.take(x, np.maximum(np.arange(size) - 1, 0), axis)
+        after = np.take(x, np.minimum(np.arange(size) + 1, size - 1), axis)
+        pairs = np.stack([0.75 * x + 0.25 * before, 0.75 * x + 0.25 * after], axis + 1)
+        x = pairs.reshape(*x.shape[:axis], 2 * size, *x.shape[axis + 1 :])
+    return x
+
+
+def bilinear(x: Any, *_: Any) -> Any:
+    return doubled(x, 2)
+
+
+def trilinear(x: Any, *_: Any) -> Any:
+    return doubled(x, 3)
+
+
 def rows_transposed(x: Any, shape: tuple[int, int]) -> Any:
     """Every row is a matrix of that shape, and becomes its transpose."""
     return x.reshape(-1, *shape).swapaxes(1, 2).reshape(x.shape)
@@ -132,6 +152,13 @@ def attention_by_columns(q: Any, k: Any, v: Any) -> Any:
 
 def attention_by_rows(q: Any, k: Any, v: Any, *_: Any) -> Any:
     return attention(q, k, v, q.shape[-1] ** -0.5)
+
+
+def attention_by_pieces(q: Any, k: Any, v: Any, scale: float, *_: Any) -> Any:
+    """q, k [B, D, S], v [B, S, D]: 512 queries at a time, for S may be large."""
+    q, k, v = wide(q, k, v)
+    pieces = np.split(q.swapaxes(1, 2), q.shape[-1] // 512, 1)
+    return np.concatenate([softmax(piece @ k * scale) @ v for piece in pieces], 1)
 
 
 def untransposed_attention(q: Any, k: Any, v: Any, scale: float) -> Any:

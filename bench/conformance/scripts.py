@@ -1,8 +1,10 @@
-"""The runnable scripts of aws-neuron-sdk and nki-moe, unmodified, every launch held to numpy.
+"""The runnable scripts of aws-neuron-sdk, nki-samples and nki-moe, unmodified, every launch held to
+numpy.
 
     python bench/conformance/scripts.py CHECKOUTS [-k SUBSTR] [--json]
 
-CHECKOUTS is a folder with the checkouts `aws-neuron-sdk` and `nki-moe`. A script runs in a copy of
+CHECKOUTS is a folder with the checkouts `aws-neuron-sdk`, `nki-samples`, `nki-samples-legacy` (an
+older one, with the tutorials that were removed since) and `nki-moe`. A script runs in a copy of
 its folder, for some write beside themselves. It has to end well by its own account and not say that
 something differs, and every kernel that it launches has to agree with the reference in TABLES:
 several scripts print numbers and assert nothing. One is published to show an error, and has to be
@@ -24,12 +26,15 @@ from held import Reference
 from outcome import Outcome, judged, options, run, told
 
 HERE = Path(__file__).parent
-DISAGREES = re.compile(r"\bdiffer\b|\bFAIL(?:ED|URE)?\b|(?:pass|passed|matches)\? False|mismatch")
+DISAGREES = re.compile(
+    r"\bdiffer\b|\bFAIL(?:ED|URE)?\b|(?:pass|passed|matches|close)[?:] +False|mismatch"
+)
 
 
 @dataclass(frozen=True)
 class Script:
-    """`refused` is the code of the error that the script is there to show."""
+    """`refused` is the code of the error that the script is there to show; `driver` is a file of
+    this folder that is run in the script's stead."""
 
     name: str
     file: str
@@ -37,10 +42,24 @@ class Script:
     arguments: tuple[str, ...] = ()
     target: str = "trn2"
     refused: str = ""
+    driver: str = ""
 
 
 SDK, MX = "aws-neuron-sdk/nki/examples/", "aws-neuron-sdk/nki/deep-dives/src/mxfp-matmul/"
 MAMBA = ("--version", "v1", "v2", "v3")
+ACCURATE = ("--mode", "accuracy", *MAMBA)
+TUTORIALS = "src/nki_samples/tutorials/"
+NOW, THEN = "nki-samples/" + TUTORIALS, "nki-samples-legacy/" + TUTORIALS
+CONTRIBUTED, ADD, POOL = (
+    "nki-samples/contributed/",
+    NOW + "tensor_addition/",
+    NOW + "average_pool2d/",
+)
+SEVERAL, SD = "spmd_multiple_nc_tensor_addition_", "sd_attention/"
+LAYERNORM, MATMUL_TORCH = "layernorm/layernorm_torch.py", "matrix_multiplication_torch.py"
+ATTENTION = NOW + "attention_fwd_performance/test_attention.py"
+VERSIONS = ("v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v8a", "v9", "v10", "v11")
+BF16 = 2.0**-7  # of kernels that round on their way to results in float32
 SCRIPTS = [
     Script("sdk/simulate_example", SDK + "simulate/nki_simulate_example.py", "simulate"),
     Script("sdk/getting_started_baremetal", SDK + "getting_started_baremetal.py", "add"),
@@ -57,6 +76,37 @@ SCRIPTS = [
     Script("sdk/mamba_torch", SDK + "fused_mamba/mamba_torch.py", "mamba v1"),
     Script("sdk/matmul_torch", SDK + "matrix_multiplication/matrix_multiplication_torch.py", "mm"),
     Script("sdk/mxfp-matmul", MX + "mx_toplevel.py", "mxfp", target="trn3"),
+    Script("samples/tensor_addition_nki", ADD + "tensor_addition_nki_kernels.py", "add_"),
+    Script("samples/tensor_addition_torch", ADD + "tensor_addition_torch.py", "add_"),
+    Script("samples/spmd_nki", ADD + "spmd_tensor_addition_nki_kernels.py", "add_"),
+    Script("samples/spmd_torch", ADD + "spmd_tensor_addition_torch.py", "add_"),
+    Script("samples/spmd_multiple_nc_nki", ADD + SEVERAL + "nki_kernels.py", "add_"),
+    Script("samples/spmd_multiple_nc_torch", ADD + SEVERAL + "torch.py", "add_"),
+    Script("samples/transpose2d_nki", NOW + "transpose2d/transpose2d_nki_kernels.py", "transpose"),
+    Script("samples/transpose2d_torch", NOW + "transpose2d/transpose2d_torch.py", "transpose"),
+    Script("samples/average_pool2d_nki", POOL + "average_pool2d_nki_kernels.py", "mean"),
+    Script("samples/average_pool2d_torch", POOL + "average_pool2d_torch.py", "mean"),
+    Script("samples/mamba_nki", NOW + "fused_mamba/mamba_nki_kernels.py", "mamba", ACCURATE),
+    Script("samples/mamba_torch", NOW + "fused_mamba/mamba_torch.py", "mamba v1", ACCURATE[:2]),
+    Script("samples/matmul_torch", NOW + "matrix_multiplication/" + MATMUL_TORCH, "mm"),
+    Script("samples/mxfp-matmul", NOW + "mxfp-matmul/mx_toplevel.py", "mx", target="trn3"),
+    *(
+        Script(f"samples/attention_{v}", ATTENTION, v, (v,), driver="attention_tutorial.py")
+        for v in VERSIONS
+    ),
+    Script("samples/contributed/matmul", CONTRIBUTED + "matmul.py", "matmul"),
+    Script("samples/contributed/maxpooling", CONTRIBUTED + "maxpooling.py", "sliding"),
+    Script("samples/contributed/bilinear", CONTRIBUTED + "interpolate_bilinear_fwd.py", "bilinear"),
+    Script("samples/contributed/trilinear", CONTRIBUTED + "interpolate_trilinear_fwd.py", "tri"),
+    Script("samples/contributed/attention", CONTRIBUTED + "pipelined_attention.py", "pipelined"),
+    Script("samples-old/layernorm_v1", THEN + LAYERNORM, "layernorm v1", ("--version", "v1")),
+    Script("samples-old/layernorm_v2", THEN + LAYERNORM, "layernorm v2", ("--version", "v2")),
+    Script("samples-old/rmsnorm_torch", THEN + "rmsnorm/rmsnorm_torch.py", "rmsnorm"),
+    Script("samples-old/rmsnorm_nki", THEN + "rmsnorm/rmsnorm_nki_kernels.py", "rmsnorm"),
+    Script("samples-old/sd_attention_nki", THEN + SD + "sd_attention_nki_kernels.py", "sd"),
+    Script("samples-old/sd_attention_torch", THEN + SD + "sd_attention_torch.py", "sd"),
+    Script("samples-old/matmul_torch", THEN + "matrix_multiplication/" + MATMUL_TORCH, "mm"),
+    Script("samples-old/softmax_torch", THEN + "softmax/softmax_torch.py", "softmax"),
     Script("nki-moe/rmsnorm", "nki-moe/nki_custom_rmsnorm.py", "rmsnorm"),
     Script("nki-moe/tensor_add", "nki-moe/nki_tensor_add_example.py", "add"),
 ]
@@ -78,7 +128,29 @@ TABLES = {
         "kernel_copy_strided_quantize_matmul_mx": Reference(ref.strided_product),
         "kernel_copy_strided_quantize_matmul_mx_packed_scale": Reference(ref.strided_product),
     },
+    "mx": {
+        "kernel_offline_quantized_mx_matmul": Reference(ref.scaled_product),
+        "kernel_on_device_quantize_matmul_mx": Reference(ref.half_scaled_product),
+        "kernel_copy_strided_quantize_matmul_mx": Reference(ref.strided_product),
+    },
     "rmsnorm": {"nki_rmsnorm_kernel": Reference(ref.rms_norm)},
+    "add_": {"nki_tensor_add_kernel_": Reference(ref.add)},
+    **{
+        version: {
+            f"attn_fwd_{name}": Reference(ref.attention_by_columns, BF16)
+            for name in dict.fromkeys(("v1", version))  # which the module runs when imported
+        }
+        for version in VERSIONS
+    },
+    "matmul": {"matmul": Reference(ref.product, 2.0**-8)},  # sums up blocks in float16
+    "sliding": {"max_pooling_2d_stride_1": Reference(ref.sliding_max, 0.0)},
+    "bilinear": {"interpolate_bilinear_2x_fwd": Reference(ref.bilinear, part=4)},
+    "tri": {"interpolate_trilinear_2x_fwd": Reference(ref.trilinear, part=2)},
+    "pipelined": {"flash_fwd": Reference(ref.attention_by_pieces)},
+    "layernorm v1": {"nki_layernorm_kernel_v1": Reference(ref.layer_norm)},
+    "layernorm v2": {"nki_layernorm_kernel_v2": Reference(ref.layer_norm)},
+    "sd": {"fused_self_attn_for_SD_small_head_size": Reference(ref.attention_by_rows, BF16)},
+    "softmax": {"nki_softmax_kernel": Reference(ref.softmax)},
 }
 
 
@@ -92,7 +164,10 @@ def case(checkouts: Path, script: Script, seconds: float, gigabytes: float) -> O
         home.mkdir()
         for file in published.parent.glob("*.py"):
             shutil.copy(file, home)
-        command = [sys.executable, str(HERE / "held.py"), str(home / published.name)]
+        if script.driver:
+            shutil.copy(HERE / script.driver, home)
+        command = [sys.executable, str(HERE / "held.py")]
+        command += [str(home / (script.driver or published.name))]
         command += [f"scripts:{script.table}", *script.arguments]
         finished = run(
             command,

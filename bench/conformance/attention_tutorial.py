@@ -1,0 +1,8 @@
+"""One version of nki-samples' attention tutorial, by the test that the tutorial has beside it."""
+
+import sys
+
+import test_attention
+
+version = getattr(test_attention, f"attn_fwd_{sys.argv[1]}")
+test_attention.test_attn_tutorial("accuracy", version)

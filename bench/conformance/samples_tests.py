@@ -1,0 +1,90 @@
+"""The tests that nki-samples has of its kernels in the older API, unmodified.
+
+    python bench/conformance/samples_tests.py CHECKOUT [--suite unit|paged] [-k SUBSTR] [--json]
+
+runs each case of pytest in a process of its own: of `test/unit` those that its authors marked for
+simulation, or of the paged attention that had tests until it was removed. torch_xla is stood in for
+by `shims/`; torch is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from outcome import Outcome, judged, options, run, told
+
+import neuroncore
+
+HERE = Path(__file__).parent
+ALIAS = Path(neuroncore.__file__).parent / "alias"
+# test_double_row_matmul asks a file that only instances have for the type of this one, and without
+# it warns by a module that it doesn't import.
+PYTEST = """
+import builtins, sys, warnings, pytest
+builtins.warnings = warnings
+raise SystemExit(pytest.main(sys.argv[1:]))
+"""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Where the tests are, in a checkout, and what pytest is told about them."""
+
+    home: str
+    tests: str
+    options: tuple[str, ...] = ()
+
+
+SUITES = {
+    "unit": Suite(".", "test/unit", ("--simulation-only",)),
+    "paged": Suite("contributed/neuron-team-kernels/flash_paged_attn_varlen", "test_kernel.py"),
+}
+
+
+def command(suite: Suite, *more: str) -> list[str]:
+    return [sys.executable, "-c", PYTEST, "-q", "-p", "no:cacheprovider", *suite.options, *more]
+
+
+def environment(checkout: Path) -> dict[str, str]:
+    places = (ALIAS, HERE / "shims", checkout.resolve() / "src")
+    return {"PYTHONPATH": os.pathsep.join(map(str, places)), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def listed(checkout: Path, suite: Suite) -> list[str]:
+    """The names of the cases. Ends the runner if the tests can't be collected."""
+    collecting = command(suite, "--collect-only", suite.tests)
+    finished = run(collecting, env=environment(checkout), cwd=checkout / suite.home)
+    if finished.code != 0:
+        raise SystemExit(finished.stdout + finished.stderr)
+    return [line for line in finished.stdout.splitlines() if "::" in line and ": " not in line]
+
+
+def outcomes(given: argparse.Namespace) -> Iterator[Outcome]:
+    suite = SUITES[given.suite]
+    for name in listed(given.checkout, suite):
+        if given.k in name:
+            finished = run(
+                command(suite, "--tb=native", "--show-capture=no", name),
+                seconds=given.timeout,
+                gigabytes=given.memory,
+                env=environment(given.checkout),
+                cwd=given.checkout / suite.home,
+            )
+            # pytest reports on stdout what Python does on stderr
+            yield judged(name, replace(finished, stderr=finished.stdout))
+
+
+def main() -> int:
+    parser = options(__doc__, "checkout")
+    parser.add_argument("--suite", choices=SUITES, default="unit")
+    given = parser.parse_args()
+    return told("samples_tests", outcomes(given), given.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
