@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from neuronxcc import nki
+from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_kernels import applied, numbers, stored
 
@@ -90,6 +91,24 @@ def test_tiles_are_not_loaded_and_not_stored_to():
 def test_a_tile_has_128_partitions():
     with pytest.raises(PartitionLimitError):
         applied(lambda t: t, numbers(129, 2))
+
+
+def shifted(x, offsets):
+    """A kernel that copies runs of 4 columns from where one row of offsets says."""
+    tile, starts = nl.load(x), nl.load(offsets)
+    out = nl.ndarray((P, 3, 4), x.dtype)
+    i, j = nl.mgrid[0:P, 0:4]
+    for k in nl.affine_range(3):
+        out[i, k, j] = nisa.tensor_copy_dynamic_src(tile[i, starts[0, k] + j])
+    return stored(out)
+
+
+def test_an_index_expression_begins_where_a_tile_says():
+    x, offsets = numbers(P, F), np.array([[5, 0, F - 4]], np.int32)
+    want = np.stack([x[:, at : at + 4] for at in offsets[0]], 1)
+    assert np.array_equal(nki.simulate_kernel(shifted, x, offsets), want)
+    with pytest.raises(IndexError, match=str(F - 3)):
+        nki.simulate_kernel(shifted, x, offsets + 1)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neuroncore.frontend.neuronxcc.nki import language
+from neuroncore.frontend.neuronxcc.nki.index import Index
+from neuroncore.frontend.neuronxcc.nki.parts import Shifted
 from neuroncore.frontend.neuronxcc.nki.results import update
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 
@@ -27,6 +29,8 @@ COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater
 
 def _defined(name: str, swapped: bool = False) -> Callable[[Tensor, Any], Any]:
     def method(self: Tensor, other: Any) -> Any:
+        if name == "add" and isinstance(other, Index) and self.size == 1:
+            return Shifted(self, other)
         function = getattr(language, name)
         return function(other, self) if swapped else function(self, other)
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from neuroncore.access import Dims
 from neuroncore.frontend.neuronxcc.nki.index import Index
 from neuroncore.tile import Tile
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """An index expression that begins where a tile of one element says: `start[0, k] + i`."""
+
+    start: Tile
+    index: Index
+
 
 MOST = 1 << 12  # remembered at a time
 

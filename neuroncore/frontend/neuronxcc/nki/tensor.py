@@ -70,10 +70,19 @@ class Tensor(Tile):
         if isinstance(key, Mask | bool):
             return self._masked(key)
         keys = self._all_keys(key if isinstance(key, tuple) else (key,))
+        for axis, k in enumerate(keys):
+            if isinstance(k, parts.Shifted):
+                return self._moved(axis, k)[(*keys[:axis], k.index, *keys[axis + 1 :])]
         if not any(isinstance(k, Index | Tile) for k in keys):
             return self._by_ranges(keys)
         known = parts.again(self, keys)
         return self.window(*known) if known else self._by_expressions(keys)
+
+    def _moved(self, axis: int, k: parts.Shifted) -> Tensor:
+        """The tensor from a run-time offset along an axis on, for an index expression."""
+        limit = self.shape[axis] - 1 - k.index.extent()[1]
+        dynamic = (*self.dynamic, Dynamic(k.start, self.strides[axis], limit))
+        return self.window(self.shape, self.strides, self.offset, dynamic=dynamic)
 
     def _masked(self, mask: Mask | bool) -> Tensor:
         if mask is True:  # of numbers that are known, as loop variables are
