@@ -6,13 +6,14 @@ from typing import Any
 
 
 class _Annotation:
-    """Stands for itself whatever is put in its brackets."""
+    """Stands for itself whatever is put in its brackets, but for `mutable`."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
 
     def __getitem__(self, parameters: Any) -> _Annotation:
-        return self
+        listed = parameters if isinstance(parameters, tuple) else (parameters,)
+        return mutable_tensor if any(one is mutable for one in listed) else self
 
     def __call__(self, *args: Any, **kwargs: Any) -> _Annotation:
         return self
