@@ -1,0 +1,392 @@
+"""Ways of running a kernel of the older API: what each returns, prints and keeps."""
+
+import functools
+import json
+
+import ml_dtypes
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+import neuronxcc.nki.typing as nt
+import numpy as np
+import pytest
+
+from neuroncore.errors import NotEmulated, SignatureError, UsageError
+from neuroncore.report import saved
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((7, 33)).astype(np.float32)
+Y = RNG.standard_normal((7, 33)).astype(np.float32)
+
+
+def add(x, y):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(x) + nl.load(y))
+    return out
+
+
+def sum_and_difference(x, y):
+    total = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    rest = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    a, b = nl.load(x), nl.load(y)
+    nl.store(total, a + b)
+    nl.store(rest, a - b)
+    return total, rest
+
+
+def programs(x):
+    """Each program writes its number into its own row."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    rank = nl.program_id(0) * nl.num_programs(1) + nl.program_id(1)
+    nl.store(out[rank : rank + 1], nl.load(x[rank : rank + 1]) + float(rank))
+    return out
+
+
+def each_way():
+    return {
+        "jit": nki.jit(add),
+        "jit()": nki.jit()(add),
+        "mode": nki.jit(add, mode="simulation"),
+        "mode of a decorator": nki.jit(mode="baremetal")(add),
+        "options": nki.jit(add, additional_compile_opt="-O1", platform_target="trn1"),
+        "jit of jit": nki.jit(nki.jit(add)),
+        "baremetal": nki.baremetal(add),
+        "baremetal of jit": nki.baremetal(nki.jit(add), artifacts_dir="debug"),
+        "baremetal()": nki.baremetal(additional_compile_opt="-O1")(nki.jit(add)),
+        "benchmark": nki.benchmark(add),
+        "benchmark of jit": nki.benchmark(warmup=5, iters=10)(nki.jit(add)),
+        "mode benchmark": nki.jit(add, mode="benchmark"),
+        "skipping": nki.compiler.skip_middle_end_transformations(nki.jit(add)),
+        "jit of skipping": nki.jit(nki.compiler.skip_middle_end_transformations(add)),
+        "stack": nki.compiler.enable_stack_allocator(nki.jit(add), log_level=20),
+        "simulate": lambda *args: nki.simulate_kernel(add, *args),
+        "simulate jit": lambda *args: nki.simulate_kernel(nki.jit(add), *args),
+        "simulate baremetal": lambda *args: nki.simulate_kernel(nki.baremetal(add), *args),
+    }
+
+
+@pytest.mark.parametrize("way", each_way())
+def test_every_way_of_running_returns_the_same(way):
+    assert (each_way()[way](X, Y) == X + Y).all()
+
+
+def test_a_mode_that_there_is_none_of_is_refused():
+    with pytest.raises(SignatureError, match="jit has no mode 'fast'"):
+        nki.jit(add, mode="fast")
+
+
+def test_keywords_and_defaults_are_the_functions_own():
+    @nki.jit
+    def scaled(x, *, factor=2.0):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x) * factor)
+        return out
+
+    assert (scaled(x=X) == X * 2).all()
+    assert (nki.simulate_kernel(scaled, X, factor=0.5) == X / 2).all()
+
+
+def test_results_come_as_they_were_returned():
+    total, rest = nki.jit(sum_and_difference)(X, Y)
+    assert (total == X + Y).all() and (rest == X - Y).all()
+    assert isinstance(nki.simulate_kernel(sum_and_difference, X, Y), tuple)
+
+
+def test_a_kernel_that_a_kernel_calls_is_part_of_it():
+    @nki.jit
+    def doubled(tile):
+        return nl.add(tile, tile)
+
+    @nki.baremetal
+    def twice(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, doubled(nl.load(x)))
+        return out
+
+    assert (twice(X) == X * 2).all()
+
+
+def test_a_kernel_that_a_kernel_launches_with_a_grid_is_refused():
+    inner = nki.jit(add)
+
+    @nki.jit
+    def outer(x, y):
+        return inner[2](x, y)
+
+    with pytest.raises(SignatureError, match="launched with a grid"):
+        outer(X, Y)
+
+
+# --- launch grids ---------------------------------------------------------------------------------
+
+RANKS = np.arange(6, dtype=np.float32)[:, None]
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        (2, 3),
+        (1, 6),
+        (6, 1),
+        (nl.nc(2), 3),
+        (nl.spmd_dim(nl.nc(2), 1), 3),
+        (nl.spmd_dim(1, nl.nc(2)), 3),
+        (nl.nc(2) * 3, 1),
+        (nl.spmd_dim(3, nl.nc(2)), 1),
+        (1, nl.spmd_dim(nl.nc(2), 3)),
+        (np.int64(2), 3),
+    ],
+)
+@pytest.mark.parametrize("run", [nki.jit, nki.baremetal])
+def test_every_program_of_a_grid_runs_once(grid, run):
+    x = np.zeros((6, 5), np.float32)
+    assert (run(programs)[grid](x) == RANKS).all()
+    assert (nki.simulate_kernel(nki.jit(programs)[grid], x) == RANKS).all()
+
+
+def test_a_grid_of_one_axis_needs_no_tuple():
+    @nki.jit
+    def numbers(x):
+        assert nl.program_ndim() == 1 and nl.num_programs() == 4
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        rank = nl.program_id(axis=0)
+        nl.store(out[rank : rank + 1], nl.load(x[rank : rank + 1]) + float(rank))
+        return out
+
+    assert (numbers[4](np.zeros((4, 3), np.float32)) == RANKS[:4]).all()
+    assert (numbers[nl.nc(2) * 2](np.zeros((4, 3), np.float32)) == RANKS[:4]).all()
+
+
+def test_a_grid_of_zero_is_one_program():
+    @nki.jit
+    def numbered(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x) + float(10 * nl.num_programs(0) + nl.program_id(0)))
+        return out
+
+    assert (numbered[0](np.zeros((4, 3), np.float32)) == 10.0).all()
+
+
+@pytest.mark.parametrize("grid", [-1, "2", 1.5, (2, None)])
+def test_what_is_no_grid_is_refused(grid):
+    with pytest.raises(SignatureError, match="launch grid"):
+        nki.jit(programs)[grid]
+
+
+def test_two_axes_over_cores_are_not_emulated():
+    with pytest.raises(NotEmulated, match="two axes over cores"):
+        nki.jit(programs)[nl.nc(2), nl.nc(2)](np.zeros((4, 5), np.float32))
+
+
+# --- arguments that a kernel writes ---------------------------------------------------------------
+
+
+def test_a_parameter_marked_mutable_is_written_in_place():
+    @nki.jit
+    def negate(x: nt.mutable_tensor):
+        nl.store(x, nl.load(x) * -1.0)
+        return x
+
+    mine = X.copy()
+    assert negate(mine) is mine and (mine == -X).all()
+
+
+def test_a_traced_kernel_writes_to_its_arguments():
+    def add_into(x, y, out):
+        nl.store(out, nl.load(x) + nl.load(y))
+
+    for kernel in (
+        nki.trace(add_into),
+        nki.jit(add_into, mode="trace"),
+        nki.jit(kernel_return=False)(add_into),
+        nki.baremetal(add_into),
+    ):
+        out = np.zeros_like(X)
+        kernel(X, Y, out)
+        assert (out == X + Y).all()
+
+
+# --- benchmark, baremetal and profile -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("percentile", [0, 1, 10, 25, 50, 90, 99, 100])
+def test_latencies_are_at_hand_after_a_benchmark(percentile):
+    kernel = nki.benchmark(warmup=2, iters=3)(nki.jit(add))
+    kernel(X, Y)
+    latency = kernel.benchmark_result.nc_latency
+    assert 1.0 < latency.get_latency_percentile(percentile) < 100.0
+    assert latency.get_latency_percentile(percentile) == latency.get_latency_percentile(50)
+
+
+def test_percentiles_are_those_of_the_vendors_tool():
+    kernel = nki.benchmark(add)
+    assert not hasattr(kernel, "benchmark_result")  # before it ran
+    kernel(X, Y)
+    with pytest.raises(SignatureError, match="no percentile 95"):
+        kernel.benchmark_result.nc_latency.get_latency_percentile(95)
+
+
+def test_a_benchmark_prints_latencies_and_on_stderr_what_they_are(capsys):
+    nki.benchmark(add)(X, Y)
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert [line.split()[1] for line in lines] == [f"P{p}" for p in (0, 1, 10, 25, 50, 90, 99, 100)]
+    assert all(line.startswith("Latency P") and "us (estimated" in line for line in lines)
+    assert "estimates of an emulator, not measurements" in printed.err
+
+
+def test_only_a_benchmark_prints(capsys):
+    nki.baremetal(add)(X, Y)
+    nki.jit(add)(X, Y)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_more_work_takes_longer():
+    def latency(columns):
+        kernel = nki.benchmark(add)
+        kernel(*np.zeros((2, 128, columns), np.float32))
+        return kernel.benchmark_result.nc_latency.get_latency_percentile(99)
+
+    assert latency(16_000) > 4 * latency(16)
+
+
+def run_dma_heavy(columns, piece):
+    def pieces(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        for i in nl.affine_range(columns // piece):
+            part = slice(i * piece, (i + 1) * piece)
+            nl.store(out[:, part], nl.load(x[:, part]))
+        return out
+
+    return pieces
+
+
+@pytest.mark.parametrize("run", [nki.baremetal, nki.benchmark])
+@pytest.mark.parametrize("piece", [4, 100])
+def test_a_run_is_kept_under_the_names_asked_for(run, piece, tmp_path, capsys):
+    neff, ntff = tmp_path / "a.neff", tmp_path / "b.ntff"
+    kernel = run(run_dma_heavy(400, piece), save_neff_name=str(neff), save_trace_name=str(ntff))
+    kernel(np.zeros((128, 400), np.float32))
+    (figures,) = saved.summaries(saved.read(ntff, "ntff")).values()
+    assert figures["dma_transfer_count"] == 2 * 400 // piece
+    assert saved.read(neff, "neff")["kernel"] == "pieces"
+
+
+def test_a_trace_alone_has_the_vendors_name_for_its_record(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    nki.baremetal(save_trace_name="t.ntff")(add)(X, Y)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file.neff", "t.ntff"]
+
+
+def test_nothing_is_kept_unasked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    nki.baremetal(add)(X, Y)
+    nki.benchmark(add)(X, Y)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("executions", "nth", "kept"),
+    [
+        ({}, 1, ["profile"]),
+        ({}, 2, ["profile_exec_2"]),
+        ({"num_execs": 20}, 10, ["profile_exec_10", "profile_exec_20"]),
+        ({"num_execs": 3}, 1, ["profile", "profile_exec_2", "profile_exec_3"]),
+        ({"num_execs": 3}, 5, ["profile_exec_5"]),
+    ],
+)
+def test_a_profile_keeps_every_nth_execution(executions, nth, kept, tmp_path):
+    home = tmp_path / "deep/er"
+    kernel = nki.profile(working_directory=str(home), profile_nth=nth, **executions)(add)
+    assert (kernel(X, Y) == X + Y).all()
+    assert (home / "file.neff").is_file()
+    assert sorted(p.stem for p in home.glob("*.ntff")) == kept
+    reports = sorted((home / "json_reports").iterdir())
+    assert [p.name for p in reports] == [f"{name}.json" for name in kept]
+    (figures,) = json.loads(reports[0].read_text()).values()
+    assert figures["dma_transfer_count"] == 3 and figures["total_time"] > 0
+
+
+def test_a_profile_takes_names_and_replaces_only_if_told_to(tmp_path):
+    given = {"working_directory": str(tmp_path), "save_neff_name": "k.neff"}
+    once = nki.profile(**given, save_trace_name="k.ntff")(nki.jit(add))
+    once(X, Y)
+    assert {p.name for p in tmp_path.iterdir()} == {"k.neff", "k.ntff", "json_reports"}
+    with pytest.raises(UsageError, match=r"k\.neff is there already.*overwrite=True"):
+        once(X, Y)
+    nki.profile(**given, overwrite=True)(add)(X, Y)
+
+
+@pytest.mark.parametrize("options", [{}, {"working_directory": "here"}])
+def test_a_profile_needs_an_absolute_folder(options):
+    with pytest.raises(SignatureError, match="no folder"):
+        nki.profile(**options)
+
+
+# --- torch ----------------------------------------------------------------------------------------
+
+
+def test_torch_tensors_give_torch_tensors():
+    torch = pytest.importorskip("torch")
+    a, b = torch.from_numpy(X), torch.from_numpy(Y)
+    result = nki.jit(add)(a, b)
+    assert isinstance(result, torch.Tensor) and torch.equal(result, a + b)
+    half = nki.jit(add)(a.bfloat16(), b.bfloat16())
+    assert half.dtype == torch.bfloat16
+    want = X.astype(ml_dtypes.bfloat16).astype(np.float32)
+    want = (want + Y.astype(ml_dtypes.bfloat16).astype(np.float32)).astype(ml_dtypes.bfloat16)
+    assert (half.float().numpy() == want.astype(np.float32)).all()
+
+
+# --- what the compiler sees once -----------------------------------------------------------------
+
+
+def test_addresses_counted_up_in_a_loop_are_those_of_its_first_iteration():
+    @nki.jit
+    def counting(x):
+        out = nl.ndarray((20, *x.shape), x.dtype, buffer=nl.shared_hbm)
+        address = 0
+        for i in nl.affine_range(20):
+            buffer = nki.compiler.sbuf.mod_alloc(base_addr=address)
+            tile = nl.ndarray(x.shape, x.dtype, buffer=buffer)
+            address += 40_000  # more than SBUF has, if it were added 20 times
+            for j in nl.static_range(2):
+                buffer = nki.compiler.sbuf.mod_alloc(base_addr=address)
+                other = nl.ndarray(x.shape, x.dtype, buffer=buffer)
+                address += 40_000
+                other[...] = nl.load(x) + float(j)
+                if j == 0:
+                    first = other
+            tile[...] = nisa.tensor_tensor(first, other, op=nl.add)
+            nl.store(out[i], tile)
+        return out
+
+    assert (counting(X) == (X + (X + 1.0))[None]).all()
+
+
+def test_a_kernels_own_function_of_addresses_is_called_by_name():
+    def bank(banks, idx, pdim_size, fdim_size):
+        return banks[idx], 0, 0
+
+    def by_position(block, lanes, size):
+        return block[0] + 4, 0, 0
+
+    @nki.jit
+    def transposed(x, eye):
+        out = nl.ndarray((2, 2, 33, 7), x.dtype, buffer=nl.shared_hbm)
+        place = nki.compiler.sbuf.mod_alloc
+        tile = nl.ndarray(x.shape, x.dtype, buffer=place(base_addr=0))
+        identity = nl.ndarray(eye.shape, x.dtype, buffer=place(base_addr=256))
+        result = nl.ndarray((33, 7), x.dtype, buffer=place(base_addr=512))
+        tile[...], identity[...] = nl.load(x), nl.load(eye)
+        bound = functools.partial(bank, banks={(0,): 1, (1,): 5})
+        for n, function in enumerate((bound, by_position)):
+            buffer = nki.compiler.psum.alloc(function)
+            psum = nl.ndarray((2, nl.par_dim(33), 7), np.float32, buffer=buffer)
+            for i in nl.static_range(2):
+                psum[i] = nisa.nc_matmul(tile, identity)
+                result[...] = nisa.tensor_copy(psum[i])
+                nl.store(out[n, i], result)
+        return out
+
+    assert (transposed(X, np.eye(7, dtype=np.float32)) == X.T).all()
