@@ -1,0 +1,208 @@
+"""Forms of published kernels in the older API: each is a small kernel, and numpy has the result."""
+
+import ml_dtypes
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+import numpy as np
+import pytest
+
+from neuroncore.errors import OutOfBoundsError, ShapeError
+
+RNG = np.random.default_rng(0)
+
+
+def numbers(*shape):
+    return RNG.integers(-8, 9, shape).astype(np.float32)  # sums of them are exact
+
+
+def stored(make, *arrays, dtype=np.float32, shape=None):
+    """What `make` makes of tiles of the arrays."""
+
+    @nki.jit
+    def kernel(*given):
+        tiles = [nl.load(x) for x in given]
+        made = make(*tiles)
+        out = nl.ndarray(shape or made.shape, dtype, buffer=nl.shared_hbm)
+        nl.store(out, made)
+        return out
+
+    return kernel(*arrays)
+
+
+@pytest.mark.parametrize("axes", [(1,), (2,), (3,), (1, 3), (2, 3), (1, 2), [3, 1], (-3, -1)])
+@pytest.mark.parametrize(
+    ("fold", "want"), [(nl.sum, np.sum), (nl.max, np.max), (nl.min, np.min), (nl.mean, np.mean)]
+)
+def test_folds_go_along_any_free_axes(axes, fold, want):
+    x = numbers(5, 4, 3, 8)
+    got = stored(lambda t: fold(t, axis=axes), x)
+    np.testing.assert_allclose(got, want(x, axis=tuple(axes)), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("axes", [(1,), (3,), (1, 3)])
+def test_folded_axes_stay_if_asked(axes):
+    x = numbers(5, 4, 3, 8)
+    got = stored(lambda t: nl.sum(t, axis=axes, keepdims=True), x)
+    assert (got == x.sum(axes, keepdims=True)).all()
+
+
+def test_a_mask_of_a_fold_is_over_what_is_folded():
+    x = numbers(5, 4, 3, 8)
+
+    def folded(t):
+        i, j, k, m = nl.mgrid[0:5, 0:4, 0:3, 0:8]
+        return nl.sum(t[i, j, k, m], axis=[1, 3], mask=(m < 6) & (j < 3))
+
+    assert (stored(folded, x) == x[:, :3, :, :6].sum((1, 3))).all()
+
+
+def test_a_mask_of_a_fold_shortens_what_is_out_of_bounds():
+    x = numbers(5, 6, 7)
+
+    def pooled(t):
+        i, y, a, x_, b = nl.mgrid[0:5, 0:3, 0:3, 0:5, 0:2]
+        return nl.max(t[i, 2 * y + a, x_ + b], axis=[2, 4], mask=(2 * y + a < 6) & (a < 2))
+
+    want = np.maximum(x[..., :5], x[..., 1:6]).reshape(5, 3, 2, 5).max(2)
+    assert (stored(pooled, x) == want).all()
+
+
+def test_lanes_are_no_axis_to_fold():
+    with pytest.raises(ShapeError, match="axis"):
+        stored(lambda t: nl.sum(t, axis=[0, 2]), numbers(5, 4, 3))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_take_operands_from_psum(transposed):
+    a, b, eye = numbers(7, 7), numbers(7, 9), np.eye(7, dtype=np.float32)
+
+    def product(x, y, one):
+        in_psum = nisa.nc_matmul(one, x), nisa.nc_matmul(one, y)
+        return nl.copy(nl.matmul(*in_psum, transpose_x=transposed))
+
+    assert (stored(product, a, b, eye) == (a.T if transposed else a) @ b).all()
+
+
+def test_a_sum_in_psum_begins_with_its_first_product():
+    a, b = numbers(3, 7, 5), numbers(3, 7, 9)
+
+    @nki.jit
+    def summed(x, y):
+        out = nl.ndarray((5, 9), x.dtype, buffer=nl.shared_hbm)
+        acc = nl.ndarray((2, nl.par_dim(5), 9), np.float32, buffer=nl.psum)  # not nl.zeros
+        for i in nl.affine_range(3):
+            acc[1, :, :] += nisa.nc_matmul(nl.load(x[i]), nl.load(y[i]))
+        nl.store(out, nl.copy(acc[1]))
+        return out
+
+    assert (summed(a, b) == np.einsum("ikm,ikn->mn", a, b)).all()
+
+
+@pytest.mark.parametrize("divisor", [38, 7])
+@pytest.mark.parametrize("by_tile", [False, True])
+def test_quotients_of_integers_are_no_integers(divisor, by_tile):
+    x = np.arange(2200, 2328, dtype=np.int32)[:, None]
+    y = np.full_like(x, divisor)
+
+    def rows(a, b):
+        return nl.floor(a / (b if by_tile else divisor), dtype=nl.int32)
+
+    got = stored(rows, x, y, dtype=np.int32)
+    exact = x % divisor != 0  # elsewhere a reciprocal may fall short
+    assert (got[exact] == (x // divisor)[exact]).all()
+
+
+@pytest.mark.parametrize("rows", [200, 129, 256])
+def test_a_slice_beyond_the_end_is_shortened_by_a_mask(rows):
+    x = numbers(rows, 5)
+
+    @nki.jit
+    def copied(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        lane = nl.arange(128)[:, None]
+        for i in nl.affine_range(2):
+            piece, mask = slice(i * 128, (i + 1) * 128), i * 128 + lane < rows
+            nl.store(out[piece, 0:5], nl.load(x[piece, 0:5], mask=mask), mask=mask)
+        return out
+
+    assert (copied(x) == x).all()
+
+
+def test_a_slice_beyond_the_end_is_refused_without_one():
+    with pytest.raises(OutOfBoundsError, match=r"\[128, 255\] exceeds axis 0 of size 200"):
+
+        @nki.jit
+        def copied(x):
+            out = nl.ndarray((128, 5), x.dtype, buffer=nl.shared_hbm)
+            nl.store(out, nl.load(x[128:256]))
+            return out
+
+        copied(numbers(200, 5))
+
+
+def test_functions_of_more_axes_than_a_pattern_has():
+    x = numbers(6, 4, 5, 6)
+
+    def corners(t):
+        out = nl.ndarray((6, 6, 8, 10), np.float32, buffer=nl.sbuf)
+        p, a, b, c, i, j, k = nl.mgrid[0:6, 0:2, 0:2, 0:2, 0:3, 0:4, 0:5]
+        near, far = t[p, i + a, j + b, k + c], t[p, i - a + 1, j - b + 1, k - c + 1]
+        out[p, 2 * i + a, 2 * j + b, 2 * k + c] = 0.75 * near + 0.25 * far
+        return out
+
+    want = np.empty((6, 6, 8, 10), np.float32)
+    for a, b, c in np.ndindex(2, 2, 2):
+        near = x[:, a : 3 + a, b : 4 + b, c : 5 + c]
+        far = x[:, 1 - a : 4 - a, 1 - b : 5 - b, 1 - c : 6 - c]
+        want[:, a::2, b::2, c::2] = 0.75 * near + 0.25 * far
+    assert (stored(corners, x) == want).all()
+
+
+def test_an_instruction_has_four_free_axes():
+    def folded(t):
+        p, a, b, c, i, j, k = nl.mgrid[0:6, 0:2, 0:2, 0:2, 0:3, 0:4, 0:5]
+        return nisa.tensor_reduce(nl.add, t[p, i + a, j + b, k + c], (3, 4, 5, 6))
+
+    with pytest.raises(ShapeError, match="data needs 6 free axes in its access pattern; there are"):
+        stored(folded, numbers(6, 4, 5, 6))
+
+
+def test_masked_selections_read_psum():
+    eye, x = np.eye(7, dtype=np.float32), numbers(7, 9)
+
+    def causal(one, values):
+        row, column = nl.mgrid[0:7, 0:9]
+        product = nisa.nc_matmul(one, values)
+        return nisa.affine_select(row >= column, product, -9984.0)
+
+    want = np.where(np.arange(7)[:, None] >= np.arange(9), x, -9984.0)
+    assert (stored(causal, eye, x) == want).all()
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float32, np.float16])
+def test_numpys_numbers_fill_tensors(dtype):
+    lowest = nl.finfo(dtype).min
+    x = numbers(4, 6).astype(dtype)
+
+    def padded(t):
+        tile = nl.full((4, 8), lowest, dtype, buffer=nl.sbuf)
+        tile[:, 1:7] = nl.copy(t)
+        return tile
+
+    want = np.pad(x.astype(np.float32), ((0, 0), (1, 1)), constant_values=float(lowest))
+    assert (stored(padded, x, dtype=dtype).astype(np.float32) == want).all()
+
+
+def test_what_has_no_blocks_needs_no_counts_of_tiles():
+    @nki.jit
+    def copied(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        buffer = nki.compiler.sbuf.mod_alloc(base_addr=1024, num_free_tiles=(4,))
+        tile = nl.ndarray(x.shape, x.dtype, buffer=buffer)
+        tile[...] = nl.load(x)
+        nl.store(out, tile)
+        return out
+
+    x = numbers(7, 9)
+    assert (copied(x) == x).all()
