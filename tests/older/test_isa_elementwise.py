@@ -296,3 +296,10 @@ def test_a_result_is_refused_where_it_does_not_fit():
 
     with pytest.raises(ShapeError, match="doesn't go into"):
         device.call(kernel)
+
+
+@pytest.mark.parametrize("value", [ml_dtypes.bfloat16(3.5), np.float16(3.5), np.uint16(3), 3.5])
+def test_numbers_of_numpy_and_ml_dtypes_fill_tiles(value):
+    device = Older()
+    made = device.call(nisa.memset, (3, 5), value, nl.float32)
+    assert np.array_equal(made.numpy(), np.full((3, 5), float(value), np.float32))

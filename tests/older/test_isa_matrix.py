@@ -78,6 +78,25 @@ def test_parts_of_a_bank_take_their_own_products():
     assert len([op for op in device.opcodes if "COPY" in op or "MEMSET" in op]) == 0
 
 
+@pytest.mark.parametrize("buffers", [("psum", "sbuf"), ("sbuf", "psum"), ("psum", "psum")])
+def test_what_is_in_psum_is_copied_for_the_array_to_read(buffers):
+    a, b = numbers((8, 4)), numbers((8, 6), seed=1)
+    device = Older()
+    x, y = (device.tile(v, buffer=where) for v, where in zip((a, b), buffers, strict=True))
+    close(device.call(nisa.nc_matmul, x, y).numpy(), product(a, b), 8)
+    assert len(device.opcodes) == 1 + buffers.count("psum")
+
+
+@pytest.mark.parametrize(("target", "form"), [("trn1", "float32"), ("trn2", "bfloat16")])
+def test_transposed_bfloat16_is_float32_where_it_is_a_product(target, form):
+    x = numbers((5, 7), "bfloat16")
+    device = Older(target)
+    data, identity = device.tile(x), device.tile(np.eye(5, dtype=ml_dtypes.bfloat16))
+    got = device.call(nisa.nc_matmul, data, identity, is_transpose=True)
+    assert got.dtype == form
+    assert np.array_equal(got.numpy().astype(np.float32), x.T.astype(np.float32))
+
+
 @pytest.mark.parametrize("flags", [(False, False), (True, False), (False, True), (True, True)])
 def test_language_matmul_transposes_where_it_has_to(flags):
     a, b = numbers((6, 8)), numbers((8, 5), seed=1)

@@ -244,6 +244,8 @@ class Benchmarked(Saved):
 
 def _seconds(run: Run) -> float:
     programs = [(core.program, core.machine) for core in run.cores if core.program]
+    if not programs:
+        raise UsageError("a latency is estimated from the record: run with Options.record=True")
     return max(schedule(program, machine).total_ns for program, machine in programs) / 1e9
 
 

@@ -338,8 +338,8 @@ def _set(slot: Tensor, value: Any) -> None:
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, int | float | np.number | np.bool_):
-        return value
+    if isinstance(value, int | float | np.generic):
+        return value.item() if isinstance(value, np.generic) else value
     raise SignatureError(
         f"{type(value).__name__} can't be assigned to a tensor",
         expected="a tile, or a number",

@@ -18,10 +18,15 @@ def format_or(dtype: Any, default: Any) -> Format:
     return format_of(default if dtype is None else dtype, position=0)
 
 
+def number(value: Any) -> Any:
+    """A number of numpy or ml_dtypes as one of Python; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def column(value: Any, name: str) -> Any:
     """A number, or a tile with one element per partition."""
     if not hasattr(value, "shape") or isinstance(value, np.generic):
-        return value
+        return number(value)
     found = tile(value, name)
     return found.shaped((found.shape[0], 1)) if found.size == found.shape[0] else found
 

@@ -14,6 +14,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     column,
     engine_of,
     format_or,
+    number,
     write,
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, reduce_cmd
@@ -337,7 +338,7 @@ def memset(
     check_keywords(kwargs)
     flush()
     out = (tuple(shape), format_or(dtype, None))
-    return produce("memset", out, mask, value=value, engine=engine_of(engine))
+    return produce("memset", out, mask, value=number(value), engine=engine_of(engine))
 
 
 def dropout(data: Any, prob: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:

@@ -9,7 +9,7 @@ from neuroncore.access import Dims
 from neuroncore.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import FreeSizeError
-from neuroncore.formats import float32
+from neuroncore.formats import Format, float32
 from neuroncore.frontend.neuronxcc.nki.index import Box
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
@@ -41,11 +41,12 @@ def nc_matmul(
 ) -> Tensor:
     """psum[m, n] = sum_k stationary[k, m] * moving[k, n]; a mask is over moving.
 
-    The result is float32, or of a transpose what was transposed.
+    The result is float32, or of a transpose what was transposed. What is in PSUM is copied to SBUF
+    first, as the compiler does for published kernels (nki-samples, flash_attn_bwd).
     """
     check_keywords(kwargs)
     flush()
-    s, x = tile(stationary, "stationary"), tile(moving, "moving")
+    s, x = _in_sbuf(tile(stationary, "stationary")), _in_sbuf(tile(moving, "moving"))
     doubled = perf_mode is not None and str(getattr(perf_mode, "value", perf_mode)) != "none"
     m, n = s.free_size, x.free_size
     shape: Dims = (m // 2, n // 2) if doubled else (m, *x.shape[1:])
@@ -56,7 +57,7 @@ def nc_matmul(
 
     return produce(
         "nc_matmul",
-        (shape, x.dtype if is_transpose else float32),
+        (shape, _transposed_format(s) if is_transpose else float32),
         mask,
         region=PSUM,
         space=x.shape,
@@ -71,6 +72,19 @@ def nc_matmul(
         perf_mode=mode,
         accumulate=False,
     )
+
+
+def _in_sbuf(x: Tensor) -> Tensor:
+    if x.region is not PSUM:
+        return x
+    copied = tensor_copy(x)
+    flush()
+    return copied
+
+
+def _transposed_format(data: Tensor) -> Format:
+    """v2 transposes by multiplying, and its sums are float32; later ones move bits."""
+    return data.dtype if current().machine.has("native_transpose") else float32
 
 
 def _squares(box: Box, shape: Dims, most: int) -> list[Box]:
