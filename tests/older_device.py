@@ -36,3 +36,12 @@ class Older(Device):
             (program.calls[call].instruction.opcode, program.place(line).line)
             for call, line in zip(columns.call, columns.line, strict=True)
         ]
+
+
+def run(kernel, *values, buffers=(), **options):
+    """A kernel's result and its core, where the values are tiles in these memories, then SBUF."""
+    device = Older(**options)
+    regions = (*buffers, *("sbuf",) * (len(values) - len(buffers)))
+    tiles = [device.tile(v, buffer=b) for v, b in zip(values, regions, strict=True)]
+    result = device.call(kernel, *tiles)
+    return None if result is None else result.numpy(), device

@@ -1,0 +1,165 @@
+"""Sums that are added to in place, tensors that begin with a number, and numbers assigned: how many
+instructions they are, and what they leave."""
+
+import numpy as np
+import pytest
+from neuronxcc.nki import isa as nisa
+from neuronxcc.nki import language as nl
+from older_device import run
+
+from neuroncore.errors import SignatureError
+
+A = np.random.default_rng(1).normal(size=(4, 6)).astype(np.float32)
+B = np.random.default_rng(2).normal(size=(4, 6)).astype(np.float32)
+MEMSET, TT = "MEMSET", "TENSOR_TENSOR"
+
+
+# --- += -------------------------------------------------------------------------------------------
+
+
+def test_sums_in_psum_are_products_the_first_of_which_overwrites():
+    def kernel(a, b):
+        p = nl.zeros((6, 6), np.float32, buffer=nl.psum)
+        for _ in nl.affine_range(3):
+            p += nisa.nc_matmul(a, b)
+        return nl.copy(p)
+
+    got, device = run(kernel, A, B)
+    assert np.allclose(got, 3 * A.T.astype(np.float64) @ B, rtol=1e-6, atol=1e-6)
+    assert MEMSET not in device.opcodes and TT not in device.opcodes
+
+
+def test_a_sum_in_psum_goes_on_with_what_is_there():
+    def kernel(a, b):
+        p = nl.ndarray((6, 6), dtype=np.float32, buffer=nl.psum)
+        p[...] = nisa.nc_matmul(a, b)
+        p += nisa.nc_matmul(a, b)
+        p[:, :] += nl.matmul(a, b, transpose_x=True)
+        return nl.copy(p)
+
+    got, device = run(kernel, A, B)
+    assert np.allclose(got, 3 * A.T.astype(np.float64) @ B, rtol=1e-6, atol=1e-6)
+    assert MEMSET not in device.opcodes and TT not in device.opcodes
+
+
+def test_pieces_of_a_sum_begin_on_their_own():
+    def kernel(a, b):
+        p = nl.zeros((6, 6), np.float32, buffer=nl.psum)
+        for half in nl.affine_range(2):
+            part = nl.ds(half * 3, 3)
+            for _ in nl.affine_range(2):
+                p[:, part] += nisa.nc_matmul(a, b[:, part])
+        return nl.copy(p)
+
+    got, device = run(kernel, A, B)
+    assert np.allclose(got, 2 * A.T.astype(np.float64) @ B, rtol=1e-6, atol=1e-6)
+    assert MEMSET not in device.opcodes
+
+
+def test_updates_of_sbuf_are_one_instruction_each():
+    def kernel(a, b):
+        a += b
+        a[:, 0:3] *= b[:, 0:3]
+        a -= 2.0
+        return a
+
+    want = A + B
+    want[:, :3] *= B[:, :3]
+    got, device = run(kernel, A, B)
+    assert np.array_equal(got, want - np.float32(2))
+    assert len(device.opcodes) == 3
+
+
+def test_a_product_added_to_sbuf_is_made_in_psum_first():
+    def kernel(a, b):
+        t = nl.zeros((6, 6), np.float32)
+        t += nisa.nc_matmul(a, b)
+        t[...] += nisa.nc_matmul(a, b)
+        return t
+
+    got, device = run(kernel, A, B)
+    assert np.allclose(got, 2 * A.T.astype(np.float64) @ B, rtol=1e-6, atol=1e-6)
+    assert device.opcodes.count(TT) == 2
+
+
+# --- nl.zeros and nl.full -------------------------------------------------------------------------
+
+
+def test_zeros_that_are_overwritten_cost_nothing():
+    def kernel(a):
+        t = nl.zeros((4, 6), np.float32)
+        t[...] = nl.copy(a)
+        return t
+
+    got, device = run(kernel, A)
+    assert np.array_equal(got, A)
+    assert MEMSET not in device.opcodes
+
+
+def test_zeros_that_are_read_are_one_memset():
+    def kernel(a):
+        t = nl.full((4, 6), 3.0, np.float32)
+        first = nl.add(a, t)
+        return nl.add(first, t)
+
+    got, device = run(kernel, A)
+    assert np.array_equal(got, (A + 3) + 3)
+    assert device.opcodes.count(MEMSET) == 1
+
+
+def test_zeros_of_which_a_part_is_overwritten_are_zeros_elsewhere():
+    def kernel(a):
+        t = nl.zeros((4, 6), np.float32)
+        t[:, 0:2] = nl.copy(a[:, 0:2])
+        return nl.add(t, 1.0)
+
+    want = np.ones((4, 6), np.float32)
+    want[:, :2] += A[:, :2]
+    got, device = run(kernel, A)
+    assert np.array_equal(got, want)
+    assert device.opcodes.count(MEMSET) == 1
+
+
+def test_zeros_in_an_update_are_added_to():
+    def kernel(a):
+        t = nl.zeros((4, 6), np.float32)
+        for _ in nl.sequential_range(3):
+            t += a
+        return t
+
+    got, device = run(kernel, A)
+    assert np.array_equal(got, A + A + A)
+    assert device.opcodes.count(MEMSET) == 1
+
+
+def test_zeros_that_nobody_touches_are_never_filled():
+    def kernel(a):
+        nl.zeros((4, 6), np.float32)
+        return nl.copy(a)
+
+    assert MEMSET not in run(kernel, A)[1].opcodes
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def test_a_number_assigned_fills():
+    def kernel(a):
+        a[:, 0:2] = 7.5
+        a[0:4, 5] = np.float32(-1)
+        return a
+
+    want = A.copy()
+    want[:, :2], want[:, 5] = 7.5, -1
+    got, device = run(kernel, A)
+    assert np.array_equal(got, want)
+    assert device.opcodes == [MEMSET] * 2
+
+
+@pytest.mark.parametrize("value", ["x", None, np.zeros((4, 6), np.float32)])
+def test_what_is_no_tile_and_no_number_can_not_be_assigned(value):
+    def kernel(a):
+        a[...] = value
+
+    with pytest.raises(SignatureError, match="can't be assigned"):
+        run(kernel, A)
