@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 
-class _Annotation:
+class Annotation:
     """Stands for itself whatever is put in its brackets, but for `mutable`."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
 
-    def __getitem__(self, parameters: Any) -> _Annotation:
+    def __getitem__(self, parameters: Any) -> Annotation:
         listed = parameters if isinstance(parameters, tuple) else (parameters,)
         return mutable_tensor if any(one is mutable for one in listed) else self
 
-    def __call__(self, *args: Any, **kwargs: Any) -> _Annotation:
+    def __call__(self, *args: Any, **kwargs: Any) -> Annotation:
         return self
 
     def __repr__(self) -> str:
         return f"nki.typing.{self.__name__}"
 
 
-tensor = _Annotation("tensor")
-mutable_tensor = _Annotation("mutable_tensor")
-scalar = _Annotation("scalar")
-mutable = _Annotation("mutable")
+tensor = Annotation("tensor")
+mutable_tensor = Annotation("mutable_tensor")
+scalar = Annotation("scalar")
+mutable = Annotation("mutable")
