@@ -192,7 +192,7 @@ def main() -> None:
     sys.argv = [file, *arguments]
     home = Path(file).parent.resolve()
     sys.path.insert(0, str(home))
-    sys.meta_path.append(Documented(home))
+    sys.meta_path.insert(0, Documented(home))
     with held.launches():
         try:
             runpy.run_path(file, run_name="__main__")
