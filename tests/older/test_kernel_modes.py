@@ -218,6 +218,14 @@ def test_latencies_are_at_hand_after_a_benchmark(percentile):
     assert latency.get_latency_percentile(percentile) == latency.get_latency_percentile(50)
 
 
+def test_what_is_benchmarked_may_be_described_instead_of_given():
+    kernel = nki.benchmark(nki.jit(add))
+    kernel(nt.tensor[[4, 8], nl.bfloat16], nt.tensor[(4, 8), nl.bfloat16])
+    described = kernel.benchmark_result.nc_latency.get_latency_percentile(50)
+    kernel(*(np.ones((4, 8), ml_dtypes.bfloat16) for _ in range(2)))
+    assert described == kernel.benchmark_result.nc_latency.get_latency_percentile(50)
+
+
 def test_percentiles_are_those_of_the_vendors_tool():
     kernel = nki.benchmark(add)
     assert not hasattr(kernel, "benchmark_result")  # before it ran
