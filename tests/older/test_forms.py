@@ -4,6 +4,7 @@ import ml_dtypes
 import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
 import neuronxcc.nki.language as nl
+import neuronxcc.nki.typing as nt
 import numpy as np
 import pytest
 
@@ -206,3 +207,64 @@ def test_what_has_no_blocks_needs_no_counts_of_tiles():
 
     x = numbers(7, 9)
     assert (copied(x) == x).all()
+
+
+@pytest.mark.parametrize("axes", [(1,), (1, 2), (2,), (1, 3)])
+def test_the_instruction_folds_any_free_axes_too(axes):
+    x = numbers(5, 4, 3, 8)
+    got = stored(lambda t: nisa.tensor_reduce(nl.add, t, axes, negate=True, keepdims=True), x)
+    assert (got == -x.sum(axes, keepdims=True)).all()
+
+
+@pytest.mark.parametrize("shape", [(7, 1), (7, 3), (7, 3, 4), (7, 1, 4, 1)])
+def test_a_predicate_of_the_first_axes_decides_for_what_is_behind(shape):
+    x, y = numbers(7, 3, 4, 2), numbers(7, 3, 4, 2)
+    chosen = RNG.integers(0, 2, shape).astype(np.uint8)
+
+    def merged(a, b, flags):
+        nisa.tensor_copy_predicated(src=a, dst=b, predicate=flags)
+        return b
+
+    behind = chosen.reshape(*shape, *(1,) * (4 - len(shape))) != 0
+    assert (stored(merged, x, y, chosen) == np.where(behind, x, y)).all()
+
+
+def test_a_predicate_of_other_sizes_is_refused():
+    def merged(a, flags):
+        nisa.tensor_copy_predicated(src=a, dst=a, predicate=flags)
+        return a
+
+    with pytest.raises(ShapeError, match="predicate"):
+        stored(merged, numbers(7, 3, 4), np.ones((7, 2), np.uint8))
+
+
+def test_a_tile_of_one_element_is_a_number_of_iterations():
+    @nki.jit
+    def powers(x, steps):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        tile, count = nl.load(x), nl.load(steps)
+        row = nl.zeros((1, 1), np.int32)
+        for _ in range(nt.scalar(count)):
+            tile[...] = nl.add(tile, tile)
+            row[...] = nl.add(row, 1)
+        nl.store(out, tile)
+        return out
+
+    x = numbers(4, 5)
+    assert (powers(x, np.array([[3]], np.int32)) == 8 * x).all()
+    with pytest.raises(ShapeError, match="scalar takes one number"):
+        powers(x, np.ones((1, 2), np.int32))
+
+
+def test_a_row_chosen_by_a_tile_stands_beside_slices():
+    x = numbers(6, 4, 5)
+
+    @nki.jit
+    def row(x, which):
+        out = nl.ndarray((6, 5), x.dtype, buffer=nl.shared_hbm)
+        at = nl.load(which)
+        nl.store(out, nl.load(x[:, at[0, 0], :]))
+        return out
+
+    for n in range(4):
+        assert (row(x, np.array([[n]], np.int32)) == x[:, n]).all()

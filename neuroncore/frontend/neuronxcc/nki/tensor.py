@@ -227,7 +227,7 @@ class Tensor(Tile):
             else:
                 first, count, step = self._range(k, axis)
                 offset += first * stride
-                if count and axis == 0 and shape[0] == 1:
+                if count and axis == 0 and shape[:1] == (1,):
                     shape, strides[0] = (count, *shape[1:]), stride * step
                 elif count:
                     ranges.append((axis, count, stride * step))

@@ -10,7 +10,7 @@ import numpy as np
 from neuroncore.access import Dims
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ShapeError
-from neuroncore.frontend.neuronxcc.nki.index import Box
+from neuroncore.frontend.neuronxcc.nki.index import Box, Mask
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     accumulator,
     column,
@@ -36,11 +36,23 @@ def tensor_reduce(
     keepdims: bool = False,
     **kwargs: Any,
 ) -> Tensor:
-    """The fold of a tile along its last axes; a mask is over data."""
+    """The fold of a tile along free axes; a mask is over data.
+
+    The access pattern has the folded axes last, as they stream past a lane: the pages ask for that
+    order, but kernels fold others too (nki-samples, average_pool2d).
+    """
     check_keywords(kwargs)
     flush()
     x = tile(data)
     axes = _folded(x, axis)
+    order = [a for a in range(len(x.shape)) if a not in axes] + [*axes]
+    if order != sorted(order):
+        over = mask.permuted(x.shape, order) if isinstance(mask, Mask) else mask
+        last = range(len(order) - len(axes), len(order))
+        folded = tensor_reduce(op, x.permuted(order), last, mask=over, dtype=dtype, negate=negate)
+        for a in axes if keepdims else ():
+            folded = folded.expand_dims(a)
+        return folded
     kept = [a for a in range(len(x.shape)) if keepdims or a not in axes]
     shape = [1 if a in axes else x.shape[a] for a in kept]
 

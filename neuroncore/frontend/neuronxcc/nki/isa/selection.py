@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from neuroncore.access import Dims
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import NotEmulated, SignatureError
 from neuroncore.formats import Format
@@ -55,14 +57,28 @@ def tensor_copy_predicated(
     """dst = src where the predicate isn't 0 (is 0, with reverse_pred)."""
     check_keywords(kwargs)
     given = tile(src, "src") if isinstance(src, Tensor) else src
+    target = tile(dst, "dst")
+    decides = _for_all_behind(tile(predicate, "predicate"), target.shape)
     write(
         "tensor_copy_predicated",
-        tile(dst, "dst"),
+        target,
         mask,
         src=given,
-        predicate=tile(predicate, "predicate"),
+        predicate=decides,
         reverse_pred=reverse_pred,
     )
+
+
+def _for_all_behind(x: Tensor, shape: Dims) -> Tensor:
+    """A predicate of a tile's first axes, or of size 1 along some, for the whole tile: published
+    kernels leave the others out (nki-samples, flash_paged_attn_varlen)."""
+    if x.size == prod(shape):
+        return x
+    behind = x
+    for axis in range(len(x.shape), len(shape)):
+        behind = behind.expand_dims(axis)
+    fits = all(n in (1, m) for n, m in zip(behind.shape, shape, strict=False))
+    return behind.stretched(shape) if fits and len(behind.shape) == len(shape) else x
 
 
 def select_reduce(

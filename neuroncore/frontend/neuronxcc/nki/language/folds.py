@@ -12,7 +12,6 @@ import numpy as np
 from neuroncore.errors import NotEmulated, ShapeError
 from neuroncore.formats import bool_, float32, uint32
 from neuroncore.frontend.neuronxcc.nki import isa
-from neuroncore.frontend.neuronxcc.nki.index import Mask
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import in_sbuf
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.language.composed import (
@@ -40,37 +39,11 @@ def _fold(name: str, operator: Any) -> Callable[..., Any]:
         **kwargs: Any,
     ) -> Tensor:
         check_keywords(kwargs, name=name)
-        data, axes, over = _folded_last(x, axis, mask)
-        more = {"dtype": dtype, "mask": over}
-        if data is x or not keepdims:
-            return isa.tensor_reduce(operator, data, axes, keepdims=keepdims, **more)
-        folded = isa.tensor_reduce(operator, data, axes, **more)
-        for a in _axes(axis, data):
-            folded = folded.expand_dims(a)
-        return folded
+        return isa.tensor_reduce(operator, x, axis, dtype=dtype, mask=mask, keepdims=keepdims)
 
     fold.__name__ = fold.__qualname__ = name
     fold.__doc__ = f"{name} along free axes: tensor_reduce."
     return fold
-
-
-def _axes(axis: Axis, x: Tensor) -> list[int]:
-    listed = (axis,) if isinstance(axis, int | np.integer) else axis
-    return sorted(int(a) % len(x.shape) for a in listed)
-
-
-def _folded_last(x: Any, axis: Axis, mask: Any) -> tuple[Tensor, Sequence[int], Any]:
-    """A tile, axes of it and a mask over it, with those axes last, in which order they stream past
-    a lane. A view: nothing moves. What the instruction refuses it gets as it is."""
-    flush()
-    data = tile(x, "x")
-    axes = _axes(axis, data)
-    rank = len(data.shape)
-    order = [a for a in range(rank) if a not in axes] + axes
-    if order == list(range(rank)) or 0 in axes:
-        return data, axes, mask
-    over = mask.permuted(data.shape, order) if isinstance(mask, Mask) else mask
-    return data.permuted(order), range(rank - len(axes), rank), over
 
 
 sum = _fold("sum", newer.add)
@@ -82,9 +55,8 @@ min = _fold("min", newer.minimum)
 def all(x: Any, axis: Axis, *, dtype: Any = bool, mask: Any = None, **kwargs: Any) -> Tensor:
     """Whether no element along free axes is 0: tensor_reduce."""
     check_keywords(kwargs)
-    data, axes, mask = _folded_last(x, axis, mask)
     form = bool_ if dtype is bool else dtype
-    return isa.tensor_reduce(newer.logical_and, data, axes, dtype=form, mask=mask)
+    return isa.tensor_reduce(newer.logical_and, x, axis, dtype=form, mask=mask)
 
 
 def mean(
@@ -106,7 +78,7 @@ def mean(
         return composed(of_part, mask, data, axis=axis, folds=True, keepdims=keepdims)
     total = sum(data, axis, dtype=float32, keepdims=keepdims)
     flush()
-    count = product(data.shape[a] for a in _axes(axis, data))
+    count = product(data.shape[a] for a in ((axis,) if isinstance(axis, int) else axis))
     return isa.tensor_scalar(total, newer.multiply, 1.0 / count, dtype=form)
 
 
