@@ -12,6 +12,7 @@ if not (_Path(__file__).parent / "isa").is_dir():
 
 _importlib.import_module("neuroncore.isa")  # fills the instruction table
 
+from neuroncore import numerics as numerics  # noqa: E402
 from neuroncore.frontend.alias import activate as activate  # noqa: E402
 from neuroncore.frontend.alias import activated as activated  # noqa: E402
 from neuroncore.frontend.alias import deactivate as deactivate  # noqa: E402

@@ -9,6 +9,7 @@ where a format has no infinity, the largest number where it has no NaN either); 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -18,10 +19,11 @@ import numpy.typing as npt
 
 from neuroncore import buffers
 from neuroncore.errors import UsageError
-from neuroncore.formats import PACK, Format, bfloat16, float32, tfloat32
+from neuroncore.formats import PACK, Format, bfloat16, float32
 from neuroncore.lazy import Lazy
 
 Array = npt.NDArray[Any]
+FLOAT = np.dtype(np.float32)
 native: Any = Lazy("neuroncore.native.codec")
 
 
@@ -45,8 +47,18 @@ def decode_one(form: Format, code: int) -> float:
     return sign * math.ldexp(fraction, max(exponent, 1) - form.bias - form.mantissa)
 
 
-def encode_one(form: Format, value: float) -> int:
-    """The code of one float32 value, as the memory image, an unsigned integer."""
+def encode_one(
+    form: Format,
+    value: float,
+    *,
+    saturate: bool = False,
+    rounded: Callable[[Fraction], int] = round,
+) -> int:
+    """The code of one float32 value, as the memory image, an unsigned integer.
+
+    `rounded` makes a magnitude, in steps of the format's last place, a whole number of steps: to
+    nearest even unless it says otherwise.
+    """
     if form.kind == "bool":
         return int(value != 0)
     if form.is_integer:
@@ -56,7 +68,8 @@ def encode_one(form: Format, value: float) -> int:
     if form.kind == "scale":
         return _scale_code(form, value)
     sign = (math.copysign(1.0, value) < 0) << (form.exponent + form.mantissa)
-    return (sign | _magnitude_code(form, abs(value))) << _padding(form)
+    magnitude = min(abs(value), form.max) if saturate else abs(value)
+    return (sign | _magnitude_code(form, magnitude, rounded)) << _padding(form)
 
 
 def _clamped(value: float, low: int, high: int) -> int:
@@ -76,7 +89,7 @@ def _scale_code(form: Format, value: float) -> int:
     return min(max(code, 0), form.max_code) if value else 0
 
 
-def _magnitude_code(form: Format, value: float) -> int:
+def _magnitude_code(form: Format, value: float, rounded: Callable[[Fraction], int]) -> int:
     if math.isnan(value):
         return form.nan_code
     overflow = form.nan_code if form.inf_code is None else form.inf_code
@@ -84,7 +97,7 @@ def _magnitude_code(form: Format, value: float) -> int:
         return overflow
     least = 1 - form.bias
     exponent = max(math.frexp(value)[1] - 1, least) if value else least
-    steps = round(Fraction(value) / Fraction(2) ** (exponent - form.mantissa))
+    steps = rounded(Fraction(value) / Fraction(2) ** (exponent - form.mantissa))
     code = ((exponent + form.bias - 1) << form.mantissa) + steps
     return overflow if code > form.max_code else code
 
@@ -123,33 +136,44 @@ def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
     return out
 
 
-def encode(form: Format, values: Array, out: Array | None = None) -> Array:
-    """The codes of float32 `values`, in the contiguous array `out` if given."""
+def encode(
+    form: Format, values: Array, out: Array | None = None, *, saturate: bool = False
+) -> Array:
+    """The codes of float32 `values`, in the contiguous array `out` if given.
+
+    With `saturate`, floats beyond the largest of the format, infinities too, become the largest.
+    """
     if form is float32 and out is None:
         return values
+    values, out = prepared(form, values, out, saturate)
+    if form is float32:
+        np.copyto(out, values)
+        return out
+    flat, target = values.reshape(-1), out.reshape(-1)
+    if form.is_integer:
+        _encode_integers(form, flat, target)
+    elif form.kind == "scale":
+        _encode_scales(form, flat, target)
+    elif form.exponent == float32.exponent:
+        native.wide_from(flat, target.view(form.code_type))
+    else:
+        native.narrow_from(flat, target.view(form.code_type), narrow_numbers(form))
+    return out
+
+
+def prepared(form: Format, values: Array, out: Array | None, saturate: bool) -> tuple[Array, Array]:
+    """Contiguous float32 values, clipped to what the format holds if so asked, and where to put
+    their codes."""
     _not_packed(form)
     if out is None:
         out = buffers.array(values.shape, form.storage)
     else:
         _check(out, values)
-    if form is float32:
-        np.copyto(out, values)
-        return out
-    flat, target = buffers.contiguous(values).reshape(-1), out.reshape(-1)
-    if form.is_integer:
-        _encode_integers(form, flat, target)
-        return out
-    if form.kind == "scale":
-        _encode_scales(form, flat, target)
-        return out
-    bits = flat.astype(np.float32, copy=False).view(np.uint32)
-    if form is bfloat16:
-        native.bfloat16_from(bits, target)
-    elif form is tfloat32:
-        native.tfloat32_from(bits, target.view(np.uint32))
-    else:
-        native.narrow_from(bits, target.view(form.code_type), *_narrowing(form))
-    return out
+    if values.dtype is not FLOAT:
+        values = values.astype(FLOAT)
+    if saturate and form.is_float and form is not float32:
+        values = np.clip(values, -form.max, form.max)
+    return buffers.contiguous(values), out
 
 
 def _check(out: Array, like: Array) -> None:
@@ -204,26 +228,23 @@ def _widening(form: Format) -> tuple[Any, ...]:
 
 
 @cache
-def _narrowing(form: Format) -> tuple[Any, ...]:
-    """What `native.codec._narrow` needs to know of a format narrower in exponent than float32."""
-    shift = 23 - form.mantissa
-    rebias = (127 - form.bias) << form.mantissa
-    largest = (form.max_code << shift) + ((127 - form.bias) << 23)  # as float32 bits
-    tie = largest + (1 << (shift - 1))
-    overflow = form.nan_code if form.inf_code is None else form.inf_code
-    magic = np.float32(2.0 ** (24 - form.bias - form.mantissa))
-    return (
-        np.uint32((1 << (shift - 1)) - 1),
-        np.uint32(shift),
-        np.uint32(rebias),
-        magic,
-        magic.view(np.uint32),
-        np.uint32((128 - form.bias) << 23),
-        # a tie goes to the even code, which is the overflow when the largest finite code is odd
-        np.uint32(tie if form.max_code & 1 else tie + 1),
-        np.uint32(overflow),
-        np.uint32(form.nan_code),
-        np.uint32(form.exponent + form.mantissa),
+def narrow_numbers(form: Format) -> Array:
+    """What the loops of `native.codec` need to know of a format with less exponent than float32."""
+    width, shift = 8 * form.itemsize, 23 - form.mantissa
+    least = 128 - form.bias
+    overflow = form.max_code + form.nan  # the infinity, NaN where there is none, else the largest
+    steps = -(least << form.mantissa) % (1 << width)
+    return np.array(
+        [
+            (overflow << shift) + ((127 - form.bias) << 23),
+            form.nan_code,
+            32 - form.bits,
+            1 << form.bits - 1,
+            least << 23,
+            shift,
+            (shift << 23) + steps,
+        ],
+        np.uint32,
     )
 
 

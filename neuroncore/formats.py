@@ -7,7 +7,7 @@ formats: OCP Microscaling Formats 1.0, and "MXFP Matrix Multiplication" for how 
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import ml_dtypes
@@ -18,6 +18,7 @@ from neuroncore.errors import UsageError, did_you_mean
 
 Kind = Literal["float", "int", "uint", "bool", "scale", "packed"]
 PACK = 4  # elements of a packed format
+BIAS = "_bias"  # in the names of formats that `biased` makes
 
 
 class Format(str):
@@ -63,7 +64,8 @@ class Format(str):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are the row itself."""
-        return lookup, (str(self),)
+        base, mark, _ = str(self).partition(BIAS)
+        return (biased, (base, self.bias)) if mark else (lookup, (base,))
 
     @property
     def name(self) -> str:
@@ -206,6 +208,31 @@ INTEGERS = tuple(f for f in FORMATS.values() if f.is_integer)
 assert ml_dtypes.bfloat16  # importing it teaches numpy the names of the narrow formats
 
 
+CONFIGURABLE = (float8_e5m2, float8_e4m3, float8_e3m4)
+BIASES = range(-64, 121)
+
+
+def biased(dtype: npt.DTypeLike | str, bias: int) -> Format:
+    """The configurable 8-bit float (cFP8) laid out as `dtype` but with another exponent bias.
+
+    float8_e5m2, float8_e4m3 and float8_e3m4 can be given any bias of BIASES, which keeps all their
+    numbers normal float32. NeuronCore-v3's description has "adjustable exponent biasing for cFP8";
+    no public API sets it, so no instruction takes these formats. Raises UsageError.
+    """
+    base = lookup(dtype)
+    if base not in CONFIGURABLE:
+        raise UsageError(f"{base} has a fixed bias; those of {', '.join(CONFIGURABLE)} can be set")
+    if bias not in BIASES:
+        raise UsageError(f"the bias is {bias!r}; it must be from {BIASES[0]} to {BIASES[-1]}")
+    return base if bias == base.bias else _biased(base, bias)
+
+
+@cache
+def _biased(base: Format, bias: int) -> Format:
+    name = f"{base}{BIAS}{bias}"
+    return Format(name, base.bits, "float", base.exponent, base.mantissa, bias)
+
+
 def lookup(dtype: npt.DTypeLike | str) -> Format:
     """The format that a dtype of the API, a numpy dtype or a name means.
 
@@ -213,7 +240,7 @@ def lookup(dtype: npt.DTypeLike | str) -> Format:
     """
     if isinstance(dtype, Format):
         return dtype
-    name = dtype if isinstance(dtype, str) else _name(dtype)
+    name = name_of(dtype)
     name = {"bool_": "bool", "float8e4": "float8_e4m3", "float8e5": "float8_e5m2"}.get(name, name)
     known = FORMATS | OPAQUE
     try:
@@ -226,7 +253,10 @@ def lookup(dtype: npt.DTypeLike | str) -> Format:
         ) from None
 
 
-def _name(dtype: Any) -> str:
+def name_of(dtype: Any) -> str:
+    """What a dtype of the API, of numpy or of torch is called."""
+    if isinstance(dtype, str):
+        return dtype
     if type(dtype).__module__.partition(".")[0] == "torch":
         return str(dtype).removeprefix("torch.")
     try:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
@@ -26,14 +25,12 @@ from numba.core import cgutils
 
 from neuroncore import buffers
 from neuroncore.native.jit import compiled, generated
+from neuroncore.native.lanes import LANES
 
 Array = npt.NDArray[Any]
 
-_FEATURES = llvmlite.binding.get_host_cpu_features()
-# Lanes of a vector register, and the block that fills the registers: rows x vectors.
-LANES, ROWS, VECTORS = (
-    (16, 8, 2) if _FEATURES.get("avx512f") else (8, 6, 2) if _FEATURES.get("avx2") else (4, 8, 2)
-)
+# The block that fills the registers: rows x vectors.
+ROWS, VECTORS = 6 if LANES == 8 else 8, 2
 COLUMNS = LANES * VECTORS
 
 _FLOAT, _INDEX = ir.FloatType(), ir.IntType(64)

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from neuroncore.native.jit import compiled, inlined
+from neuroncore.native.jit import compiled, generated, inlined
+from neuroncore.native.lanes import LANES, interleaved, lower_halves, splat, store_pairs
 
 Array = npt.NDArray[Any]
 
@@ -18,18 +20,28 @@ LOW = np.uint64(0xFFFFFFFF)
 HALF = np.uint64(32)
 ZERO, ONE, TWO, THREE = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)
 TOP = np.uint64(62)
+BLOCK_STEP = LANES  # blocks computed at a time
+BLOCK_WORDS = 4 * BLOCK_STEP
+
+
+def _rounds(a: Any, b: Any, c: Any, d: Any, k0: Any, k1: Any) -> Any:
+    """Words of a counter and of a key in 64 bits each -> the four random words of a block."""
+    for _ in range(10):
+        x, y = MULTIPLY0 * a, MULTIPLY1 * c
+        a, b, c, d = (y >> HALF) ^ b ^ k0, y & LOW, (x >> HALF) ^ d ^ k1, x & LOW
+        k0, k1 = (k0 + WEYL0) & LOW, (k1 + WEYL1) & LOW
+    return a, b, c, d
+
+
+_scalar_rounds = inlined(_rounds)
 
 
 @inlined
 def _block(low: Any, high: Any, key: Any, words: Any) -> None:
     """The four numbers of one block, whose number is high * 2^64 + low."""
-    a, b, c, d = low & LOW, low >> HALF, high & LOW, high >> HALF
-    k0, k1 = key & LOW, key >> HALF
-    for _ in range(10):
-        x, y = MULTIPLY0 * a, MULTIPLY1 * c
-        a, b, c, d = (y >> HALF) ^ b ^ k0, y & LOW, (x >> HALF) ^ d ^ k1, x & LOW
-        k0, k1 = (k0 + WEYL0) & LOW, (k1 + WEYL1) & LOW
-    words[0], words[1], words[2], words[3] = a, b, c, d
+    words[0], words[1], words[2], words[3] = _scalar_rounds(
+        low & LOW, low >> HALF, high & LOW, high >> HALF, key & LOW, key >> HALF
+    )
 
 
 @inlined
@@ -66,3 +78,36 @@ def draw(states: Array, out: Array) -> None:
                     high += ONE
             state[0], state[1] = np.uint32(low & LOW), np.uint32(low >> HALF)
             state[2], state[3] = np.uint32(high & LOW), np.uint32(high >> HALF)
+
+
+@generated
+def _blocks(
+    typingctx: Any, out: Any, i: Any, low: Any, middle: Any, high: Any, key: Any, ones: Any
+) -> Any:
+    """out[i : i + BLOCK_WORDS] = the words of BLOCK_STEP blocks from `low` on, which are 32 bits
+    of a counter, as `middle` is; `high` is the other 64."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        low, middle, high, key, ones = (splat(builder, v, BLOCK_STEP) for v in values[2:])
+        counter = low + low.each(range(BLOCK_STEP)), middle, high & LOW, high >> HALF
+        a, b, c, d = _rounds(*counter, key & LOW, key >> HALF)
+        pairs = interleaved(lower_halves(a, b) | ones, lower_halves(c, d) | ones)
+        store_pairs(context, out, values[0], values[1], pairs)
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, *[types.uint64] * 5), generate
+
+
+@compiled
+def words(stream: Array, block: int, out: Array, ones: int) -> None:
+    """The words of a stream from the first of `block`, a multiple of BLOCK_STEP, on, of which bits
+    set in `ones` are set.
+
+    `stream` is the counter above the number of the block, then the key, of 64 bits each. Behind
+    `out` there must be room for BLOCK_WORDS: whole steps are written.
+    """
+    high, key = stream[0], stream[1]
+    both = np.uint64(ones) | np.uint64(ones) << HALF
+    for i in range(0, out.shape[0], BLOCK_WORDS):
+        number = np.uint64(block + i // 4)
+        _blocks(out, i, number & LOW, number >> HALF, high, key, both)

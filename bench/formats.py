@@ -1,0 +1,109 @@
+"""How fast numbers are rounded, beside ml_dtypes and numpy: python bench/formats.py
+
+Throughput over that of `astype` from float32 (numpy's for float16, ml_dtypes' for the others), side
+by side on one thread, for a tile of 128 x 512 and for 32 Mi numbers, each with what was asked for.
+The time is the processor's own for the large arrays, which other programs would interrupt; memory
+bounds them, so that their lines also say what copying the array would give. The exit code says
+whether all limits hold.
+
+`--every` instead compares all 2^32 float32 with `astype`, format by format, in minutes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from measure import alone, describe
+
+if __name__ == "__main__":
+    alone()
+
+import numpy as np
+
+from neuroncore import codec, stochastic
+from neuroncore.formats import FLOATS, Format
+
+NARROW = [f for f in FLOATS if f.bits <= 16]
+SIZES = {"tile": (128, 512), "32 Mi": (32, 1 << 20)}
+NEAREST = {"bfloat16": 5.0, "float16": 10.0}  # others 40
+STOCHASTIC = {"bfloat16": 1.0, "float16": 0.0}  # others 5; of float16 nothing was asked
+Clock = Callable[[], float]
+Line = tuple[str, float, float, str]
+
+
+def seconds(work: Callable[[], Any], clock: Clock) -> float:
+    begun = clock()
+    work()
+    return clock() - begun
+
+
+def lines(label: str, shape: tuple[int, int]) -> Iterator[Line]:
+    values = np.random.default_rng(0).standard_normal(shape, np.float32)
+    large = values.size > 1 << 20
+    clock, rounds = (time.thread_time, 5) if large else (time.perf_counter, 301)
+    for form in NARROW:
+        found = measured(form, values, large, clock, rounds)
+        nearest, random, theirs, copy = (found[:, i] for i in range(4))
+        limits = NEAREST.get(form, 40.0), STOCHASTIC.get(form, 5.0)
+        for mode, ours, limit in zip(("nearest", "stochastic"), (nearest, random), limits):
+            speed, other = (values.nbytes / np.median(t) / 1e9 for t in (ours, theirs))
+            remark = f"{speed:5.1f} GB/s of float32; astype {other:.2f}"
+            if large:
+                remark += f"; a copy would be x{np.median(theirs / copy):.1f}"
+            yield f"{form} {mode}, {label}", statistics.median(theirs / ours), limit, remark
+
+
+def measured(form: Format, values: Any, large: bool, clock: Clock, rounds: int) -> Any:
+    """Seconds [rounds, 4] to round to nearest, to round stochastically, of astype, and to copy."""
+    out, stream = np.zeros(values.shape, form.storage), stochastic.Stream(1)
+    place = np.zeros_like(values) if large else values.copy()
+    work = (
+        lambda: codec.encode(form, values, out),
+        lambda: stochastic.encode(form, values, stream, out),
+        lambda: values.astype(form.numpy),
+        lambda: np.copyto(place, values),
+    )
+    for each in work:
+        each()
+    return np.array([[seconds(each, clock) for each in work] for _ in range(rounds)])
+
+
+def every(form: Format, step: int = 1 << 24) -> int:
+    """How many of all float32 are not rounded as `astype` does; NaN are, to the canonical one."""
+    wrong = 0
+    for start in range(0, 1 << 32, step):
+        values = np.arange(start, start + step, dtype=np.int64).astype(np.uint32).view(np.float32)
+        with np.errstate(all="ignore"):
+            want = values.astype(form.numpy).view(form.code_type)
+        sign = np.signbit(values).astype(form.code_type) << (form.bits - 1)
+        want = np.where(np.isnan(values), sign | form.code_type.type(form.nan_code), want)
+        wrong += int((codec.encode(form, values).view(form.code_type) != want).sum())
+    return wrong
+
+
+def main() -> int:
+    if "--every" in sys.argv:
+        counts = {}
+        for form in NARROW:
+            counts[form] = every(form)
+            print(f"{form}: {counts[form]} of 2^32 differ", flush=True)
+        return int(any(counts.values()))
+    print(describe())
+    failed = 0
+    for label, shape in SIZES.items():
+        for name, found, limit, remark in lines(label, shape):
+            failed += found < limit
+            verdict = "ok  " if found >= limit else "MISS"
+            print(f"{verdict} {name:34s} x{found:5.1f}  limit {limit:4.1f}  {remark}", flush=True)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,270 @@
+"""Arithmetic on whole vector registers, for loops that the compiler doesn't vectorise well itself.
+
+A `Lanes` stands for one vector value while machine code is being written: its operators append the
+instructions. A formula of operators can so be written once and used for vectors and for scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import llvmlite.binding
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from neuroncore.native.jit import generated
+
+_FEATURES = llvmlite.binding.get_host_cpu_features()
+# 32-bit lanes of a vector register
+LANES = 16 if _FEATURES.get("avx512f") else 8 if _FEATURES.get("avx2") else 4
+VECTORS = 4  # that a loop takes at a time, so that whether any needs care is asked seldom
+STEP = LANES * VECTORS
+_WORD, _INDEX, _FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
+AHEAD = ir.Constant(_INDEX, 1024)  # elements; memory was read a fifth faster with it
+
+
+class Lanes:
+    """A vector of unsigned integers or of float32. What it meets in an operator is another one or a
+    number, which every lane then holds."""
+
+    __array_ufunc__ = None  # numpy's scalars leave the operator to us
+
+    def __init__(self, builder: ir.IRBuilder, value: Any) -> None:
+        self.builder, self.value = builder, value
+
+    def _made(self, value: Any) -> Lanes:
+        return Lanes(self.builder, value)
+
+    def _like(self, other: Any) -> Any:
+        """The other operand, as a vector of this one's type."""
+        if isinstance(other, Lanes):
+            return other.value
+        kind = self.value.type
+        number = float(other) if isinstance(kind.element, ir.FloatType) else int(other)
+        return ir.Constant(kind, [number] * kind.count)
+
+    def each(self, numbers: Iterable[int]) -> Lanes:
+        """Lanes of this one's type that hold these numbers."""
+        return self._made(ir.Constant(self.value.type, list(numbers)))
+
+    def all(self, number: int) -> Lanes:
+        """The number in every lane."""
+        return self._made(self._like(number))
+
+    def __and__(self, other: Any) -> Lanes:
+        return self._made(self.builder.and_(self.value, self._like(other)))
+
+    def __or__(self, other: Any) -> Lanes:
+        return self._made(self.builder.or_(self.value, self._like(other)))
+
+    def __xor__(self, other: Any) -> Lanes:
+        return self._made(self.builder.xor(self.value, self._like(other)))
+
+    def __lshift__(self, other: Any) -> Lanes:
+        return self._made(self.builder.shl(self.value, self._like(other)))
+
+    def __rshift__(self, other: Any) -> Lanes:
+        return self._made(self.builder.lshr(self.value, self._like(other)))
+
+    def __add__(self, other: Any) -> Lanes:
+        add = self.builder.fadd if self.is_float else self.builder.add
+        return self._made(add(self.value, self._like(other)))
+
+    def __sub__(self, other: Any) -> Lanes:
+        subtract = self.builder.fsub if self.is_float else self.builder.sub
+        return self._made(subtract(self.value, self._like(other)))
+
+    def __mul__(self, other: Any) -> Lanes:
+        multiply = self.builder.fmul if self.is_float else self.builder.mul
+        return self._made(multiply(self.value, self._like(other)))
+
+    __rand__, __rmul__, __radd__ = __and__, __mul__, __add__
+
+    def __lt__(self, other: Any) -> Lanes:
+        return self._made(self.builder.icmp_unsigned("<", self.value, self._like(other)))
+
+    def __gt__(self, other: Any) -> Lanes:
+        return self._made(self.builder.icmp_unsigned(">", self.value, self._like(other)))
+
+    @property
+    def is_float(self) -> bool:
+        return isinstance(self.value.type.element, ir.FloatType)
+
+    def where(self, condition: Lanes, other: Any) -> Lanes:
+        """This where the condition holds, the other elsewhere."""
+        return self._made(self.builder.select(condition.value, self.value, self._like(other)))
+
+    def least(self, other: Any) -> Lanes:
+        return self.where(self < other, other)
+
+    def greatest(self, other: Any) -> Lanes:
+        return self.where(self > other, other)
+
+    def is_nan(self) -> Lanes:
+        return self._made(self.builder.fcmp_unordered("uno", self.value, self.value))
+
+    def as_float(self) -> Lanes:
+        """The same bits, read as float32."""
+        return self._made(self.builder.bitcast(self.value, self._of(_FLOAT)))
+
+    def as_word(self) -> Lanes:
+        """The same bits, read as uint32."""
+        return self._made(self.builder.bitcast(self.value, self._of(_WORD)))
+
+    def to_float(self) -> Lanes:
+        """The same integers below 2^31 as float32."""
+        return self._made(self.builder.sitofp(self.value, self._of(_FLOAT)))
+
+    def to_word(self) -> Lanes:
+        """Floats in [0, 2^32) without what is behind the point."""
+        return self._made(self.builder.fptoui(self.value, self._of(_WORD)))
+
+    def lowest(self, bits: int) -> Lanes:
+        """The lowest bits, in lanes no wider than that."""
+        if bits == self.value.type.element.width:
+            return self
+        return self._made(self.builder.trunc(self.value, self._of(ir.IntType(bits))))
+
+    def _of(self, element: ir.Type) -> ir.VectorType:
+        return ir.VectorType(element, self.value.type.count)
+
+
+def elementwise(
+    rare: Callable[..., Lanes],
+    quick: Callable[..., Lanes],
+    careful: Callable[..., Lanes],
+    *,
+    upper: bool = False,
+    single: bool = False,
+) -> Callable[..., Any]:
+    """The operation (inputs, out, i, numbers) that sets out[i : i + STEP], or out[i] if `single`.
+
+    `inputs` is a tuple of arrays of 32-bit words and `numbers` one of scalars that all elements
+    share. A formula takes the width of an element of `out` and, as Lanes, the inputs and the
+    numbers; its result is in the lowest bits, or the upper ones. The `quick` one must be right if
+    `rare`, which takes the vectors of the first input in a list, and the numbers, holds in no lane;
+    the `careful` one always.
+    """
+    count, vectors = (1, 1) if single else (LANES, VECTORS)
+
+    def operation(typingctx: Any, inputs: Any, out: Any, i: Any, numbers: Any) -> Any:
+        width = out.dtype.bitwidth
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            arrays, start = cgutils.unpack_tuple(builder, values[0]), values[2]
+            shared = [splat(builder, n, count) for n in cgutils.unpack_tuple(builder, values[3])]
+            target = _data(context, builder, out, values[1])
+            columns = []
+            for kind, array in zip(inputs, arrays, strict=True):
+                source = _data(context, builder, kind, array)
+                columns.append(_loaded(builder, source, start, count, vectors))
+            special = _any(rare(columns[0], *shared))
+            with builder.if_else(special, likely=False) as branches:
+                for branch, formula in zip(branches, (careful, quick), strict=True):
+                    with branch:
+                        results = [formula(width, *v, *shared) for v in zip(*columns, strict=True)]
+                        _store(target, start, _narrowed(results, width, upper))
+            return context.get_dummy_value()
+
+        return types.void(inputs, out, types.int64, numbers), generate
+
+    return generated(operation)
+
+
+def _loaded(
+    builder: ir.IRBuilder, source: Any, start: Any, count: int, vectors: int
+) -> list[Lanes]:
+    """Vectors that lie one after the other; those of a later step are asked for."""
+    found = []
+    for v in range(vectors):
+        place = builder.add(start, ir.Constant(_INDEX, v * count))
+        found.append(Lanes(builder, builder.load(_place(builder, source, place, count), align=1)))
+        if vectors > 1:
+            _prefetch(builder, builder.gep(source, [builder.add(place, AHEAD)]))
+    return found
+
+
+def _prefetch(builder: ir.IRBuilder, address: Any) -> None:
+    byte = ir.PointerType(ir.IntType(8))
+    kind = ir.FunctionType(ir.VoidType(), [byte, _WORD, _WORD, _WORD])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+    to_read, keep, of_data = (ir.Constant(_WORD, n) for n in (0, 3, 1))
+    builder.call(function, [builder.bitcast(address, byte), to_read, keep, of_data])
+
+
+def _narrowed(results: list[Lanes], width: int, upper: bool) -> list[Lanes]:
+    """Lanes of `width` bits: the lowest ones or, two vectors at a time, the upper ones."""
+    if width == 32:
+        return results
+    if upper and width == 16 and len(results) > 1:
+        return [_upper_halves(a, b) for a, b in zip(results[::2], results[1::2], strict=True)]
+    return [(r >> 32 - width if upper else r).lowest(width) for r in results]
+
+
+def _upper_halves(a: Lanes, b: Lanes) -> Lanes:
+    """The upper 16 bits of all lanes of two vectors."""
+    builder, count = a.builder, 2 * a.value.type.count
+    halves = [builder.bitcast(x.value, ir.VectorType(ir.IntType(16), count)) for x in (a, b)]
+    odd = ir.Constant(ir.VectorType(_WORD, count), [2 * i + 1 for i in range(count)])
+    return Lanes(builder, builder.shuffle_vector(*halves, odd))
+
+
+def splat(builder: ir.IRBuilder, scalar: Any, count: int) -> Lanes:
+    """A vector whose lanes all hold a scalar of the code."""
+    undefined = ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined)
+    everywhere = ir.Constant(ir.VectorType(_WORD, count), [0] * count)
+    first = builder.insert_element(undefined, scalar, ir.Constant(_WORD, 0))
+    return Lanes(builder, builder.shuffle_vector(first, undefined, everywhere))
+
+
+def interleaved(low: Lanes, high: Lanes) -> Lanes:
+    """low[0], high[0], low[1], high[1], ..."""
+    count = low.value.type.count
+    order = [lane + count * half for lane in range(count) for half in range(2)]
+    picked = ir.Constant(ir.VectorType(_WORD, 2 * count), order)
+    return Lanes(low.builder, low.builder.shuffle_vector(low.value, high.value, picked))
+
+
+def lower_halves(low: Lanes, high: Lanes) -> Lanes:
+    """Lanes of 64 bits: the lower halves of those of `low` and, above them, of `high`."""
+    builder, count = low.builder, 2 * low.value.type.count
+    words = [builder.bitcast(x.value, ir.VectorType(_WORD, count)) for x in (low, high)]
+    order = [i if i % 2 == 0 else count + i - 1 for i in range(count)]
+    picked = builder.shuffle_vector(*words, ir.Constant(ir.VectorType(_WORD, count), order))
+    return Lanes(builder, builder.bitcast(picked, low.value.type))
+
+
+def store_pairs(context: Any, kind: Any, array: Any, start: Any, pairs: Lanes) -> None:
+    """Lanes of 64 bits to an array of 32-bit words from element `start` on, lower halves first."""
+    builder = pairs.builder
+    place = builder.gep(_data(context, builder, kind, array), [start])
+    both = builder.bitcast(place, ir.PointerType(pairs.value.type))
+    builder.store(pairs.value, both, align=1)
+
+
+def _any(flags: Lanes) -> Any:
+    """Whether a condition holds in any lane."""
+    builder, mask = flags.builder, ir.IntType(flags.value.type.count)
+    return builder.icmp_unsigned("!=", builder.bitcast(flags.value, mask), ir.Constant(mask, 0))
+
+
+def _data(context: Any, builder: ir.IRBuilder, kind: Any, array: Any) -> Any:
+    """Where the elements of a one-dimensional array of numba's type `kind` begin, as integers."""
+    base = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(base, ir.PointerType(ir.IntType(kind.dtype.bitwidth)))
+
+
+def _store(base: Any, start: Any, vectors: list[Lanes]) -> None:
+    done = 0
+    for values in vectors:
+        builder, count = values.builder, values.value.type.count
+        place = builder.add(start, ir.Constant(_INDEX, done))
+        builder.store(values.value, _place(builder, base, place, count), align=1)
+        done += count
+
+
+def _place(builder: ir.IRBuilder, base: Any, index: Any, count: int) -> Any:
+    vector = ir.VectorType(base.type.pointee, count)
+    return builder.bitcast(builder.gep(base, [index]), ir.PointerType(vector))

@@ -1,0 +1,68 @@
+"""Formats described a second time, and float32 values to try on them."""
+
+from fractions import Fraction
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+
+# exponent bits, mantissa bits, bias, infinities, NaN
+LAYOUT = {
+    "bfloat16": (8, 7, 127, True, True),
+    "tfloat32": (8, 10, 127, True, True),
+    "float16": (5, 10, 15, True, True),
+    "float8_e5m2": (5, 2, 15, True, True),
+    "float8_e4m3": (4, 3, 7, True, True),
+    "float8_e3m4": (3, 4, 3, True, True),
+    "float8_e4m3fn": (4, 3, 7, False, True),
+    "float4_e2m1fn": (2, 1, 1, False, False),
+}
+IN_NUMPY = {name: getattr(ml_dtypes, name, np.float16) for name in LAYOUT if name != "tfloat32"}
+
+
+@cache
+def magnitudes(name):
+    """The finite values from 0 up, in the order of their codes."""
+    exponent, mantissa, bias, infinite, nan = LAYOUT[name]
+    steps = 1 << mantissa
+    finite = ((1 << exponent) - 1) * steps if infinite else (1 << exponent) * steps - nan
+    codes = np.arange(finite)
+    field = np.maximum(codes // steps, 1)
+    significand = codes % steps + np.where(codes >= steps, steps, 0)
+    return np.ldexp(significand.astype(np.float64), field - bias - mantissa)
+
+
+def overflow_code(name):
+    """What follows the largest finite code; that again where there is nothing."""
+    return len(magnitudes(name)) - (not LAYOUT[name][4])
+
+
+def thresholds(name, value):
+    """The code below |value|, and which random words (those below the number) lead to the next,
+    in fractions; 2^32 if all do."""
+    table = magnitudes(name)
+    size = Fraction(abs(float(value)))
+    below = int(np.searchsorted(table, abs(float(value)), side="right")) - 1
+    low = Fraction(table[below])
+    last = below == len(table) - 1
+    step = low - Fraction(table[below - 1]) if last else Fraction(table[below + 1]) - low
+    return below, min(int((size - low) / step * 2**32), 2**32)
+
+
+def around(name, count, seed=0):
+    """Finite float32 of both signs: of any size, in and about the format's range, on its numbers
+    and halfway between them, and next to those."""
+    rng = np.random.default_rng(seed)
+    exponent, mantissa, bias, *_ = LAYOUT[name]
+    low = max(0, 127 - bias - mantissa - 4)
+    high = min(254, 127 - bias + (1 << exponent) + 1)
+    field = np.where(rng.random(count) < 0.8, rng.integers(low, high + 1, count), 0)
+    field = np.where(field == 0, rng.integers(0, 255, count), field)
+    fraction = rng.integers(0, 1 << 23, count)
+    kept = rng.integers(0, 4, count)  # a quarter each: any, representable, halfway, beside halfway
+    unit = 1 << 23 - mantissa
+    exact = fraction // unit * unit
+    near = exact + unit // 2 + rng.integers(-1, 2, count) * (kept == 3)
+    fraction = np.where(kept == 0, fraction, np.where(kept == 1, exact, near))
+    sign = rng.integers(0, 2, count)
+    return (sign << 31 | field << 23 | fraction).astype(np.uint32).view(np.float32)
