@@ -2,9 +2,9 @@
 
 Throughput over that of `astype` from float32 (numpy's for float16, ml_dtypes' for the others), side
 by side on one thread, for a tile of 128 x 512 and for 32 Mi numbers, each with what was asked for.
-The time is the processor's own for the large arrays, which other programs would interrupt; memory
-bounds them, so that their lines also say what copying the array would give. The exit code says
-whether all limits hold.
+Time is that of the thread, since other programs would interrupt the large arrays. Memory bounds
+those, so that their lines also say what copying the array would give. The exit code says whether
+all limits hold.
 
 `--every` instead compares all 2^32 float32 with `astype`, format by format, in minutes.
 """
@@ -34,22 +34,22 @@ NARROW = [f for f in FLOATS if f.bits <= 16]
 SIZES = {"tile": (128, 512), "32 Mi": (32, 1 << 20)}
 NEAREST = {"bfloat16": 5.0, "float16": 10.0}  # others 40
 STOCHASTIC = {"bfloat16": 1.0, "float16": 0.0}  # others 5; of float16 nothing was asked
-Clock = Callable[[], float]
+SAMPLE = 3e-3  # seconds that a sample takes at least, in which caches and clocks settle
 Line = tuple[str, float, float, str]
 
 
-def seconds(work: Callable[[], Any], clock: Clock) -> float:
-    begun = clock()
-    work()
-    return clock() - begun
+def seconds(work: Callable[[], Any], times: int) -> float:
+    begun = time.thread_time()
+    for _ in range(times):
+        work()
+    return (time.thread_time() - begun) / times
 
 
 def lines(label: str, shape: tuple[int, int]) -> Iterator[Line]:
     values = np.random.default_rng(0).standard_normal(shape, np.float32)
     large = values.size > 1 << 20
-    clock, rounds = (time.thread_time, 5) if large else (time.perf_counter, 301)
     for form in NARROW:
-        found = measured(form, values, large, clock, rounds)
+        found = measured(form, values, large)
         nearest, random, theirs, copy = (found[:, i] for i in range(4))
         limits = NEAREST.get(form, 40.0), STOCHASTIC.get(form, 5.0)
         for mode, ours, limit in zip(("nearest", "stochastic"), (nearest, random), limits):
@@ -60,10 +60,10 @@ def lines(label: str, shape: tuple[int, int]) -> Iterator[Line]:
             yield f"{form} {mode}, {label}", statistics.median(theirs / ours), limit, remark
 
 
-def measured(form: Format, values: Any, large: bool, clock: Clock, rounds: int) -> Any:
+def measured(form: Format, values: Any, large: bool) -> Any:
     """Seconds [rounds, 4] to round to nearest, to round stochastically, of astype, and to copy."""
     out, stream = np.zeros(values.shape, form.storage), stochastic.Stream(1)
-    place = np.zeros_like(values) if large else values.copy()
+    place = values.copy()
     work = (
         lambda: codec.encode(form, values, out),
         lambda: stochastic.encode(form, values, stream, out),
@@ -72,7 +72,9 @@ def measured(form: Format, values: Any, large: bool, clock: Clock, rounds: int) 
     )
     for each in work:
         each()
-    return np.array([[seconds(each, clock) for each in work] for _ in range(rounds)])
+    times = [int(SAMPLE / seconds(each, 1)) + 1 for each in work]
+    rounds = 5 if large else 41
+    return np.array([[seconds(*each) for each in zip(work, times)] for _ in range(rounds)])
 
 
 def every(form: Format, step: int = 1 << 24) -> int:

@@ -164,10 +164,11 @@ def encode(
 def prepared(form: Format, values: Array, out: Array | None, saturate: bool) -> tuple[Array, Array]:
     """Contiguous float32 values, clipped to what the format holds if so asked, and where to put
     their codes."""
-    _not_packed(form)
+    if form.element is not None:
+        _not_packed(form)
     if out is None:
         out = buffers.array(values.shape, form.storage)
-    else:
+    elif out.shape != values.shape or not out.flags.c_contiguous:
         _check(out, values)
     if values.dtype is not FLOAT:
         values = values.astype(FLOAT)

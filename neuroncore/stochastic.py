@@ -37,9 +37,6 @@ WORD = 32
 NONE = np.empty(0, np.uint32)
 
 
-ROOM = 32, 32, 8, 32, 24  # bits of the fields of a Stream
-
-
 class Stream(NamedTuple):
     """Which random words: those of one instruction of one engine of one core under one seed."""
 
@@ -59,11 +56,13 @@ class Stream(NamedTuple):
 
         Raises UsageError for a number that has no room in its bits.
         """
-        for name, value, bits in zip(self._fields, self, ROOM, strict=True):
-            if value >> bits:
-                raise UsageError(f"{name} is {value}; it must be from 0 to 2^{bits} - 1")
-        high = self.instruction | (self.engine << 24 | self.launch) << WORD
-        return np.array([high, self.seed | self.core << WORD], np.uint64)
+        seed, core, engine, instruction, launch = self
+        if (seed | core | instruction) >> 32 or engine >> 8 or launch >> 24:
+            for name, value, bits in zip(self._fields, self, (32, 32, 8, 32, 24), strict=True):
+                if value >> bits:
+                    raise UsageError(f"{name} is {value}; it must be from 0 to 2^{bits} - 1")
+        high = instruction | (engine << 24 | launch) << WORD
+        return np.array([high, seed | core << WORD], np.uint64)
 
 
 def applies(form: Format) -> bool:

@@ -121,6 +121,15 @@ class Lanes:
         """Floats in [0, 2^32) without what is behind the point."""
         return self._made(self.builder.fptoui(self.value, self._of(_WORD)))
 
+    def upper(self) -> Lanes:
+        """The upper half of each lane of 64 bits, and whatever above it: no shift, for which
+        processors have fewer ports than for this."""
+        halves = ir.VectorType(_WORD, 2 * self.value.type.count)
+        odd = ir.Constant(ir.VectorType(_WORD, halves.count), [i | 1 for i in range(halves.count)])
+        words = self.builder.bitcast(self.value, halves)
+        picked = self.builder.shuffle_vector(words, words, odd)
+        return self._made(self.builder.bitcast(picked, self.value.type))
+
     def lowest(self, bits: int) -> Lanes:
         """The lowest bits, in lanes no wider than that."""
         if bits == self.value.type.element.width:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from numba import types
 
 from neuroncore.native.jit import compiled, generated, inlined
-from neuroncore.native.lanes import LANES, interleaved, lower_halves, splat, store_pairs
+from neuroncore.native.lanes import LANES, Lanes, interleaved, lower_halves, splat, store_pairs
 
 Array = npt.NDArray[Any]
 
@@ -24,11 +24,12 @@ BLOCK_STEP = LANES  # blocks computed at a time
 BLOCK_WORDS = 4 * BLOCK_STEP
 
 
-def _rounds(a: Any, b: Any, c: Any, d: Any, k0: Any, k1: Any) -> Any:
-    """Words of a counter and of a key in 64 bits each -> the four random words of a block."""
+def _rounds(a: Any, b: Any, c: Any, d: Any, k0: Any, k1: Any, upper: Any) -> Any:
+    """Words of a counter and of a key in 64 bits each -> the four random words of a block, in the
+    lower 32; `upper` takes the upper half of 64 bits."""
     for _ in range(10):
-        x, y = MULTIPLY0 * a, MULTIPLY1 * c
-        a, b, c, d = (y >> HALF) ^ b ^ k0, y & LOW, (x >> HALF) ^ d ^ k1, x & LOW
+        x, y = MULTIPLY0 * (a & LOW), MULTIPLY1 * (c & LOW)
+        a, b, c, d = upper(y) ^ b ^ k0, y & LOW, upper(x) ^ d ^ k1, x & LOW
         k0, k1 = (k0 + WEYL0) & LOW, (k1 + WEYL1) & LOW
     return a, b, c, d
 
@@ -37,10 +38,15 @@ _scalar_rounds = inlined(_rounds)
 
 
 @inlined
+def _upper(x: Any) -> Any:
+    return x >> HALF
+
+
+@inlined
 def _block(low: Any, high: Any, key: Any, words: Any) -> None:
     """The four numbers of one block, whose number is high * 2^64 + low."""
     words[0], words[1], words[2], words[3] = _scalar_rounds(
-        low & LOW, low >> HALF, high & LOW, high >> HALF, key & LOW, key >> HALF
+        low & LOW, low >> HALF, high & LOW, high >> HALF, key & LOW, key >> HALF, _upper
     )
 
 
@@ -81,21 +87,20 @@ def draw(states: Array, out: Array) -> None:
 
 
 @generated
-def _blocks(
-    typingctx: Any, out: Any, i: Any, low: Any, middle: Any, high: Any, key: Any, ones: Any
-) -> Any:
+def _blocks(typingctx: Any, out: Any, i: Any, low: Any, middle: Any, high: Any, key: Any) -> Any:
     """out[i : i + BLOCK_WORDS] = the words of BLOCK_STEP blocks from `low` on, which are 32 bits
     of a counter, as `middle` is; `high` is the other 64."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        low, middle, high, key, ones = (splat(builder, v, BLOCK_STEP) for v in values[2:])
-        counter = low + low.each(range(BLOCK_STEP)), middle, high & LOW, high >> HALF
-        a, b, c, d = _rounds(*counter, key & LOW, key >> HALF)
-        pairs = interleaved(lower_halves(a, b) | ones, lower_halves(c, d) | ones)
+        low, middle, high, key = (splat(builder, v, BLOCK_STEP) for v in values[2:])
+        blocks = (low + low.each(range(BLOCK_STEP))) & LOW
+        counter = blocks, middle, high & LOW, high >> HALF
+        a, b, c, d = _rounds(*counter, key & LOW, key >> HALF, Lanes.upper)
+        pairs = interleaved(lower_halves(a, b), lower_halves(c, d))
         store_pairs(context, out, values[0], values[1], pairs)
         return context.get_dummy_value()
 
-    return types.void(out, types.int64, *[types.uint64] * 5), generate
+    return types.void(out, types.int64, *[types.uint64] * 4), generate
 
 
 @compiled
@@ -107,7 +112,9 @@ def words(stream: Array, block: int, out: Array, ones: int) -> None:
     `out` there must be room for BLOCK_WORDS: whole steps are written.
     """
     high, key = stream[0], stream[1]
-    both = np.uint64(ones) | np.uint64(ones) << HALF
     for i in range(0, out.shape[0], BLOCK_WORDS):
         number = np.uint64(block + i // 4)
-        _blocks(out, i, number & LOW, number >> HALF, high, key, both)
+        _blocks(out, i, number & LOW, number >> HALF, high, key)
+    if ones != 0:
+        for i in range(out.shape[0]):
+            out[i] |= np.uint32(ones)

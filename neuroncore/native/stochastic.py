@@ -26,7 +26,7 @@ from neuroncore.native.philox import BLOCK_WORDS, words
 
 Array = npt.NDArray[Any]
 
-CHUNK = 1 << 12  # words drawn at a time: they stay in the first-level cache
+CHUNK = 1 << 11  # words drawn at a time: they stay in the first-level cache
 
 
 def _wide(width: int, u: Lanes, word: Lanes) -> Lanes:
