@@ -278,6 +278,27 @@ def test_a_script_runs_as_itself(file, capsys):
     assert "arguments ['one', 'two']" in out
 
 
+def test_what_is_no_option_is_the_scripts(file, capsys):
+    given = ("one", "-n", "128", "--kernel", "tiled", "--target", "trn1", "--size=3")
+    code, out, _ = ran(capsys, "script.py", *given, "--", "--target", "here")
+    assert code == 0 and "double on trn1" in out
+    kept = ["one", "-n", "128", "--kernel", "tiled", "--size=3", "--target", "here"]
+    assert f"arguments {kept}" in out
+
+
+def test_a_misspelt_option_is_not_the_scripts(file, capsys):
+    code, out, err = ran(capsys, "script.py", "--traget", "trn1")
+    assert code == 2 and "arguments" not in out
+    assert "--traget is not --target" in err and "after --" in err
+
+
+def test_a_kernel_has_no_arguments_of_a_script(file, capsys):
+    with pytest.raises(SystemExit) as leaving:
+        ran(capsys, f"{file}::double", "--kernel", "tiled")
+    assert leaving.value.code == 2
+    assert "unrecognized arguments: --kernel tiled" in capsys.readouterr().err
+
+
 def test_the_target_option_beats_the_environment_even_if_the_script_sets_it(file, capsys):
     _, out, _ = ran(capsys, "script.py", "--target", "trn1")
     assert "double on trn1" in out

@@ -16,7 +16,11 @@ from neuroncore.errors import UsageError
 def main(argv: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if argv is None else argv)]
     end = words.index("--") if "--" in words else len(words)  # argparse is lost after options
-    arguments = _parser().parse_args(words[:end], argparse.Namespace(script_args=words[end + 1 :]))
+    parser = _parser()
+    arguments, others = parser.parse_known_args(words[:end])
+    if others and not run.is_script(arguments):
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    arguments.others, arguments.behind = others, words[end + 1 :]
     try:
         return int(arguments.command(arguments))
     except UsageError as error:

@@ -6,9 +6,11 @@ import argparse
 import ast
 import contextlib
 import copy
+import difflib
 import inspect
 import json
 import platform
+import re
 import runpy
 import sys
 import threading
@@ -50,8 +52,9 @@ def add_to(commands: Any) -> None:
         "run",
         help="run a kernel, or a script that launches kernels",
         description="Run FILE.py::KERNEL on given arguments, or FILE.py as a script, which sees "
-        "what follows --.",
-        usage="neuroncore run FILE.py[::KERNEL] [options] [-- SCRIPT_ARGUMENT ...]",
+        "what isn't an option of these, and all that follows --.",
+        usage="neuroncore run FILE.py[::KERNEL] [options] [[--] SCRIPT_ARGUMENT ...]",
+        allow_abbrev=False,
     )
     parser.add_argument("file", metavar="FILE.py[::KERNEL]")
     parser.add_argument(
@@ -74,7 +77,13 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--matmul", choices=("chain", "blas"), default="chain")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
-    parser.set_defaults(command=run)
+    options = re.findall(r"--\w+", parser.format_help())
+    parser.set_defaults(command=run, options=options)
+
+
+def is_script(arguments: argparse.Namespace) -> bool:
+    """Whether a file is to run by itself, with arguments of its own."""
+    return arguments.command is run and "::" not in arguments.file
 
 
 def _natural(text: str) -> int:
@@ -89,6 +98,11 @@ def run(arguments: argparse.Namespace) -> int:
     trace: Path | None = arguments.trace
     if trace and (trace.is_dir() or not trace.parent.is_dir()):
         raise UsageError(f"--trace {trace} is not a file that can be written")
+    for word in arguments.others:
+        if near := difflib.get_close_matches(word, arguments.options, 1, cutoff=0.8):
+            raise UsageError(
+                f"{word} is not {near[0]}; if it is meant for the script, put it after --"
+            )
     file, _, kernel = arguments.file.partition("::")
     session = Session(arguments)
     options = Options(matmul=arguments.matmul)
@@ -174,7 +188,7 @@ class Session:
             return
         self.header()
         before = sys.argv, list(sys.path)
-        sys.argv = [str(file), *self.arguments.script_args]
+        sys.argv = [str(file), *self.arguments.others, *self.arguments.behind]
         sys.path.insert(0, str(file.parent.resolve()))
         try:
             with self._output_elsewhere(), self._failures():
