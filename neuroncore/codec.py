@@ -155,20 +155,24 @@ def encode(
     elif form.kind == "scale":
         _encode_scales(form, flat, target)
     elif form.exponent == float32.exponent:
-        native.wide_from(flat, target.view(form.code_type))
+        native.wide_from(flat, _as_codes(form, target))
     else:
-        native.narrow_from(flat, target.view(form.code_type), narrow_numbers(form))
+        native.narrow_from(flat, _as_codes(form, target), narrow_numbers(form))
     return out
+
+
+def _as_codes(form: Format, stored: Array) -> Array:
+    """Unsigned integers: numba has no float16."""
+    return stored if form.storage is form.code_type else stored.view(form.code_type)
 
 
 def prepared(form: Format, values: Array, out: Array | None, saturate: bool) -> tuple[Array, Array]:
     """Contiguous float32 values, clipped to what the format holds if so asked, and where to put
     their codes."""
-    if form.element is not None:
-        _not_packed(form)
+    _not_packed(form)
     if out is None:
         out = buffers.array(values.shape, form.storage)
-    elif out.shape != values.shape or not out.flags.c_contiguous:
+    else:
         _check(out, values)
     if values.dtype is not FLOAT:
         values = values.astype(FLOAT)

@@ -170,7 +170,8 @@ def encodings(dtype: DType) -> Array:
     count = 2 if form.kind == "bool" else 1 << form.bits
     table = np.zeros(count, fields)
     code = table["code"] = np.arange(count)
-    value = table["value"] = decode(code.astype(form.code_type), form)
+    with np.errstate(invalid="ignore"):  # NaN that signal
+        value = table["value"] = decode(code.astype(form.code_type), form).astype(np.float64)
     if form.kind in ("float", "scale"):
         table["sign"] = code >> form.exponent + form.mantissa
         table["exponent"] = code >> form.mantissa & (1 << form.exponent) - 1

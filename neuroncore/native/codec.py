@@ -21,10 +21,9 @@ EXPONENT, QUIET_NAN = 0x7F800000, 0x7FC00000
 
 @compiled
 def float32_from_bfloat16(codes: Array, out: Array) -> None:
-    """uint16 codes -> uint32 bits of float32; NaN that signal are made quiet."""
+    """uint16 codes -> uint32 bits of float32."""
     for i in range(codes.shape[0]):
-        bits = U(U(codes[i]) << U(16))
-        out[i] = U(bits | U(0x400000)) if U(bits & U(MAGNITUDE)) > U(EXPONENT) else bits
+        out[i] = U(U(codes[i]) << U(16))
 
 
 @compiled
