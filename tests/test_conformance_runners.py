@@ -3,13 +3,17 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench/conformance"))
 
 import guide_blocks
 import outcome
-from held import Held, Reference, numpy_of, tolerance
+import references
+import samples_tests
+import scripts
+from held import Documented, Held, Reference, numpy_of, tolerance
 
 KERNEL = """
 import nki, nki.language as nl, numpy as np
@@ -22,9 +26,9 @@ def twice(x):
 X = "np.arange(6, dtype=np.float32).reshape(2, 3)"
 
 
-def launched(source, reference, tolerance=None):
+def launched(source, reference, tolerance=None, part=None):
     """A Held that has seen a script's launches."""
-    held = Held({"twice": Reference(reference, tolerance)})
+    held = Held({"twice": Reference(reference, tolerance, part)})
     with held.launches():
         exec(compile(KERNEL + source, "script", "exec"), {})
     return held
@@ -39,6 +43,15 @@ def test_a_launch_that_agrees_is_counted(capsys):
 def test_a_launch_that_disagrees_fails(wrong):
     with pytest.raises(AssertionError, match="twice result 0 is off by relative L2"):
         launched(f"twice({X})", wrong)
+
+
+def test_a_part_of_a_launch_may_do(capsys):
+    first = "np.zeros((3, 4), np.float32)"
+    seen = []
+    launched(f"twice({first})", lambda x: seen.append(x.shape) or 2 * x, part=2).finish()
+    assert seen == [(2, 4)] and "launches 1" in capsys.readouterr().out
+    with pytest.raises(AssertionError, match="off by relative L2"):
+        launched(f"twice({first})", lambda x: 2 * x + 1, part=2)
 
 
 def test_what_was_never_launched_or_has_no_reference_fails():
@@ -166,3 +179,67 @@ def test_blocks_of_a_guide_are_cut_out_one_kernel_at_a_time(tmp_path):
     assert "first(x)" in one.source and "first(y)" not in one.source
     assert "first(x)" in two.source and "first(y)" in two.source
     assert three.source.strip() == "@nki.jit()\ndef first(z): ..." and three.line == 22
+
+
+def test_kernels_of_the_vendors_documentation_are_beside_the_script(tmp_path, monkeypatch):
+    (tmp_path / "some_kernels.py").write_text("here = True\n")
+    monkeypatch.setattr(sys, "meta_path", [Documented(tmp_path), *sys.meta_path])
+    from neuronxcc.nki.docs.examples.layer.some_kernels import here
+
+    assert here
+    with pytest.raises(ModuleNotFoundError):
+        import neuronxcc.nki.other.some_kernels  # noqa: F401
+    for name in [n for n in sys.modules if n.startswith("neuronxcc.nki.docs")]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_every_script_has_a_table_and_every_table_a_script():
+    assert {s.table for s in scripts.SCRIPTS} == set(scripts.TABLES)
+    names = [s.name for s in scripts.SCRIPTS]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    "line", ["passed? False", "Is close?  False", "Is close:  False", "NKI and NumPy differ"]
+)
+def test_a_script_that_says_so_disagrees(line):
+    assert scripts.DISAGREES.search(line)
+    assert not scripts.DISAGREES.search(line.replace("False", "True").replace("differ", "match"))
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_doubling_interpolates_between_the_nearest(axes):
+    x = np.random.default_rng(0).random((2, 3, 4, 5))
+    want = x
+    for axis in range(4 - axes, 4):
+        at = np.clip((np.arange(2 * x.shape[axis]) + 0.5) / 2 - 0.5, 0, x.shape[axis] - 1)
+        low = np.minimum(at.astype(int), x.shape[axis] - 2)
+        share = (at - low).reshape([-1 if a == axis else 1 for a in range(4)])
+        want = want.take(low, axis) * (1 - share) + want.take(low + 1, axis) * share
+    assert np.allclose(references.doubled(x, axes), want)
+
+
+TESTS = """
+import neuronxcc.nki, pytest
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_one(n):
+    assert n == 1, f"it is {n}"
+
+def test_two():
+    warnings.warn("of a module that was not imported")
+    raise neuronxcc.nki.language.MissingName if n else ValueError("a: b")
+
+n = 0
+"""
+
+
+def test_each_test_of_a_checkout_is_a_case(tmp_path):
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test/test_it.py").write_text(TESTS)
+    suite = samples_tests.Suite("test", "test_it.py")
+    names = samples_tests.listed(tmp_path, suite)
+    assert names == ["test_it.py::test_one[1]", "test_it.py::test_one[2]", "test_it.py::test_two"]
+    cases = [samples_tests.case(tmp_path, suite, name, 100.0, 8.0) for name in names]
+    assert [c.verdict for c in cases] == ["passed", "failed", "failed"]
+    assert [c.cause for c in cases[1:]] == ["AssertionError: it is N", "ValueError: a: b"]

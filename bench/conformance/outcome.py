@@ -21,7 +21,7 @@ VERDICTS = ("passed", "failed", "refused", "timed out", "skipped")
 OURS = re.compile(r"^(?:.*: )?error\[(\w+)\] (.*)$|^(?:[\w.]*\.)?NotEmulated: (.*)$", re.MULTILINE)
 TRACEBACK = "Traceback (most recent call last)"
 NUMBER = re.compile(r"-?\b(?:\d+x)*\d+(?:\.\d+)?(?:e[-+]?\d+)?")  # not that of float32
-RAISED = re.compile(r"^(?:\w+\.)*([A-Z]\w+)(?:: (.*))?$", re.MULTILINE)
+RAISED = re.compile(r"^(?:\w+\.)*(_?[A-Z]\w+)(?:: (.*))?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)

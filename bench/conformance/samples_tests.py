@@ -68,20 +68,25 @@ def outcomes(given: argparse.Namespace) -> Iterator[Outcome]:
     suite = SUITES[given.suite]
     for name in listed(given.checkout, suite):
         if given.k in name:
-            finished = run(
-                command(suite, "--tb=native", "--show-capture=no", name),
-                seconds=given.timeout,
-                gigabytes=given.memory,
-                env=environment(given.checkout),
-                cwd=given.checkout / suite.home,
-            )
-            # pytest reports on stdout what Python does on stderr
-            yield judged(name, replace(finished, stderr=finished.stdout))
+            yield case(given.checkout, suite, name, given.timeout, given.memory)
+
+
+def case(checkout: Path, suite: Suite, name: str, seconds: float, gigabytes: float) -> Outcome:
+    finished = run(
+        command(suite, "--tb=native", "--show-capture=no", "-rN", name),
+        seconds=seconds,
+        gigabytes=gigabytes,
+        env=environment(checkout),
+        cwd=checkout / suite.home,
+    )
+    # pytest reports on stdout what Python does on stderr
+    return judged(name, replace(finished, stderr=finished.stdout))
 
 
 def main() -> int:
     parser = options(__doc__, "checkout")
     parser.add_argument("--suite", choices=SUITES, default="unit")
+    parser.set_defaults(memory=20.0)  # the tests' own references of attention
     given = parser.parse_args()
     return told("samples_tests", outcomes(given), given.json)
 
