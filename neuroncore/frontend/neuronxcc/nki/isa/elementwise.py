@@ -22,7 +22,7 @@ from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
-from neuroncore.frontend.nki import language as newer
+from neuroncore.frontend.nki.language.elementwise import common
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 Axis = int | Sequence[int]
@@ -125,7 +125,7 @@ def tensor_tensor(
             x, y = (t.stretched((t.shape[0], *shape[1:])) for t in (x, y))
     return produce(
         "tensor_tensor",
-        (x.shape, format_or(dtype, newer.elementwise.common(x, y))),
+        (x.shape, format_or(dtype, common(x, y))),
         mask,
         data1=x,
         data2=y,
@@ -228,7 +228,7 @@ def tensor_tensor_scan(
     x, y = tile(data0, "data0"), tile(data1, "data1")
     return produce(
         "tensor_tensor_scan",
-        (x.shape, format_or(dtype, newer.elementwise.common(x, y))),
+        (x.shape, format_or(dtype, common(x, y))),
         mask,
         data0=x,
         data1=y,

@@ -23,6 +23,7 @@ from neuroncore.frontend.neuronxcc.nki.results import (
 )
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
+from neuroncore.frontend.nki.language.elementwise import common
 from neuroncore.frontend.nki.language.operation import Operation
 from neuroncore.frontend.nki.tensor import format_of
 from neuroncore.tile import Tile
@@ -43,7 +44,7 @@ def _is_tile(value: Any) -> bool:
 def _result_format(name: str, dtype: Any, *tiles: Tensor) -> Format:
     if dtype is not None:
         return bool_ if dtype is bool else format_of(dtype, position=0)
-    return bool_ if name in COMPARISONS else newer.elementwise.common(tiles[0], tiles[-1])
+    return bool_ if name in COMPARISONS else common(tiles[0], tiles[-1])
 
 
 # --- two operands ---------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
     else:
         inverse = isa.reciprocal(y, dtype=float32, mask=mask)
         flush()
-    form = newer.elementwise.common(x, y)
+    form = common(x, y)
     # nl.floor(rows / width) of nki-samples' resize would otherwise floor what was rounded before
     fraction = float32 if form.is_integer else form
     return multiply(x, inverse, dtype=dtype or fraction, mask=mask)
@@ -255,7 +256,7 @@ def where(
     check_keywords(kwargs)
     flush()
     given = [tile(v) for v in (x, y) if _is_tile(v)]
-    form = dtype or (newer.elementwise.common(x, y) if given else float32)
+    form = dtype or (common(x, y) if given else float32)
     shapes = [v.shape for v in (tile(condition, "condition"), *given)]
     rank = max(map(len, shapes))
     spread = [(s[0], *(1,) * (rank - len(s)), *s[1:]) for s in shapes]
@@ -277,7 +278,7 @@ def _remainder(x: Any, y: Any, like: Any, step: Any, dtype: Any, mask: Any) -> A
     single = {"dtype": float32, "mask": mask}
     rest = subtract(x, multiply(divide(x, y, dtype=int32, mask=mask), y, **single), **single)
     wrong = less(multiply(rest, like, **single), 0.0, **single)
-    form = dtype or newer.elementwise.common(x, y)
+    form = dtype or common(x, y)
     return add(rest, multiply(wrong, step, **single), dtype=form, mask=mask)
 
 
