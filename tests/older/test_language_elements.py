@@ -149,6 +149,14 @@ def test_what_is_not_a_number_is_refused():
         applied(lambda x: nl.add(x, "1"), numbers(P, F))
 
 
+def test_what_numpy_has_is_taken_of_numbers_and_the_rest_of_tiles():
+    x = numbers(P, F)
+    close(applied(lambda t: t * nl.exp(2.0), x), x * np.exp(2.0))
+    for name in ("rsqrt", "sigmoid"):
+        with pytest.raises(SignatureError, match=f"nl.{name} of 2.0"):
+            applied(lambda t, name=name: t * getattr(nl, name)(2.0), x)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_the_wider_format_is_the_results(dtype):
     x, y = numbers(P, F, dtype=dtype), numbers(P, F, seed=1)

@@ -249,6 +249,16 @@ def test_new_tensors_have_their_value():
     assert np.array_equal(nki.simulate_kernel(kernel, numbers(5, 7)), want)
 
 
+@pytest.mark.parametrize("value", [None, "3", np.ones(2), "tile"])
+def test_only_numbers_fill_tensors(value):
+    def kernel(x):
+        t = nl.load(x)
+        nl.full((P, F), t if isinstance(value, str) and value == "tile" else value, nl.float32)
+
+    with pytest.raises(SignatureError, match="fill_value is not a number"):
+        nki.simulate_kernel(kernel, numbers(P, F))
+
+
 def test_constants_are_in_hbm():
     array = numbers(5, 7)
 

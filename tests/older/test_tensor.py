@@ -130,6 +130,13 @@ def test_indices_outside_are_refused(key):
         _ = tensor[key]
 
 
+@pytest.mark.parametrize("key", [np.s_[:, 2:2], np.s_[:, ::-1], np.s_[3:1], nl.ds(2, 0)])
+def test_empty_and_backward_ranges_are_called_so(key):
+    tensor, _ = filled((4, 5))
+    with pytest.raises(OutOfBoundsError, match="is no range of axis"):
+        _ = tensor[key]
+
+
 def test_a_slice_beyond_the_end_is_refused_where_it_is_used():
     device = Older()
     values = numbers((4, 5))

@@ -159,7 +159,15 @@ class Tensor(Tile):
         else:
             first, count, step = self._number(k, axis), 0, 1
             first, stop = first + size * (first < 0), first + size * (first < 0) + 1
-        if not 0 <= first < stop or step < 1 or (stop > size and not (masked and count)):
+        if step < 1 or (first >= 0 and stop <= first):
+            raise OutOfBoundsError(
+                f"{k!r} is no range of axis {axis}",
+                expected="one element or more, upwards",
+                got=f"start {first}, stop {stop}, step {step}",
+                hint="backwards by an index expression: n - 1 - nl.arange(n)[None, :]",
+                also="err_tensor_access_out_of_bound",
+            )
+        if first < 0 or (stop > size and not (masked and count)):
             raise self._outside(first, stop - 1, axis)
         return first, count, step
 

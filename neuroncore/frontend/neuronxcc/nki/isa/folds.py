@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,9 +76,10 @@ def tensor_reduce(
 
 def _folded(x: Tensor, axis: Axis) -> Dims:
     """The axes to fold, in order. Raises ShapeError for what aren't free axes of the tile."""
-    listed = (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
+    listed = tuple(axis) if isinstance(axis, Iterable) else (axis,)
     rank = len(x.shape)
-    axes = tuple(sorted(int(a) + rank * (a < 0) for a in listed))
+    numbers = [int(a) for a in listed if isinstance(a, int | np.integer)]
+    axes = tuple(sorted(a + rank * (a < 0) for a in numbers)) if len(numbers) == len(listed) else ()
     if not axes or axes[0] < 1 or axes[-1] >= rank or len({*axes}) < len(axes):
         raise ShapeError(
             f"axis {axis!r} of {x!r} can't be folded",

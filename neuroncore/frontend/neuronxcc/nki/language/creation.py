@@ -84,6 +84,13 @@ def full(
             also="err_hbm_tensor_with_init_value_not_supported",
         )
     value = fill_value.item() if isinstance(fill_value, np.generic) else fill_value
+    if not isinstance(value, int | float):
+        raise SignatureError(
+            "fill_value is not a number",
+            argument="fill_value",
+            position=1,
+            got=f"{type(value).__name__} {value!r:.60}",
+        )
     return _made(shape, dtype, buffer, name, value)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore.enums import MemoryRegion
-from neuroncore.errors import ShapeError
+from neuroncore.errors import ShapeError, SignatureError
 from neuroncore.formats import Format, bool_, float32, int32
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
@@ -82,7 +82,10 @@ def _of_bools(comparison: Operation) -> Operation:
 
 def _host(name: str, *numbers: Any) -> Any:
     """The function of numbers that are known while the kernel is traced."""
-    value = getattr(np, name)(*numbers)
+    function = getattr(np, name, None)
+    if function is None:
+        raise SignatureError(f"nl.{name} of {numbers[0]!r:.60}", argument="x", expected="a tile")
+    value = function(*numbers)
     return value.item() if isinstance(value, np.generic) else value
 
 
