@@ -19,7 +19,7 @@ def truth_value(tile: Tile) -> DynamicControlError:
         also, hint = "err_dynamic_control_flow_not_supported", "do both, and choose with nl.where"
     else:
         also = "err_ambiguous_tensor_truth_value"
-        hint = "combine tiles by &, | and ~, and choose with nl.where; compare with None by `is`"
+        hint = "combine tiles by &, | and nl.logical_not, choose by nl.where; compare None by `is`"
     return DynamicControlError(
         f"{tile!r} has no truth value while the kernel is compiled",
         because="what a tensor holds is known on the device only",
