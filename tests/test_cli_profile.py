@@ -209,6 +209,15 @@ def test_a_script_that_is_run_finds_it():
     assert str(fields["total_time"] * 1e3) in done.stdout
 
 
+def test_programs_that_are_started_inside_import_ours():
+    code = "import neuronxcc.nki, nki; print(nki.__name__, neuronxcc.nki.__name__)"
+    with tools.on_the_path():
+        made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert any(Path(folder).name == "alias" for folder in sys.path)
+    assert made.stdout.split() == ["neuroncore.frontend.nki", "neuroncore.frontend.neuronxcc.nki"]
+    assert not any(Path(folder).name == "alias" for folder in sys.path)
+
+
 def test_afterwards_the_path_is_what_it_was(monkeypatch):
     monkeypatch.setenv("PATH", "somewhere")
     with tools.on_the_path():

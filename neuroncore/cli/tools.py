@@ -24,18 +24,34 @@ def tools_path(_: argparse.Namespace) -> int:
 
 @contextmanager
 def on_the_path() -> Iterator[None]:
-    """Programs that are started inside find neuron-profile, which is ours."""
-    before = os.environ.get("PATH")
-    with tempfile.TemporaryDirectory(prefix="neuroncore-") as folder:
+    """Programs that are started inside find neuron-profile, and `import nki`: both are ours."""
+    alias = str(Path(neuroncore.__file__).parent / "alias")
+    with (
+        tempfile.TemporaryDirectory(prefix="neuroncore-") as folder,
+        _first("PATH", folder, os.defpath),
+        _first("PYTHONPATH", alias, ""),
+    ):
         write(Path(folder))
-        os.environ["PATH"] = os.pathsep.join([folder, before or os.defpath])
+        sys.path.append(alias)  # workers that multiprocessing spawns get this path
         try:
             yield
         finally:
-            if before is None:
-                del os.environ["PATH"]
-            else:
-                os.environ["PATH"] = before
+            sys.path.remove(alias)
+
+
+@contextmanager
+def _first(variable: str, folder: str, default: str) -> Iterator[None]:
+    """A folder before all others in a variable of the environment."""
+    before = os.environ.get(variable)
+    rest = default if before is None else before
+    os.environ[variable] = os.pathsep.join([folder, rest] if rest else [folder])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[variable]
+        else:
+            os.environ[variable] = before
 
 
 def write(folder: Path) -> None:
