@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -471,19 +472,13 @@ def test_a_reader_that_stops_early_is_no_error(file):
 
 
 def on_a_terminal(command):
-    """What a command prints to a terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(command, stdout=theirs, stderr=theirs)
     os.close(theirs)
     printed = b""
-    while True:
-        try:
-            piece = os.read(ours, 1 << 16)
-        except OSError:  # the last writer is gone
-            break
-        if not piece:
-            break
-        printed += piece
+    with suppress(OSError):  # when the last writer is gone
+        while piece := os.read(ours, 1 << 16):
+            printed += piece
     os.close(ours)
     process.wait()
     return printed.decode()

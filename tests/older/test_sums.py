@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
-from older_device import run
+from older_device import Older, run
 
 from neuroncore.errors import SignatureError
 
@@ -163,3 +163,19 @@ def test_what_is_no_tile_and_no_number_can_not_be_assigned(value):
 
     with pytest.raises(SignatureError, match="can't be assigned"):
         run(kernel, A)
+
+
+def test_zeros_beside_a_sum_are_set_by_an_instruction():
+    a, b = (np.random.default_rng(i).normal(size=(8, 4)).astype(np.float32) for i in range(2))
+    device = Older()
+    x, y = device.tile(a), device.tile(b)
+
+    def kernel():
+        total = nl.zeros((4, 12), nl.float32, buffer=nl.psum)
+        total[:, 4:8] += nisa.nc_matmul(x, y)
+        return nl.copy(total)
+
+    want = np.zeros((4, 12))
+    want[:, 4:8] = a.T.astype(np.float64) @ b
+    np.testing.assert_allclose(device.call(kernel).numpy(), want, rtol=1e-5, atol=1e-5)
+    assert device.opcodes.count("MEMSET") == 2

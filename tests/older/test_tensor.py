@@ -301,3 +301,11 @@ def test_a_tensor_on_the_chip_has_no_truth_value():
     tensor, _ = filled((3, 8), buffer="sbuf")
     with pytest.raises(DynamicControlError, match="truth value"):
         bool(tensor)
+
+
+def test_each_axis_that_is_left_is_named_with_its_own_size():
+    device = Older()
+    tensor = device.tile(np.zeros((4, 7), np.float32), buffer="hbm")
+    part = tensor[nl.arange(5)[:, None], nl.arange(9)[None, :]]
+    with pytest.raises(OutOfBoundsError, match=r"\[0, 8\] exceeds axis 1 of size 7"):
+        device.call(nl.load, part)

@@ -338,7 +338,7 @@ class Mask:
                 continue
             axes = [axis for axis, step in enumerate(fitted.steps) if step]
             if len(axes) != 1 or how != ">=":
-                return list(_rectangles(self.flags(shape)))
+                return list(rectangles(self.flags(shape)))
             axis = axes[0]
             step, start = fitted.steps[axis], fitted.start
             first, end = bounds[axis]
@@ -379,7 +379,7 @@ def _decided(index: Index, how: str) -> bool | None:
     )
 
 
-def _rectangles(chosen: Array) -> Iterator[Box]:
+def rectangles(chosen: Array) -> Iterator[Box]:
     """Runs of the last axis that neighbouring rows have in common."""
     shape = chosen.shape
     if len(shape) == 1:
@@ -390,7 +390,7 @@ def _rectangles(chosen: Array) -> Iterator[Box]:
     rows = chosen.reshape(shape[0], prod(shape[1:]))
     starts = [0, *(np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1).tolist(), shape[0]]
     for first, end in pairwise(starts):
-        for box in _rectangles(chosen[first]):
+        for box in rectangles(chosen[first]):
             yield ((first, end - first), *box)
 
 

@@ -23,7 +23,7 @@ from neuroncore.errors import BufferKindError, KernelError, ShapeError, Signatur
 from neuroncore.formats import Format, float32
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import check_explicit
-from neuroncore.frontend.neuronxcc.nki.index import Box, Mask
+from neuroncore.frontend.neuronxcc.nki.index import Box, Mask, rectangles
 from neuroncore.frontend.neuronxcc.nki.scopes import check_read, check_write, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
 from neuroncore.instruction import INSTRUCTIONS
@@ -128,13 +128,8 @@ def fill(tile: Tile) -> None:
     missing = everything.unwritten()
     assert missing is not None
     del state.fills[tile.storage.id]
-    if missing.all():
-        door("memset", dst=everything, value=value)
-        return
-    everything.codes()[missing] = np.array(value, everything.dtype.numpy).view(
-        everything.codes().dtype
-    )
-    everything.mark_written()
+    for box in rectangles(missing):
+        _set(everything.within(box), value)
 
 
 def door(name: str, **arguments: Any) -> None:
@@ -251,7 +246,7 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
     stands for everything."""
     if isinstance(mask, list):
         return mask
-    if mask is None or mask is True or mask is np.True_:
+    if mask is None:
         return [()]
     if isinstance(mask, Mask):
         return mask.boxes(space)

@@ -274,9 +274,9 @@ class Tensor(Tile):
     def _check_spans(self) -> None:
         """Let what is out of bounds be refused where an instruction uses it."""
         self.fault = None
-        for first, along, _, axis in self.spans:
+        for first, along, size, axis in self.spans:
             low, high = Index(self.shape, along, first).extent()
-            self.fault = self._outside(low, high, axis, self.spans[0][2])
+            self.fault = self._outside(low, high, axis, size)
 
     def _outside(self, low: int, high: int, axis: int, size: int | None = None) -> OutOfBoundsError:
         size = self.shape[axis] if size is None else size
