@@ -8,6 +8,7 @@ every instruction leaves about 200 bytes for each, others 30.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import CodeType
@@ -72,7 +73,7 @@ class Program:
         self.limit = sys.maxsize if limit is None else limit
         self.left_out = 0  # instructions after the last one that is recorded
         self.calls: list[Call] = []
-        self.lines: list[tuple[CodeType, int]] = []
+        self.lines: list[tuple[CodeType, int] | source.Place] = []
         self.areas: dict[int, Area] = {}
         self.boxes: list[Box] = []
         self.patterns: dict[int, Pattern] = {}
@@ -80,6 +81,7 @@ class Program:
         self.rows: list[list[int]] = []
         self._packed: list[Array] = []
         self._widths: list[Array] = []
+        self._whole: Columns | None = None  # of a program that was saved
         self.packed = 0  # rows that are in arrays already
         self._room = min(FLUSH, self.limit)  # rows until they are packed
         self._box_index: dict[Box | tuple[Box, Pattern], int] = {}
@@ -184,6 +186,8 @@ class Program:
     # --- reading -------------------------------------------------------------------------------
 
     def columns(self) -> Columns:
+        if self._whole is not None:
+            return self._whole
         if self.rows:
             self._pack()
         if not self._packed:
@@ -198,7 +202,43 @@ class Program:
         return Columns(flat[begins], flat[begins + 1], start, flat[keep])
 
     def place(self, line: int) -> source.Place:
-        return source.place(*self.lines[line])
+        site = self.lines[line]
+        return site if isinstance(site, source.Place) else source.place(*site)
+
+    # --- saving --------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a reader needs, in arrays where there is much of it; places in the source stand in
+        for code objects."""
+        columns = self.columns()
+        kinds = {area: index for index, area in enumerate(dict.fromkeys(self.areas.values()))}
+        return {
+            "left_out": self.left_out,
+            "calls": self.calls,
+            "lines": [self.place(line) for line in range(len(self.lines))],
+            "area_kinds": list(kinds),
+            "areas": _array([(i, kinds[area]) for i, area in self.areas.items()], 2),
+            "boxes": _array(self.boxes, 6),
+            "patterns": self.patterns,
+            "edges": self.edges,
+            "columns": columns,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A program to be read: nothing can be appended to it."""
+        columns: Columns = state["columns"]
+        Program.__init__(self, limit=len(columns.call))
+        for name in ("left_out", "calls", "lines", "patterns", "edges"):
+            setattr(self, name, state[name])
+        kinds = state["area_kinds"]
+        self.areas = {i: kinds[kind] for i, kind in state["areas"].tolist()}
+        *places, dense = state["boxes"].T.tolist()
+        self.boxes = list(map(Box, *places, map(bool, dense)))
+        self._whole, self.packed = columns, len(columns.call)
+
+
+def _array(rows: Sequence[Sequence[int]], width: int) -> Array:
+    return np.array(rows, np.int64).reshape(len(rows), width)
 
 
 def _pattern(tile: Tile) -> Pattern:

@@ -72,20 +72,26 @@ def launched(harness: str, candidate: str) -> str:
     return body.replace(MARK, candidate) + ENDING.format(kernel=functions[-1].name)
 
 
+def script(checkout: Path, search: str, number: int) -> str:
+    """The harness of a search with one of its candidates, whole, launched once."""
+    harness = (checkout / "harnesses" / f"{SEARCHES[search]}.py").read_text()
+    found = candidates((checkout / "examples" / f"{search}_trace.py").read_text())
+    best = (checkout / "examples" / f"{search}_opt.py").read_text()
+    candidate = found[number]
+    others = "\n".join((best, *(text for text in found if text != candidate)))
+    for line in DAMAGED.get((search, number), ()):
+        candidate = whole(candidate, line, others)
+    return launched(harness, candidate)
+
+
 def outcomes(checkout: Path, wanted: str, seconds: float, gigabytes: float) -> Iterator[Outcome]:
     for search, table in SEARCHES.items():
-        harness = (checkout / "harnesses" / f"{table}.py").read_text()
         trace = (checkout / "examples" / f"{search}_trace.py").read_text()
-        found = candidates(trace)
-        best = (checkout / "examples" / f"{search}_opt.py").read_text()
-        for number, candidate in enumerate(found):
+        for number in range(len(candidates(trace))):
             name = f"{search} candidate {number}"
-            others = "\n".join((best, *(text for text in found if text != candidate)))
-            for line in DAMAGED.get((search, number), ()):
-                candidate = whole(candidate, line, others)
             if wanted in name:
-                script = launched(harness, candidate)
-                yield case(name, script, table, "trn1", seconds, gigabytes)
+                text = script(checkout, search, number)
+                yield case(name, text, table, "trn1", seconds, gigabytes)
 
 
 def main() -> int:

@@ -1,0 +1,40 @@
+"""NKIBench's kernels, of AccelOpt and as kda-for-trainium varied them, at the benchmark's shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+from case import Case, Random, Row, inside, loaded
+
+EPSILON = 1e-5
+SHAPES: dict[str, tuple[tuple[int, ...] | float, ...]] = {  # as transform_to_nki_inputs has them
+    "add_rmsnorm_matmul": ((4096, 1024), (1024, 2048), EPSILON, (4096, 1024), (1024,)),
+    "bmm": ((16, 4096, 64), (16, 64, 4096)),
+    "lora": ((8, 4, 128, 40, 128), (40, 128, 12288), (40, 128, 128), (128, 12288)),
+    "rope": ((128, 262144), (64, 262144), (64, 262144)),
+    "silu": ((128, 32, 7168),),
+    "swiglu": ((8, 4, 128, 8, 128), (8, 128, 3072), (24, 128, 1024), (8, 128, 3072)),
+    "transpose_matmul": ((128, 16, 4096), (128, 16, 10944)),
+}
+
+
+def case(row: Row, checkout: Path, path: str) -> Case:
+    arguments = tuple(
+        Random("float32", value) if isinstance(value, tuple) else value
+        for value in SHAPES[row["family"]]
+    )
+    return Case(inside(checkout, path), "kernel", arguments, module=module)
+
+
+def module(file: Path) -> ModuleType:
+    """A kernel after the imports that the benchmark puts before it."""
+    import neuronxcc.nki as nki
+    import neuronxcc.nki.isa as nisa
+    import neuronxcc.nki.language as nl
+    import neuronxcc.nki.typing as nt
+    import numpy as np
+
+    return loaded(
+        file, np=np, nki=nki, nl=nl, nisa=nisa, nt=nt, trace=nki.trace, par_dim=nl.par_dim
+    )

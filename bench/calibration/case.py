@@ -1,0 +1,136 @@
+"""What to run for a row of measurements: a kernel of a checkout, and what to call it with."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neuroncore.formats import lookup
+
+Row = Mapping[str, str]
+Kernels = Callable[[Path], ModuleType]
+
+
+class Hole(Exception):
+    """Why a row can't be run."""
+
+
+class Random(NamedTuple):
+    """An array to make: normally distributed floats, or integers from 0 up to `below`."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    below: int = 0
+
+    def made(self, rng: np.random.Generator) -> Any:
+        form = lookup(self.dtype)
+        if form.is_integer:
+            return rng.integers(0, self.below, self.shape).astype(form.numpy)
+        return rng.standard_normal(self.shape, np.float32).astype(form.numpy)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A launch of one kernel. `module` makes a module of the file; `function` is the kernel in it,
+    empty if the module launches it itself.
+
+    `arguments` are what the kernel is called with, arrays as `Random`; or if there is `inputs`,
+    what that is called with to make them. Together with the file they tell one record from
+    another.
+    """
+
+    file: Path
+    function: str
+    arguments: tuple[Any, ...] = ()
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    grid: tuple[Any, ...] = ()
+    module: Kernels | None = None
+    inputs: Callable[..., Sequence[Any]] | None = None
+    settings: tuple[Any, ...] = ()  # whatever else the launch depends on, `module` above all
+
+    def key(self, target: str, version: object) -> str:
+        """The same for every row that is served by the same record."""
+        given = (self.function, self.arguments, dict(self.keywords), self.grid, self.settings)
+        told = hashlib.sha256(repr((target, version, given)).encode())
+        told.update(self.file.read_bytes())
+        return told.hexdigest()[:20]
+
+    def launch(self) -> None:
+        """Run the kernel once, with whatever settings are in force."""
+        with suppress(SystemExit):
+            module = (self.module or loaded)(self.file)
+        if not self.function:
+            return
+        kernel = getattr(module, self.function)
+        rng = np.random.default_rng(0)
+        if self.inputs is not None:
+            arguments: Sequence[Any] = self.inputs(*self.arguments)
+        else:
+            arguments = [made(value, rng) for value in self.arguments]
+        keywords = {name: made(value, rng) for name, value in self.keywords.items()}
+        (kernel[self.grid] if self.grid else kernel)(*arguments, **keywords)
+
+
+def made(value: Any, rng: np.random.Generator) -> Any:
+    if isinstance(value, Random):
+        return value.made(rng)
+    if isinstance(value, list):
+        return [made(item, rng) for item in value]
+    return value
+
+
+def loaded(file: Path, **names: Any) -> ModuleType:
+    """A file as it stands, as a module that finds its neighbours, with `names` defined already."""
+    return executed(file.read_text(), file, **names)
+
+
+def executed(text: str, file: Path, **names: Any) -> ModuleType:
+    sys.path.insert(0, str(file.parent))
+    module = ModuleType(file.stem)
+    vars(module).update(names, __file__=str(file))
+    sys.modules[file.stem] = module
+    exec(compile(text, file, "exec"), vars(module))
+    return module
+
+
+def with_constants(values: Mapping[str, int]) -> Kernels:
+    """A way to load a file in which constants that the reader is asked to change have these
+    values."""
+
+    def changed(file: Path) -> ModuleType:
+        text = file.read_text()
+        for name, value in values.items():
+            text, found = re.subn(rf"^(\s*{name} = )\d+", rf"\g<1>{value}", text, flags=re.M)
+            if not found:
+                raise Hole(f"{file.name} sets no {name}")
+        return executed(text, file)
+
+    return changed
+
+
+def sizes(row: Row) -> dict[str, int]:
+    """The NAME=NUMBER of a row's shapes."""
+    return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", row["shapes"])}
+
+
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+def dtype(row: Row) -> str:
+    return DTYPES[row["dtype"]]
+
+
+def inside(checkout: Path, path: str) -> Path:
+    file = checkout / path
+    if not file.is_file():
+        raise Hole(f"the checkout has no {path}")
+    return file

@@ -1,0 +1,48 @@
+"""Which kernel to launch, and on what, for each row of a table of measurements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import accelopt
+import classroom
+import documentation
+import fusion
+import searches
+from case import Case, Hole, Row
+
+FAMILIES = {
+    "AccelOpt": accelopt.case,
+    "Jerry2423/kda-for-trainium": accelopt.case,
+    "autocomp": searches.case,
+    "asst4-trainium": classroom.case,
+    "asst4-trainium2": classroom.case,
+    "robertpare17/asst4-trainium": classroom.case,
+    "rishic3/asst4-trainium2": classroom.case,
+    "chenhzhu/asst4-trainium2": classroom.case,
+    "aws-neuron-sdk": documentation.case,
+    "aws-neuron-sdk@v2.26.0": documentation.case,
+    "allenkchau/trainium-kernel-fusion": fusion.case,
+}
+OLDER_PAGES = ("@752349fd", "nki_perf_guide")  # what later releases of the SDK lack
+
+
+def source(row: Row) -> tuple[str, str]:
+    """The checkout that a row's kernel is in and the path of its file there."""
+    name, _, path = row["kernel_source"].removeprefix("github:").partition(":")
+    name, path = re.sub(r" \(.*\)", "", name), re.sub(r"(@[0-9a-f]+\^?)? .*|@.*", "", path)
+    if name == "aws-neuron-sdk" and any(page in row["kernel_source"] for page in OLDER_PAGES):
+        name = "aws-neuron-sdk@v2.26.0"
+    return name, path
+
+
+def case(row: Row, checkouts: Mapping[str, Path]) -> Case:
+    """What to launch for a row. Raises Hole if it isn't known or can't be found."""
+    name, path = source(row)
+    if name not in FAMILIES:
+        raise Hole(f"it is not known how to run kernels of {name}")
+    if name not in checkouts:
+        raise Hole(f"no checkout of {name} was named")
+    return FAMILIES[name](row, checkouts[name], path)

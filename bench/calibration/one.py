@@ -1,0 +1,62 @@
+"""Record one kernel: python bench/calibration/one.py ROW FILE [NAME=]PATH ...
+
+ROW is a row of the table as JSON, FILE what its record is written to.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import neuroncore
+
+neuroncore.activate()
+
+import cases
+import record
+
+from neuroncore.core import Core
+from neuroncore.frontend.launch import Run
+from neuroncore.frontend.settings import settings
+from neuroncore.options import Options
+from neuroncore.record import Record, save
+
+
+class Launches:
+    """Keeps what was launched."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+
+    def begun(self, core: Core) -> None:
+        pass
+
+    def done(self, run: Run) -> None:
+        self.runs.append(run)
+
+
+def main() -> None:
+    row, file, *sources = sys.argv[1:]
+    wanted = json.loads(row)
+    launches, begun = Launches(), time.perf_counter()
+    options = Options(matmul="blas")
+    with settings(wanted["generation"], options, launches, in_every_thread=True):
+        cases.case(wanted, record.checkouts(sources)).launch()
+    seconds = time.perf_counter() - begun
+    (run,) = launches.runs
+    programs = [core.program for core in run.cores if core.program is not None]
+    about = {
+        "kernel": run.kernel,
+        "target": run.machine.name,
+        "api": "legacy" if wanted["api"].startswith("legacy") else "nki",
+        "seconds": seconds,
+        "findings": [str(finding) for finding in run.findings],
+    }
+    save(Record(programs, about), Path(file))
+    print(f"{sum(map(len, programs))} instructions in {seconds:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

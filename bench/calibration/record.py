@@ -1,0 +1,121 @@
+"""Record the kernels of a table of measurements, so that `neuroncore score` can time them.
+
+    python bench/calibration/record.py CSV FOLDER --sources NAME=PATH ... [-k SUBSTR]
+
+FOLDER gets the record of each kernel (neuroncore.record) under a hash of its file and its
+arguments, and index.json, which names the record of each row of the table, or says why it has
+none. What is there already is kept. PATH is a checkout of NAME as the table's column
+`kernel_source` has it; a folder without NAME= holds checkouts by the last part of their names. Of
+the tutorials that the SDK's documentation has dropped `aws-neuron-sdk@v2.26.0` is the checkout.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "conformance"))
+
+import cases
+from case import Case, Hole, Row
+from outcome import Outcome, judged, options, run, told
+
+from neuroncore.record import FORMAT
+from neuroncore.report.score import is_usable
+
+INDEX = "index.json"
+
+
+def checkouts(given: list[str]) -> dict[str, Path]:
+    """Checkouts by name: those named, and those in the folders that are not."""
+    found: dict[str, Path] = {}
+    for word in given:
+        name, equals, path = word.rpartition("=")
+        if equals:
+            found[name] = Path(path).resolve()
+            continue
+        for known in cases.FAMILIES:
+            folder = Path(path, known.rpartition("/")[2]).resolve()
+            if folder.is_dir():
+                found.setdefault(known, folder)
+    return found
+
+
+def outcomes(
+    rows: list[Row], folder: Path, sources: list[str], seconds: float, gigabytes: float
+) -> Iterator[Outcome]:
+    index = read_index(folder)
+    named = checkouts(sources)
+    for row in rows:
+        name = f"{row['id']} {row['kernel']} {row['generation']}"
+        try:
+            case = cases.case(row, named)
+        except Hole as hole:
+            index[row["id"]] = {"missing": str(hole)}
+            yield Outcome(name, "skipped", str(hole))
+        else:
+            outcome = recorded(name, row, case, folder, sources, seconds, gigabytes)
+            index[row["id"]] = entry(case, row, outcome)
+            yield outcome
+        write_index(folder, index)
+
+
+def recorded(
+    name: str, row: Row, case: Case, folder: Path, sources: list[str], seconds: float,
+    gigabytes: float,
+) -> Outcome:  # fmt: skip
+    """Make the record of a row in a process of its own, if it isn't there."""
+    file = folder / f"{case.key(row['generation'], FORMAT)}.record"
+    if file.is_file():
+        return Outcome(name, "passed")
+    with tempfile.TemporaryDirectory() as elsewhere:  # some kernels write files where they are
+        finished = run(
+            [sys.executable, str(HERE / "one.py"), json.dumps(row), str(file.resolve()), *sources],
+            seconds=seconds,
+            gigabytes=gigabytes,
+            cwd=Path(elsewhere),
+        )
+    return judged(name, finished, finished.stdout.splitlines())
+
+
+def entry(case: Case, row: Row, outcome: Outcome) -> dict[str, str]:
+    if outcome.verdict == "passed":
+        return {"record": f"{case.key(row['generation'], FORMAT)}.record"}
+    reason = " | ".join((outcome.verdict, outcome.cause, *outcome.details[-1:]))
+    return {"missing": reason}
+
+
+def read_index(folder: Path) -> dict[str, Mapping[str, str]]:
+    file = folder / INDEX
+    return dict(json.loads(file.read_text())) if file.is_file() else {}
+
+
+def write_index(folder: Path, index: Mapping[str, Mapping[str, str]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / f"{INDEX}.{os.getpid()}"
+    unfinished.write_text(json.dumps(index, indent=1))
+    unfinished.replace(folder / INDEX)
+
+
+def main() -> int:
+    parser = options(__doc__)
+    parser.add_argument("table", type=Path, metavar="CSV")
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("--sources", nargs="+", default=[], metavar="[NAME=]PATH")
+    given = parser.parse_args()
+    sources = [f"{name}={path}" for name, path in checkouts(given.sources).items()]
+    with given.table.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if is_usable(row)]
+    chosen = [r for r in rows if given.k in f"{r['id']} {r['kernel']} {r['kernel_source']}"]
+    ran = outcomes(chosen, given.folder, sources, given.timeout, given.memory)
+    return told("records", ran, given.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
