@@ -6,7 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
-from neuroncore import codec, cost
+from neuroncore import codec, cost, numeric
 from neuroncore.enums import engine
 from neuroncore.errors import DynamicControlError, KernelError, ShapeError, SignatureError
 from neuroncore.formats import bool_, int32
@@ -24,6 +24,11 @@ OneOut = Annotated[Tile, Operand(writes=True, regions=(SBUF, *HBM), starts=False
 
 def sequencer(call: Call, machine: Machine) -> cost.Cost:
     return cost.stream(call, machine, 1)
+
+
+def memory_access(call: Call, machine: Machine) -> cost.Cost:
+    """The sequencer waits for the memory; that a store takes as long as a load is assumed."""
+    return cost.Cost(machine.fixed.register_load_ns, 0.0)
 
 
 def one_element(name: str):  # type: ignore[no-untyped-def]
@@ -67,7 +72,7 @@ def register_move(dst: VirtualRegister, src: VirtualRegister | int) -> None:
     dst.set(src.value if isinstance(src, VirtualRegister) else int(src))
 
 
-@instruction(sync, named=False, cost=sequencer, rules=[one_element("src")], opcode="TENSOR_LOAD")
+@instruction(sync, named=False, cost=memory_access, rules=[one_element("src")], opcode="TENSOR_LOAD")
 def register_load(dst: VirtualRegister, src: OneIn) -> None:
     """dst = src[0, 0]"""
     require_register(dst, "dst")
@@ -75,11 +80,11 @@ def register_load(dst: VirtualRegister, src: OneIn) -> None:
     dst.set(int(codes.flat[0]))
 
 
-@instruction(sync, named=False, cost=sequencer, rules=[one_element("dst")], opcode="TENSOR_STORE")
+@instruction(sync, named=False, cost=memory_access, rules=[one_element("dst")], opcode="TENSOR_STORE")
 def register_store(dst: OneOut, src: VirtualRegister) -> None:
     """dst[0, 0] = src"""
     require_register(src, "src")
     if dst.dtype.is_integer and dst.dtype is not bool_:
         dst.codes()[...] = np.array(src.value).astype(dst.dtype.storage)
     else:
-        dst.codes()[...] = codec.encode(dst.dtype, np.array([src.value], np.float32))
+        dst.codes()[...] = numeric.constant(dst.held, src.value)

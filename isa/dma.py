@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 
-from neuroncore import codec, cost
+from neuroncore import cost
 from neuroncore.core import Core
 from neuroncore.enums import dge_mode, engine, oob_mode
 from neuroncore.errors import (
@@ -123,11 +123,11 @@ def dma_copy(
     """dst = src, element by element in row-major order; formats convert through float32"""
     skip = oob_mode is SKIP
     if not src.dynamic and not dst.dynamic:
-        put(dst, convert(src, dst, src.codes()))
+        put(dst, dst.encoded(src, src.codes()))
         return
     rows = row_numbers(dst, "dst", skip) if dst.dynamic else None
     codes, inside = gather(core, src, skip) if src.dynamic else (src.codes(), None)
-    codes = convert(src, dst, codes)
+    codes = dst.encoded(src, codes)
     chosen = None
     if inside is not None and not inside.all():
         chosen = np.zeros(codes.shape, np.bool_)
@@ -146,10 +146,6 @@ def put(dst: Tile, codes: Array) -> None:
     target = dst.codes()
     target[...] = codes if codes.shape == target.shape else codes.reshape(target.shape)
     dst.mark_written()
-
-
-def convert(src: Tile, dst: Tile, codes: Array) -> Array:
-    return codec.cast(src.dtype, dst.dtype, codes)
 
 
 def every_row(tile: Tile) -> Tile:

@@ -24,7 +24,7 @@ from neuroncore.numeric import Operator
 from neuroncore.operand import HBM, SBUF, Op, Operand, Static, View
 from neuroncore.tile import Array, Tile
 
-from .dma import SKIP, Destination, fetched, put, row_numbers, scatter
+from .dma import SKIP, Destination, fetched, row_numbers, scatter
 
 Sources = Annotated[
     Sequence[Tile],
@@ -142,7 +142,8 @@ def dma_compute(
     """
     picked = next((tile for tile in (dst, *srcs) if tile.dynamic), None)
     if picked is None:
-        put(dst, codec.encode(dst.dtype, total(reduce_op, dst.shape, [s.values() for s in srcs])))
+        dst.store(total(reduce_op, dst.shape, [s.values() for s in srcs]))
+        dst.mark_written()
         return
     require(
         any(same_place(dst, src) for src in srcs),
@@ -154,12 +155,12 @@ def dma_compute(
     )
     rows, inside = row_numbers(picked, "dst" if picked is dst else "srcs", oob_mode is SKIP)
     values = [
-        codec.decode(src.dtype, fetched(core, src, "srcs", rows, inside))
+        codec.decode(src.held, fetched(core, src, "srcs", rows, inside))
         if src.dynamic
         else src.values()
         for src in srcs
     ]
-    codes = codec.encode(dst.dtype, total(reduce_op, dst.shape, values))
+    codes = dst.rounded(total(reduce_op, dst.shape, values))
     if picked is dst:
         report_repeated(core, rows[inside])
         scatter(dst, codes, rows, inside, None)

@@ -108,9 +108,6 @@ def affine_select(
     values = affine_values(dst, pattern, offset, channel_multiplier, core.machine)
     chosen = np.empty(values.shape, np.bool_)
     cmp_op.apply(values, 0, chosen)
-    if on_true_tile.dtype is dst.dtype:
-        kept: Any = on_true_tile.codes()
-    else:
-        kept = codec.cast(on_true_tile.dtype, dst.dtype, on_true_tile.codes())
-    other = codec.encode(dst.dtype, np.array([on_false_value], np.float32))
+    kept = dst.encoded(on_true_tile, on_true_tile.codes())
+    other = codec.encode(dst.held, np.array([on_false_value], np.float32))
     dst.codes()[...] = np.where(chosen.reshape(dst.shape), numeric.shaped(kept, dst.shape), other)

@@ -164,8 +164,8 @@ def nc_match_replace8(
     )
     found = occurrences(data, vals, backwards=True)
     there = found != searches.MISSING
-    codes = np.array(codec.cast(data.dtype, dst.dtype, data.codes())).reshape(len(found), -1)
-    new = codec.encode(dst.dtype, np.array([imm], np.float32))[0]
+    codes = np.array(dst.encoded(data, data.codes())).reshape(len(found), -1)
+    new = codec.encode(dst.held, np.array([imm], np.float32))[0]
     codes[np.nonzero(there)[0], found[there]] = new
     dst.codes()[...] = codes.reshape(dst.shape)
     if dst_idx is not None:
@@ -219,7 +219,7 @@ def topk_fits(call: Call, machine: Machine) -> KernelError | None:
 def topk_cost(call: Call, machine: Machine) -> Cost:
     """4 n + K cycles (ISA); the groups are worked on at the same time."""
     cycles = 4 * call["n"] + call.view("val_dst").free_size
-    return stream(call, machine, cycles + machine.fixed.gpsimd_start_cycles)
+    return stream(call, machine, cycles, machine.fixed.gpsimd_start_cycles)
 
 
 def check_snake(core: Core, src: Tile, n: int) -> None:

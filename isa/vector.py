@@ -140,12 +140,14 @@ def memset(
 ) -> None:
     """dst[p, f] = value; packed formats take 0 only"""
     a_value_of("memset", "value", value, dst)
-    dst.codes()[...] = 0 if dst.dtype.element else numeric.constant(dst.dtype, value)
+    dst.codes()[...] = 0 if dst.dtype.element else numeric.constant(dst.held, value)
 
 
 def predicated_cost(call: Call, machine: Machine) -> cost.Cost:
-    regions = {view.region for view in call.views("src", "predicate")}
-    kind = "predicated_mixed" if len(regions) > 1 else "predicated"
+    """Two streams, unless it is one scalar that is copied (FIT)."""
+    regions = {view.region for view in call.views("src", "predicate") if view.free_size > 1}
+    one = not isinstance(call["src"], View) or call.view("src").free_size == 1
+    kind = "default" if one else "predicated_mixed" if len(regions) > 1 else "predicated"
     return cost.stream(call, machine, cost.elements(call) / cost.rate(machine, vector, kind))
 
 
@@ -172,7 +174,7 @@ def tensor_copy_predicated(
         new = numeric.shaped(src.codes(), dst.shape)[chosen]
     else:
         a_value_of("tensor_copy_predicated", "src", src, dst)
-        new = numeric.constant(dst.dtype, src)
+        new = numeric.constant(dst.held, src)
     dst.codes()[chosen] = new
     dst.mark_written(chosen)
 

@@ -32,6 +32,7 @@ from neuroncore.operand import PSUM, Act, Op, Operand, Static, View, are_tiles, 
 from neuroncore.options import Options
 from neuroncore.program import Program
 from neuroncore.register import VirtualRegister
+from neuroncore.stochastic import Stochastic, rounding
 from neuroncore.tile import Dynamic, Tile
 
 Array = npt.NDArray[Any]
@@ -74,11 +75,13 @@ class Core:
     options: Options = field(default_factory=Options)
     program_id: int = 0
     grid: tuple[int, ...] = ()
-    hbm: Hbm = field(default_factory=Hbm)
+    shared: Hbm | None = None  # with the other cores of the launch
     peers: Peers | None = None  # the cores it runs with, if there are others
 
     def __post_init__(self) -> None:
-        self.memory = Memory(self.machine, self.hbm)
+        self.hbm = self.shared or Hbm(rounding(self.options))
+        self.rounding = self.hbm.rounding if isinstance(self.hbm.rounding, Stochastic) else None
+        self.memory = Memory(self.machine, self.hbm, wide=self.options.storage == "float32")
         self.program: Program | None = (
             Program(self.options.record_limit) if self.options.record else None
         )
@@ -332,6 +335,8 @@ class Core:
             arguments["engine"] = call.engine
         extra = {"core": self} if call.instruction.wants_core else {}
         given = {p.name: _given(p, arguments) for p in call.instruction.parameters}
+        if self.rounding is not None:
+            self.rounding.begin(self.program_id, call.engine.value)
         call.instruction.meaning(**given, **extra)
         for parameter in call.instruction.operands:
             tile = arguments[parameter.name]

@@ -211,7 +211,8 @@ def pick(name: str, tile: Tile, chosen: Array, operand: Operand, check: Check) -
         check(name, source, used)
     old = source.storage
     storage = Storage(old.id, tile.region, tile.shape, tile.dtype, old.name)
-    storage.born, storage.byte0 = old.born, source.byte
+    storage.born, storage.byte0, storage.launch = old.born, source.byte, old.launch
+    storage.hold(source.held)
     storage.partition0 = source.start_partition
     codes = np.ascontiguousarray(np.take_along_axis(source.codes(), chosen, 1))
     storage.data = codes.reshape(-1).view(np.uint8)

@@ -72,6 +72,7 @@ def _body(instruction: Instruction) -> Iterator[str]:
         elif p.operand and p.operand.reads and not p.operand.partial:
             yield f"if {_present(p)}{p.name}.storage.gaps is not None:"
             yield f"    core.check_written({p.name!r}, {p.name})"
+    yield "if core.rounding is not None: core.rounding.begin(core.program_id, call.engine.value)"
     passed = [f"{n}=call.engine" if n == "engine" else f"{n}={n}" for n in names]
     yield f"MEANING({', '.join([*passed, *(['core=core'] if instruction.wants_core else [])])})"
     for p in instruction.operands:

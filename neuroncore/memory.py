@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from types import CodeType
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore import buffers
+from neuroncore import buffers, codec
 from neuroncore.enums import ON_CHIP, MemoryRegion
 from neuroncore.errors import (
     CapacityError,
@@ -22,10 +22,11 @@ from neuroncore.errors import (
     SignatureError,
     StartPartitionError,
 )
-from neuroncore.formats import Format
+from neuroncore.formats import Format, float32
 from neuroncore.machine import Machine, Psum, Sbuf
 
 Array = npt.NDArray[Any]
+Rounding = Callable[..., Array]  # of a format, values, and where to put the codes, if anywhere
 Born = tuple[CodeType, int] | None  # code object and bytecode offset of the line that allocated it
 
 
@@ -89,14 +90,17 @@ class Gaps:
 
 
 class Storage:
-    """One allocation. On chip it is rows of `row_bytes`, one per partition, `pitch` bytes apart in
-    `data`; in HBM it is one row.
+    """One allocation. On chip it is rows of `row_bytes`, one per partition; in HBM it is one row.
+
+    `data` has an element's bytes `spread` times as far apart as the chip has them, rows `pitch`
+    bytes apart. Elements are in it as codes of `held`, which is `dtype` unless narrow formats are
+    held as float32 (Options.storage).
     """
 
     __slots__ = (
         *("id", "region", "shape", "dtype", "name", "born", "on_chip", "partitions", "row_bytes"),
         *("pitch", "data", "origin", "partition0", "byte0", "placed", "gaps", "image", "foreign"),
-        *("launch", "version", "scope"),
+        *("launch", "version", "scope", "held", "spread"),
     )
 
     def __init__(
@@ -108,6 +112,7 @@ class Storage:
         self.on_chip = region in ON_CHIP
         self.partitions = shape[0] if self.on_chip else 1
         self.row_bytes = prod(shape[1:] if self.on_chip else shape) * dtype.itemsize
+        self.held, self.spread = dtype, 1
         self.pitch = self.row_bytes
         self.data: Array
         self.origin = 0  # of the first byte, in `data`
@@ -123,17 +128,24 @@ class Storage:
 
     @property
     def nbytes(self) -> int:
+        """On the chip."""
         return self.partitions * self.row_bytes
+
+    def hold(self, held: Format) -> None:
+        """Keep the elements as codes of a format that is a whole number of times as wide."""
+        self.held, self.spread = held, held.itemsize // self.dtype.itemsize
+        self.pitch = self.row_bytes * self.spread
 
 
 class Image:
-    """The bytes of SBUF or PSUM themselves, for storage at addresses that the kernel chose."""
+    """The bytes of SBUF or PSUM themselves, for storage at addresses that the kernel chose, each
+    `spread` times as wide as on the chip."""
 
-    def __init__(self, identity: int, size: Sbuf | Psum) -> None:
+    def __init__(self, identity: int, size: Sbuf | Psum, spread: int) -> None:
         self.id = identity
-        self.rows, self.row_bytes = size.partitions, size.partition_bytes
+        self.rows, self.row_bytes, self.spread = size.partitions, size.partition_bytes, spread
         # 192, 224 or 256 KiB apart, all rows would share the same few sets of a cache
-        self.pitch = size.partition_bytes + buffers.CACHE_LINE
+        self.pitch = size.partition_bytes * spread + buffers.CACHE_LINE
         self.data = buffers.fresh(self.rows * self.pitch)
         self.gaps = Gaps(self.data.nbytes, 1)
 
@@ -142,10 +154,12 @@ class Hbm:
     """The main memory that the cores of one launch have in common.
 
     A kernel is one program for all its cores, so what it allocates in shared HBM is one tensor: the
-    n-th of a name that one core allocates is the n-th that another does.
+    n-th of a name that one core allocates is the n-th that another does. `rounding` makes codes of
+    float32 values, as all engines of the launch do when they write results.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rounding: Rounding = codec.encode) -> None:
+        self.rounding = rounding
         self.ids = itertools.count()
         self.tensors: dict[tuple[str, int], Storage] = {}
 
@@ -155,11 +169,11 @@ class Memory:
 
     What the kernel lets the system place gets bytes of its own, recycled by size; what it places
     itself, by `address=(partition, byte)`, is a window on the physical image, where overlaps
-    behave as on the chip.
+    behave as on the chip. With `wide`, floats narrower than float32 are held as float32.
     """
 
-    def __init__(self, machine: Machine, hbm: Hbm) -> None:
-        self.machine, self.hbm = machine, hbm
+    def __init__(self, machine: Machine, hbm: Hbm, wide: bool = False) -> None:
+        self.machine, self.hbm, self.wide = machine, hbm, wide
         self._ids = hbm.ids
         self._shared: Counter[str] = Counter()  # tensors allocated in shared HBM, by name
         self._images: dict[MemoryRegion, Image] = {}
@@ -220,13 +234,20 @@ class Memory:
             self._place(storage, *address)
             return storage
         storage.gaps = Gaps(storage.nbytes, dtype.itemsize)
-        storage.data = buffers.take(storage.nbytes)
+        storage.hold(self.held(dtype))
+        storage.data = buffers.take(storage.nbytes * storage.spread)
         return storage
 
+    def held(self, dtype: Format) -> Format:
+        """The format that elements of `dtype` are held in."""
+        return float32 if self.wide and dtype.is_float else dtype
+
     def adopt(self, region: MemoryRegion, array: Array, dtype: Format, name: str = "") -> Storage:
-        """Storage whose bytes are those of a C-contiguous array, which it keeps alive."""
+        """Storage whose bytes are those of a C-contiguous array, which it keeps alive: codes of
+        `held(dtype)`."""
         storage = Storage(next(self._ids), region, array.shape or (1,), dtype, name)
         storage.launch = self.hbm
+        storage.hold(self.held(dtype))
         storage.data = array.reshape(-1).view(np.uint8)
         return storage
 
@@ -267,7 +288,8 @@ class Memory:
         size = self._size(storage.region)
         image = self._images.get(storage.region)
         if image is None:
-            image = self._images[storage.region] = Image(next(self._ids), size)
+            spread = float32.itemsize if self.wide else 1  # room for four bytes in place of one
+            image = self._images[storage.region] = Image(next(self._ids), size, spread)
         if partition not in self.machine.starts(storage.partitions):
             raise StartPartitionError(
                 f"the tensor starts at partition {partition}",
@@ -297,6 +319,7 @@ class Memory:
             )
         storage.placed, storage.image = True, image
         storage.partition0, storage.byte0 = partition, byte
+        storage.held, storage.spread = self.held(storage.dtype), image.spread
         storage.data, storage.pitch = image.data, image.pitch
-        storage.origin = partition * image.pitch + byte
+        storage.origin = partition * image.pitch + byte * image.spread
         storage.gaps = Gaps(storage.nbytes, storage.dtype.itemsize)

@@ -211,7 +211,7 @@ def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
     Each of the sources is read element by element, `later` when all of `dst` has been written.
     """
     shared = isinstance(later, Tile) and later.storage.data is dst.storage.data
-    if dst.dtype is float32 and not shared:
+    if dst.held is float32 and not shared:
         for source in sources:
             if source.storage is dst.storage and not same_window(source, dst):
                 break
@@ -371,7 +371,7 @@ def matmul_operand(tile: Tile, role: str) -> Array:
     codes = tile.codes()
     if codes.ndim > 2:
         codes = codes.reshape(codes.shape[0], -1)
-    if tile.dtype is float32:
+    if tile.held is float32:
         return codes
     # products that follow each other often share an operand
     before, version, values = _operands.last.get(role, (None, -1, codes))

@@ -1,9 +1,13 @@
-"""How to run: one frozen value, each field with its default and its reason."""
+"""How to run: one frozen value, each field with its default and its reason, and the named profiles
+of what is not published about the numbers.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+
+from neuroncore.errors import UsageError, did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +23,26 @@ class Options:
     numbers are rounded and not cut off. `ocp` is that example, 2^(floor(log2 amax) - emax): older
     releases had it, and the vendor's published reference results still have."""
 
+    storage: Literal["own", "float32"] = "own"
+    """What floats narrower than float32 are held as, in every memory. `own` is the format itself.
+    `float32` rounds nothing, as the vendor's simulator with NKI_PRECISE_FP=0 ("Precise
+    Floating-Point Mode" in its guide): it tells an error of the program from one of precision.
+    Results then are float32 arrays, and tensors can't be viewed as another format. Packed formats
+    keep their own."""
+
+    stochastic: bool = False
+    """Round casts from float32 to narrower floats stochastically, on every engine and in DMA, as
+    NEURON_RT_STOCHASTIC_ROUNDING_EN=1 asks for; off by default, as there. Casts to float32 and to
+    integers, constants, and what the Tensor engine and quantize_mx read stay to nearest even."""
+
+    stochastic_seed: int = 0
+    """The seed of stochastic rounding, 32 bits (NEURON_RT_STOCHASTIC_ROUNDING_SEED, whose default
+    is 0). A launch that is repeated with the same seed repeats its bits."""
+
+    stochastic_bits: int = 32
+    """How many random bits decide, 1 to 32. The device's number is not published; few bits round
+    up less often than they should, by at most 2^-bits of a step."""
+
     record: bool = True
     """Keep the Program that the schedule, the checks and the reports read."""
 
@@ -29,3 +53,25 @@ class Options:
 
     uninitialised: Literal["report", "raise"] = "report"
     """A read of memory nothing has written yields poison; `raise` stops there instead."""
+
+
+documented = Options()
+"""What the documentation says, and where it says nothing what the fields give their reasons for."""
+
+ideal = Options(storage="float32")
+"""No format rounds more than float32 does."""
+
+vendor_sim = Options(matmul="blas")
+"""What the vendor's simulator says of itself: narrow formats in their own precision, and sums in no
+particular order ("Numerical Precision" in its guide)."""
+
+PROFILES = {"documented": documented, "ideal": ideal, "vendor-sim": vendor_sim}
+
+
+def profile(name: str) -> Options:
+    """The profile of a name. Raises UsageError, with the nearest name."""
+    try:
+        return PROFILES[name]
+    except KeyError:
+        meant = did_you_mean(name, PROFILES) or f"there are {', '.join(PROFILES)}"
+        raise UsageError(f"there is no numerics profile {name!r}; {meant}") from None

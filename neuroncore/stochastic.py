@@ -17,6 +17,8 @@ description of NEURON_RT_STOCHASTIC_ROUNDING_EN); others are to nearest.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from math import floor
@@ -29,6 +31,7 @@ from neuroncore import buffers, codec
 from neuroncore.errors import UsageError
 from neuroncore.formats import Format, float32
 from neuroncore.lazy import Lazy
+from neuroncore.options import Options
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.stochastic")
@@ -143,6 +146,41 @@ def _ones(bits: int) -> int:
     if not 1 <= bits <= WORD:
         raise UsageError(f"bits is {bits}; random words have from 1 to {WORD}")
     return (1 << WORD - bits) - 1
+
+
+class Stochastic:
+    """How the engines of one launch round stochastically: each instruction of each engine of each
+    core has random words of its own, one for each element that it writes, in row-major order.
+
+    Raises UsageError for a seed of more than 32 bits, and for more bits than a word has.
+    """
+
+    def __init__(self, seed: int, bits: int = WORD) -> None:
+        Stream(seed).words(), _ones(bits)  # refuse what has no room
+        self.seed, self.bits = seed, bits
+        self._issued: Counter[tuple[int, int]] = Counter()
+        self.begin(0, 0)
+
+    def begin(self, core: int, engine: int) -> None:
+        """The next instruction of an engine."""
+        self._stream = Stream(self.seed, core, engine, self._issued[core, engine])
+        self._issued[core, engine] += 1
+        self._first = 0
+
+    def __call__(self, form: Format, values: Array, out: Array | None = None) -> Array:
+        """The codes of more float32 values of the instruction, as `encode`."""
+        if not applies(form):
+            return codec.encode(form, values, out)
+        first = self._first
+        self._first += values.size
+        return encode(form, values, self._stream, out, first=first, bits=self.bits)
+
+
+def rounding(options: Options) -> Callable[..., Array]:
+    """What makes codes of results in a launch with such options."""
+    if options.stochastic:
+        return Stochastic(options.stochastic_seed, options.stochastic_bits)
+    return codec.encode
 
 
 @cache

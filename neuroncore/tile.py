@@ -71,7 +71,7 @@ T = TypeVar("T", bound="Tile")
 class Tile:
     __slots__ = (
         *("storage", "shape", "strides", "offset", "dtype", "dynamic"),
-        *("fault", "_array", "_signature", "_access"),
+        *("held", "fault", "_array", "_signature", "_access"),
     )
 
     def __init__(
@@ -87,6 +87,7 @@ class Tile:
         self.shape, self.strides, self.offset = shape, strides, offset
         self.dtype = dtype
         self.dynamic = dynamic
+        self.held = storage.held if dtype is storage.dtype else dtype  # what `codes` are codes of
         self.fault: KernelError | None = None  # why no instruction can use it
         self._array: Array | None = None
         self._signature: Signature | None = None
@@ -104,9 +105,19 @@ class Tile:
         if self.dynamic and self.dynamic[0].picks:
             raise self._picks("can't be viewed in another way")
         dynamic = self.dynamic if dynamic is None else dynamic
+        if dtype is not None and dtype is not self.dtype and self.held is not self.dtype:
+            raise self._no_bits(dtype)
         made = type(self)(self.storage, shape, strides, offset, dtype or self.dtype, dynamic)
         made.fault = self.fault
         return made
+
+    def _no_bits(self, dtype: Format) -> ViewError:
+        return ViewError(
+            f"{self!r} can't be viewed as {dtype}",
+            because=f"narrow formats are held as {self.held} in this run "
+            "(Options.storage, NKI_PRECISE_FP=0): there are no bits of theirs to look at",
+            hint="run the kernel with every format in its own precision",
+        )
 
     # --- geometry --------------------------------------------------------------------------------
 
@@ -196,46 +207,63 @@ class Tile:
     # --- contents --------------------------------------------------------------------------------
 
     def codes(self) -> Array:
-        """The memory itself, as a numpy view of the format's storage type."""
+        """The memory itself, as a numpy view of the storage type of `held`."""
         if self._array is None:
             if self.picks is not None:
                 raise self._picks("has no elements before an instruction picks them")
-            item, storage = self.dtype.itemsize, self.storage
+            storage = self.storage
+            item = self.dtype.itemsize * storage.spread
+            row_bytes = storage.row_bytes * storage.spread
             strides = [s * item for s in self.strides]
             start = storage.origin + self.offset * item
-            if storage.pitch != storage.row_bytes:
-                row, byte = divmod(self.offset * item, storage.row_bytes)
+            if storage.pitch != row_bytes:
+                row, byte = divmod(self.offset * item, row_bytes)
                 start = storage.origin + row * storage.pitch + byte
                 strides[0] = storage.pitch
             self._array = np.ndarray(
-                self.shape, self.dtype.storage, storage.data, start, tuple(strides)
+                self.shape, self.held.storage, storage.data, start, tuple(strides)
             )
         return self._array
 
     def values(self) -> Array:
         """The elements as float32: the memory itself for float32 tiles, else a new array."""
         codes = self._array if self._array is not None else self.codes()
-        return codes if self.dtype is float32 else codec.decode(self.dtype, codes)
+        return codes if self.held is float32 else codec.decode(self.held, codes)
 
     def column(self) -> Array:
         """The values of a [P, 1] tile, shaped to broadcast along the free axes of any tile."""
         return self.values().reshape(self.shape[0], 1)
 
     def store(self, values: Array) -> None:
-        """Round float32 `values` to the tile's format and write them; the sizes agree."""
+        """Round float32 `values` to the tile's format, as the launch rounds, and write them; the
+        sizes agree."""
         codes = self.codes()
         if values.shape != codes.shape:
             values = values.reshape(codes.shape)
-        if self.dtype is float32:
+        if self.held is float32:
             codes[...] = values
         elif codes.flags.c_contiguous and not np.may_share_memory(values, codes):
-            codec.encode(self.dtype, values, codes)
+            self.rounded(values, codes)
         else:
-            codes[...] = codec.encode(self.dtype, values)
+            codes[...] = self.rounded(values)
+
+    def rounded(self, values: Array, out: Array | None = None) -> Array:
+        """Codes of float32 values, in the contiguous array `out` if given, rounded as the launch
+        rounds."""
+        launch = self.storage.launch
+        assert launch is not None
+        return launch.rounding(self.held, values, out)
+
+    def encoded(self, source: Tile, codes: Array) -> Array:
+        """Codes of another tile's format as those of this one: bits of an equal format, else
+        through float32 and rounded as the launch rounds."""
+        if source.held is self.held:
+            return codes
+        return self.rounded(codec.decode(source.held, codes))
 
     def numpy(self) -> Array:
-        """A copy of the contents in the numpy type that users know."""
-        return np.array(self.codes(), order="C").view(self.dtype.numpy)
+        """A copy of the contents in the numpy type that users know, of what they are held in."""
+        return np.array(self.codes(), order="C").view(self.held.numpy)
 
     # --- what was never written ------------------------------------------------------------------
 
@@ -261,7 +289,7 @@ class Tile:
     def poison(self, missing: Array) -> None:
         """Lay the value that stands for leftovers where elements are `missing`."""
         codes = self.codes()
-        code = np.array(codec.poison(self.dtype), self.dtype.code_type).view(codes.dtype)
+        code = np.array(codec.poison(self.held), self.held.code_type).view(codes.dtype)
         codes[missing] = code
 
     def mark_written(self, chosen: Array | None = None) -> None:

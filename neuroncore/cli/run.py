@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -32,8 +33,8 @@ from neuroncore.formats import lookup
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.launch import Run
 from neuroncore.frontend.nki.kernel import Kernel, jit
-from neuroncore.frontend.settings import settings, target_machine
-from neuroncore.options import Options
+from neuroncore.frontend.settings import environment_options, settings, target_machine
+from neuroncore.options import Options, profile
 from neuroncore.report import perfetto, text
 from neuroncore.report.compare import Comparison, Incomparable, compare
 from neuroncore.report.summary import overcommitted, summary
@@ -74,11 +75,31 @@ def add_to(commands: Any) -> None:
         "--tol", type=float, help="relative L2 error allowed; by default set by the result's format"
     )
     parser.add_argument("--seed", type=_natural, default=0)
-    parser.add_argument("--matmul", choices=("chain", "blas"), default="chain")
+    parser.add_argument(
+        "--numerics",
+        metavar="PROFILE",
+        help="documented, ideal or vendor-sim; beats the environment",
+    )
+    parser.add_argument(
+        "--stochastic-rounding",
+        type=_natural,
+        metavar="SEED",
+        help="round casts to narrow floats at random",
+    )
+    parser.add_argument("--matmul", choices=("chain", "blas"))
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
-    options = re.findall(r"--\w+", parser.format_help())
+    options = re.findall(r"--[\w-]+", parser.format_help())
     parser.set_defaults(command=run, options=options)
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    """What the environment asks for, but for what the command says."""
+    chosen = profile(arguments.numerics) if arguments.numerics else environment_options()
+    if arguments.stochastic_rounding is not None:
+        seed = arguments.stochastic_rounding
+        chosen = replace(chosen, stochastic=True, stochastic_seed=seed)
+    return replace(chosen, matmul=arguments.matmul) if arguments.matmul else chosen
 
 
 def is_script(arguments: argparse.Namespace) -> bool:
@@ -105,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
     file, _, kernel = arguments.file.partition("::")
     session = Session(arguments)
-    options = Options(matmul=arguments.matmul)
+    options = _options(arguments)
     chosen = settings(arguments.target, options, session, in_every_thread=True)
     with activated(), tools.on_the_path(), chosen, session.progress():
         if kernel:

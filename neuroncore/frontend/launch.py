@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore import access
+from neuroncore import access, codec
 from neuroncore.core import Core, Finding, on
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import DtypeError, NotEmulated, SignatureError, TargetError, UsageError
 from neuroncore.formats import Format, lookup
-from neuroncore.frontend.settings import current_settings, target_machine, unmet_wishes
+from neuroncore.frontend.settings import current_settings, environment_options, target_machine
 from neuroncore.machine import Machine
-from neuroncore.memory import Hbm, Storage
+from neuroncore.memory import Storage
 from neuroncore.options import Options
 from neuroncore.system import System
 from neuroncore.tile import Tile
@@ -77,12 +77,10 @@ def launch(
     """
     current = current_settings()
     shares = [[rank] for rank in range(prod(grid))] if programs is None else programs
-    chosen = options or current.options or Options()
+    chosen = options or current.options or environment_options()
     cores = _cores(target_machine(target), chosen, grid, len(shares))
     if current.observer is not None:
         current.observer.begun(cores[0])
-    for wish in unmet_wishes():
-        cores[0].report("ENVIRONMENT", wish, wish)
     region = MemoryRegion.shared_hbm if len(cores) > 1 else MemoryRegion.private_hbm
     inputs = _Inputs(cores[0], tensor, region)
     names = _names(function, args)
@@ -132,8 +130,8 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], count: int
             got=f"{machine.name} ({machine.generation})",
             because="the cores of this generation are not paired into logical cores",
         )
-    hbm = Hbm()
-    return [Core(machine, options, rank, grid, hbm) for rank in range(count)]
+    first = Core(machine, options, 0, grid)
+    return [first, *(Core(machine, options, rank, grid, first.hbm) for rank in range(1, count))]
 
 
 def finish(run: Run) -> Any:
@@ -162,9 +160,9 @@ class _Inputs:
         self.torch = False
         self.given: dict[int, Any] = {}  # id of a storage -> the caller's object it came from
         self.adopted: dict[int, tuple[Any, Storage]] = {}  # id of a caller's object -> both
-        # arrays to update, what with, and what that was before: a change shows in an array that
-        # shares memory with it, and isn't undone by what another copy still has there
-        self.copies: list[tuple[Array, Array, Array]] = []
+        # arrays to update, from which storage, and what that was before: a change shows in an array
+        # that shares memory with it, and isn't undone by what another copy still has there
+        self.copies: list[tuple[Array, Storage, Array]] = []
 
     def enter(self, value: Any, name: str = "") -> Any:
         if isinstance(value, list | tuple):
@@ -183,12 +181,14 @@ class _Inputs:
         self.torch |= _is_torch(value)
         form = _format(value, name)
         array = _from_torch(value, form) if _is_torch(value) else np.asarray(value)
-        held = array
+        memory, data = self.core.memory, array
         if not (array.flags.carray and array.dtype.isnative and array.ndim):
-            held = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
-            if array.flags.writeable:
-                self.copies.append((array, held, held.copy()))
-        storage = self.core.memory.adopt(self.region, held, form, name)
+            data = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
+        if memory.held(form) is not form:
+            data = np.array(codec.decode(form, data.view(form.storage)))
+        storage = memory.adopt(self.region, data, form, name)
+        if data is not array and array.flags.writeable:
+            self.copies.append((array, storage, storage.data.copy()))
         if array.flags.writeable and (array is value or _is_torch(value)):
             self.given[storage.id] = value
         return storage
@@ -215,8 +215,8 @@ class _Inputs:
             return self.given[storage.id]
         self._poison_unwritten(tile)
         codes = tile.codes()
-        if codes.dtype != tile.dtype.numpy:
-            codes = np.ascontiguousarray(codes).view(tile.dtype.numpy)
+        if codes.dtype != tile.held.numpy:
+            codes = np.ascontiguousarray(codes).view(tile.held.numpy)
         return _to_torch(codes) if self.torch else codes
 
     def _poison_unwritten(self, tile: Tile) -> None:
@@ -232,10 +232,13 @@ class _Inputs:
         )
 
     def write_back(self) -> None:
-        for array, held, before in self.copies:
-            bits = f"u{held.dtype.itemsize}"
-            changed = held.view(bits) != before.view(bits)
-            np.copyto(array, held.reshape(array.shape), where=changed.reshape(array.shape))
+        for array, storage, before in self.copies:
+            bits = f"u{storage.held.itemsize}"
+            changed = storage.data.view(bits) != before.view(bits)
+            values = storage.data.view(storage.held.numpy)
+            if storage.held is not storage.dtype:
+                values = codec.encode(storage.dtype, values).view(storage.dtype.numpy)
+            np.copyto(array, values.reshape(array.shape), where=changed.reshape(array.shape))
 
 
 def _like(original: Any, items: list[Any]) -> Any:

@@ -6,25 +6,23 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from neuroncore import machine
 from neuroncore.core import Core
+from neuroncore.errors import UsageError
 from neuroncore.machine import Machine
-from neuroncore.options import Options
+from neuroncore.options import Options, documented, ideal
 
 if TYPE_CHECKING:
     from neuroncore.frontend.launch import Run
 
 DEFAULT_TARGET = "trn2"
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
-NOT_YET = {  # the vendor's variables whose value asks for something else than what we do
-    ("NEURON_RT_STOCHASTIC_ROUNDING_EN", "1"): "stochastic rounding is not emulated yet: results "
-    "are rounded to the nearest value, ties to even",
-    ("NKI_PRECISE_FP", "0"): "narrow formats held as float32 are not emulated yet: every format "
-    "has its own precision",
-}
+STOCHASTIC_VARIABLE = "NEURON_RT_STOCHASTIC_ROUNDING_EN"
+SEED_VARIABLE = "NEURON_RT_STOCHASTIC_ROUNDING_SEED"
+PRECISE_VARIABLE = "NKI_PRECISE_FP"
 
 
 class Observer(Protocol):
@@ -79,9 +77,16 @@ def target_machine(name: str | None = None) -> Machine:
     return machine.load(chosen)
 
 
-def unmet_wishes() -> Iterator[str]:
-    """What the environment asks for and doesn't get. NKI_SIMULATOR=1 it always gets: a kernel that
-    is called is simulated."""
-    for (variable, value), consequence in NOT_YET.items():
-        if os.environ.get(variable) == value:
-            yield f"{variable}={value}, but {consequence}"
+def environment_options() -> Options:
+    """What the vendor's variables ask for. NKI_SIMULATOR=1 needs nothing: a kernel that is called
+    is simulated.
+
+    Raises UsageError for a seed that is no number of 32 bits.
+    """
+    chosen = ideal if os.environ.get(PRECISE_VARIABLE) == "0" else documented
+    if os.environ.get(STOCHASTIC_VARIABLE) != "1":
+        return chosen
+    seed = os.environ.get(SEED_VARIABLE, "0")
+    if not (seed.isdecimal() and int(seed) < 1 << 32):
+        raise UsageError(f"{SEED_VARIABLE} is {seed!r}; it must be from 0 to 2^32 - 1")
+    return replace(chosen, stochastic=True, stochastic_seed=int(seed))
