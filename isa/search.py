@@ -282,7 +282,7 @@ def topk(
     columns = -(-n // GROUP)
     blocks = src.codes()[:, :columns].reshape(-1, GROUP, columns)
     snake = blocks.swapaxes(1, 2).reshape(len(blocks), -1)[:, :n]
-    order = np.argsort(~ranks(snake.view(np.int16)), axis=1, kind="stable")
+    order = np.argsort(~ranks(snake.view(f"i{snake.itemsize}")), axis=1, kind="stable")
     chosen = order[:, : val_dst.free_size][:, ::-1]
     write_snake(val_dst, np.take_along_axis(snake, chosen, 1))
     write_snake(idx_dst, chosen.astype(np.uint32))

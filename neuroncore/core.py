@@ -79,12 +79,11 @@ class Core:
     peers: Peers | None = None  # the cores it runs with, if there are others
 
     def __post_init__(self) -> None:
-        self.hbm = self.shared or Hbm(rounding(self.options))
+        options = self.options
+        self.hbm = self.shared or Hbm(rounding(options), wide=options.storage == "float32")
         self.rounding = self.hbm.rounding if isinstance(self.hbm.rounding, Stochastic) else None
-        self.memory = Memory(self.machine, self.hbm, wide=self.options.storage == "float32")
-        self.program: Program | None = (
-            Program(self.options.record_limit) if self.options.record else None
-        )
+        self.memory = Memory(self.machine, self.hbm)
+        self.program: Program | None = Program(options.record_limit) if options.record else None
         self.calls: dict[Any, Call] = {}
         self.findings: list[Finding] = []
         self.accumulators = {

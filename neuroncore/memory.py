@@ -131,6 +131,10 @@ class Storage:
         """On the chip."""
         return self.partitions * self.row_bytes
 
+    def held_as(self, dtype: Format) -> Format:
+        """The format that elements of another format are held in, where they are viewed so."""
+        return dtype if self.launch is None else self.launch.held(dtype)
+
     def hold(self, held: Format) -> None:
         """Keep the elements as codes of a format that is a whole number of times as wide."""
         self.held, self.spread = held, held.itemsize // self.dtype.itemsize
@@ -155,13 +159,18 @@ class Hbm:
 
     A kernel is one program for all its cores, so what it allocates in shared HBM is one tensor: the
     n-th of a name that one core allocates is the n-th that another does. `rounding` makes codes of
-    float32 values, as all engines of the launch do when they write results.
+    float32 values, as all engines of the launch do when they write results. With `wide`, floats
+    narrower than float32 are held as float32, in every memory.
     """
 
-    def __init__(self, rounding: Rounding = codec.encode) -> None:
-        self.rounding = rounding
+    def __init__(self, rounding: Rounding = codec.encode, wide: bool = False) -> None:
+        self.rounding, self.wide = rounding, wide
         self.ids = itertools.count()
         self.tensors: dict[tuple[str, int], Storage] = {}
+
+    def held(self, dtype: Format) -> Format:
+        """The format that elements of `dtype` are held in."""
+        return float32 if self.wide and dtype.is_float else dtype
 
 
 class Memory:
@@ -169,11 +178,11 @@ class Memory:
 
     What the kernel lets the system place gets bytes of its own, recycled by size; what it places
     itself, by `address=(partition, byte)`, is a window on the physical image, where overlaps
-    behave as on the chip. With `wide`, floats narrower than float32 are held as float32.
+    behave as on the chip.
     """
 
-    def __init__(self, machine: Machine, hbm: Hbm, wide: bool = False) -> None:
-        self.machine, self.hbm, self.wide = machine, hbm, wide
+    def __init__(self, machine: Machine, hbm: Hbm) -> None:
+        self.machine, self.hbm = machine, hbm
         self._ids = hbm.ids
         self._shared: Counter[str] = Counter()  # tensors allocated in shared HBM, by name
         self._images: dict[MemoryRegion, Image] = {}
@@ -234,20 +243,16 @@ class Memory:
             self._place(storage, *address)
             return storage
         storage.gaps = Gaps(storage.nbytes, dtype.itemsize)
-        storage.hold(self.held(dtype))
+        storage.hold(self.hbm.held(dtype))
         storage.data = buffers.take(storage.nbytes * storage.spread)
         return storage
 
-    def held(self, dtype: Format) -> Format:
-        """The format that elements of `dtype` are held in."""
-        return float32 if self.wide and dtype.is_float else dtype
-
     def adopt(self, region: MemoryRegion, array: Array, dtype: Format, name: str = "") -> Storage:
         """Storage whose bytes are those of a C-contiguous array, which it keeps alive: codes of
-        `held(dtype)`."""
+        `Hbm.held(dtype)`."""
         storage = Storage(next(self._ids), region, array.shape or (1,), dtype, name)
         storage.launch = self.hbm
-        storage.hold(self.held(dtype))
+        storage.hold(self.hbm.held(dtype))
         storage.data = array.reshape(-1).view(np.uint8)
         return storage
 
@@ -288,7 +293,7 @@ class Memory:
         size = self._size(storage.region)
         image = self._images.get(storage.region)
         if image is None:
-            spread = float32.itemsize if self.wide else 1  # room for four bytes in place of one
+            spread = float32.itemsize if self.hbm.wide else 1  # room for four bytes in place of one
             image = self._images[storage.region] = Image(next(self._ids), size, spread)
         if partition not in self.machine.starts(storage.partitions):
             raise StartPartitionError(
@@ -319,7 +324,7 @@ class Memory:
             )
         storage.placed, storage.image = True, image
         storage.partition0, storage.byte0 = partition, byte
-        storage.held, storage.spread = self.held(storage.dtype), image.spread
+        storage.held, storage.spread = self.hbm.held(storage.dtype), image.spread
         storage.data, storage.pitch = image.data, image.pitch
         storage.origin = partition * image.pitch + byte * image.spread
         storage.gaps = Gaps(storage.nbytes, storage.dtype.itemsize)

@@ -87,7 +87,8 @@ class Tile:
         self.shape, self.strides, self.offset = shape, strides, offset
         self.dtype = dtype
         self.dynamic = dynamic
-        self.held = storage.held if dtype is storage.dtype else dtype  # what `codes` are codes of
+        own = dtype is storage.dtype
+        self.held = storage.held if own else storage.held_as(dtype)  # what `codes` are codes of
         self.fault: KernelError | None = None  # why no instruction can use it
         self._array: Array | None = None
         self._signature: Signature | None = None
@@ -105,17 +106,25 @@ class Tile:
         if self.dynamic and self.dynamic[0].picks:
             raise self._picks("can't be viewed in another way")
         dynamic = self.dynamic if dynamic is None else dynamic
-        if dtype is not None and dtype is not self.dtype and self.held is not self.dtype:
-            raise self._no_bits(dtype)
+        if dtype is not None and dtype is not self.dtype:
+            self._has_bits_of(dtype)
         made = type(self)(self.storage, shape, strides, offset, dtype or self.dtype, dynamic)
         made.fault = self.fault
         return made
 
-    def _no_bits(self, dtype: Format) -> ViewError:
-        return ViewError(
+    def _has_bits_of(self, dtype: Format) -> None:
+        """Raise ViewError where bits of either format are not in memory as the chip has them."""
+        formats = (self.dtype, self.held), (dtype, self.storage.held_as(dtype))
+        if any(held.itemsize != own.itemsize for own, held in formats):
+            because = "there are no bits of theirs to look at"
+        elif self.storage.spread > 1 and dtype.itemsize != self.dtype.itemsize:
+            because = "bytes at addresses that the kernel chooses are further apart for it"
+        else:
+            return
+        raise ViewError(
             f"{self!r} can't be viewed as {dtype}",
-            because=f"narrow formats are held as {self.held} in this run "
-            "(Options.storage, NKI_PRECISE_FP=0): there are no bits of theirs to look at",
+            because="narrow formats are held as float32 in this run (Options.storage, "
+            f"NKI_PRECISE_FP=0): {because}",
             hint="run the kernel with every format in its own precision",
         )
 
