@@ -31,6 +31,7 @@ import nki.isa as nisa
 import nki.language as nl
 from neuroncore.kernels import ch01_add, ch02_softmax, ch07_attention
 
+from neuroncore import numeric
 from neuroncore.core import running
 from neuroncore.frontend.settings import settings
 from neuroncore.options import Options
@@ -71,6 +72,26 @@ def matmul_lines(rng: np.random.Generator) -> Iterator[Line]:
         with settings(options=Options(matmul=mode)):
             found = ratio(lambda: matmul(a_t, b), lambda: a @ wide, pairs=15)
         yield timed(f"matmul 2048 x 2048 x 2048 bfloat16, {mode}", found, limit)
+
+
+def chain_lines(rng: np.random.Generator) -> Iterator[Line]:
+    """The Tensor engine's product of one tile by itself, beside BLAS on the same arrays."""
+    times = 32  # of one sample
+    for k, m, n in ((128, 128, 512), (64, 64, 512), (128, 128, 128)):
+        s, x = rng.standard_normal((k, m), np.float32), rng.standard_normal((k, n), np.float32)
+        ours, theirs = np.empty((m, n), np.float32), np.empty((m, n), np.float32)
+
+        def chains() -> None:
+            for _ in range(times):
+                numeric.chain_product(s, x, ours, False)  # noqa: B023
+
+        def products() -> None:
+            for _ in range(times):
+                np.matmul(s.T, x, out=theirs)  # noqa: B023
+
+        median, mine, other = ratio(chains, products, pairs=31)
+        remark = f"{mine / times * 1e6:.0f} us; BLAS {other / times * 1e6:.0f} us"
+        yield f"chain {k} x {m} x {n} float32, of BLAS", median, 1.25, remark
 
 
 def numpy_lines(rng: np.random.Generator) -> Iterator[Line]:
@@ -197,6 +218,7 @@ def main() -> int:
     rng = np.random.default_rng(0)
     failed = 0
     for lines in (
+        chain_lines(rng),
         matmul_lines(rng),
         numpy_lines(rng),
         issue_lines(),

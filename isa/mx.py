@@ -302,4 +302,4 @@ def scaled_by(values: Array, scales: Array) -> Array:
 def extreme(s: Array, x: Array, ss: Array, xs: Array, out: Array, add: bool) -> Any:
     """With scales whose product may be beyond float32 though the result is not, or NaN."""
     s_scale, x_scale = (codec.decode(float8_e8m0fnu, c).astype(np.float64) for c in (ss, xs))
-    return numeric.scaled_chain_product(s, x, s_scale, x_scale, out, add)
+    return numeric.scaled_chain_product(s, x, s_scale, x_scale, out, add, PACK)

@@ -403,7 +403,7 @@ def blas_product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 
 
 
 def scaled_chain_product(
-    s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, accumulate: bool
+    s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, accumulate: bool, group: int
 ) -> None:
-    """The chain with groups of 4, each times a scale of either side; see native.matmul."""
-    matrices.scaled_chain(s, x, s_scale, x_scale, out, accumulate)
+    """The chain with groups of 1 or 4, each times a scale of either side; see native.matmul."""
+    matrices.scaled_product(s, x, s_scale, x_scale, out, accumulate, group)

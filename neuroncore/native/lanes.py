@@ -12,11 +12,21 @@ from typing import Any
 import llvmlite.binding
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 
 from neuroncore.native.jit import generated
 
-_FEATURES = llvmlite.binding.get_host_cpu_features()
+
+def _features() -> dict[str, bool]:
+    """What the processor has that numba compiles for: this one, unless NUMBA_CPU_FEATURES says."""
+    if config.CPU_FEATURES is None:
+        return dict(llvmlite.binding.get_host_cpu_features())
+    return {f[1:]: f[0] == "+" for f in config.CPU_FEATURES.split(",") if f}
+
+
+_FEATURES = _features()
+_IS_X86 = llvmlite.binding.get_default_triple()[:4] in ("x86_", "i386", "i686")
+FUSED = _FEATURES.get("fma", not _IS_X86)  # instructions for a * b + c; others always have them
 # 32-bit lanes of a vector register
 LANES = 16 if _FEATURES.get("avx512f") else 8 if _FEATURES.get("avx2") else 4
 VECTORS = 4  # that a loop takes at a time, so that whether any needs care is asked seldom

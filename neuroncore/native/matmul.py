@@ -10,7 +10,8 @@ out[m, n] = ... + (((s[4, m] x[4, n] + s[5, m] x[5, n]) + s[6, m] x[6, n]) + s[7
 (of which the products are exact, since 8-bit floats are all that is multiplied in that way).
 
 A block of results stays in registers while k runs, so the order is the definition's and the
-speed is a BLAS library's.
+speed is a BLAS library's. As there, operands are first copied to where a block finds them one after
+the other: rows 2 KiB apart would share a few sets of the cache.
 """
 
 from __future__ import annotations
@@ -19,171 +20,201 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
 
 from neuroncore import buffers
-from neuroncore.native.jit import compiled, generated
+from neuroncore.native.blocks import ROWS, VECTORS, block, copied, scaled_block
+from neuroncore.native.jit import compiled, inlined
 from neuroncore.native.lanes import LANES
 
 Array = npt.NDArray[Any]
 
-# The block that fills the registers: rows x vectors.
-ROWS, VECTORS = 6 if LANES == 8 else 8, 2
 COLUMNS = LANES * VECTORS
+FLOAT_BYTES = 4
 
-_FLOAT, _INDEX = ir.FloatType(), ir.IntType(64)
-_VECTOR = ir.VectorType(_FLOAT, LANES)
-
-
-def _index(value: int) -> ir.Constant:
-    return ir.Constant(_INDEX, value)
-
-
-def _vector_at(builder: ir.IRBuilder, base: Any, offset: Any) -> Any:
-    return builder.bitcast(builder.gep(base, [offset]), ir.PointerType(_VECTOR))
-
-
-def _splat(builder: ir.IRBuilder, scalar: Any) -> Any:
-    undefined = ir.Constant(_VECTOR, ir.Undefined)
-    zero = ir.Constant(ir.IntType(32), 0)
-    lanes = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-    return builder.shuffle_vector(builder.insert_element(undefined, scalar, zero), undefined, lanes)
-
-
-def _block_of(group: int) -> Any:
-    """The operation that computes ROWS x COLUMNS results from where the three arrays begin, `group`
-    rows at each of `k` steps."""
-
-    def _block(typingctx: Any, s: Any, x: Any, out: Any, k: Any, accumulate: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            _generate(group, context, builder, signature, values)
-            return context.get_dummy_value()
-
-        return types.void(s, x, out, types.int64, types.boolean), generate
-
-    return generated(_block)
-
-
-def _generate(group: int, context: Any, builder: Any, signature: Any, values: Any) -> None:
-    arrays = [
-        context.make_array(kind)(context, builder, value)
-        for kind, value in zip(signature.args[:3], values[:3], strict=True)
-    ]
-    (s_data, s_step), (x_data, x_step), (out_data, out_step) = (
-        (a.data, builder.udiv(builder.extract_value(a.strides, 0), _index(4))) for a in arrays
-    )
-    entry = builder.block
-    loop = builder.append_basic_block("chain")
-    done = builder.append_basic_block("done")
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    step = builder.phi(_INDEX)
-    step.add_incoming(_index(0), entry)
-    sums = [[builder.phi(_VECTOR) for _ in range(VECTORS)] for _ in range(ROWS)]
-    first = builder.mul(step, _index(group))
-    rows = [builder.add(first, _index(g)) for g in range(group)]
-    weights = [builder.gep(s_data, [builder.mul(row, s_step)]) for row in rows]
-    moving = [_vectors(builder, x_data, builder.mul(row, x_step)) for row in rows]
-    results = []
-    for r in range(ROWS):
-        stationary = [_splat(builder, builder.load(builder.gep(w, [_index(r)]))) for w in weights]
-        columns = zip(*moving, strict=True)
-        results.append(
-            [
-                _link(builder, stationary, c, total)
-                for c, total in zip(columns, sums[r], strict=True)
-            ]
-        )
-    following = builder.add(step, _index(1))
-    step.add_incoming(following, loop)
-    for r in range(ROWS):
-        for v in range(VECTORS):
-            sums[r][v].add_incoming(ir.Constant(_VECTOR, [0.0] * LANES), entry)
-            sums[r][v].add_incoming(results[r][v], loop)
-    builder.cbranch(builder.icmp_signed("<", following, values[3]), loop, done)
-    builder.position_at_end(done)
-    with builder.if_else(values[4]) as (adding, storing):
-        for branch, add in ((adding, True), (storing, False)):
-            with branch:
-                for r in range(ROWS):
-                    out_row = builder.gep(out_data, [builder.mul(_index(r), out_step)])
-                    for v in range(VECTORS):
-                        place = _vector_at(builder, out_row, _index(v * LANES))
-                        value = results[r][v]
-                        if add:
-                            value = builder.fadd(builder.load(place, align=4), value)
-                        builder.store(value, place, align=4)
-
-
-def _vectors(builder: ir.IRBuilder, base: Any, offset: Any) -> list[Any]:
-    """VECTORS vectors that lie one after the other."""
-    row = builder.gep(base, [offset])
-    return [
-        builder.load(_vector_at(builder, row, _index(v * LANES)), align=4) for v in range(VECTORS)
-    ]
-
-
-def _link(builder: ir.IRBuilder, weights: list[Any], moving: tuple[Any, ...], total: Any) -> Any:
-    """One link of the chain: the products of a group added to the sum so far."""
-    fma = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), f"llvm.fma.v{LANES}f32"
-    )
-    if len(weights) == 1:
-        return builder.call(fma, [weights[0], moving[0], total])
-    products = builder.fmul(weights[0], moving[0])
-    for weight, vector in zip(weights[1:], moving[1:], strict=True):
-        products = builder.call(fma, [weight, vector, products])
-    return builder.fadd(total, products)
-
-
-_block, _pair_block, _quad_block = _block_of(1), _block_of(2), _block_of(4)
+_block_1, _block_2, _block_3 = (block(v) for v in (1, 2, 3))
+_pair_1, _pair_2 = (block(v, 2) for v in (1, 2))
+_quad_1, _quad_2 = (block(v, 4) for v in (1, 2))
+_scaled_single, _scaled_quad = (scaled_block(group) for group in (1, 4))
+_copied_rows = copied(ROWS)
+_copied_1, _copied_2, _copied_3 = (copied(LANES, v) for v in (1, 2, 3))
 
 
 @compiled
-def chain(s: Array, x: Array, out: Array, accumulate: bool) -> None:
-    """out = s.T @ x, or += with one more rounding.
+def chain(s: Array, x: Array, out: Array, accumulate: bool, scratch: Array) -> None:
+    """out = s.T @ x, or += with one more rounding, by blocks of up to three vectors of columns.
 
-    s [K, M], x [K, N], out [M, N], float32, unit stride along the last axis; M is a multiple of
-    ROWS, N of COLUMNS, K at least 1.
+    s [K, M], x [K, N], out [M, N], float32; `scratch` has scratch_size(K, M) elements.
     """
     k = s.shape[0]
-    for n in range(0, x.shape[1], COLUMNS):
+    weights, panel, edge = _carved(scratch, k)
+    _pack_weights(s, weights)
+    n = 0
+    while n < x.shape[1]:
+        vectors = _vectors(x.shape[1] - n, 3)
+        moving = _moving(x[:, n:], panel, vectors, s.shape[1] <= ROWS)
         for m in range(0, s.shape[1], ROWS):
-            _block(s[:, m:], x[:, n:], out[m:, n:], k, accumulate)
+            whole = _is_whole(out, m, n, vectors)
+            part = out[m:, n:] if whole else edge[:, :]
+            if vectors == 3:
+                _block_3(weights[m // ROWS], moving, part, k, accumulate and whole)
+            elif vectors == 2:
+                _block_2(weights[m // ROWS], moving, part, k, accumulate and whole)
+            else:
+                _block_1(weights[m // ROWS], moving, part, k, accumulate and whole)
+            if not whole:
+                _put(edge, out[m : m + ROWS, n : n + vectors * LANES], accumulate)
+        n += vectors * LANES
 
 
 @compiled
-def grouped_chain(s: Array, x: Array, out: Array, accumulate: bool, group: int) -> None:
-    """The same, `group` rows (2 or 4) at a time; K is a multiple of the group. It stands apart
-    because the other loses a tenth of its speed in one function with it."""
+def grouped_chain(
+    s: Array, x: Array, out: Array, accumulate: bool, scratch: Array, group: int
+) -> None:
+    """The same, `group` rows (2 or 4) at a time, whose moving vectors leave registers for blocks of
+    two; K is a multiple of the group."""
     k = s.shape[0] // group
-    for n in range(0, x.shape[1], COLUMNS):
+    weights, panel, edge = _carved(scratch, s.shape[0])
+    _pack_weights(s, weights)
+    n = 0
+    while n < x.shape[1]:
+        vectors = _vectors(x.shape[1] - n, 2)
+        moving = _moving(x[:, n:], panel, vectors, s.shape[1] <= ROWS)
         for m in range(0, s.shape[1], ROWS):
-            if group == 2:
-                _pair_block(s[:, m:], x[:, n:], out[m:, n:], k, accumulate)
+            whole = _is_whole(out, m, n, vectors)
+            part = out[m:, n:] if whole else edge[:, :]
+            if group == 2 and vectors == 2:
+                _pair_2(weights[m // ROWS], moving, part, k, accumulate and whole)
+            elif group == 2:
+                _pair_1(weights[m // ROWS], moving, part, k, accumulate and whole)
+            elif vectors == 2:
+                _quad_2(weights[m // ROWS], moving, part, k, accumulate and whole)
             else:
-                _quad_block(s[:, m:], x[:, n:], out[m:, n:], k, accumulate)
+                _quad_1(weights[m // ROWS], moving, part, k, accumulate and whole)
+            if not whole:
+                _put(edge, out[m : m + ROWS, n : n + vectors * LANES], accumulate)
+        n += vectors * LANES
 
 
 @compiled
 def scaled_chain(
-    s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, accumulate: bool
+    s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, group: int
 ) -> None:
-    """The same with groups of 4, the sum of whose products is multiplied by a float64 scale from
-    each side, [K / 32, M] and [K / 32, N], and rounded before it joins the chain; any sizes."""
-    total = np.empty(x.shape[1], np.float32)
-    for m in range(s.shape[1]):
-        total[:] = np.float32(0)
-        for k in range(0, s.shape[0], 4):
-            for n in range(x.shape[1]):
-                products = s[k, m] * x[k, n] + s[k + 1, m] * x[k + 1, n]
-                products = products + s[k + 2, m] * x[k + 2, n] + s[k + 3, m] * x[k + 3, n]
-                scale = s_scale[k // 32, m] * x_scale[k // 32, n]
-                total[n] += np.float32(np.float64(products) * scale)
-        for n in range(x.shape[1]):
-            out[m, n] = out[m, n] + total[n] if accumulate else total[n]
+    """out = the chain of groups of 1 or 4 rows, whose sums of products are multiplied by a float64
+    scale from each side, [K / 32, M] and [K / 32, N], and rounded before it joins.
+
+    Unit strides; whole blocks of ROWS and LANES.
+    """
+    k = s.shape[0] // group
+    for n in range(0, x.shape[1], LANES):
+        for m in range(0, s.shape[1], ROWS):
+            scales = s_scale[:, m:], x_scale[:, n:]
+            if group == 1:
+                _scaled_single(s[:, m:], x[:, n:], scales, out[m:, n:], k)
+            else:
+                _scaled_quad(s[:, m:], x[:, n:], scales, out[m:, n:], k)
+
+
+@inlined
+def _vectors(columns: int, most: int) -> int:
+    """How many vectors of columns the next block has; the last ones share four as two and two."""
+    left = -(-columns // LANES)
+    return 2 if left == 4 else min(left, most)
+
+
+@inlined
+def _is_whole(out: Array, m: int, n: int, vectors: int) -> bool:
+    """Whether a block can write to its place."""
+    inside = m + ROWS <= out.shape[0] and n + vectors * LANES <= out.shape[1]
+    return inside and out.strides[1] == FLOAT_BYTES
+
+
+@inlined
+def _carved(scratch: Array, k: int) -> tuple[Array, Array, Array]:
+    """Weights [M / ROWS, K, ROWS], a panel [K, COLUMNS] and a block at the edge of the result."""
+    panel, edge = k * COLUMNS, ROWS * COLUMNS
+    return (
+        scratch[panel + edge :].reshape(-1, k, ROWS),
+        scratch[:panel].reshape(k, COLUMNS),
+        scratch[panel : panel + edge].reshape(ROWS, COLUMNS),
+    )
+
+
+@inlined
+def _pack_weights(s: Array, weights: Array) -> None:
+    for m in range(0, s.shape[1], ROWS):
+        if s.strides[1] == FLOAT_BYTES and m + ROWS <= s.shape[1]:
+            _copied_rows(s[:, m:], weights[m // ROWS], s.shape[0])
+        else:
+            _pad(s[:, m:], weights[m // ROWS], ROWS)
+
+
+@inlined
+def _moving(x: Array, panel: Array, vectors: int, once: bool) -> Array:
+    """The first vectors of columns, where they are if they are read only `once`."""
+    whole = x.strides[1] == FLOAT_BYTES and x.shape[1] >= vectors * LANES
+    if not whole:
+        _pad(x, panel, vectors * LANES)
+    elif once:
+        return x
+    elif vectors == 3:
+        _copied_3(x, panel, x.shape[0])
+    elif vectors == 2:
+        _copied_2(x, panel, x.shape[0])
+    else:
+        _copied_1(x, panel, x.shape[0])
+    return panel[:, :]
+
+
+@inlined
+def _pad(source: Array, target: Array, columns: int) -> None:
+    inside = min(columns, source.shape[1])
+    for k in range(source.shape[0]):
+        for j in range(inside):
+            target[k, j] = source[k, j]
+        for j in range(inside, columns):
+            target[k, j] = np.float32(0)
+
+
+@inlined
+def _put(edge: Array, out: Array, accumulate: bool) -> None:
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = out[i, j] + edge[i, j] if accumulate else edge[i, j]
+
+
+def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
+    """out [M, N] = s.T @ x, or += with one more rounding, for any sizes and strides; s [K, M] and
+    x [K, N] float32, K at least 1."""
+    if out.shape[1] < LANES and out.shape[1] < out.shape[0]:
+        s, x, out = x, s, out.T  # lanes are for columns; the sums are the same
+    k, m = s.shape
+    scratch = buffers.scratch("chain", (scratch_size(k, m),))
+    if group == 1:
+        chain(s, x, out, accumulate, scratch)
+    else:
+        grouped_chain(s, x, out, accumulate, scratch, group)
+
+
+def scratch_size(k: int, m: int) -> int:
+    """What `chain` needs beside its arguments."""
+    return k * (COLUMNS + blocked(m, ROWS)) + ROWS * COLUMNS
+
+
+def scaled_product(
+    s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, accumulate: bool, group: int
+) -> None:
+    """`scaled_chain` for any sizes and strides."""
+    m, n = out.shape
+    left, right = (
+        [_padded(a, size) for a in pair]
+        for pair, size in (((s, s_scale), blocked(m, ROWS)), ((x, x_scale), blocked(n, LANES)))
+    )
+    total = buffers.floats((left[0].shape[1], right[0].shape[1]))
+    scaled_chain(left[0], right[0], left[1], right[1], total, group)
+    if accumulate:
+        np.add(out, total[:m, :n], out=out)
+    else:
+        out[...] = total[:m, :n]
 
 
 def blocked(size: int, block: int) -> int:
@@ -191,32 +222,9 @@ def blocked(size: int, block: int) -> int:
     return -(-size // block) * block
 
 
-def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
-    """`chain` for any sizes and strides: what doesn't fill blocks is padded with zeros."""
-    m, n = out.shape
-    wide_m, wide_n = blocked(m, ROWS), blocked(n, COLUMNS)
-    s, x = _padded(s, wide_m), _padded(x, wide_n)
-    if (wide_m, wide_n) == (m, n) and out.strides[1] == 4:
-        _multiply(s, x, out, accumulate, group)
-        return
-    padded = buffers.floats((wide_m, wide_n))
-    _multiply(s, x, padded, False, group)
-    if accumulate:
-        np.add(out, padded[:m, :n], out=out)
-    else:
-        out[...] = padded[:m, :n]
-
-
-def _multiply(s: Array, x: Array, out: Array, accumulate: bool, group: int) -> None:
-    if group == 1:
-        chain(s, x, out, accumulate)
-    else:
-        grouped_chain(s, x, out, accumulate, group)
-
-
 def _padded(matrix: Array, columns: int) -> Array:
-    if matrix.shape[1] == columns and matrix.strides[1] == 4:
+    if matrix.shape[1] == columns and matrix.strides[1] == matrix.itemsize:
         return matrix
-    padded = np.zeros((matrix.shape[0], columns), np.float32)
+    padded = np.zeros((matrix.shape[0], columns), matrix.dtype)
     padded[:, : matrix.shape[1]] = matrix
     return padded
