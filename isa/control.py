@@ -72,7 +72,9 @@ def register_move(dst: VirtualRegister, src: VirtualRegister | int) -> None:
     dst.set(src.value if isinstance(src, VirtualRegister) else int(src))
 
 
-@instruction(sync, named=False, cost=memory_access, rules=[one_element("src")], opcode="TENSOR_LOAD")
+@instruction(
+    sync, named=False, cost=memory_access, rules=[one_element("src")], opcode="TENSOR_LOAD"
+)
 def register_load(dst: VirtualRegister, src: OneIn) -> None:
     """dst = src[0, 0]"""
     require_register(dst, "dst")
@@ -80,7 +82,9 @@ def register_load(dst: VirtualRegister, src: OneIn) -> None:
     dst.set(int(codes.flat[0]))
 
 
-@instruction(sync, named=False, cost=memory_access, rules=[one_element("dst")], opcode="TENSOR_STORE")
+@instruction(
+    sync, named=False, cost=memory_access, rules=[one_element("dst")], opcode="TENSOR_STORE"
+)
 def register_store(dst: OneOut, src: VirtualRegister) -> None:
     """dst[0, 0] = src"""
     require_register(src, "src")

@@ -97,7 +97,7 @@ def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:
     run, element_bytes = call["num_elem_per_idx"], call.view("dst").dtype.itemsize
     factor = (28 + 4 * run) / (4 * run) / min(4 / element_bytes, run)
     start = machine.fixed.gpsimd_start_cycles
-    return cost.stream(call, machine, start + call.view("dst").free_size * factor)
+    return cost.stream(call, machine, call.view("dst").free_size * factor, start)
 
 
 @instruction(
@@ -134,7 +134,7 @@ def local_gather(
 def n_gather_cost(call: Call, machine: Machine) -> cost.Cost:
     count = call.view("dst").free_size
     start = machine.fixed.gpsimd_start_cycles * ceil(count / GROUP)
-    return cost.stream(call, machine, start + count / cost.rate(machine, gpsimd, "default"))
+    return cost.stream(call, machine, count / cost.rate(machine, gpsimd, "default"), start)
 
 
 @instruction(

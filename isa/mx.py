@@ -148,7 +148,8 @@ def quantize_cost(call: Call, machine: Machine) -> cost.Cost:
 def mx_cost(call: Call, machine: Machine) -> cost.Cost:
     """A packed column per cycle, as of any 8-bit format, with four times its work in it (ARCH3)."""
     s, x = call.view("stationary"), call.view("moving")
-    return pe_cost(machine, "float8", "stationary", weights=s.free_size, columns=x.free_size)
+    columns = max(x.free_size, cost.strided_cycles(x, machine))
+    return pe_cost(call, machine, "float8", "stationary", columns, s.free_size)
 
 
 # --- meaning --------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def lanes(core: Core, unit: engine, tile: Tile) -> Any:
 def generating(call: Call, machine: Machine) -> cost.Cost:
     start = machine.fixed.gpsimd_start_cycles if call.engine is gpsimd else 0
     cycles = cost.elements(call) / cost.rate(machine, call.engine, "random")
-    return cost.stream(call, machine, start + cycles)
+    return cost.stream(call, machine, cycles, start)
 
 
 def states_of_a_lane(name: str) -> Rule:

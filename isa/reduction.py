@@ -14,6 +14,7 @@ from neuroncore.errors import KernelError, OperatorError, ShapeError
 from neuroncore.formats import (
     FLOATS,
     FORMATS,
+    bfloat16,
     bool_,
     int8,
     int16,
@@ -96,7 +97,7 @@ def negates_numbers(call: Call, machine: Machine) -> KernelError | None:
 
 
 def reduce_cost(call: Call, machine: Machine) -> cost.Cost:
-    narrow = all(v.dtype in cost.SIXTEEN_BIT for v in call.views())
+    narrow = all(v.dtype is bfloat16 for v in call.views())
     fast = narrow and call["op"].name in ("add", "maximum")
     kind = "reduce_16bit" if fast else "default"
     return cost.stream(call, machine, cost.elements(call) / cost.rate(machine, vector, kind))

@@ -3,6 +3,7 @@ in front and an accumulator behind."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -58,11 +59,13 @@ Reduced = Annotated[Tile | None, Operand(writes=True, column=True, optional=True
 
 def activation_cost(call: Call, machine: Machine) -> cost.Cost:
     """One element per lane and cycle, whatever the function; reading the accumulator is a second
-    instruction (ISA226)."""
+    instruction (ISA226). Any function but copy fetches a column for its bias, be there one or not:
+    published traces differ by just that."""
     reads_out = call["reduce_res"] is not None
     cycles = cost.elements(call) / cost.rate(machine, scalar, "default")
-    busy = cost.stream(call, machine, cycles + reads_out * machine.fixed.accumulator_read_cycles)
-    return cost.Cost(busy.busy_ns, busy.latency_ns, table=call["op"].table)
+    extra = reads_out * machine.fixed.accumulator_read_cycles
+    found = cost.stream(call, machine, cycles, extra, column=call["op"].name != "copy")
+    return replace(found, table=call["op"].table)
 
 
 def bias_on_this_machine(call: Call, machine: Machine) -> KernelError | None:

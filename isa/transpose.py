@@ -17,7 +17,7 @@ from neuroncore.operand import PSUM, SBUF, Operand, View
 from neuroncore.rules import same_dtype, within_one_bank
 from neuroncore.tile import Tile
 
-from .tensor import carries, pe_cost, put_bits
+from .tensor import carries, pe_cost, put_bits, transpose_kind
 
 tensor, vector, unknown = engine.tensor, engine.vector, engine.unknown
 
@@ -102,8 +102,7 @@ def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
     data = call.view("data")
     if call.engine is vector:
         return cost.stream(call, machine, data.free_size)
-    kind = "transpose_float32" if data.dtype.itemsize == 4 else "bfloat16"
-    return pe_cost(machine, kind, "data", weights=data.free_size, columns=data.partitions)
+    return pe_cost(call, machine, transpose_kind(data), "data", data.partitions, data.free_size)
 
 
 @instruction(

@@ -33,8 +33,9 @@ class Transfer:
 @dataclass(frozen=True)
 class Cost:
     """`busy_ns` until the engine takes its next instruction, `latency_ns` more until the result
-    can be read. `weights_ns` loads the tile `weights_operand` into the array, unless it is already
-    there. `table` names the activation table that must be loaded."""
+    can be read. `weights_ns` is how long the array's input is kept by loading `weights_operand`,
+    unless it is already there, and `weights_latency_ns` how long the load takes from its begin
+    until a column can stream past. `table` names the activation table that must be loaded."""
 
     busy_ns: float
     latency_ns: float
@@ -42,13 +43,57 @@ class Cost:
     weights_operand: str = "stationary"
     table: str | None = None
     transfer: Transfer | None = None
+    weights_latency_ns: float = 0.0
 
 
-def stream(call: Call, machine: Machine, cycles: float) -> Cost:
-    """So many cycles of streaming on the call's engine, and the fixed cost of an instruction."""
+def stream(
+    call: Call, machine: Machine, cycles: float, extra: float = 0, column: bool = False
+) -> Cost:
+    """So many cycles of streaming on the call's engine, or what the ports of the tiles take if
+    that is more; the fixed cost of an instruction, and `extra` cycles. `column` says that scalars
+    are fetched though no operand says so."""
     unit = machine.engines[call.engine.name]
-    busy = max(unit.min_interval_cycles, unit.overhead_cycles + cycles)
+    work = max(cycles, *(strided_cycles(v, machine) for v in call.views()), 0)
+    set_up = unit.overhead_cycles
+    set_up += unit.sbuf_access_cycles * any(v.region is SBUF for v in _streams(call, *call.reads))
+    set_up += unit.column_cycles * (column or _takes_columns(call))
+    busy = max(unit.min_interval_cycles, set_up + work + extra)
     return Cost(busy / unit.clock_ghz, unit.latency_ns)
+
+
+def _takes_columns(call: Call) -> bool:
+    """Whether any operand is one scalar per partition; that two are fetched together is assumed."""
+    operands = ((p.operand, call.arguments.get(p.name)) for p in call.instruction.operands)
+    return any(o and o.column and o.reads and isinstance(v, View) for o, v in operands)
+
+
+def sector_cycles(view: View, machine: Machine) -> int:
+    """What a port needs for the elements of one partition, a sector of 16 bytes in two cycles.
+    That explains what is published: half of the bandwidth from a stride of 16 bytes on (ARCH1),
+    four elements of 16 bits or two of 32 per cycle at most (ARCH2), and weights that load up to
+    four times as fast as they stream."""
+    rows, span = _rows(view, machine.fixed.sector_bytes)
+    return rows * ceil(span / machine.fixed.sector_bytes) * machine.fixed.sector_cycles
+
+
+def strided_cycles(view: View, machine: Machine) -> int:
+    """The same of elements that each lie in a sector of their own; others come at the engine's
+    rate (ARCH1; fits of trn2 say that strides of 12 bytes are slow already)."""
+    rows, span = _rows(view, machine.fixed.sector_bytes)
+    apart = view.on_chip and rows > 1 and span <= machine.fixed.sector_bytes
+    return sector_cycles(view, machine) if apart else 0
+
+
+def _rows(view: View, sector: int) -> tuple[int, int]:
+    """A partition's elements as rows of so many bytes, in which steps are less than a sector."""
+    span, rows = view.dtype.itemsize, 1
+    for size, stride in zip(reversed(view.shape[1:]), reversed(view.strides[1:]), strict=True):
+        step = abs(stride) * view.dtype.itemsize
+        if rows == 1 and step <= max(span, sector - 1):
+            span += (size - 1) * step
+        else:
+            rows *= size
+    return rows, span
 
 
 def dynamic(cost: CostFunction) -> CostFunction:
@@ -84,7 +129,7 @@ def streaming(kind: str = "default", extra: str | None = None) -> CostFunction:
 
     def cost(call: Call, machine: Machine) -> Cost:
         more = getattr(machine.fixed, extra) if extra else 0
-        return stream(call, machine, elements(call) / rate(machine, call.engine, kind) + more)
+        return stream(call, machine, elements(call) / rate(machine, call.engine, kind), more)
 
     return dynamic(cost)
 
@@ -119,7 +164,11 @@ def _copy_kind(call: Call, machine: Machine) -> str:
         if in_psum == 0:
             return "copy_16bit" if contiguous else "copy_16bit_half"
         return "copy_16bit_half" if in_psum == 1 and contiguous else "default"
-    return "default" if in_psum else "copy_32bit"
+    if in_psum:
+        return "default"
+    src, dst = call.view("data" if "data" in call.reads else "src"), call.view("dst")
+    widens = src.dtype in SIXTEEN_BIT and dst.dtype.itemsize == 4
+    return "copy_widening" if widens else "copy_32bit"
 
 
 def _streams(call: Call, *names: str) -> list[View]:
@@ -139,15 +188,29 @@ def _runs_on(view: View) -> bool:
 
 def two_inputs(call: Call, machine: Machine) -> Cost:
     """tensor_tensor and its kind, which read two streams (ISA226, ARCH2)."""
-    inputs, everything = _streams(call, *call.reads), _streams(call)
+    inputs = _streams(call, *call.reads)
     kind = "tensor_tensor"
-    if all(v.region is SBUF for v in inputs) and all(is_fast(machine, v) for v in everything):
+    if all(v.region is SBUF for v in inputs) and _pairs_fast(call, machine):
         kind = "tensor_tensor_16bit"
     elif {v.region for v in inputs} == {SBUF, PSUM}:
         kind = "tensor_tensor_mixed"
     if call.engine is engine.gpsimd:
         kind = "power" if call["op"].name == "power" else "tensor_tensor"
     return stream(call, machine, elements(call) / rate(machine, call.engine, kind))
+
+
+FAST_PAIRS = {"op": ("add", "multiply", "subtract"), "op0": ("subtract",), "op1": ("multiply",)}
+
+
+def _pairs_fast(call: Call, machine: Machine) -> bool:
+    """v2 asks for bfloat16, some operators and contiguous tiles (ISA226), v3 only for 16 bits."""
+    everything = _streams(call)
+    if machine.has("any_pair_fast"):
+        return all(is_fast(machine, v) for v in everything)
+    operators = ((call.arguments.get(name), names) for name, names in FAST_PAIRS.items())
+    return all(op is None or op.name in names for op, names in operators) and all(
+        v.dtype is bfloat16 and _runs_on(v) for v in everything
+    )
 
 
 def dma(call: Call, machine: Machine) -> Cost:

@@ -67,10 +67,12 @@ class Psum:
 
 @dataclass(frozen=True)
 class Hbm:
-    """One core's share."""
+    """One core's share; a core that runs alone can draw what its stack gives."""
 
     capacity_bytes: int
     gigabytes_per_s: float
+    stack_gigabytes_per_s: float
+    cores_per_stack: int
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,16 @@ class Engine:
     """`rate` gives elements per lane and cycle (PE: columns per cycle) by kind of work.
 
     An instruction keeps its engine for max(min_interval, overhead + work / rate) cycles; its
-    result is there `latency_ns` after that.
+    result is there `latency_ns` after that. Its overhead is that of setting up an access to PSUM;
+    to begin an access to SBUF takes `sbuf_access_cycles` more, and fetching [P, 1] columns of
+    scalars first `column_cycles`.
     """
 
     clock_ghz: float
     min_interval_cycles: int
     overhead_cycles: int
+    sbuf_access_cycles: int
+    column_cycles: int
     latency_ns: float
     rate: Mapping[str, float]
 
@@ -100,6 +106,8 @@ class Dma:
     load_latency_ns: float
     store_latency_ns: float
     software_descriptor_ns: float
+    software_start_ns: float  # what GpSimd takes to begin writing descriptors
+    hardware_issue_ns: float  # what a queue's engine is kept for by hardware's descriptors
     transpose_from_hbm: float  # the share of the bandwidth that a transpose gets
     transpose_from_sbuf: float
     accumulate: float  # the share that sums get
@@ -107,15 +115,29 @@ class Dma:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Costs of single events."""
+    """Costs of single events.
+
+    A port of SBUF or PSUM gives an engine `sector_bytes` side by side in `sector_cycles`, however
+    few of them it wants. The Tensor engine that has done little for `warmup_ns` runs at
+    `cold_clock_share` of its clock until it has worked for as long. Its results are there
+    `weights_latency_ns` later if it has to wait for the stationary tile.
+    """
 
     semaphore_ns: float
     activation_table_ns: float
     accumulator_read_cycles: int
     gpsimd_start_cycles: int
     dynamic_address_cycles: int
+    register_load_ns: float
+    sector_bytes: int
+    sector_cycles: int
+    float32_passes: int
     weights_columns_per_cycle: float
     weights_hidden: bool
+    weights_latency_ns: float
+    weights_bytes_per_cycle: float
+    warmup_ns: float
+    cold_clock_share: float
 
 
 @dataclass(frozen=True)

@@ -214,10 +214,10 @@ def _spilled(timeline: Timeline) -> dict[str, int]:
 
 def _utilization(timeline: Timeline) -> dict[str, float]:
     """The roofline: of the array's peak, one multiplication and addition per cell and cycle, and
-    of the bandwidth of HBM. Transposes are no work of the model's."""
+    of the bandwidth of the core's HBM stack. Transposes are no work of the model's."""
     machine, moved, done = timeline.machine, moved_bytes(timeline), flops(timeline)
     peak = 2 * machine.pe_cells * machine.engines["tensor"].clock_ghz  # per nanosecond
-    bandwidth = machine.hbm.gigabytes_per_s
+    bandwidth = machine.hbm.stack_gigabytes_per_s
     most = peak * timeline.total_ns or 1.0
     hbm = moved["hbm_read_bytes"] + moved["hbm_write_bytes"]
     useful = done["hardware_flops"] - done["transpose_flops"]

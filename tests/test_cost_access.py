@@ -1,0 +1,212 @@
+"""What an access costs besides its elements: setting it up, columns of scalars, strides, waiting
+for a register. Figures of trn2 are those of profiler traces, in nanoseconds."""
+
+import nki.isa as nisa
+import nki.language as nl
+import pytest
+from device import TARGETS, Device
+
+from neuroncore import machine
+
+N = 1024
+CLOCK = {"vector": (1.12, 0.96, 1.2), "scalar": (1.4, 1.2, 1.2), "gpsimd": (1.4, 1.2, 1.2)}
+
+
+def cost_of(device):
+    """Of the last instruction, without what the one before it leaves behind."""
+    call = device.core.program.calls[-1]
+    return call.instruction.cost(call, device.core.machine)
+
+
+def cycles(device, unit="vector"):
+    return cost_of(device).busy_ns * CLOCK[unit][TARGETS.index(device.core.machine.name)]
+
+
+def copied(src, dst=None, target="trn2", unit="vector", form="float32"):
+    """A device that has copied between two views of tiles [2, ...]; views are made by functions."""
+    device = Device(target)
+    whole = lambda tile: tile  # noqa: E731
+    source = (src or whole)(device.zeros((2, 32 * N), form))
+    result = (dst or whole)(device.empty((2, 32 * N), form))
+    if src and not dst:
+        result = device.empty(tuple(source.shape), form)
+    if dst and not src:
+        source = device.zeros(tuple(result.shape), form)
+    device.issue("tensor_copy", result, source, engine=nisa.engine[unit])
+    return device
+
+
+# --- setting up -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "of", "set_up"),
+    [("trn2", "psum", 60), ("trn2", "sbuf", 60 + 50), ("trn3", "sbuf", 110), ("trn3", "psum", 60)],
+)
+def test_the_scalar_engine_takes_longer_to_reach_sbuf(target, of, set_up):
+    device = Device(target)
+    src = device.zeros((2, N), buffer=of)
+    device.issue("tensor_copy", device.empty((2, N)), src, engine=nisa.engine.scalar)
+    assert cycles(device, "scalar") == pytest.approx(set_up + N)
+
+
+@pytest.mark.parametrize("of", ["psum", "sbuf"])
+def test_the_vector_engine_reaches_both_as_soon(of):
+    device = Device()
+    column = device.empty((2, 1))
+    device.issue("tensor_reduce", column, nl.add, device.zeros((2, N), buffer=of), 1)
+    assert cycles(device) == pytest.approx(60 + N)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("column", "more"), [(True, 60), (False, 0)])
+def test_a_column_of_scalars_is_fetched_first(target, column, more):
+    device = Device(target)
+    operand = device.zeros((2, 1)) if column else 3.0
+    device.issue("tensor_scalar", device.empty((2, N)), device.zeros((2, N)), nl.add, operand)
+    rate = 1 if target == "trn1" else 2
+    assert cycles(device) == pytest.approx(60 + more + N / rate)
+
+
+def test_two_columns_are_fetched_together():
+    device = Device()
+    one, two = device.zeros((2, 1)), device.zeros((2, 1))
+    dst, data = device.empty((2, N)), device.zeros((2, N))
+    device.issue("tensor_scalar", dst, data, nl.add, one, op1=nl.multiply, operand1=two)
+    assert cycles(device) == pytest.approx(60 + 60 + N / 2)
+
+
+@pytest.mark.parametrize(
+    ("op", "biased", "set_up"),
+    [(nl.copy, False, 110), (nl.copy, True, 220), (nl.exp, False, 220), (nl.exp, True, 220)],
+)
+def test_a_function_fetches_its_bias_be_there_one_or_not(op, biased, set_up):
+    device = Device()
+    bias = device.zeros((2, 1)) if biased else None
+    device.issue("activation", device.empty((2, N)), op, device.zeros((2, N)), bias=bias)
+    assert cycles(device, "scalar") == pytest.approx(set_up + N)
+
+
+# --- as traced on trn2 ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n", "of", "duration"), [(512, "sbuf", 707), (512, "psum", 686), (4096, "sbuf", 3704)]
+)
+def test_an_exponential_takes_as_long_as_on_trn2(n, of, duration):
+    device = Device()
+    device.issue("activation", device.empty((128, n)), nl.exp, device.zeros((128, n), buffer=of))
+    found = cost_of(device)
+    assert found.busy_ns + found.latency_ns == pytest.approx(duration, rel=0.02)
+
+
+@pytest.mark.parametrize(("n", "duration"), [(128, 290.5), (512, 690)])
+def test_a_copy_from_psum_takes_as_long_as_on_trn2(n, duration):
+    device = Device()
+    device.issue("tensor_copy", device.empty((128, n)), device.zeros((128, n), buffer="psum"))
+    found = cost_of(device)
+    assert found.busy_ns + found.latency_ns == pytest.approx(duration, rel=0.02)
+
+
+# --- strides --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("step", "per_element"), [(3, 0), (4, 2), (5, 2), (-4, 2)])
+def test_elements_16_bytes_apart_come_at_half_the_rate(target, step, per_element):
+    """Of a word per cycle; those that are nearer come at the rate of what is read."""
+    device = Device(target)
+    tile = device.zeros((2, 5 * N))
+    src = tile[:, 0 : N * step : step] if step > 0 else tile.ap([[5 * N, 2], [step, N]], 4 * N - 4)
+    device.issue("tensor_copy", device.empty((2, N)), src)
+    fast = 1 if target == "trn1" else 2
+    assert cycles(device) == pytest.approx(60 + N * max(per_element, 1 / fast))
+
+
+@pytest.mark.parametrize(("step", "slow"), [(2, False), (4, True)])
+def test_it_is_the_same_where_they_are_written(step, slow):
+    device = copied(None, lambda t: t[:, 0 : N * step : step])
+    assert cycles(device) == pytest.approx(60 + (2 * N if slow else N / 2))
+
+
+@pytest.mark.parametrize(("run", "cycles_each"), [(1, 2), (2, 2), (4, 2), (8, 4)])
+def test_runs_up_to_a_sector_take_a_sectors_time(run, cycles_each):
+    """Rows of `run` words, far apart; from a sector on the engine's rate counts, two per cycle."""
+    device = copied(lambda t: t.reshape((2, N, 32))[:, :, 0:run])
+    assert cycles(device) == pytest.approx(60 + N * cycles_each)
+
+
+@pytest.mark.parametrize(("step", "found"), [(1, N / 4), (2, N / 2), (7, N / 2), (8, 2 * N)])
+def test_strides_of_16_bits(step, found):
+    """Four per cycle, then two (ARCH2), then half a one."""
+    device = copied(lambda t: t[:, 0 : N * step : step], form="bfloat16")
+    assert cycles(device) == pytest.approx(60 + found)
+
+
+def test_an_element_that_is_read_again_and_again_is_not_strided():
+    device = copied(lambda t: t[:, 0:1].broadcast(1, N))
+    assert cycles(device) == pytest.approx(60 + N / 2)
+
+
+@pytest.mark.parametrize(("axis", "found"), [("last", N), ("first", 2 * N)])
+def test_a_reduction_over_rows_is_strided(axis, found):
+    """The axis that is summed is the innermost of the access, wherever it lies in the tile."""
+    device = Device()
+    data = device.zeros((2, 8, N // 8)) if axis == "last" else device.zeros((2, N // 8, 8))
+    view = data if axis == "last" else data.permute((0, 2, 1))
+    device.issue("tensor_reduce", device.empty((2, 8)), nl.add, view, 2)
+    assert cycles(device) == pytest.approx(60 + found)
+
+
+# --- conditions of v2 -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("op", "form", "step", "fast"),
+    [
+        (nl.add, "bfloat16", 1, True),
+        (nl.subtract, "bfloat16", 1, True),
+        (nl.maximum, "bfloat16", 1, False),
+        (nl.add, "float16", 1, False),
+        (nl.add, "bfloat16", 2, False),
+    ],
+)
+@pytest.mark.parametrize("target", TARGETS)
+def test_v2_reads_two_streams_fast_on_conditions_that_v3_has_dropped(target, op, form, step, fast):
+    device = Device(target)
+    one, two = (device.zeros((2, N * step), form)[:, 0 : N * step : step] for _ in range(2))
+    device.issue("tensor_tensor", device.empty((2, N), form), one, two, op)
+    expected = N / 2 if target != "trn1" else N if fast else 2 * N
+    assert cycles(device) == pytest.approx(60 + expected)
+
+
+@pytest.mark.parametrize(
+    ("op0", "op1", "each"), [("subtract", "multiply", 1), ("multiply", "subtract", 2)]
+)
+def test_v2_has_one_fast_pair_of_operators_with_a_scalar(op0, op1, each):
+    device = Device("trn1")
+    dst, data, other = (device.zeros((2, N), "bfloat16") for _ in range(3))
+    ops = getattr(nl, op0), getattr(nl, op1)
+    device.issue("scalar_tensor_tensor", dst, data, ops[0], 1.0, ops[1], other)
+    assert cycles(device) == pytest.approx(60 + each * N)
+
+
+# --- registers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("function", "ns"), [("register_load", 650), ("register_move", 64 / 1.2)])
+def test_a_register_waits_for_memory_and_not_for_another_register(function, ns):
+    device = Device()
+    register = device.call(nisa.register_alloc, 1)
+    source = device.zeros((1, 1), "int32") if function == "register_load" else 2
+    device.issue(function, register, source)
+    assert cost_of(device).busy_ns == pytest.approx(ns)
+
+
+# --- the clock of the array -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("target", "ns", "share"), [("trn1", 0, 1), ("trn2", 3000, 0.5)])
+def test_the_array_of_v3_warms_up(target, ns, share):
+    fixed = machine.load(target).fixed
+    assert (fixed.warmup_ns, fixed.cold_clock_share) == (ns, share)
