@@ -17,6 +17,29 @@ class Options:
     every machine. `blas` asks numpy's BLAS instead, whose last bits depend on processor, thread
     count and tile shape."""
 
+    fp32_matmul: Literal["chain", "four_pass"] = "chain"
+    """How float32 operands are multiplied. `chain` is that of every format, each product within
+    one fused multiply-add. `four_pass` takes the published rate, a quarter of bfloat16's, for
+    passes through the array: numbers are split into their upper 12 significant bits and the 12
+    below, whose products are exact, and low x low, low x high, high x low, high x high (stationary
+    x moving) are chains that are added one after the other, the small ones first. Split and order
+    are not published, so the default is what holds for the other formats."""
+
+    tf32_read: Literal["round", "truncate"] = "round"
+    """What the Tensor engine takes of a TF32 number, of whose 32 bits it multiplies the upper 19:
+    the nearest, ties to even, or without the rest. Not published; to nearest even as all other
+    conversions are."""
+
+    subnormals: Literal["keep", "flush"] = "keep"
+    """What nc_matmul multiplies where an operand is subnormal in its format: the number, or zero of
+    its sign. No flush is documented. Transposes that move bits keep them either way, and so do
+    packed formats, whose small numbers are subnormal by design."""
+
+    mx_order: Literal["group", "chain"] = "group"
+    """How the four products of a packed element join the sum over rows: `group` adds them to each
+    other first, from the left, since one element of the array makes all four at a time; `chain`
+    adds them to the sum one by one. Not published."""
+
     mx_scale: Literal["ocp_x2", "ocp"] = "ocp_x2"
     """How `quantize_mx` chooses the scale of a group. `ocp_x2` is 2^(floor(log2 amax) - emax + 1),
     as documented since NKI 0.5.0: twice the example of the OCP specification, so that the largest
