@@ -38,7 +38,7 @@ FIND: dict[type, Callable[[str], Any]] = {
 KINDS = {kind.__name__: find for kind, find in FIND.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Record:
     """The programs of one launch, one for each core, and `about` it what its maker noted."""
 

@@ -1,4 +1,4 @@
-"""NKIBench's kernels, of AccelOpt and as kda-for-trainium varied them, at the benchmark's shapes."""
+"""NKIBench's kernels, of AccelOpt and varied by kda-for-trainium, at the benchmark's shapes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ import accelopt
 import classroom
 import documentation
 import fusion
+import megakernel
 import searches
+import tuned
 from case import Case, Hole, Row
 
 FAMILIES = {
@@ -25,7 +27,10 @@ FAMILIES = {
     "aws-neuron-sdk": documentation.case,
     "aws-neuron-sdk@v2.26.0": documentation.case,
     "allenkchau/trainium-kernel-fusion": fusion.case,
+    "KevGomes1403/nki-moe-megakernel": megakernel.case,
+    "awslabs/nki-autotune": tuned.case,
 }
+LIBRARY = "nki-library"
 OLDER_PAGES = ("@752349fd", "nki_perf_guide")  # what later releases of the SDK lack
 
 
@@ -46,3 +51,8 @@ def case(row: Row, checkouts: Mapping[str, Path]) -> Case:
     if name not in checkouts:
         raise Hole(f"no checkout of {name} was named")
     return FAMILIES[name](row, checkouts[name], path)
+
+
+def importable(checkouts: Mapping[str, Path]) -> list[str]:
+    """The folders that several kernels expect on the path: nki-library's package."""
+    return [str(checkouts[LIBRARY] / "src/nkilib_src")] if LIBRARY in checkouts else []

@@ -42,8 +42,10 @@ def main() -> None:
     wanted = json.loads(row)
     launches, begun = Launches(), time.perf_counter()
     options = Options(matmul="blas")
+    checkouts = record.checkouts(sources)
+    sys.path += cases.importable(checkouts)
     with settings(wanted["generation"], options, launches, in_every_thread=True):
-        cases.case(wanted, record.checkouts(sources)).launch()
+        cases.case(wanted, checkouts).launch()
     seconds = time.perf_counter() - begun
     (run,) = launches.runs
     programs = [core.program for core in run.cores if core.program is not None]

@@ -27,9 +27,7 @@ from case import Case, Hole, Row
 from outcome import Outcome, judged, options, run, told
 
 from neuroncore.record import FORMAT
-from neuroncore.report.score import is_usable
-
-INDEX = "index.json"
+from neuroncore.report.measurements import INDEX, is_usable
 
 
 def checkouts(given: list[str]) -> dict[str, Path]:
@@ -40,7 +38,7 @@ def checkouts(given: list[str]) -> dict[str, Path]:
         if equals:
             found[name] = Path(path).resolve()
             continue
-        for known in cases.FAMILIES:
+        for known in (*cases.FAMILIES, cases.LIBRARY):
             folder = Path(path, known.rpartition("/")[2]).resolve()
             if folder.is_dir():
                 found.setdefault(known, folder)
@@ -79,6 +77,7 @@ def recorded(
             [sys.executable, str(HERE / "one.py"), json.dumps(row), str(file.resolve()), *sources],
             seconds=seconds,
             gigabytes=gigabytes,
+            env=dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),  # small products
             cwd=Path(elsewhere),
         )
     return judged(name, finished, finished.stdout.splitlines())

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from neuroncore.cli import explain, profile, run, tables, tools
+from neuroncore.cli import explain, profile, run, score, tables, tools
 from neuroncore.errors import UsageError
 
 
@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_to(commands)
     profile.add_to(commands)
+    score.add_to(commands)
     machines = commands.add_parser("machines", help="the machines and every number about them")
     machines.add_argument("name", nargs="?", help="one machine; all side by side without it")
     machines.set_defaults(command=tables.machines)

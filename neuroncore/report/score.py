@@ -1,16 +1,144 @@
-"""How estimates compare with measurements."""
+"""How estimates compare with measurements: errors, and the order of variants of a kernel.
+
+The error of an estimate is |estimate / measurement - 1|.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
 
-Row = Mapping[str, str]
+CLOSE = 0.25  # an error up to which an estimate is close
+DIFFERENT = 0.10  # variants that are further apart than this ought to be told apart
+SHORTEST = 3  # variants of a chain whose rank correlation says something
 
 
-def is_usable(row: Row) -> bool:
-    """Whether a row is a latency that is well enough known, of a kernel that is published."""
-    return (
-        row["metric"] == "latency_us"
-        and row["quality"] in ("A", "B")
-        and row["kernel_source_available"] == "yes"
+@dataclass(frozen=True)
+class Point:
+    """One measurement and its estimate, both in microseconds."""
+
+    id: str
+    kernel: str
+    generation: str
+    source: str
+    family: str
+    bound: str
+    chain: str
+    spilled: bool
+    measured_us: float
+    estimated_us: float
+
+    @property
+    def ratio(self) -> float:
+        return self.estimated_us / self.measured_us
+
+    @property
+    def error(self) -> float:
+        return abs(self.ratio - 1)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Of so many points, the median error and the share of estimates that are close."""
+
+    count: int
+    median: float
+    close: float
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The order of the variants of a kernel: the rank correlation of estimates and measurements,
+    None where it says nothing, and how many of the pairs that differ are in the right order."""
+
+    name: str
+    count: int
+    spearman: float | None
+    pairs: int
+    right: int
+
+
+@dataclass(frozen=True)
+class Order:
+    """All chains together: the median of the rank correlations, and the pairs."""
+
+    chains: int
+    spearman: float | None
+    pairs: int
+    right: int
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.right / self.pairs if self.pairs else None
+
+
+def errors(points: Sequence[Point]) -> Errors | None:
+    """None without points."""
+    if not points:
+        return None
+    each = [point.error for point in points]
+    return Errors(len(each), median(each), sum(e <= CLOSE for e in each) / len(each))
+
+
+def grouped(
+    points: Iterable[Point], key: Callable[[Point], str]
+) -> Iterator[tuple[str, list[Point]]]:
+    """The points by a property of theirs, in its order."""
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        groups.setdefault(key(point), []).append(point)
+    yield from sorted(groups.items())
+
+
+def chains(points: Iterable[Point]) -> list[Chain]:
+    """What there is to say of each chain of two variants or more."""
+    found = (chain(name, own) for name, own in grouped(points, lambda p: p.chain) if name)
+    return [c for c in found if c.count > 1]
+
+
+def chain(name: str, points: Sequence[Point]) -> Chain:
+    measured = [p.measured_us for p in points]
+    estimated = [p.estimated_us for p in points]
+    ranked = spearman(measured, estimated) if len(points) >= SHORTEST else None
+    apart = [pair for pair in combinations(points, 2) if _differ(*pair)]
+    right = sum(_in_order(*pair) for pair in apart)
+    return Chain(name, len(points), ranked, len(apart), right)
+
+
+def order(found: Sequence[Chain]) -> Order:
+    ranked = [c.spearman for c in found if c.spearman is not None]
+    return Order(
+        len(found),
+        median(ranked) if ranked else None,
+        sum(c.pairs for c in found),
+        sum(c.right for c in found),
     )
+
+
+def _differ(a: Point, b: Point) -> bool:
+    low, high = sorted((a.measured_us, b.measured_us))
+    return high > low * (1 + DIFFERENT)
+
+
+def _in_order(a: Point, b: Point) -> bool:
+    """Estimates that are alike tell nothing apart."""
+    return (a.measured_us - b.measured_us) * (a.estimated_us - b.estimated_us) > 0
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """The correlation of the ranks, which equal values share; None if either are all equal."""
+    a, b = ranks(first), ranks(second)
+    middle = (len(a) + 1) / 2
+    a, b = [r - middle for r in a], [r - middle for r in b]
+    spread = sum(r * r for r in a) * sum(r * r for r in b)
+    return sum(x * y for x, y in zip(a, b, strict=True)) / spread**0.5 if spread else None
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """The place of each value when sorted, from 1; equal ones get the mean of theirs."""
+    return [
+        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2
+        for value in values
+    ]

@@ -1,0 +1,36 @@
+"""Matrix products that nki-autotune found or wrote by hand, 2048 x 2048 x 2048 in bfloat16."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from case import Case, Random, Row, inside, loaded
+
+OPERAND = Random("bfloat16", (2048, 2048))
+TUNER = "tune_matmul_lhsT_rhs.py"
+
+
+def case(row: Row, checkout: Path, path: str) -> Case:
+    file = inside(checkout, path)
+    if file.name != TUNER:
+        return Case(file, "matmul_lhsT_rhs_nkigym", (OPERAND, OPERAND))
+    return Case(file, "nki_f_nkigym", (OPERAND, OPERAND), module=generated)
+
+
+def generated(file: Path) -> ModuleType:
+    """The kernel that the script's five transformations lead to."""
+    sys.path += [str(file.parents[1] / folder / "src") for folder in ("nkigym", "autotune")]
+    tuner = loaded(file)
+    names = vars(tuner)
+    transforms = ("Split", "Fuse", "Reorder", "ComputeAt", "ReverseComputeAt", "SoftwarePipeline")
+    environment = names["KernelMDP"](
+        names["f_nkigym"], names["INPUT_SPECS"], transforms=[names[name]() for name in transforms]
+    )
+    state = environment.reset()
+    for action in names["TRACE"]:
+        state = environment.step(state, action)
+    kernel = Path("generated.py")  # in the folder of this case
+    kernel.write_text(names["render"](state))
+    return loaded(kernel)

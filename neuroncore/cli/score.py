@@ -1,0 +1,217 @@
+"""neuroncore score: estimates beside measurements, and how good they are."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import neuroncore
+from neuroncore.errors import UsageError
+from neuroncore.record import Record
+from neuroncore.report import measurements
+from neuroncore.report.measurements import Harness, Row
+from neuroncore.report.score import Chain, Errors, Order, Point, chains, errors, grouped, order
+
+ASSERTED = (
+    "nki-library"  # whose latencies are constants of its tests, of which the unit is inferred
+)
+GROUPS: dict[str, Callable[[Point], str]] = {
+    "generation": lambda p: p.generation,
+    "source": lambda p: p.source,
+    "kernel": lambda p: p.family,
+    "bound": lambda p: p.bound,
+}
+CALIBRATION = Path(neuroncore.__file__).parents[1] / "bench/calibration"  # of a checkout
+
+
+@dataclass(frozen=True)
+class Score:
+    """Everything that is printed."""
+
+    points: Sequence[Point]
+    asserted: Sequence[Point]
+    missing: Sequence[tuple[str, str, str]]  # id, kernel, why
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "score",
+        help="compare estimates with a table of measurements",
+        description="Estimate the latency of every kernel of a table of measurements, from "
+        "records of its run, and compare. With --sources the kernels of these checkouts are "
+        "recorded first, where that has not been done; this can take an hour.",
+    )
+    parser.add_argument("table", type=Path, metavar="CSV", help="measurements")
+    parser.add_argument(
+        "--sources",
+        nargs="+",
+        default=[],
+        metavar="[NAME=]PATH",
+        help="checkouts of kernels by the names that the table has, or folders of such checkouts",
+    )
+    parser.add_argument(
+        "--records",
+        type=Path,
+        default=_cache_folder() / "records",
+        metavar="FOLDER",
+        help="where the records are (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--recorder",
+        type=Path,
+        default=CALIBRATION / "record.py",
+        metavar="FILE.py",
+        help="a program that fills the folder: FILE.py CSV FOLDER --sources ... "
+        "(default: bench/calibration/record.py of a checkout of neuroncore)",
+    )
+    parser.add_argument(
+        "--offsets",
+        type=Path,
+        metavar="FILE.toml",
+        help="what each harness adds to a kernel's time (default: offsets.toml by the recorder)",
+    )
+    parser.add_argument(
+        "--by", choices=GROUPS, action="append", help="group the errors (default: the first two)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.set_defaults(command=score)
+
+
+def _cache_folder() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "neuroncore"
+
+
+def score(arguments: argparse.Namespace) -> int:
+    rows = [row for row in measurements.read(arguments.table) if measurements.is_usable(row)]
+    if arguments.sources:
+        _record(arguments)
+    offsets = arguments.offsets or arguments.recorder.parent / "offsets.toml"
+    known = measurements.harnesses(offsets) if arguments.offsets or offsets.is_file() else []
+    scored = compared(rows, arguments.records, known)
+    by = arguments.by or ["generation", "source"]
+    if arguments.json:
+        print(json.dumps(_document(scored, by), indent=1, allow_nan=False))
+    else:
+        print("\n".join(_text(scored, by)))
+    return 0
+
+
+def _record(arguments: argparse.Namespace) -> None:
+    if not arguments.recorder.is_file():
+        raise UsageError(
+            f"there is no {arguments.recorder}: give the program that runs the kernels of the "
+            "table with --recorder"
+        )
+    command = [sys.executable, str(arguments.recorder), str(arguments.table)]
+    command += [str(arguments.records), "--sources", *arguments.sources]
+    subprocess.run(command, stdout=sys.stderr, check=False)
+
+
+def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Score:
+    """Every row with its estimate, in the order of the table."""
+    points: dict[str, Point] = {}
+    missing: list[tuple[str, str, str]] = []
+    estimate = cache(measurements.estimated_us)
+    for row, record in measurements.recorded(rows, folder):
+        if isinstance(record, Record):
+            points[row["id"]] = _point(row, estimate(record, row["generation"]), known)
+        else:
+            missing.append((row["id"], row["kernel"], record))
+    found = [points[row["id"]] for row in rows if row["id"] in points]
+    return Score(
+        [p for p in found if p.source != ASSERTED],
+        [p for p in found if p.source == ASSERTED],
+        missing,
+    )
+
+
+def _point(row: Row, span_us: float, known: Sequence[Harness]) -> Point:
+    return Point(
+        id=row["id"],
+        kernel=row["kernel"],
+        generation=row["generation"],
+        source=measurements.source(row),
+        family=row["family"],
+        bound=row["bound"],
+        chain=row["chain"],
+        spilled=measurements.spilled(row),
+        measured_us=float(row["est_single_core_us"]),
+        estimated_us=span_us + measurements.offset_us(row, known),
+    )
+
+
+def _groups(scored: Score, by: Sequence[str]) -> Iterator[tuple[str, Errors | None]]:
+    """What errors are told of, in words, and the errors."""
+    yield "all", errors(scored.points)
+    yield "without runs that spilled", errors([p for p in scored.points if not p.spilled])
+    for name in by:
+        for value, own in grouped(scored.points, GROUPS[name]):
+            yield f"{name} {value}", errors(own)
+    yield f"{ASSERTED}, not among all", errors(scored.asserted)
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def _text(scored: Score, by: Sequence[str]) -> Iterator[str]:
+    yield f"{'estimate':>12} {'measured':>12} {'ratio':>6}   us; an estimate is not a measurement"
+    for p in (*scored.points, *scored.asserted):
+        yield f"{p.estimated_us:12.2f} {p.measured_us:12.2f} {p.ratio:6.2f}   {_named(p)}"
+    yield ""
+    yield f"{'kernels':>8} {'median error':>13} {'within 25 %':>12}"
+    for name, found in _groups(scored, by):
+        if found is not None:
+            yield f"{found.count:8} {found.median:13.1%} {found.close:12.1%}   {name}"
+    yield ""
+    yield f"{'variants':>8} {'Spearman':>13} {'pairs right':>12}"
+    told = chains(scored.points)
+    for c in told:
+        yield f"{c.count:8} {_number(c.spearman):>13} {f'{c.right} of {c.pairs}':>12}   {c.name}"
+    yield _order_text(order(told))
+    if scored.missing:
+        yield ""
+        yield f"{len(scored.missing)} rows without a record"
+        yield from (f"    {id_} {kernel}: {why}" for id_, kernel, why in scored.missing)
+
+
+def _named(point: Point) -> str:
+    marks = " (spilled)" if point.spilled else ""
+    return f"{point.id} {point.generation} {point.kernel}{marks}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _order_text(found: Order) -> str:
+    accuracy = "-" if found.accuracy is None else f"{found.accuracy:.1%}"
+    return (
+        f"{found.chains} chains: median Spearman {_number(found.spearman)}, pairs that differ by "
+        f"more than 10 % in the right order {accuracy} ({found.right} of {found.pairs})"
+    )
+
+
+def _document(scored: Score, by: Sequence[str]) -> dict[str, Any]:
+    def rows(points: Sequence[Point]) -> list[dict[str, Any]]:
+        return [{**asdict(p), "ratio": p.ratio} for p in points]
+
+    told: list[Chain] = chains(scored.points)
+    total = order(told)
+    return {
+        "schema": "neuroncore.score/1",
+        "rows": rows(scored.points),
+        "asserted": rows(scored.asserted),
+        "errors": {name: asdict(e) for name, e in _groups(scored, by) if e is not None},
+        "chains": [asdict(c) for c in told],
+        "order": {**asdict(total), "accuracy": total.accuracy},
+        "missing": [dict(zip(("id", "kernel", "why"), m, strict=True)) for m in scored.missing],
+    }

@@ -1,0 +1,135 @@
+"""Tables of measurements: which rows can be compared with, what they measured, and the records of
+their kernels.
+
+A table is a CSV file with the columns in COLUMNS. `est_single_core_us` is the time that one core
+took, in microseconds, `quality` how well that is known (A, B, C), `chain` names variants of one
+kernel that one harness measured, `measured_by` the harness. A folder of records has an index.json:
+for each row's id the name of its `record` there, or why it is `missing`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from neuroncore import machine
+from neuroncore.errors import UsageError
+from neuroncore.record import Record, load
+from neuroncore.schedule import LOADS, Timeline, schedule
+
+Row = Mapping[str, str]
+
+COLUMNS = (
+    *("id", "generation", "kernel", "metric", "measured_by", "kernel_source"),
+    *("kernel_source_available", "notes", "est_single_core_us", "bound", "family", "chain"),
+    *("quality",),
+)
+INDEX = "index.json"
+SPILLED = re.compile(r"spill(?:_reload)?[ =](\d+)")
+
+
+@dataclass(frozen=True)
+class Harness:
+    """What a way to measure adds to the span from the first DMA of a kernel to the last one."""
+
+    generation: str
+    measured_by: str  # how that column begins
+    offset_us: float
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a table. Raises UsageError if it can't be read or lacks columns."""
+    try:
+        with path.open(newline="") as file:
+            reader = csv.DictReader(file)
+            rows: list[Row] = list(reader)
+            missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{path} can't be read as a table: {error}") from None
+    if missing:
+        raise UsageError(f"{path} lacks the columns {', '.join(missing)}")
+    return rows
+
+
+def is_usable(row: Row) -> bool:
+    """Whether a row is a latency that is well enough known, of a kernel that is published."""
+    return (
+        row["metric"] == "latency_us"
+        and row["quality"] in ("A", "B")
+        and row["kernel_source_available"] == "yes"
+    )
+
+
+def source(row: Row) -> str:
+    """The repository that a row's kernel is from."""
+    name = row["kernel_source"].removeprefix("github:").partition(":")[0]
+    return name.partition(" ")[0]
+
+
+def spilled(row: Row) -> bool:
+    """Whether the run that was measured had to move tiles out of SBUF and back."""
+    counts = map(int, SPILLED.findall(row["notes"]))
+    return "spill" in row["bound"] or any(counts)
+
+
+def harnesses(path: Path) -> list[Harness]:
+    """The [[harness]] tables of a TOML file. Raises UsageError if it is something else."""
+    try:
+        tables = tomllib.loads(path.read_text("utf-8"))["harness"]
+        return [
+            Harness(table["generation"], table["measured_by"], float(table["offset_us"]))
+            for table in tables
+        ]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{path} is no list of harnesses: {error!r}") from None
+
+
+def offset_us(row: Row, known: Sequence[Harness]) -> float:
+    """What the harness of a row adds; 0 if it isn't known."""
+    for harness in known:
+        same = harness.generation == row["generation"]
+        if same and row["measured_by"].startswith(harness.measured_by):
+            return harness.offset_us
+    return 0.0
+
+
+def recorded(rows: Sequence[Row], folder: Path) -> Iterator[tuple[Row, Record | str]]:
+    """Each row with the record of its kernel, or why there is none. Rows of one kernel follow one
+    another, and its record is read once."""
+    index = _index(folder)
+    last: tuple[str, Record] | None = None
+    for row in sorted(rows, key=lambda row: index.get(row["id"], {}).get("record", "")):
+        entry = index.get(row["id"], {"missing": "not recorded"})
+        name = entry.get("record")
+        if name is None:
+            yield row, entry["missing"]
+            continue
+        if last is None or last[0] != name:
+            last = name, load(folder / name)
+        yield row, last[1]
+
+
+def _index(folder: Path) -> dict[str, dict[str, str]]:
+    try:
+        return dict(json.loads((folder / INDEX).read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(f"{folder} is no folder of records: {error}") from None
+
+
+def estimated_us(record: Record, generation: str) -> float:
+    """The estimated span from the first DMA to the last one, of the slowest core."""
+    target = machine.load(generation)
+    return max((span_ns(schedule(p, target)) for p in record.programs), default=0.0) / 1000
+
+
+def span_ns(timeline: Timeline) -> float:
+    """From when the first DMA begins to when the last one has ended; all of it without any."""
+    moving = timeline.queue >= LOADS
+    if not moving.any():
+        return timeline.total_ns
+    return float(timeline.end[moving].max() - timeline.begin[moving].min())
