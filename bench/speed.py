@@ -31,7 +31,7 @@ import nki.isa as nisa
 import nki.language as nl
 from neuroncore.kernels import ch01_add, ch02_softmax, ch07_attention
 
-from neuroncore import numeric
+from neuroncore import product
 from neuroncore.core import running
 from neuroncore.frontend.settings import settings
 from neuroncore.options import Options
@@ -83,7 +83,7 @@ def chain_lines(rng: np.random.Generator) -> Iterator[Line]:
 
         def chains() -> None:
             for _ in range(times):
-                numeric.chain_product(s, x, ours, False)  # noqa: B023
+                product.chain(s, x, ours, False)  # noqa: B023
 
         def products() -> None:
             for _ in range(times):

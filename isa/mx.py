@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import codec, cost, numeric
+from neuroncore import codec, cost, product
 from neuroncore.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import KernelError, ShapeError, StartPartitionError
@@ -257,18 +257,20 @@ def nc_matmul_mx(
 
     ss and ms are stationary_scale and moving_scale, powers of two. The four products of i are
     added first, from the left, and scaled once; the sum over k is a float32 chain from k = 0,
-    which is then added to dst, if that is being accumulated.
+    which is then added to dst, if that is being accumulated. With `Options.mx_order="chain"` each
+    product joins the chain by itself.
     """
+    group = PACK if core.options.mx_order == "group" else 1
     s, ss = operand(core, "stationary_scale", stationary, stationary_scale)
     x, xs = operand(core, "moving_scale", moving, moving_scale)
     if not (near(ss) and near(xs)):
         ss, xs = neutral(s, ss), neutral(x, xs)
     if near(ss) and near(xs):
         s, x = scaled_by(s, ss), scaled_by(x, xs)
-        product = numeric.blas_product if core.options.matmul == "blas" else numeric.chain_product
-        accumulated(core, dst, accumulate, lambda out, add: product(s, x, out, add, PACK))
+        one = product.plain(core.options)
+        accumulated(core, dst, accumulate, lambda out, add: one(s, x, out, add, group))
     else:
-        accumulated(core, dst, accumulate, lambda out, add: extreme(s, x, ss, xs, out, add))
+        accumulated(core, dst, accumulate, lambda out, add: extreme(s, x, ss, xs, out, add, group))
 
 
 def operand(core: Core, name: str, data: Tile, scale: Tile) -> tuple[Array, Array]:
@@ -300,7 +302,7 @@ def scaled_by(values: Array, scales: Array) -> Array:
     return (groups * factors[:, None, :]).reshape(values.shape)
 
 
-def extreme(s: Array, x: Array, ss: Array, xs: Array, out: Array, add: bool) -> Any:
+def extreme(s: Array, x: Array, ss: Array, xs: Array, out: Array, add: bool, group: int) -> Any:
     """With scales whose product may be beyond float32 though the result is not, or NaN."""
     s_scale, x_scale = (codec.decode(float8_e8m0fnu, c).astype(np.float64) for c in (ss, xs))
-    return numeric.scaled_chain_product(s, x, s_scale, x_scale, out, add, PACK)
+    return product.scaled_chain(s, x, s_scale, x_scale, out, add, group)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import buffers, cost, numeric
+from neuroncore import buffers, cost, product
 from neuroncore.core import Core
 from neuroncore.enums import engine, matmul_perf_mode
 from neuroncore.errors import (
@@ -411,31 +411,37 @@ def nc_matmul(
 
     The sum is a float32 chain from k = 0; it is then added to dst, if that is being accumulated.
     double_row takes [K/2, 2, M] and [K/2, 2, N]: the products of k and k + K/2 are added first.
+    `Options.fp32_matmul` has another sum for float32, `Options.tf32_read` and `subnormals` other
+    ways to read operands.
     """
     if is_transpose and core.machine.has("native_transpose"):
         pass_through(dst, stationary, moving)
         dst.mark_foreign(False)
         return
-    s = numeric.matmul_operand(stationary, "stationary")
-    x = numeric.matmul_operand(moving, "moving")
+    options = core.options
+    s = product.operand(stationary, "stationary", options)
+    x = product.operand(moving, "moving", options)
     group = 2 if is_double_row(perf_mode) else 1
     s, x = s.reshape(group * len(s), -1), x.reshape(group * len(x), -1)
-    product = numeric.blas_product if core.options.matmul == "blas" else numeric.chain_product
-    accumulated(core, dst, accumulate, lambda out, add: product(s, x, out, add, group))
+    one = product.plain(options)
+    if options.fp32_matmul == "four_pass" and float32 in (stationary.dtype, moving.dtype):
+        accumulated(core, dst, accumulate, lambda out, add: product.four_pass(one, s, x, out, add))
+    else:
+        accumulated(core, dst, accumulate, lambda out, add: one(s, x, out, add, group))
 
 
 def accumulated(
-    core: Core, dst: Tile, accumulate: bool | None, product: Callable[[Array, bool], Any]
+    core: Core, dst: Tile, accumulate: bool | None, multiply: Callable[[Array, bool], Any]
 ) -> None:
-    """dst (+)= the matrix [M, N] that `product` puts into its argument, or adds to that."""
+    """dst (+)= the matrix [M, N] that `multiply` puts into its argument, or adds to that."""
     fresh = never_written(core, dst, accumulate)
     if fresh is True:
         dst.mark_foreign(False)
     if dst.dtype is float32 and isinstance(fresh, bool) and len(dst.shape) == 2:
-        product(dst.codes(), not fresh)
+        multiply(dst.codes(), not fresh)
         return
     out = buffers.floats((dst.shape[0], dst.free_size))
-    product(out, False)
+    multiply(out, False)
     out = out.reshape(dst.shape)
     if fresh is not True:
         total = dst.values() + out

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
-from neuroncore import cost, numeric
+from neuroncore import cost, product
 from neuroncore.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import BufferKindError, FreeSizeError, KernelError, ShapeError
@@ -132,7 +132,7 @@ def nc_transpose(
     if engine is vector or core.machine.has("native_transpose") or data.dtype.is_integer:
         put_bits(dst, flat.T)
         return
-    values = data.values().reshape(data.shape[0], -1)
+    values = product.operand(data, "stationary", core.options)
     out = np.empty((values.shape[1], values.shape[0]), np.float32)
-    numeric.chain_product(values, np.eye(values.shape[0], dtype=np.float32), out, False)
+    product.chain(values, np.eye(values.shape[0], dtype=np.float32), out, False)
     dst.store(out)

@@ -1,4 +1,4 @@
-"""What the engines compute with: ALU operators, activation functions, folds and products.
+"""What the engines compute with: ALU operators, activation functions and folds.
 
 Arithmetic is float32 with one rounding per operation (nki.api.shared.rst, "Supported Math
 Operators"). Arrays are [P, F...]; every function writes its result into `out`.
@@ -6,7 +6,6 @@ Operators"). Arrays are [P, F...]; every function writes its result into `out`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore import buffers, codec
-from neuroncore.formats import Format, float32, tfloat32
+from neuroncore.formats import Format, float32
 from neuroncore.lazy import Lazy
 from neuroncore.tile import Tile
 
@@ -24,7 +23,6 @@ Array = npt.NDArray[Any]
 Apply = Callable[[Array, Any, Array], Any]
 folds: Any = Lazy("neuroncore.native.fold")
 elementary: Any = Lazy("neuroncore.native.elementary")
-matrices: Any = Lazy("neuroncore.native.matmul")
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,56 +352,3 @@ def scan(
         a, b = (second[:, j], inner) if swap1 else (inner, second[:, j])
         op1.apply(a, b, state)
         out[:, j] = state
-
-
-class _Operands(threading.local):
-    """What the scratch of each role holds: the values of a tile, as of a version of its storage."""
-
-    def __init__(self) -> None:
-        self.last: dict[str, tuple[Tile | None, int, Array]] = {}
-
-
-_operands = _Operands()
-
-
-def matmul_operand(tile: Tile, role: str) -> Array:
-    """A [K, free] operand as float32 values, for the product at hand; TF32 rounds what it reads."""
-    codes = tile.codes()
-    if codes.ndim > 2:
-        codes = codes.reshape(codes.shape[0], -1)
-    if tile.held is float32:
-        return codes
-    # products that follow each other often share an operand
-    before, version, values = _operands.last.get(role, (None, -1, codes))
-    if before is tile and version == tile.storage.version and tile.storage.image is None:
-        return values
-    values = buffers.scratch(role, codes.shape)
-    if tile.dtype is tfloat32:
-        codec.encode(tfloat32, codes, values)
-    else:
-        codec.decode(tile.dtype, codes, values)
-    _operands.last[role] = tile, tile.storage.version, values
-    return values
-
-
-def chain_product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
-    """out[m, n] (+)= the chain over k of fused multiply-adds, from row 0; see native.matmul.
-
-    Products of a `group` of rows are added before they join the chain.
-    """
-    matrices.product(s, x, out, accumulate, group)
-
-
-def blas_product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
-    """The same by the BLAS library of numpy: its bits depend on processor, threads and shape."""
-    product = buffers.scratch("product", out.shape) if accumulate else out
-    np.matmul(s.T, x, out=product)
-    if accumulate:
-        np.add(out, product, out=out)
-
-
-def scaled_chain_product(
-    s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, accumulate: bool, group: int
-) -> None:
-    """The chain with groups of 1 or 4, each times a scale of either side; see native.matmul."""
-    matrices.scaled_product(s, x, s_scale, x_scale, out, accumulate, group)
