@@ -44,6 +44,9 @@ def _parser() -> argparse.ArgumentParser:
     score.add_to(commands)
     machines = commands.add_parser("machines", help="the machines and every number about them")
     machines.add_argument("name", nargs="?", help="one machine; all side by side without it")
+    machines.add_argument(
+        "--check", action="store_true", help="peaks and bandwidths beside every printed number"
+    )
     machines.set_defaults(command=tables.machines)
     isa = commands.add_parser("isa", help="the instruction set")
     isa.add_argument("name", nargs="?", help="one instruction")

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from neuroncore import machine
+from neuroncore.cli import published
 from neuroncore.errors import UsageError, did_you_mean
 from neuroncore.instruction import INSTRUCTIONS, Instruction, Parameter
 from neuroncore.machine import Fact, Machine
@@ -14,6 +15,8 @@ from neuroncore.operand import Act, Op, Operand
 
 
 def machines(arguments: argparse.Namespace) -> int:
+    if arguments.check:
+        return published.check()
     if arguments.name:
         print("\n".join(_one_machine(machine.load(arguments.name))))
     else:

@@ -1,0 +1,161 @@
+"""neuroncore machines --check: peaks from the machine files beside every number printed."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from math import floor
+from typing import Any
+
+from neuroncore import machine
+from neuroncore.errors import DefinitionError
+from neuroncore.machine import Machine
+
+UNITS = {"TFLOPS": 1.0, "PFLOPS": 1e-3}  # per TFLOPS
+LANES, GPSIMD_LANES = 128, 8 * 16
+ARITHMETIC = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One printed number. `rate` is the Tensor engine's beside bfloat16's, if it is about that;
+    `formula` what gives the number, if anything does, rounded to `to` or `cut` off there."""
+
+    of: str
+    machine: str
+    cores: int
+    what: str
+    printed: str
+    source: str
+    unit: str = "TFLOPS"
+    name: str = ""
+    rate: float | None = None
+    formula: str = ""
+    to: float = 0.0
+    cut: bool = False
+    note: str = ""
+
+    @property
+    def step(self) -> float:
+        """What it was rounded to: its last digit, if nothing else is said."""
+        return self.to or 10.0 ** -len(self.printed.partition(".")[2])
+
+    def is_met_by(self, value: float) -> bool:
+        steps = value / self.step
+        return (floor(steps) if self.cut else round(steps)) == round(
+            float(self.printed) / self.step
+        )
+
+
+def claims(text: str) -> list[Claim]:
+    """The claims of published.toml, in order."""
+    groups = tomllib.loads(text)["claim"]
+    found = []
+    for group in groups:
+        rows = group.pop("rows")
+        found += [Claim(**{**group, **row}) for row in rows]
+    return found
+
+
+def published() -> list[Claim]:
+    return claims((files("neuroncore.isa") / "published.toml").read_text("utf-8"))
+
+
+def tensor_tflops(core: Machine, rate: float = 1.0) -> float:
+    """Geometry times clock: a multiplication and an addition in each cell of the array."""
+    return 2 * core.pe_cells * core.engines["tensor"].clock_ghz * rate / 1e3
+
+
+def quantities(core: Machine) -> dict[str, float]:
+    """What the formulas call the parts of a core: TFLOPS of its engines, GB/s of HBM."""
+    clocks = {name: unit.clock_ghz / 1e3 for name, unit in core.engines.items()}
+    return {
+        "T": tensor_tflops(core),
+        "P": core.peak_tflops["bfloat16"],
+        "V": LANES * 8 * clocks["vector"],
+        "S": LANES * 8 * clocks["scalar"],
+        "G": GPSIMD_LANES * 4 * clocks["gpsimd"],
+        "H": core.hbm.gigabytes_per_s,
+    }
+
+
+def evaluated(formula: str, names: Mapping[str, float]) -> float:
+    """The value of sums and products of numbers and names.
+
+    Raises DefinitionError at a name that there isn't, or at anything else.
+    """
+
+    def value(node: ast.expr) -> float:
+        match node:
+            case ast.Constant(value=int() | float() as number):
+                return number
+            case ast.Name(id=name) if name in names:
+                return names[name]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
+                result: float = ARITHMETIC[type(op)](value(left), value(right))
+                return result
+        raise DefinitionError(f"{formula!r}: no meaning is known for {ast.unparse(node)!r}")
+
+    return value(ast.parse(formula, mode="eval").body)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A claim, what the Tensor engine alone would give, and what the formula gives."""
+
+    claim: Claim
+    alone: float | None
+    derived: float | None
+
+    @property
+    def holds(self) -> bool:
+        return self.derived is None or self.claim.is_met_by(self.derived)
+
+
+def compared(every: list[Claim], cores: Mapping[str, Machine]) -> Iterator[Line]:
+    printed = {claim.name: float(claim.printed) for claim in every if claim.name}
+    for claim in every:
+        core = cores[claim.machine]
+        alone = derived = None
+        if claim.rate is not None:
+            alone = claim.cores * tensor_tflops(core, claim.rate) * UNITS[claim.unit]
+        if claim.formula:
+            derived = evaluated(claim.formula, {**printed, **quantities(core)})
+        yield Line(claim, alone, derived)
+
+
+def check() -> int:
+    """Print every claim; 1 if a formula no longer gives the number that it gave."""
+    cores = {name: machine.load(name) for name in machine.names()}
+    lines = list(compared(published(), cores))
+    for core in cores.values():
+        parts = ", ".join(f"{name} {value:.4g}" for name, value in quantities(core).items())
+        print(f"{core.name}: {core.generation}, per core {parts}")
+    print("T Tensor, P the same as printed, V Vector, S Scalar, G GpSimd (TFLOPS), H HBM (GB/s)")
+    head = None
+    for line in lines:
+        if line.claim.of != head:
+            head = line.claim.of
+            print(f"\n{head:26} {'Tensor alone':>12} {'derived':>10} {'printed':>10}")
+        print(_row(line))
+    wrong = sum(not line.holds for line in lines)
+    print(f"\n{len(lines)} printed numbers, {wrong} that the machine files do not give")
+    return int(wrong > 0)
+
+
+def _row(line: Line) -> str:
+    claim = line.claim
+    verdict = "OFF" if not line.holds else claim.formula or "-"
+    words = [f"  {claim.what:24}", _number(line.alone), _number(line.derived)]
+    words += [f"{claim.printed:>10}", f"{claim.unit:6}", f"{claim.source:5}", verdict]
+    return " ".join(words) + (f"  ({claim.note})" if claim.note else "")
+
+
+def _number(value: Any) -> str:
+    return f"{'-':>10}" if value is None else f"{value:10.6g}"
