@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,9 +43,8 @@ class Case:
     """A launch of one kernel. `module` makes a module of the file; `function` is the kernel in it,
     empty if the module launches it itself.
 
-    `arguments` are what the kernel is called with, arrays as `Random`; or if there is `inputs`,
-    what that is called with to make them. Together with the file they tell one record from
-    another.
+    `arguments` and `keywords` are what the kernel is called with, arrays as `Random`. Together with
+    the file they tell one record from another.
     """
 
     file: Path
@@ -54,7 +53,6 @@ class Case:
     keywords: Mapping[str, Any] = field(default_factory=dict)
     grid: tuple[Any, ...] = ()
     module: Kernels | None = None
-    inputs: Callable[..., Sequence[Any]] | None = None
     settings: tuple[Any, ...] = ()  # whatever else the launch depends on, `module` above all
 
     def key(self, target: str, version: object) -> str:
@@ -72,20 +70,14 @@ class Case:
             return
         kernel = getattr(module, self.function)
         rng = np.random.default_rng(0)
-        if self.inputs is not None:
-            arguments: Sequence[Any] = self.inputs(*self.arguments)
-        else:
-            arguments = [made(value, rng) for value in self.arguments]
+        arguments = [made(value, rng) for value in self.arguments]
         keywords = {name: made(value, rng) for name, value in self.keywords.items()}
         (kernel[self.grid] if self.grid else kernel)(*arguments, **keywords)
 
 
 def made(value: Any, rng: np.random.Generator) -> Any:
-    if isinstance(value, Random):
-        return value.made(rng)
-    if isinstance(value, list):
-        return [made(item, rng) for item in value]
-    return value
+    """An argument; those that describe one make it."""
+    return value.made(rng) if hasattr(value, "made") else value
 
 
 def loaded(file: Path, **names: Any) -> ModuleType:

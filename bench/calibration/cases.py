@@ -10,11 +10,13 @@ import accelopt
 import classroom
 import documentation
 import fusion
+import library
 import megakernel
 import searches
 import tuned
 from case import Case, Hole, Row
 
+LIBRARY = "nki-library"
 FAMILIES = {
     "AccelOpt": accelopt.case,
     "Jerry2423/kda-for-trainium": accelopt.case,
@@ -29,8 +31,8 @@ FAMILIES = {
     "allenkchau/trainium-kernel-fusion": fusion.case,
     "KevGomes1403/nki-moe-megakernel": megakernel.case,
     "awslabs/nki-autotune": tuned.case,
+    LIBRARY: library.case,
 }
-LIBRARY = "nki-library"
 OLDER_PAGES = ("@752349fd", "nki_perf_guide")  # what later releases of the SDK lack
 
 

@@ -11,7 +11,6 @@ the tutorials that the SDK's documentation has dropped `aws-neuron-sdk@v2.26.0` 
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import sys
@@ -27,7 +26,7 @@ from case import Case, Hole, Row
 from outcome import Outcome, judged, options, run, told
 
 from neuroncore.record import FORMAT
-from neuroncore.report.measurements import INDEX, is_usable
+from neuroncore.report.measurements import INDEX, is_usable, read
 
 
 def checkouts(given: list[str]) -> dict[str, Path]:
@@ -38,7 +37,7 @@ def checkouts(given: list[str]) -> dict[str, Path]:
         if equals:
             found[name] = Path(path).resolve()
             continue
-        for known in (*cases.FAMILIES, cases.LIBRARY):
+        for known in cases.FAMILIES:
             folder = Path(path, known.rpartition("/")[2]).resolve()
             if folder.is_dir():
                 found.setdefault(known, folder)
@@ -48,20 +47,18 @@ def checkouts(given: list[str]) -> dict[str, Path]:
 def outcomes(
     rows: list[Row], folder: Path, sources: list[str], seconds: float, gigabytes: float
 ) -> Iterator[Outcome]:
-    index = read_index(folder)
     named = checkouts(sources)
     for row in rows:
         name = f"{row['id']} {row['kernel']} {row['generation']}"
         try:
             case = cases.case(row, named)
         except Hole as hole:
-            index[row["id"]] = {"missing": str(hole)}
+            note(folder, row, {"missing": str(hole)})
             yield Outcome(name, "skipped", str(hole))
         else:
             outcome = recorded(name, row, case, folder, sources, seconds, gigabytes)
-            index[row["id"]] = entry(case, row, outcome)
+            note(folder, row, entry(case, row, outcome))
             yield outcome
-        write_index(folder, index)
 
 
 def recorded(
@@ -90,16 +87,14 @@ def entry(case: Case, row: Row, outcome: Outcome) -> dict[str, str]:
     return {"missing": reason}
 
 
-def read_index(folder: Path) -> dict[str, Mapping[str, str]]:
-    file = folder / INDEX
-    return dict(json.loads(file.read_text())) if file.is_file() else {}
-
-
-def write_index(folder: Path, index: Mapping[str, Mapping[str, str]]) -> None:
+def note(folder: Path, row: Row, entry: Mapping[str, str]) -> None:
+    """Put what is known of a row into the index."""
     folder.mkdir(parents=True, exist_ok=True)
+    file = folder / INDEX
+    index = json.loads(file.read_text()) if file.is_file() else {}
     unfinished = folder / f"{INDEX}.{os.getpid()}"
-    unfinished.write_text(json.dumps(index, indent=1))
-    unfinished.replace(folder / INDEX)
+    unfinished.write_text(json.dumps({**index, row["id"]: entry}, indent=1))
+    unfinished.replace(file)
 
 
 def main() -> int:
@@ -109,8 +104,7 @@ def main() -> int:
     parser.add_argument("--sources", nargs="+", default=[], metavar="[NAME=]PATH")
     given = parser.parse_args()
     sources = [f"{name}={path}" for name, path in checkouts(given.sources).items()]
-    with given.table.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if is_usable(row)]
+    rows = filter(is_usable, read(given.table))
     chosen = [r for r in rows if given.k in f"{r['id']} {r['kernel']} {r['kernel_source']}"]
     ran = outcomes(chosen, given.folder, sources, given.timeout, given.memory)
     return told("records", ran, given.json)
