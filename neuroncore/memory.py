@@ -256,6 +256,17 @@ class Memory:
         storage.data = array.reshape(-1).view(np.uint8)
         return storage
 
+    def constant(self, array: Array, dtype: Format) -> Storage:
+        """A tensor in shared HBM with the elements of a C-contiguous array of the format."""
+        return self.adopt(MemoryRegion.shared_hbm, self.widened(array, dtype), dtype)
+
+    def widened(self, array: Array, dtype: Format) -> Array:
+        """The elements of an array of a format as memory holds them: the array itself if it can
+        be."""
+        if self.hbm.held(dtype) is dtype:
+            return array
+        return np.array(codec.decode(dtype, array.view(dtype.storage)))
+
     def _check_fits(self, storage: Storage) -> None:
         size = self._size(storage.region)
         named = f"tensor {storage.name!r}" if storage.name else "the tensor"

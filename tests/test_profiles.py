@@ -374,6 +374,33 @@ def test_two_cores_exchange_what_they_hold(monkeypatch):
     assert np.array_equal(swapped[2](x), np.concatenate([x[32:], x[:32]]))
 
 
+@pytest.mark.parametrize("form", HOST)
+def test_constants_of_a_program_are_what_they_are(form, monkeypatch):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3")
+    monkeypatch.setenv("NKI_PRECISE_FP", "0")
+    x = thirds(8, 6).astype(form)
+    zeros = np.zeros_like(x)
+
+    @nki.jit
+    def constant(like):
+        out = nl.ndarray(x.shape, like.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, nl.shared_constant(x))
+        return out
+
+    @older.jit
+    def older_constant(like):
+        out = older_nl.ndarray(x.shape, like.dtype, buffer=older_nl.shared_hbm)
+        tile = older_nl.load(older_nl.shared_constant(x))
+        tile[5:6] = 1 / 3  # where no engine begins: a constant, and DMA
+        older_nl.store(out, tile)
+        return out
+
+    want = x.astype(np.float32)
+    same(constant(zeros), want)
+    want[5] = THIRD
+    same(older_constant(zeros), want)
+
+
 def test_a_result_that_was_not_written_is_nan(monkeypatch):
     monkeypatch.setenv("NKI_PRECISE_FP", "0")
 

@@ -184,8 +184,7 @@ class _Inputs:
         memory, data = self.core.memory, array
         if not (array.flags.carray and array.dtype.isnative and array.ndim):
             data = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
-        if memory.hbm.held(form) is not form:
-            data = np.array(codec.decode(form, data.view(form.storage)))
+        data = memory.widened(data, form)
         storage = memory.adopt(self.region, data, form, name)
         if data is not array and array.flags.writeable:
             self.copies.append((array, storage, storage.data.copy()))

@@ -23,6 +23,7 @@ TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 STOCHASTIC_VARIABLE = "NEURON_RT_STOCHASTIC_ROUNDING_EN"
 SEED_VARIABLE = "NEURON_RT_STOCHASTIC_ROUNDING_SEED"
 PRECISE_VARIABLE = "NKI_PRECISE_FP"
+SWITCH = {"1": True, "true": True, "0": False, "false": False}
 
 
 class Observer(Protocol):
@@ -81,12 +82,22 @@ def environment_options() -> Options:
     """What the vendor's variables ask for. NKI_SIMULATOR=1 needs nothing: a kernel that is called
     is simulated.
 
-    Raises UsageError for a seed that is no number of 32 bits.
+    Raises UsageError for a switch that is neither on nor off, and for a seed that is no number of
+    32 bits.
     """
-    chosen = ideal if os.environ.get(PRECISE_VARIABLE) == "0" else documented
-    if os.environ.get(STOCHASTIC_VARIABLE) != "1":
+    chosen = documented if _switched(PRECISE_VARIABLE, True) else ideal
+    if not _switched(STOCHASTIC_VARIABLE, False):
         return chosen
-    seed = os.environ.get(SEED_VARIABLE, "0")
+    seed = os.environ.get(SEED_VARIABLE) or "0"
     if not (seed.isdecimal() and int(seed) < 1 << 32):
         raise UsageError(f"{SEED_VARIABLE} is {seed!r}; it must be from 0 to 2^32 - 1")
     return replace(chosen, stochastic=True, stochastic_seed=int(seed))
+
+
+def _switched(variable: str, default: bool) -> bool:
+    value = os.environ.get(variable, "")
+    if not value:
+        return default
+    if value.lower() not in SWITCH:
+        raise UsageError(f"{variable} is {value!r}; it must be 0 or 1")
+    return SWITCH[value.lower()]

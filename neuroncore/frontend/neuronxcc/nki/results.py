@@ -327,7 +327,7 @@ def _set(slot: Tensor, value: Any) -> None:
     if slot.start_partition in core.machine.starts(slot.shape[0]):
         door("memset", dst=slot, value=value)
         return
-    constant = np.full(slot.shape, value).astype(slot.dtype.numpy)
+    constant = np.full(slot.shape, value).astype(slot.held.numpy)
     storage = core.memory.adopt(MemoryRegion.shared_hbm, constant, slot.dtype)
     door("dma_copy", dst=slot, src=whole(storage))
 

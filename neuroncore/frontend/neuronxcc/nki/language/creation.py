@@ -305,9 +305,7 @@ def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     array = np.array(constant, order="C", ndmin=1)
     if dtype is not None:
         array = array.astype(_format(dtype).numpy)
-    form = _format(array.dtype)
-    storage = current().memory.adopt(MemoryRegion.shared_hbm, array, form)
-    return whole(storage)
+    return whole(current().memory.constant(array, _format(array.dtype)))
 
 
 def shared_identity_matrix(n: int, dtype: Any = uint8, **kwargs: Any) -> Tensor:
