@@ -173,7 +173,7 @@ def dma_compute(
 
 def total(op: Operator, shape: tuple[int, ...], values: Sequence[Array]) -> Array:
     first, *rest = (numeric.shaped(v, shape) for v in values)
-    result = np.array(first, np.float32)
+    result = np.array(first)
     for more in rest:
         op.apply(result, more, result)
     return result

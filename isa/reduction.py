@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import buffers, cost, numeric
+from neuroncore import cost, numeric
 from neuroncore.core import CLOBBERED, Core
 from neuroncore.cost import streaming
 from neuroncore.enums import engine, reduce_cmd
@@ -163,7 +163,8 @@ def read_out(core: Core, reduce_res: Tile | None, registers: Any, negate: bool =
     command has preset them."""
     if reduce_res is None:
         return
-    clobbered = registers.view(np.uint32) == CLOBBERED.view(np.uint32)
+    codes = registers.astype(np.float32, copy=False).view(np.uint32)
+    clobbered = codes == CLOBBERED.view(np.uint32)
     if clobbered.any():
         core.report(
             "UNINIT_READ",
@@ -221,7 +222,7 @@ def tensor_scalar_reduce(
         OperatorError,
         argument="reduce_init",
     )
-    out = buffers.floats(dst.shape)
+    out = numeric.floats(dst)
     value = numeric.shaped(data.values(), dst.shape)
     numeric.apply(op0, value, numeric.scalar(operand0, out), out, reverse0)
     registers = accumulators(core, vector, data)
@@ -256,9 +257,9 @@ def tensor_tensor_scan(
     The state stays float32 even if dst is narrower.
     """
     rows = dst.shape[0]
-    state = np.empty(rows, np.float32)
+    out = numeric.floats(dst, (rows, dst.free_size))
+    state = np.empty(rows, out.dtype)
     state[:] = initial.values().reshape(-1) if isinstance(initial, Tile) else initial
-    out = buffers.floats((rows, dst.free_size))
     first, second = (t.values().reshape(rows, -1) for t in (data0, data1))
     numeric.scan(op0, op1, first, second, state, out, reverse0, reverse1)
     dst.store(out)
@@ -300,7 +301,7 @@ def select_reduce(
     """
     chosen = numeric.shaped(predicate.codes() != 0, dst.shape) ^ reverse_pred
     kept = numeric.shaped(on_true.values(), dst.shape)
-    out = np.where(chosen, kept, numeric.scalar(on_false, kept)).astype(np.float32, copy=False)
+    out = np.where(chosen, kept, numeric.scalar(on_false, kept))
     total = accumulate(accumulators(core, vector, on_true), reduce_op, out, reduce_cmd)
     dst.store(out)
     read_out(core, reduce_res, total)

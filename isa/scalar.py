@@ -119,7 +119,7 @@ def activation(
     they are rounded to dst.
     """
     out = numeric.target(dst, data, *(t for t in (bias, scale) if isinstance(t, Tile)))
-    result = out if out.flags.c_contiguous else buffers.floats(dst.shape)
+    result = out if out.flags.c_contiguous else numeric.floats(dst)
     value = affine(numeric.shaped(data.values(), dst.shape), scale, bias)
     numeric.activate(op.apply, value, result)
     if reduce_cmd is not IDLE:
@@ -133,7 +133,7 @@ def activation(
 
 def affine(value: Any, scale: Any, bias: Any) -> Any:
     """value * scale + bias in float32, leaving out what changes nothing."""
-    out = buffers.scratch("affine", value.shape)
+    out = buffers.scratch("affine", value.shape, value.dtype)
     if isinstance(scale, Tile) or scale != 1.0:
         value = np.multiply(value, numeric.scalar(scale, value), out=out)
     if bias is not None:  # adding 0 makes +0 of -0
@@ -260,7 +260,7 @@ def activate2(
     for step, operand, reverse in ((op0, imm0, reverse0), (op1, imm1, reverse1)):
         if step.name != "bypass":
             numeric.apply(step, value, numeric.scalar(operand, value), value, reverse)
-    out = buffers.floats(dst.shape)
+    out = numeric.floats(dst)
     if op is PRELU:
         out[...] = np.where(value > 0, value, numeric.scalar(relu_param, value) * value)
     else:
@@ -312,7 +312,7 @@ def exponential(
         expected="0.0",
         got=repr(reduce_init),
     )
-    value, out = numeric.shaped(src.values(), dst.shape), buffers.floats(dst.shape)
+    value, out = numeric.shaped(src.values(), dst.shape), numeric.floats(dst)
     numeric.activate(EXP.apply, value - numeric.scalar(max_value, value), out)
     total = accumulate(accumulators(core, vector, src), ADD, out, reduce_cmd, reduce_init)
     dst.store(out)

@@ -91,7 +91,7 @@ def mirrored(codes: Any) -> Any:
 def ranks(codes: Any) -> Any:
     """The same with all NaN at the top. (Where they are is unpublished.)"""
     top = np.iinfo(codes.dtype).max
-    infinity = {2: 0x7F80, 4: 0x7F800000}[codes.dtype.itemsize]
+    infinity = {2: 0x7F80, 4: 0x7F800000, 8: 0x7FF << 52}[codes.dtype.itemsize]
     found = mirrored(codes)
     found[(codes & top) > infinity] = top
     return found
@@ -113,9 +113,11 @@ def max8(dst: Out, src: Searched) -> None:
 
     NaN is above everything, +0 above -0.
     """
-    found = np.empty((src.shape[0], EIGHT), np.int32)
-    searches.largest(ranks(rows(src).view(np.int32)), found)
-    values = mirrored(found).view(np.float32)
+    data = rows(src)
+    codes = data.view(f"i{data.itemsize}")
+    found = np.empty((src.shape[0], EIGHT), codes.dtype)
+    searches.largest(ranks(codes), found)
+    values = mirrored(found).view(data.dtype)
     values[np.isnan(values)] = np.nan
     dst.store(values)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import buffers, cost, numeric
+from neuroncore import cost, numeric
 from neuroncore.core import Core
 from neuroncore.cost import streaming
 from neuroncore.enums import engine, reduce_cmd
@@ -50,7 +50,7 @@ def bn_stats(dst: Out, data: Annotated[Tile, Operand(reads=True, free="bn_stats_
 
     Each is rounded once (how the engine sums is unpublished). Of no elements, all three are 0.
     """
-    found = np.empty((data.shape[0], 2 * TRIPLE), np.float32)
+    found = numeric.floats(dst, (data.shape[0], 2 * TRIPLE))
     loops.moments(rows(data), found)
     dst.store(found)
 
@@ -83,7 +83,7 @@ def bn_aggr(dst: Out, data: In) -> None:
 
     over the (n_i, m_i, M_i) that data[p, :] lists, as bn_stats leaves them.
     """
-    found = np.empty((data.shape[0], 2), np.float32)
+    found = numeric.floats(dst, (data.shape[0], 2))
     loops.aggregate(rows(data), found)
     dst.store(found)
 
@@ -169,7 +169,7 @@ def tensor_scalar_cumulative(
         argument="imm1",
         got="None",
     )
-    values, out = rows(src), buffers.floats((src.shape[0], src.free_size))
+    values, out = rows(src), numeric.floats(dst, (src.shape[0], src.free_size))
     numeric.apply(op0, values, numeric.scalar(imm0, out), out)
     registers = accumulators(core, vector, src)
     preset(registers, op1, reduce_cmd, imm1)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import buffers, cost, product
+from neuroncore import cost, numeric, product
 from neuroncore.core import Core
 from neuroncore.enums import engine, matmul_perf_mode
 from neuroncore.errors import (
@@ -440,7 +440,7 @@ def accumulated(
     if dst.dtype is float32 and isinstance(fresh, bool) and len(dst.shape) == 2:
         multiply(dst.codes(), not fresh)
         return
-    out = buffers.floats((dst.shape[0], dst.free_size))
+    out = numeric.floats(dst, (dst.shape[0], dst.free_size))
     multiply(out, False)
     out = out.reshape(dst.shape)
     if fresh is not True:

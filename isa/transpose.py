@@ -6,7 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
-from neuroncore import cost, product
+from neuroncore import cost, numeric, product
 from neuroncore.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import BufferKindError, FreeSizeError, KernelError, ShapeError
@@ -133,6 +133,6 @@ def nc_transpose(
         put_bits(dst, flat.T)
         return
     values = product.operand(data, "stationary", core.options)
-    out = np.empty((values.shape[1], values.shape[0]), np.float32)
-    product.chain(values, np.eye(values.shape[0], dtype=np.float32), out, False)
+    out = numeric.floats(dst, (values.shape[1], values.shape[0]))
+    product.plain(core.options)(values, np.eye(values.shape[0], dtype=np.float32), out, False, 1)
     dst.store(out)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import buffers, cost, numeric
+from neuroncore import cost, numeric
 from neuroncore.cost import streaming
 from neuroncore.enums import engine
 from neuroncore.errors import (
@@ -400,7 +400,7 @@ def scalar_tensor_tensor(
 ) -> None:
     """dst[p, f] = (data[p, f] <op0> operand0[p]) <op1> operand1[p, f]"""
     value, other = data.values(), operand1.values()
-    out = buffers.floats(dst.shape)
+    out = numeric.floats(dst)
     numeric.apply(
         op0, numeric.shaped(value, dst.shape), numeric.scalar(operand0, out), out, reverse0
     )

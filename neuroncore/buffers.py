@@ -102,16 +102,16 @@ def _release() -> None:
                 blocks.rotate(-1)
 
 
-def scratch(role: str, shape: tuple[int, ...]) -> Array:
-    """An uninitialised float32 array for one step of one computation.
+def scratch(role: str, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> Array:
+    """An uninitialised array for one step of one computation.
 
     It is the same memory each time that the role asks, so nothing may keep it.
     """
-    size = prod(shape)
+    size = prod(shape) * dtype.itemsize
     block = _pool.scratch.get(role)
     if block is None or block.size < size:
-        block = _pool.scratch[role] = fresh(4 * size).view(FLOAT)
-    return np.ndarray(shape, FLOAT, block)
+        block = _pool.scratch[role] = fresh(size)
+    return np.ndarray(shape, dtype, block)
 
 
 def contiguous(values: Array) -> Array:

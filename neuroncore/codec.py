@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from neuroncore import buffers
 from neuroncore.errors import UsageError
-from neuroncore.formats import PACK, Format, bfloat16, float32
+from neuroncore.formats import PACK, Format, bfloat16, float32, float64
 from neuroncore.lazy import Lazy
 
 Array = npt.NDArray[Any]
@@ -113,9 +113,10 @@ def _padding(form: Format) -> int:
 def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
     """The float32 values of `codes` (of `form.storage`), in the contiguous array `out` if given.
 
-    float32 codes are returned as they are. Integers beyond 2^24 round to nearest even.
+    float32 codes are returned as they are, and so are those of float64, which no engine has.
+    Integers beyond 2^24 round to nearest even.
     """
-    if form is float32 and out is None:
+    if form is float64 or (form is float32 and out is None):
         return codes
     _not_packed(form)
     if out is None:
@@ -143,6 +144,8 @@ def encode(
 
     With `saturate`, floats beyond the largest of the format, infinities too, become the largest.
     """
+    if form is float64:
+        return values.astype(np.float64)
     if form is float32 and out is None:
         return values
     values, out = prepared(form, values, out, saturate)

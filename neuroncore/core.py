@@ -59,6 +59,18 @@ class Finding:
         return f"{where}warning[{self.code}] {self.message}"
 
 
+class Beside(Protocol):
+    """What computes beside a core, instruction by instruction."""
+
+    def perform(self, call: Call, arguments: dict[str, Any]) -> None:
+        """Let the core perform a call that was found legal, and do what is to be done beside it."""
+        ...
+
+    def scatter(self, results: Sequence[tuple[indirection.Picked, Operand]]) -> None:
+        """Results of the last call that went to picked places have been written there."""
+        ...
+
+
 class Peers(Protocol):
     """The other cores of a launch, as an instruction sees them."""
 
@@ -90,6 +102,7 @@ class Core:
             unit: np.full(self.machine.limits.partitions, CLOBBERED, np.float32)
             for unit in (engine.scalar, engine.vector)
         }
+        self.beside: Beside | None = None
         self.dialect: Any = None  # what a frontend keeps of the running kernel
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
         self._lines: dict[tuple[int, int], int] = {}
@@ -299,6 +312,8 @@ class Core:
         self.execute(call, arguments)
         for tile, operand in results:
             indirection.scatter(tile, operand.partial)
+        if self.beside is not None:
+            self.beside.scatter(results)
         for name in call.writes:
             original[name].storage.version += 1
         indices = (original[n].dynamic[0].index for n in call.indices)
@@ -330,13 +345,12 @@ class Core:
             tile = arguments[name]
             if tile.storage.gaps is not None and not _is_vector(tile) and name not in chosen:
                 self.check_written(name, tile)
-        if "engine" in arguments:
-            arguments["engine"] = call.engine
-        extra = {"core": self} if call.instruction.wants_core else {}
-        given = {p.name: _given(p, arguments) for p in call.instruction.parameters}
         if self.rounding is not None:
             self.rounding.begin(self.program_id, call.engine.value)
-        call.instruction.meaning(**given, **extra)
+        if self.beside is None:
+            perform(call, arguments, self)
+        else:
+            self.beside.perform(call, arguments)
         for parameter in call.instruction.operands:
             tile = arguments[parameter.name]
             if parameter.name not in call.writes or not parameter.operand:
@@ -345,6 +359,15 @@ class Core:
                 tile.mark_written()
             if tile.region is PSUM and engine.tensor not in call.instruction.engines:
                 tile.mark_foreign(True)
+
+
+def perform(call: Call, arguments: dict[str, Any], core: Any) -> None:
+    """Do what an instruction means, with all its arguments; `core` is what it does that on."""
+    given = {p.name: _given(p, arguments) for p in call.instruction.parameters}
+    if "engine" in given:
+        given["engine"] = call.engine
+    extra = {"core": core} if call.instruction.wants_core else {}
+    call.instruction.meaning(**given, **extra)
 
 
 def _is_vector(tile: Tile) -> bool:

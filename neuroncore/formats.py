@@ -105,7 +105,7 @@ class Format(str):
     @cached_property
     def storage(self) -> np.dtype[Any]:
         """The numpy type of the codes as memory holds them."""
-        native = ("float32", "tfloat32", "float16")
+        native = ("float64", "float32", "tfloat32", "float16")
         if (self.is_float or self.is_opaque) and self not in native:
             return self.code_type
         return np.dtype(np.uint8) if self.kind == "bool" else self.numpy
@@ -171,6 +171,7 @@ class Format(str):
 
 float32 = Format("float32", 32, "float", 8, 23, 127)
 tfloat32 = Format("tfloat32", 32, "float", 8, 10, 127)
+float64 = Format("float64", 64, "float", 11, 52, 1023)  # of no engine: see `precision`
 bfloat16 = Format("bfloat16", 16, "float", 8, 7, 127)
 float16 = Format("float16", 16, "float", 5, 10, 15)
 float8_e5m2 = Format("float8_e5m2", 8, "float", 5, 2, 15)

@@ -74,7 +74,9 @@ def _body(instruction: Instruction) -> Iterator[str]:
             yield f"    core.check_written({p.name!r}, {p.name})"
     yield "if core.rounding is not None: core.rounding.begin(core.program_id, call.engine.value)"
     passed = [f"{n}=call.engine" if n == "engine" else f"{n}={n}" for n in names]
-    yield f"MEANING({', '.join([*passed, *(['core=core'] if instruction.wants_core else [])])})"
+    yield "if core.beside is None:"
+    yield f"    MEANING({', '.join([*passed, *(['core=core'] if instruction.wants_core else [])])})"
+    yield f"else: core.beside.perform(call, {everything})"
     for p in instruction.operands:
         if p.operand and p.operand.writes:
             guard = _present(p).removesuffix(" and ")

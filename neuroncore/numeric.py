@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore import buffers, codec
-from neuroncore.formats import Format, float32
+from neuroncore.formats import Format, float32, float64
 from neuroncore.lazy import Lazy
 from neuroncore.tile import Tile
 
 Array = npt.NDArray[Any]
 Apply = Callable[[Array, Any, Array], Any]
+FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 folds: Any = Lazy("neuroncore.native.fold")
 elementary: Any = Lazy("neuroncore.native.elementary")
 
@@ -94,11 +95,12 @@ def minimum(a: Array, b: Any, out: Array) -> None:
 
 def _by_rows(loop: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
     rows = out.shape[0]
-    other = np.asarray(b, np.float32)
+    other = np.asarray(b, out.dtype)
     if other.ndim == 0:
         other = np.full((rows, 1), other)
     # free axes with gaps between them can't be one axis of a matrix
-    result = out if out.ndim <= 2 or out.flags.c_contiguous else buffers.floats(out.shape)
+    whole = out.ndim <= 2 or out.flags.c_contiguous
+    result = out if whole else buffers.array(out.shape, out.dtype)
     loop(_matrix(a, rows), _matrix(other, rows), result.reshape(rows, -1))
     if result is not out:
         np.copyto(out, result)
@@ -202,6 +204,17 @@ def inverse(x: Array, out: Array) -> None:
 # --- words that the clauses are made of -----------------------------------------------------------
 
 
+def floats(dst: Tile, shape: tuple[int, ...] | None = None) -> Array:
+    """An uninitialised array of what results for `dst` are computed in, by default of its shape:
+    float32, or float64 beside the chip (`neuroncore.precision`)."""
+    return buffers.array(dst.shape if shape is None else shape, _type(dst.held))
+
+
+def _type(held: Format) -> np.dtype[Any]:
+    """What values for a tile are computed in."""
+    return DOUBLE if held is float64 else FLOAT
+
+
 def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
     """Where to compute a float32 result: in `dst` itself if that can't disturb a source that is
     still to be read, else in an array of the same shape. Pass the array on to `finish`.
@@ -209,7 +222,7 @@ def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
     Each of the sources is read element by element, `later` when all of `dst` has been written.
     """
     shared = isinstance(later, Tile) and later.storage.data is dst.storage.data
-    if dst.held is float32 and not shared:
+    if (dst.held is float32 or dst.held is float64) and not shared:
         for source in sources:
             if source.storage is dst.storage and not same_window(source, dst):
                 break
@@ -217,7 +230,7 @@ def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
                 break
         else:
             return dst.codes()
-    return buffers.floats(dst.shape)
+    return floats(dst)
 
 
 def same_window(a: Tile, b: Tile) -> bool:
@@ -239,10 +252,10 @@ def shaped(values: Array, shape: tuple[int, ...]) -> Array:
 
 
 def scalar(operand: Any, like: Array) -> Any:
-    """A constant as float32, or a [P, 1] tile's values shaped to broadcast against `like`."""
+    """A constant in the type of `like`, or a [P, 1] tile's values, shaped to broadcast to it."""
     if isinstance(operand, Tile):
         return operand.values().reshape(like.shape[0], *[1] * (like.ndim - 1))
-    return np.float32(operand)
+    return like.dtype.type(operand)
 
 
 def apply(op: Operator, a: Array, b: Any, out: Array, reverse: bool = False) -> None:
@@ -260,7 +273,7 @@ def constant(form: Format, value: float) -> Any:
     if form.is_integer and form.kind != "bool":
         low, high = form.range
         return form.storage.type(min(max(int(value), low), high))
-    return codec.encode(form, np.array([value], np.float32))[0]
+    return codec.encode(form, np.array([value], _type(form)))[0]
 
 
 def integer_binary(op: Operator, dst: Tile, data1: Tile, data2: Tile) -> None:
@@ -315,7 +328,7 @@ def fold(op: Operator, matrix: Array, state: Array) -> Array:
     Works in place on the vector `state` and returns it. The order is that of the elements; it is
     not published and shows in the last bits of float32 sums only.
     """
-    if op.fold is not None and matrix.dtype == np.float32:
+    if op.fold is not None and matrix.dtype.kind == "f":
         op.fold(_matrix(matrix, matrix.shape[0]), state)
         return state
     for j in range(matrix.shape[1]):
@@ -327,8 +340,8 @@ def reduce(op: Operator, values: Array, axes: int) -> Array:
     """The last `axes` axes folded away, starting from the first element."""
     kept = values.shape[: values.ndim - axes]
     matrix = _matrix(values, prod(kept))
-    if op.neutral is not None and matrix.dtype == np.float32:
-        return fold(op, matrix, np.full(matrix.shape[0], op.neutral, np.float32)).reshape(kept)
+    if op.neutral is not None and matrix.dtype.kind == "f":
+        return fold(op, matrix, np.full(matrix.shape[0], op.neutral, matrix.dtype)).reshape(kept)
     return fold(op, matrix[:, 1:], matrix[:, 0].copy()).reshape(kept)
 
 

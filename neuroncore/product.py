@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore import buffers, codec
-from neuroncore.formats import float32, tfloat32
+from neuroncore.formats import float32, float64, tfloat32
 from neuroncore.lazy import Lazy
 from neuroncore.options import Options
 from neuroncore.tile import Tile
@@ -43,7 +43,7 @@ def operand(tile: Tile, role: str, options: Options) -> Array:
     if codes.ndim > 2:
         codes = codes.reshape(codes.shape[0], -1)
     flush = options.subnormals == "flush"
-    if tile.held is float32 and not flush:
+    if (tile.held is float32 and not flush) or tile.held is float64:
         return codes
     # products that follow each other often share an operand
     before, version, values = _operands.last.get(role, (None, -1, codes))
@@ -83,8 +83,8 @@ def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> N
 
 def blas(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
     """The same by the BLAS library of numpy: its bits depend on processor, threads and shape."""
-    product = buffers.scratch("product", out.shape) if accumulate else out
-    np.matmul(s.T, x, out=product)
+    product = buffers.scratch("product", out.shape, out.dtype) if accumulate else out
+    np.matmul(s.T, x, out=product, dtype=out.dtype)
     if accumulate:
         np.add(out, product, out=out)
 

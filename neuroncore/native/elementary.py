@@ -189,25 +189,25 @@ def _arctan(x: Any) -> Any:
     return np.copysign(start + fma(_horner(s, ATAN) * s, z, z), x)
 
 
-# --- one loop per function: contiguous float32 in, contiguous float32 out ------------------------
+# --- one loop per function: contiguous floats in, contiguous floats out, rounded to their type ----
 
 
 @compiled
 def exp(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
-        out[i] = np.float32(_exp(np.float64(x[i])))
+        out[i] = _exp(np.float64(x[i]))
 
 
 @compiled
 def sigmoid(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
-        out[i] = np.float32(_sigmoid(np.float64(x[i])))
+        out[i] = _sigmoid(np.float64(x[i]))
 
 
 @compiled
 def tanh(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
-        out[i] = np.float32(_tanh(np.float64(x[i])))
+        out[i] = _tanh(np.float64(x[i]))
 
 
 @compiled
@@ -218,20 +218,20 @@ def log(x: Array, out: Array) -> None:
         y = _log(v)
         y = v if v == np.inf or v != v else y
         y = -np.inf if v == 0.0 else y
-        out[i] = np.float32(np.nan if v < 0.0 else y)
+        out[i] = np.nan if v < 0.0 else y
 
 
 @compiled
 def softplus(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
-        out[i] = np.float32(_softplus(np.float64(x[i])))
+        out[i] = _softplus(np.float64(x[i]))
 
 
 @compiled
 def silu(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
         v = _finite_below(np.float64(x[i]))
-        out[i] = np.float32(v * _sigmoid(v))
+        out[i] = v * _sigmoid(v)
 
 
 @compiled
@@ -239,41 +239,41 @@ def silu_dx(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
         v = _within(np.float64(x[i]), -1e30, 1e30)
         s = _sigmoid(v)
-        out[i] = np.float32(s * (1.0 + v * _sigmoid(-v)))
+        out[i] = s * (1.0 + v * _sigmoid(-v))
 
 
 @compiled
 def mish(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
         v = _finite_below(np.float64(x[i]))
-        out[i] = np.float32(v * _tanh(_softplus(v)))
+        out[i] = v * _tanh(_softplus(v))
 
 
 @compiled
 def erf(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
-        out[i] = np.float32(_erf(np.float64(x[i])))
+        out[i] = _erf(np.float64(x[i]))
 
 
 @compiled
 def erf_dx(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
         v = np.float64(x[i])
-        out[i] = np.float32(TWO_OVER_SQRT_PI * _exp(-(v * v)))
+        out[i] = TWO_OVER_SQRT_PI * _exp(-(v * v))
 
 
 @compiled
 def gelu(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
         v = _finite_below(np.float64(x[i]))
-        out[i] = np.float32(v * _normal_cdf(v))
+        out[i] = v * _normal_cdf(v)
 
 
 @compiled
 def gelu_dx(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
         v = _within(np.float64(x[i]), -19.0, 1e30)  # below, nothing is left of it but the sign
-        out[i] = np.float32(_normal_cdf(v) + v * ONE_OVER_SQRT_2PI * _exp(-0.5 * v * v))
+        out[i] = _normal_cdf(v) + v * ONE_OVER_SQRT_2PI * _exp(-0.5 * v * v)
 
 
 @compiled
@@ -281,14 +281,14 @@ def gelu_tanh(x: Array, out: Array) -> None:
     """x/2 (1 + tanh u) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3)"""
     for i in range(x.shape[0]):
         v = _finite_below(np.float64(x[i]))
-        out[i] = np.float32(v * _sigmoid(2.0 * SQRT_2_OVER_PI * (v + 0.044715 * v * v * v)))
+        out[i] = v * _sigmoid(2.0 * SQRT_2_OVER_PI * (v + 0.044715 * v * v * v))
 
 
 @compiled
 def gelu_sigmoid(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
         v = _finite_below(np.float64(x[i]))
-        out[i] = np.float32(v * _sigmoid(1.702 * v))
+        out[i] = v * _sigmoid(1.702 * v)
 
 
 @compiled
@@ -296,22 +296,22 @@ def gelu_sigmoid_dx(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
         v = _within(np.float64(x[i]), -1e30, 1e30)
         u = 1.702 * v
-        out[i] = np.float32(_sigmoid(u) * (1.0 + u * _sigmoid(-u)))
+        out[i] = _sigmoid(u) * (1.0 + u * _sigmoid(-u))
 
 
 @compiled
 def sin(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
-        out[i] = np.float32(_sin(np.float64(x[i])))
+        out[i] = _sin(np.float64(x[i]))
 
 
 @compiled
 def arctan(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
-        out[i] = np.float32(_arctan(np.float64(x[i])))
+        out[i] = _arctan(np.float64(x[i]))
 
 
 @compiled
 def rsqrt(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
-        out[i] = np.float32(1.0 / np.sqrt(np.float64(x[i])))
+        out[i] = 1.0 / np.sqrt(np.float64(x[i]))

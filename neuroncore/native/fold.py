@@ -1,4 +1,4 @@
-"""Folds and scans along the rows of float32 matrices, first element to last.
+"""Folds and scans along the rows of float matrices, first element to last.
 
 The order is part of the result for sums and products, so it is fixed; eight rows at a time keep
 the processor's adders busy all the same.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from neuroncore.native.intrinsics import maximum as greater
@@ -137,7 +136,7 @@ def cumulate(x: Array, state: Array, out: Array, op: int) -> None:
     for p in range(x.shape[0]):
         r = state[p]
         for j in range(x.shape[1]):
-            r = np.float32(_apply(op, x[p, j], r))
+            r = _apply(op, x[p, j], r)
             out[p, j] = r
         state[p] = r
 
@@ -157,5 +156,5 @@ def scan(
             a, b = first[p, j], second[p, j]
             r = _apply(op0, r, a) if swap0 else _apply(op0, a, r)
             r = _apply(op1, b, r) if swap1 else _apply(op1, r, b)
-            out[p, j] = np.float32(r)
+            out[p, j] = r
         state[p] = r

@@ -30,11 +30,11 @@ def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
 
 @generated
 def maximum(typingctx: Any, a: Any, b: Any) -> Any:
-    """The greater of two float32; NaN if either is; +0 is above -0."""
-    return _llvm("llvm.maximum.f32", types.float32, 2)
+    """The greater of two floats of one type; NaN if either is; +0 is above -0."""
+    return _llvm(f"llvm.maximum.f{a.bitwidth}", a, 2)
 
 
 @generated
 def minimum(typingctx: Any, a: Any, b: Any) -> Any:
-    """The less of two float32; NaN if either is; -0 is below +0."""
-    return _llvm("llvm.minimum.f32", types.float32, 2)
+    """The less of two floats of one type; NaN if either is; -0 is below +0."""
+    return _llvm(f"llvm.minimum.f{a.bitwidth}", a, 2)

@@ -19,7 +19,7 @@ def largest(ranks: Array, out: Array) -> None:
     """out[p] = the greatest of the integers ranks[p, :], in descending order."""
     last = out.shape[1] - 1
     for p in range(ranks.shape[0]):
-        out[p, :] = np.iinfo(np.int32).min
+        out[p, :] = np.iinfo(out.dtype).min
         for j in range(ranks.shape[1]):
             r = ranks[p, j]
             if r > out[p, last]:

@@ -26,8 +26,8 @@ def moments(x: Array, out: Array) -> None:
             for j in range(parity, columns, 2):
                 spread += (x[p, j] - mean) ** 2
             out[p, 3 * parity] = count
-            out[p, 3 * parity + 1] = np.float32(mean)
-            out[p, 3 * parity + 2] = np.float32(spread)
+            out[p, 3 * parity + 1] = mean
+            out[p, 3 * parity + 2] = spread
 
 
 @compiled
@@ -41,5 +41,5 @@ def aggregate(x: Array, out: Array) -> None:
         mean = total / count
         for j in range(0, x.shape[1], 3):
             spread += x[p, j + 2] + np.float64(x[p, j]) * (x[p, j + 1] - mean) ** 2
-        out[p, 0] = np.float32(mean)
-        out[p, 1] = np.float32(spread / count)
+        out[p, 0] = mean
+        out[p, 1] = spread / count
