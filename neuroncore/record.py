@@ -80,5 +80,9 @@ def load(path: Path) -> Record:
         raise UsageError(f"{path} is not a record of neuroncore")
     if head != MARK + b"%d" % FORMAT:
         raise UsageError(f"{path} has format {head.decode()}, not {FORMAT}: record it again")
-    record: Record = _Unpickler(BytesIO(zlib.decompress(packed))).load()
+    try:
+        unpacked = zlib.decompress(packed)
+    except zlib.error:
+        raise UsageError(f"{path} is damaged: record it again") from None
+    record: Record = _Unpickler(BytesIO(unpacked)).load()
     return record

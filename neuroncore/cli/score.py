@@ -113,7 +113,9 @@ def _record(arguments: argparse.Namespace) -> None:
         )
     command = [sys.executable, str(arguments.recorder), str(arguments.table)]
     command += [str(arguments.records), "--sources", *arguments.sources]
-    subprocess.run(command, stdout=sys.stderr, check=False)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout or ():
+            print(line, end="", file=sys.stderr, flush=True)
 
 
 def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Score:

@@ -1,0 +1,437 @@
+"""neuroncore score: the statistics by hand, tables and folders of records, and the command."""
+
+import csv
+import json
+from pathlib import Path
+
+import nki.language as nl
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuroncore import machine
+from neuroncore.cli import main
+from neuroncore.errors import UsageError
+from neuroncore.frontend.launch import launch
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.record import Record, load, save
+from neuroncore.report import measurements
+from neuroncore.report.measurements import COLUMNS, Harness
+from neuroncore.report.score import Point, chain, chains, errors, grouped, order, ranks, spearman
+from neuroncore.schedule import schedule
+
+# --- statistics -----------------------------------------------------------------------------------
+
+
+def point(measured, estimated, chain="a", generation="trn2", spilled=False):
+    return Point("M", "k", generation, "repo", "f", "DMA", chain, spilled, measured, estimated)
+
+
+def points(*pairs, **fields):
+    return [point(m, e, **fields) for m, e in pairs]
+
+
+def test_an_error_is_how_far_the_ratio_is_from_one():
+    low, high = point(100.0, 80.0), point(100.0, 150.0)
+    assert (low.ratio, high.ratio) == (0.8, 1.5)
+    assert low.error == pytest.approx(0.2) and high.error == pytest.approx(0.5)
+
+
+def test_the_median_error_and_the_share_within_a_quarter():
+    found = errors(points((100, 90), (100, 110), (100, 75), (100, 125), (100, 174)))
+    assert found.count == 5
+    assert found.median == pytest.approx(0.25)
+    assert found.close == 0.8  # a quarter off is within a quarter
+    even = errors(points((100, 110), (100, 150)))
+    assert even.median == pytest.approx(0.3) and even.close == 0.5
+    assert errors([]) is None
+
+
+def test_equal_values_share_their_ranks():
+    assert ranks([30.0, 10.0, 20.0]) == [3, 1, 2]
+    assert ranks([5.0, 7.0, 5.0, 5.0]) == [2, 4, 2, 2]
+    assert ranks([]) == []
+
+
+def test_spearman_of_hand_worked_examples():
+    # ranks 1 2 3 4 5 against 2 1 4 3 5: 1 - 6 * 4 / (5 * 24)
+    assert spearman([10, 20, 30, 40, 50], [2.0, 1.0, 4.0, 3.0, 9.0]) == pytest.approx(0.8)
+    assert spearman([1, 2, 3], [10, 100, 1000]) == pytest.approx(1.0)
+    assert spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
+    # ranks 1 2 3 against 1.5 1.5 3: the correlation of (-1, 0, 1) and (-0.5, -0.5, 1)
+    assert spearman([1, 2, 3], [7, 7, 8]) == pytest.approx(1.5 / (2 * 1.5) ** 0.5)
+    assert spearman([1, 2, 3], [4, 4, 4]) is None
+
+
+@given(st.permutations(range(7)), st.permutations(range(7)))
+def test_without_ties_spearman_is_the_textbook_formula(a, b):
+    distance = sum((x - y) ** 2 for x, y in zip(a, b))
+    assert spearman(a, b) == pytest.approx(1 - 6 * distance / (7 * 48))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=9))
+def test_with_ties_spearman_is_the_correlation_of_ranks(pairs):
+    def placed(values):
+        return [np.mean([i + 1 for i, v in enumerate(sorted(values)) if v == w]) for w in values]
+
+    first, second = zip(*pairs)
+    found = spearman(first, second)
+    if len(set(first)) == 1 or len(set(second)) == 1:
+        assert found is None
+    else:
+        expected = np.corrcoef(placed(first), placed(second))[0, 1]
+        assert found == pytest.approx(expected)
+
+
+def test_pairs_count_if_they_differ_by_more_than_a_tenth():
+    found = chain("a", points((100, 3), (110, 2), (111, 1), (200, 4)))
+    # 100 and 110 don't differ by more than a tenth, nor do 110 and 111
+    assert (found.count, found.pairs, found.right) == (4, 4, 3)
+    assert found.spearman == pytest.approx(1 - 6 * (4 + 0 + 4 + 0) / (4 * 15))
+
+
+def test_estimates_that_are_alike_are_not_in_order():
+    assert chain("a", points((100, 5), (200, 5))).right == 0
+    assert chain("a", points((200, 6), (100, 5))).right == 1
+
+
+def test_the_rank_correlation_of_two_says_nothing():
+    assert chain("a", points((100, 5), (200, 6))).spearman is None
+
+
+def test_chains_are_told_apart_and_lone_kernels_left_out():
+    found = chains(
+        [
+            *points((1, 1), (2, 2), (3, 3), chain="up"),
+            *points((1, 3), (2, 2), (3, 1), chain="down"),
+            *points((1, 1), (2, 2), chain="pair"),
+            *points((1, 9), chain="alone"),
+            *points((1, 9), (2, 8), chain=""),
+        ]
+    )
+    assert [(c.name, c.right, c.pairs) for c in found] == [
+        ("down", 0, 3), ("pair", 1, 1), ("up", 3, 3)
+    ]  # fmt: skip
+    together = order(found)
+    assert (together.chains, together.right, together.pairs) == (3, 4, 7)
+    assert together.spearman == pytest.approx(0.0)  # between -1 and 1
+    assert together.accuracy == pytest.approx(4 / 7)
+    assert order([]).accuracy is None and order([]).spearman is None
+
+
+def test_groups_are_in_order_of_their_names():
+    mixed = [point(1, 1, generation=g) for g in ("trn2", "trn1", "trn2")]
+    assert [(g, len(own)) for g, own in grouped(mixed, lambda p: p.generation)] == [
+        ("trn1", 1), ("trn2", 2)
+    ]  # fmt: skip
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+ROW = {
+    "id": "R1", "generation": "trn2", "kernel": "copies", "metric": "latency_us",
+    "measured_by": "nki.benchmark p50", "kernel_source": "github:somebody/kernels:a.py",
+    "kernel_source_available": "yes", "notes": "", "est_single_core_us": "10.0", "bound": "DMA",
+    "family": "copy", "chain": "copies", "quality": "A",
+}  # fmt: skip
+
+
+def row(**fields):
+    return {**ROW, **fields}
+
+
+def table(path, *rows, columns=COLUMNS):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows([{name: r[name] for name in columns} for r in rows])
+    return path
+
+
+def test_usable_rows_are_good_latencies_of_published_kernels():
+    assert measurements.is_usable(ROW) and measurements.is_usable(row(quality="B"))
+    for wrong in (
+        {"quality": "C"},
+        {"metric": "mfu"},
+        {"kernel_source_available": "no"},
+    ):
+        assert not measurements.is_usable(row(**wrong))
+
+
+@pytest.mark.parametrize(
+    ("given", "repository"),
+    [
+        ("github:somebody/kernels:a.py@0f0f", "somebody/kernels"),
+        ("library:src/x.py", "library"),
+        ("github:somebody/kernels (git history):a/b.py", "somebody/kernels"),
+    ],
+)
+def test_the_source_of_a_row_is_its_repository(given, repository):
+    assert measurements.source(row(kernel_source=given)) == repository
+
+
+@pytest.mark.parametrize(
+    ("notes", "bound", "spilled"),
+    [
+        ("", "DMA", False),
+        ("spill_reload=0", "DMA", False),
+        ("hbm 1/2 spill 0; fast", "DMA", False),
+        ("n=3; spill_reload=33816576", "DMA", True),
+        ("", "PE-fp32+spill", True),
+        ("spills from L=7168 on", "Vector", False),
+    ],
+)
+def test_which_runs_spilled(notes, bound, spilled):
+    assert measurements.spilled(row(notes=notes, bound=bound)) is spilled
+
+
+def test_a_harness_adds_its_own_offset_on_its_own_machine(tmp_path):
+    file = tmp_path / "offsets.toml"
+    file.write_text(
+        '[[harness]]\ngeneration = "trn2"\nmeasured_by = "nki.benchmark"\noffset_us = 9\n'
+    )
+    known = measurements.harnesses(file)
+    assert known == [Harness("trn2", "nki.benchmark", 9.0)]
+    assert measurements.offset_us(ROW, known) == 9.0
+    assert measurements.offset_us(row(generation="trn1"), known) == 0.0
+    assert measurements.offset_us(row(measured_by="neuron-profile"), known) == 0.0
+
+
+@pytest.mark.parametrize("text", ["", "[[harness]]\nmeasured_by = 'x'\n", "harness = 3\n", "=\n"])
+def test_other_files_are_no_harnesses(tmp_path, text):
+    file = tmp_path / "offsets.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match="no list of harnesses"):
+        measurements.harnesses(file)
+
+
+def test_tables_without_the_columns_are_refused(tmp_path):
+    kept = [name for name in COLUMNS if name not in ("chain", "bound")]
+    with pytest.raises(UsageError, match="lacks the columns bound, chain"):
+        measurements.read(table(tmp_path / "t.csv", ROW, columns=kept))
+    with pytest.raises(UsageError, match="can't be read"):
+        measurements.read(tmp_path / "nothing.csv")
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def copies(x, times):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    for _ in range(times):
+        nl.store(out, nl.load(x))
+    return out
+
+
+def recorded(folder, name, times, cores=1):
+    x = np.ones((128, 512), np.float32)
+    grid = (cores,) if cores > 1 else ()
+    run = launch(copies, (x, times), tensor=NkiTensor, target="trn2", grid=grid)
+    save(Record([core.program for core in run.cores]), folder / name)
+
+
+def span_us(folder, name):
+    """The kernel is DMAs alone."""
+    (program,) = load(folder / name).programs
+    return schedule(program, machine.load("trn2")).total_ns / 1000
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Records of one, two and four copies, and a table that has them."""
+    index = {}
+    for times in (1, 2, 4):
+        recorded(tmp_path, f"{times}.record", times)
+        index[f"R{times}"] = {"record": f"{times}.record"}
+    index["R9"] = {"missing": "it was refused"}
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    spans = {times: span_us(tmp_path, f"{times}.record") for times in (1, 2, 4)}
+    table(
+        tmp_path / "t.csv",
+        row(id="R1", est_single_core_us=str(spans[1])),
+        row(id="R4", est_single_core_us=str(spans[4] * 2), notes="spill_reload=1"),
+        row(id="R2", est_single_core_us=str(spans[2] / 2), bound="PE", family="other"),
+        row(id="R9"),
+        row(id="R8"),
+        row(id="R7", quality="C"),
+    )
+    return tmp_path
+
+
+def score(*words):
+    return main(["score", *map(str, words)])
+
+
+def document(capsys, folder, *words):
+    arguments = [folder / "t.csv", "--records", folder, "--recorder", folder / "none.py", *words]
+    assert score(*arguments, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_every_row_is_estimated_and_summed_up(capsys, folder):
+    found = document(capsys, folder)
+    assert [r["id"] for r in found["rows"]] == ["R1", "R4", "R2"]
+    assert [r["ratio"] for r in found["rows"]] == pytest.approx([1.0, 0.5, 2.0])
+    assert found["errors"]["all"] == pytest.approx({"count": 3, "median": 0.5, "close": 1 / 3})
+    unspilled = found["errors"]["without runs that spilled"]
+    assert unspilled == pytest.approx({"count": 2, "median": 0.5, "close": 0.5})
+    assert {k for k in found["errors"] if k.startswith(("generation", "source"))} == {
+        "generation trn2", "source somebody/kernels"
+    }  # fmt: skip
+    assert {m["id"]: m["why"] for m in found["missing"]} == {
+        "R9": "it was refused", "R8": "not recorded"
+    }  # fmt: skip
+
+
+def test_the_order_within_a_chain_is_told(capsys, folder):
+    found = document(capsys, folder)
+    (told,) = found["chains"]
+    measured = {r["id"]: r["measured_us"] for r in found["rows"]}
+    assert measured["R4"] > measured["R1"]
+    assert told["pairs"] == found["order"]["pairs"] == 3
+    in_order = sum(
+        (measured[a] < measured[b]) for a, b in (("R1", "R2"), ("R2", "R4"), ("R1", "R4"))
+    )
+    assert told["right"] == in_order
+
+
+@pytest.mark.parametrize(
+    ("by", "groups"), [("bound", {"DMA", "PE"}), ("kernel", {"copy", "other"})]
+)
+def test_errors_are_grouped_as_asked(capsys, folder, by, groups):
+    found = document(capsys, folder, "--by", by)["errors"]
+    assert {k for k in found if k.startswith(by)} == {f"{by} {g}" for g in groups}
+    assert not any(k.startswith("source") for k in found)
+
+
+def test_offsets_are_added_to_estimates(capsys, folder):
+    offsets = folder / "offsets.toml"
+    offsets.write_text(
+        '[[harness]]\ngeneration = "trn2"\nmeasured_by = "nki.b"\noffset_us = 100.0\n'
+    )
+    without = document(capsys, folder, "--offsets", _empty(folder))["rows"]
+    for found in (document(capsys, folder, "--offsets", offsets), document(capsys, folder)):
+        for one, other in zip(found["rows"], without):
+            assert one["estimated_us"] == pytest.approx(other["estimated_us"] + 100)
+
+
+def _empty(folder):
+    file = folder / "none.toml"
+    file.write_text("harness = []\n")
+    return file
+
+
+def test_asserted_constants_stand_apart(capsys, folder):
+    rows = measurements.read(folder / "t.csv")
+    table(folder / "t.csv", *rows[:2], {**rows[2], "kernel_source": "nki-library:src/a.py"})
+    found = document(capsys, folder)
+    assert [r["id"] for r in found["rows"]] == ["R1", "R4"]
+    assert [r["id"] for r in found["asserted"]] == ["R2"]
+    assert found["errors"]["all"]["count"] == 2
+    assert found["errors"]["nki-library, not among all"]["count"] == 1
+    assert found["chains"][0]["count"] == 2
+
+
+def test_the_slower_core_counts(capsys, folder):
+    recorded(folder, "1.record", 1, cores=2)
+    programs = load(folder / "1.record").programs
+    recorded(folder, "4.record", 4)
+    save(Record([*programs, *load(folder / "4.record").programs]), folder / "1.record")
+    found = document(capsys, folder)["rows"]
+    assert found[0]["estimated_us"] == pytest.approx(found[1]["estimated_us"])
+
+
+def test_the_text_says_the_same(capsys, folder):
+    assert score(folder / "t.csv", "--records", folder, "--recorder", folder / "none.py") == 0
+    said = capsys.readouterr().out
+    lines = said.splitlines()
+    assert lines[0].split()[:3] == ["estimate", "measured", "ratio"]
+    assert "1.00   R1 trn2 copies" in lines[1]
+    assert lines[2].endswith("R4 trn2 copies (spilled)")
+    assert any(line.split() == ["3", "50.0%", "33.3%", "all"] for line in lines)
+    assert "2 rows without a record" in said and "R9 copies: it was refused" in said
+
+
+def test_sources_are_given_to_the_recorder(capsys, folder, tmp_path):
+    """It fills the folder, and what it prints is not ours."""
+    recorder = folder / "recorder.py"
+    recorder.write_text(
+        "import json, pathlib, sys\n"
+        "table, records, flag, *sources = sys.argv[1:]\n"
+        "assert flag == '--sources'\n"
+        "print('recording')\n"
+        "index = {'R1': {'missing': ' and '.join(sources)}}\n"
+        "pathlib.Path(records).mkdir()\n"
+        "pathlib.Path(records, 'index.json').write_text(json.dumps(index))\n"
+    )
+    words = [folder / "t.csv", "--records", folder / "new", "--recorder", recorder, "--json"]
+    assert score(*words, "--sources", "a=b", "c") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {m["id"]: m["why"] for m in found["missing"]}["R1"] == "a=b and c"
+    assert found["rows"] == []
+
+
+def test_wrong_usage_is_refused(capsys, folder):
+    nothing = folder / "nothing"
+    for words, said in (
+        ([nothing], "can't be read as a table"),
+        ([folder / "t.csv", "--records", nothing], "no folder of records"),
+        (
+            [folder / "t.csv", "--sources", "x", "--recorder", nothing, "--records", folder],
+            "--recorder",
+        ),
+        (
+            [folder / "t.csv", "--records", folder, "--offsets", nothing],
+            "no list of harnesses",
+        ),
+    ):
+        assert score(*words) == 2
+        assert said in capsys.readouterr().err
+
+
+# --- what runs published kernels ------------------------------------------------------------------
+
+FUSED = """
+from neuronxcc import nki
+import neuronxcc.nki.language as nl
+
+@nki.jit
+def fused_attention(q, k, v):
+    out = nl.ndarray(q.shape, q.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.add(nl.load(q), nl.load(k)))
+    return out
+"""
+CALIBRATION = Path(__file__).parents[1] / "bench/calibration"
+
+
+@pytest.mark.source
+def test_kernels_of_a_checkout_are_recorded_once_and_scored(capsys, tmp_path):
+    kernels = tmp_path / "fusion/kernels/fused"
+    kernels.mkdir(parents=True)
+    (kernels / "attention.py").write_text(FUSED)
+    name = "allenkchau/trainium-kernel-fusion"
+    one = row(
+        kernel="attention_fused",
+        kernel_source=f"github:{name}:kernels/fused/attention.py",
+        api="legacy neuronxcc.nki",
+        shapes="seqlen=512 d_head=128",
+        dtype="bf16",
+    )
+    rows = one, row(id="R2", kernel_source="nobody/knows:x.py", **{k: one[k] for k in NEW})
+    file = table(tmp_path / "t.csv", *rows, columns=[*COLUMNS, *NEW])
+    words = [file, "--records", tmp_path / "records", "--json"]
+    assert score(*words, "--sources", f"{name}={tmp_path / 'fusion'}") == 0
+    found = json.loads(capsys.readouterr().out)
+    (record,) = (tmp_path / "records").glob("*.record")
+    assert [r["id"] for r in found["rows"]] == ["R1"]
+    assert found["rows"][0]["estimated_us"] > 9  # the harness adds 9
+    assert "it is not known how to run kernels of nobody/knows" in found["missing"][0]["why"]
+    assert load(record).about["api"] == "legacy" and load(record).about["target"] == "trn2"
+    before = record.stat().st_mtime_ns
+    assert score(*words, "--sources", f"{name}={tmp_path / 'fusion'}") == 0
+    assert json.loads(capsys.readouterr().out) == found
+    assert record.stat().st_mtime_ns == before
+
+
+NEW = ("api", "shapes", "dtype")
