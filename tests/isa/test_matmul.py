@@ -1,10 +1,11 @@
-"""nc_matmul: the product itself, against a chain of fused multiply-adds written out here."""
+"""nc_matmul: the product itself, against a chain of fused multiply-adds written out."""
 
 from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
 import pytest
+from chains import chain, fused, normal
 from device import TARGETS, Device, bits, ten_bits
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,28 +21,6 @@ PAIRS = [
 SHAPES = [(1, 1, 1), (3, 7, 5), (128, 33, 1), (1, 128, 512), (127, 9, 129), (64, 8, 32)]
 
 
-def fused(a, b, c):
-    """float32(a * b + c), rounded once: the product is exact in float64, the sum rounded to odd
-    there, so that the rounding to float32 is the only one (Boldo and Melquiond, 2008)."""
-    product = a.astype(np.float64) * b.astype(np.float64)
-    addend = c.astype(np.float64)
-    total = product + addend
-    there = total - product
-    lost = (product - (total - there)) + (addend - there)
-    codes = total.view(np.int64)
-    nudge = np.where((lost > 0) == (total > 0), 1, -1)
-    even_and_inexact = (lost != 0) & (codes & 1 == 0)
-    return (codes + np.where(even_and_inexact, nudge, 0)).view(np.float64).astype(np.float32)
-
-
-def chain(s, x):
-    """The documented sum: fused multiply-adds from row 0 on, starting from +0."""
-    out = np.zeros((s.shape[1], x.shape[1]), np.float32)
-    for k in range(s.shape[0]):
-        out = fused(s[k][:, None], x[k][None, :], out)
-    return out
-
-
 def read(array, dtype):
     """The float32 values that the array multiplies: TF32 keeps ten bits of fraction, rounded."""
     return ten_bits(array) if dtype == "tfloat32" else array.astype(np.float32)
@@ -51,10 +30,6 @@ def product(device, s, x, **options):
     dst = device.empty((s.free_size, x.free_size), buffer="psum")
     device.issue("nc_matmul", dst, s, x, **options)
     return dst.numpy()
-
-
-def normal(shape, seed=0, scale=1.0):
-    return (np.random.default_rng(seed).normal(size=shape) * scale).astype(np.float32)
 
 
 def test_the_oracle_is_the_exact_sum_rounded_once():
