@@ -1,6 +1,6 @@
 """Random numbers: one generator for each lane of the Vector and, from v3 on, the GpSimd engine.
 
-The generators are our own (see `neuroncore.generator`). They start as if seeded with 0.
+Which generators these are, `Options.rng` says. They start as if seeded with 0.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from neuroncore.formats import (
     tfloat32,
     uint32,
 )
+from neuroncore.generator import Generator
 from neuroncore.instruction import Call, Rule, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.operand import SBUF, In, Operand, Out, View
@@ -64,9 +65,18 @@ def streams(unit: engine, machine: Machine) -> int:
     return 4 if unit is vector and machine.has("vector_random_state") else 1
 
 
+def kind(core: Core, unit: engine) -> Generator:
+    """The generators of an engine. Those of hardware: XORWOW where a state of six words can be
+    read, shift registers for the Vector engine of earlier generations."""
+    if core.options.rng == "philox":
+        return generator.PHILOX
+    older = unit is vector and not core.machine.has("vector_random_state")
+    return generator.LFSR if older else generator.XORWOW
+
+
 def seeded(core: Core, unit: engine, seed: int, program: int) -> Any:
-    lanes = core.machine.limits.partitions
-    return generator.seeded(seed, program, unit.value, lanes, streams(unit, core.machine))
+    lanes, count = core.machine.limits.partitions, streams(unit, core.machine)
+    return kind(core, unit).seeded(seed, program, unit.value, lanes, count)
 
 
 def lanes(core: Core, unit: engine, tile: Tile) -> Any:
@@ -74,6 +84,12 @@ def lanes(core: Core, unit: engine, tile: Tile) -> Any:
     if unit not in core.generators:
         core.generators[unit] = seeded(core, unit, 0, core.program_id)
     return core.generators[unit][tile.start_partition :][: tile.shape[0]]
+
+
+def uniform(core: Core, unit: engine, tile: Tile) -> Any:
+    """A number in [0, 1) for each element of a tile, float32."""
+    drawn = kind(core, unit).uniform(lanes(core, unit, tile), tile.free_size)
+    return drawn.reshape(tile.shape)
 
 
 def generating(call: Call, machine: Machine) -> cost.Cost:
@@ -117,7 +133,7 @@ def probability_format(call: Call, machine: Machine) -> KernelError | None:
 @instruction(vector, gpsimd, cost=cost.dynamic(generating), rules=[RNG_ENGINES])
 def rng(dst: Integers, engine: engine = vector, *, core: Core) -> None:
     """dst[p, f] = the lowest bits of the next 32-bit random number of lane p"""
-    numbers = generator.draw(lanes(core, engine, dst), dst.free_size)
+    numbers = kind(core, engine).draw(lanes(core, engine, dst), dst.free_size)
     bits = numbers.astype(dst.dtype.code_type).view(dst.dtype.storage)
     dst.codes()[...] = bits.reshape(dst.shape)
 
@@ -142,7 +158,7 @@ def rand2(dst: Uniform, min: Single, max: Single, *, core: Core) -> None:
         expected="min < max",
         got=f"{min} and {max}",
     )
-    out = generator.uniform(lanes(core, vector, dst), dst.free_size).reshape(dst.shape)
+    out = uniform(core, vector, dst)
     low, high = numeric.scalar(min, out), numeric.scalar(max, out)
     out *= high - low
     out += low
@@ -173,7 +189,7 @@ def dropout(dst: Out, data: In, prob: Number, *, core: Core) -> None:
         got=str(prob),
     )
     codes = numeric.shaped(data.codes(), dst.shape)
-    u = generator.uniform(lanes(core, vector, dst), dst.free_size).reshape(dst.shape)
+    u = uniform(core, vector, dst)
     dropped = u < numeric.scalar(prob, u)
     dst.codes()[...] = np.where(dropped, codes.dtype.type(0), codes)
 

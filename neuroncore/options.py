@@ -66,6 +66,21 @@ class Options:
     """How many random bits decide, 1 to 32. The device's number is not published; few bits round
     up less often than they should, by at most 2^-bits of a step."""
 
+    rng: Literal["philox", "hardware"] = "philox"
+    """The random numbers of rng, rand2 and dropout. `philox`: Philox4x32-10, numbers that do not
+    depend on how many are drawn at a time. `hardware`: generators of the kind that is documented,
+    XORWOW on v4 and in the GpSimd engine, shift registers in the Vector engine of v2 and v3; but
+    their constants, seeding and the order of a state's words are not published, so these are
+    placeholders and not the device's bits (see neuroncore.generator)."""
+
+    precision: bool = False
+    """Compute in float64 beside the kernel, and tell which lines its errors come from
+    (`neuroncore.precision`). What the kernel computes is the same."""
+
+    precision_bound: float | None = None
+    """The relative error of a result against float64 that is worth being told of; None for 1e-5 of
+    float32, and of narrower floats the gap between 1 and the next number."""
+
     record: bool = True
     """Keep the Program that the schedule, the checks and the reports read."""
 
