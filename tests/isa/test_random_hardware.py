@@ -211,7 +211,7 @@ def test_r3_generations(kind):
                 "rand_set_state", s[1], engine.vector
             ),
             "rand2": lambda d=device: d.issue("rand2", d.empty((4, 4)), 0.0, 1.0),
-        }  # fmt: skip
+        }
         missing = {
             "trn1": set(legal),
             "trn2": {"vector state", "rand2"},
