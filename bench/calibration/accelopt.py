@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import ModuleType
 
 from case import Case, Random, Row, inside, loaded
+
+sys.path.append(str(Path(__file__).parents[1] / "conformance"))
 
 EPSILON = 1e-5
 SHAPES: dict[str, tuple[tuple[int, ...] | float, ...]] = {  # as transform_to_nki_inputs has them
@@ -29,12 +32,6 @@ def case(row: Row, checkout: Path, path: str) -> Case:
 
 def module(file: Path) -> ModuleType:
     """A kernel after the imports that the benchmark puts before it."""
-    import neuronxcc.nki as nki
-    import neuronxcc.nki.isa as nisa
-    import neuronxcc.nki.language as nl
-    import neuronxcc.nki.typing as nt
-    import numpy as np
+    from nkibench_case import NAMES  # which imports the API
 
-    return loaded(
-        file, np=np, nki=nki, nl=nl, nisa=nisa, nt=nt, trace=nki.trace, par_dim=nl.par_dim
-    )
+    return loaded(file, **NAMES)

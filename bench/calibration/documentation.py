@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from case import Case, Hole, Random, Row, dtype, executed, inside, sizes
-
 sys.path.append(str(Path(__file__).parents[1] / "conformance"))
 
 import guide_blocks
+from case import Case, Hole, Random, Row, dtype, executed, inside, sizes
 
 MATMUL = {"lhsT": (8192, 4096), "rhs": (8192, 8192)}  # K x M and K x N in all of them
 OPTIMIZATION = "guides/tutorials/kernel-optimization"

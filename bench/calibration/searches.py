@@ -7,11 +7,10 @@ import tempfile
 from pathlib import Path
 from types import ModuleType
 
-from case import Case, Hole, Row, inside, loaded
-
 sys.path.append(str(Path(__file__).parents[1] / "conformance"))
 
 import autocomp_candidates as published
+from case import Case, Hole, Row, inside, loaded
 
 
 def case(row: Row, checkout: Path, path: str) -> Case:
