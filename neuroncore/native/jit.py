@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 import numba
@@ -26,6 +27,23 @@ def compiled(function: F) -> F:
         return numba.njit(cache=True, **STRICT)(function)  # type: ignore[no-any-return]
     except RuntimeError:  # numba: "cannot cache function: no locator available"
         return numba.njit(**STRICT)(function)  # type: ignore[no-any-return]
+
+
+def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
+    """Compile for these types of arguments, to which others are converted, so that no layout of an
+    array takes a compilation of its own. The result gives the function, made at the first call."""
+
+    def made_by(function: F) -> Callable[[], F]:
+        @cache
+        def made() -> F:
+            dispatcher: Any = compiled(function)
+            dispatcher.compile(types)
+            dispatcher.disable_compile()
+            return dispatcher  # type: ignore[no-any-return]
+
+        return made
+
+    return made_by
 
 
 def inlined(function: F) -> F:

@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
 from neuroncore import buffers
 from neuroncore.native.blocks import ROWS, VECTORS, block, copied, scaled_block
-from neuroncore.native.jit import compiled, inlined
+from neuroncore.native.jit import compiled, compiled_once, inlined
 from neuroncore.native.lanes import LANES
 
 Array = npt.NDArray[Any]
@@ -35,11 +36,12 @@ _block_1, _block_2, _block_3 = (block(v) for v in (1, 2, 3))
 _pair_1, _pair_2 = (block(v, 2) for v in (1, 2))
 _quad_1, _quad_2 = (block(v, 4) for v in (1, 2))
 _scaled_single, _scaled_quad = (scaled_block(group) for group in (1, 4))
+_SOURCE, _TARGET = (types.Array(types.float32, 2, "A", readonly=r) for r in (True, False))
 _copied_rows = copied(ROWS)
 _copied_1, _copied_2, _copied_3 = (copied(LANES, v) for v in (1, 2, 3))
 
 
-@compiled
+@compiled_once(_SOURCE, _SOURCE, _TARGET, types.boolean, types.float32[::1])
 def chain(s: Array, x: Array, out: Array, accumulate: bool, scratch: Array) -> None:
     """out = s.T @ x, or += with one more rounding, by blocks of up to three vectors of columns.
 
@@ -190,7 +192,7 @@ def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) ->
     k, m = s.shape
     scratch = buffers.scratch("chain", (scratch_size(k, m),))
     if group == 1:
-        chain(s, x, out, accumulate, scratch)
+        chain()(s, x, out, accumulate, scratch)
     else:
         grouped_chain(s, x, out, accumulate, scratch, group)
 
