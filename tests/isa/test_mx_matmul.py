@@ -8,7 +8,7 @@ import pytest
 from device import Device, bits
 from hypothesis import given
 from hypothesis import strategies as st
-from microscaling import ELEMENTS, matmul_tiles, pack, rows
+from microscaling import ELEMENTS, matmul_operand, matmul_tiles, rows
 
 from neuroncore.errors import (
     BufferKindError,
@@ -18,7 +18,6 @@ from neuroncore.errors import (
     ShapeError,
     StartPartitionError,
 )
-from neuroncore.formats import lookup
 from neuroncore.report.summary import summary
 
 SHAPES = [(32, 2, 1), (64, 6, 5), (96, 34, 33), (128, 128, 512)]
@@ -37,18 +36,12 @@ def numbers(shape, element, seed=0):
     return values.astype(element)
 
 
-def operand(device, data, scales, offset=0, kind="float8_e8m0fnu"):
-    """A tile of packed data [K, F, 4] and one with its scales [K/8, F] where they belong."""
-    element = data.dtype.name
-    tile = device.tile(pack(data.view(np.uint8), element)).view(lookup(f"{element}_x4"))
-    places = np.full((128, scales.shape[1]), 255, np.uint8)  # whoever reads others gets NaN
-    places[[offset + row for row in rows(len(data))]] = scales
-    return tile, device.tile(places).view(lookup(kind))[offset:]
-
-
 def product(s, ss, x, xs, dst="float32", offsets=(0, 0), **options):
     device = Device("trn3", **options)
-    left, right = operand(device, s, ss, offsets[0]), operand(device, x, xs, offsets[1], "uint8")
+    left, right = (
+        matmul_operand(device, s, ss, offsets[0]),
+        matmul_operand(device, x, xs, offsets[1], "uint8"),
+    )
     out = device.empty((s.shape[1], x.shape[1]), dst, "psum")
     device.issue("nc_matmul_mx", out, left[0], right[0], left[1], right[1])
     assert not device.findings
@@ -199,7 +192,7 @@ def test_psum_accumulates(dst):
     device = Device("trn3")
     left, right = numbers((64, 6, 4), "float8_e5m2"), numbers((64, 5, 4), FOUR_BITS, 1)
     ss, xs = scales_near(127, (8, 6)), scales_near(127, (8, 5), 1)
-    (s, s_scale), (x, x_scale) = operand(device, left, ss), operand(device, right, xs)
+    (s, s_scale), (x, x_scale) = matmul_operand(device, left, ss), matmul_operand(device, right, xs)
     one = sums(left, ss, right, xs)
     out, want = device.empty((6, 5), dst, "psum"), np.zeros((6, 5), dst)
     for accumulate in (None, None, True, False, True):
@@ -215,7 +208,7 @@ def test_rows_may_be_tiled(k, position):
     device, size = Device("trn3"), (k, 128)
     left, right = whole((k, 6, 4), FOUR_BITS), whole((k, 5, 4), FOUR_BITS, 1)
     ss, xs = scales_near(127, (k // 8, 6)), scales_near(127, (k // 8, 5), 1)
-    (s, s_scale), (x, x_scale) = operand(device, left, ss), operand(device, right, xs)
+    (s, s_scale), (x, x_scale) = matmul_operand(device, left, ss), matmul_operand(device, right, xs)
     out = device.empty((6, 5), buffer="psum")
     tiling = {"tile_position": (position, 0), "tile_size": size}
     device.issue("nc_matmul_mx", out, s, x, s_scale, x_scale, **tiling)
@@ -226,7 +219,7 @@ def test_free_axes_of_any_shape():
     device = Device("trn3")
     left, right = whole((32, 6, 4), "float8_e5m2"), whole((32, 12, 4), "float8_e5m2", 1)
     ss, xs = scales_near(127, (4, 6)), scales_near(127, (4, 12), 1)
-    (s, s_scale), (x, x_scale) = operand(device, left, ss), operand(device, right, xs)
+    (s, s_scale), (x, x_scale) = matmul_operand(device, left, ss), matmul_operand(device, right, xs)
     out = device.empty((6, 3, 4), buffer="psum")
     x, s = x.reshape((32, 3, 4)), s.reshape((32, 1, 6))
     device.issue("nc_matmul_mx", out, s, x, s_scale, x_scale)
