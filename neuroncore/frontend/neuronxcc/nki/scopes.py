@@ -75,6 +75,8 @@ class Running:
     met: dict[Any, int] = field(default_factory=dict)  # by place in the source: tensors that were
     # given addresses there, counted as by a compiler that sees the body of a loop once
     addresses: dict[Any, Any] = field(default_factory=dict)  # by place and count: what they got
+    broadcasts: set[int] = field(default_factory=set)  # storages in PSUM of what was repeated
+    ones: dict[int, Any] = field(default_factory=dict)  # rows of ones, by length
     accumulates: bool = False  # whether what is written now is added to what is there
     shares_anywhere: bool = False  # whether shared HBM may be allocated at every depth
 

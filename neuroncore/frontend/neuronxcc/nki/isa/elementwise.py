@@ -21,6 +21,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, reduce_cmd
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
+from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki.language.elementwise import common
 
@@ -123,13 +124,16 @@ def tensor_tensor(
         shape = (x.shape[0], *map(max, zip(x.shape[1:], y.shape[1:], strict=True)))
         if all(n in (1, m) for t in (x, y) for n, m in zip(t.shape[1:], shape[1:], strict=True)):
             x, y = (t.stretched((t.shape[0], *shape[1:])) for t in (x, y))
+    operator = token(op)
+    row = getattr(operator, "operator", None)
+    x, y = apart(x, y, on_gpsimd=row is not None and "vector" not in row.engines)
     return produce(
         "tensor_tensor",
         (x.shape, format_or(dtype, common(x, y))),
         mask,
         data1=x,
         data2=y,
-        op=token(op),
+        op=operator,
         engine=engine_of(engine),
     )
 
@@ -194,7 +198,7 @@ def scalar_tensor_tensor(
     """(data <op0> operand0) <op1> operand1; operand0 is a number or (P, 1), operand1 a tile."""
     check_keywords(kwargs)
     flush()
-    x = tile(data)
+    x, y = apart(tile(data), tile(operand1, "operand1"))
     return produce(
         "scalar_tensor_tensor",
         (x.shape, format_or(dtype, x.dtype)),
@@ -203,7 +207,7 @@ def scalar_tensor_tensor(
         op0=token(op0),
         operand0=_operand(operand0, "operand0"),
         op1=token(op1),
-        operand1=tile(operand1, "operand1"),
+        operand1=y,
         reverse0=reverse0,
         reverse1=reverse1,
     )
@@ -225,7 +229,7 @@ def tensor_tensor_scan(
     """r[:, i] = (data0[:, i] <op0> r[:, i - 1]) <op1> data1[:, i], from `initial`."""
     check_keywords(kwargs)
     flush()
-    x, y = tile(data0, "data0"), tile(data1, "data1")
+    x, y = apart(tile(data0, "data0"), tile(data1, "data1"))
     return produce(
         "tensor_tensor_scan",
         (x.shape, format_or(dtype, common(x, y))),
@@ -301,6 +305,18 @@ def in_sbuf(value: Any, name: str) -> Tensor:
     moved = tensor_copy(operand)
     flush()
     return moved
+
+
+def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor]:
+    """Two operands of which only one may be in PSUM, none `on_gpsimd`: a broadcast that is there
+    is moved."""
+    if on_gpsimd or (x.region is PSUM and y.region is PSUM):
+        broadcasts = running().broadcasts
+        if y.storage.id in broadcasts:
+            y = in_sbuf(y, "data2")
+        elif x.storage.id in broadcasts:
+            x = in_sbuf(x, "data1")
+    return x, y
 
 
 def tensor_copy_dynamic_src(

@@ -14,6 +14,7 @@ from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ShapeError, SignatureError
 from neuroncore.formats import Format, bool_, float32, int32
 from neuroncore.frontend.neuronxcc.nki import isa
+from neuroncore.frontend.neuronxcc.nki.isa.broadcast import across_partitions
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.language.composed import as_newer, as_older, composed
 from neuroncore.frontend.neuronxcc.nki.results import (
@@ -304,7 +305,8 @@ def fmod(x: Any, y: Any, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
 
 
 def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
-    """src repeated along axes of size 1; across partitions by nc_stream_shuffle."""
+    """src repeated along axes of size 1; across partitions by a product with ones, of other formats
+    than float32 by nc_stream_shuffle."""
     check_keywords(kwargs)
     flush()
     x, sizes = tile(src, "src"), tuple(int(n) for n in shape)
@@ -321,6 +323,8 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
         return x
     if x.shape[0] == sizes[0]:
         return x.stretched(sizes)
+    if x.dtype is float32:
+        return across_partitions(x, sizes[0]).stretched(sizes)
     return as_older(newer.broadcast_to(as_newer(x), (sizes[0], *x.shape[1:]))).stretched(sizes)
 
 

@@ -1,0 +1,60 @@
+"""One partition in all partitions, in the older API: a product with a row of ones, as its pages
+say ("Trainium/Inferentia2 Architecture", Tensor engine).
+"""
+
+from __future__ import annotations
+
+from neuroncore.core import current
+from neuroncore.enums import MemoryRegion
+from neuroncore.formats import Format, float32
+from neuroncore.frontend.neuronxcc.nki.isa.elementwise import in_sbuf
+from neuroncore.frontend.neuronxcc.nki.results import door, new
+from neuroncore.frontend.neuronxcc.nki.scopes import running
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+
+PSUM = MemoryRegion.psum
+
+
+def across_partitions(row: Tensor, count: int) -> Tensor:
+    """The float32 row [1, F...] in `count` partitions.
+
+    A bank's worth stays in PSUM, where instructions read it; what is wider goes to SBUF piece by
+    piece.
+    """
+    row = in_sbuf(row, "src")
+    flat = row.reshape((1, row.free_size))
+    bank = current().machine.psum.bank_bytes // float32.itemsize
+    if flat.free_size <= bank:
+        made = _product(flat, count)
+        running().broadcasts.add(made.storage.id)
+        return made.reshape((count, *row.shape[1:]))
+    made = new((count, flat.free_size), float32)
+    for first in range(0, flat.free_size, bank):
+        last = min(first + bank, flat.free_size)
+        door("tensor_copy", dst=made[:, first:last], src=_product(flat[:, first:last], count))
+    return made.reshape((count, *row.shape[1:]))
+
+
+def _product(row: Tensor, count: int) -> Tensor:
+    made = new((count, row.free_size), float32, PSUM)
+    ones = _ones(count, row.dtype)
+    door(
+        "nc_matmul",
+        dst=made,
+        stationary=ones,
+        moving=row,
+        is_stationary_onezero=True,
+        accumulate=False,
+    )
+    return made
+
+
+def _ones(count: int, dtype: Format) -> Tensor:
+    """A row of ones, which a kernel makes once."""
+    kept = running().ones
+    if count not in kept:
+        ones = kept[count] = new((1, count), dtype)
+        ones.storage.scope = None
+        door("memset", dst=ones, value=1.0)
+    found: Tensor = kept[count]
+    return found
