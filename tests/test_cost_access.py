@@ -108,6 +108,42 @@ def test_a_copy_from_psum_takes_as_long_as_on_trn2(n, duration):
     assert found.busy_ns + found.latency_ns == pytest.approx(duration, rel=0.02)
 
 
+# --- as in the guide's profiles of v2 --------------------------------------------------------------
+
+
+def lasted(device):
+    found = cost_of(device)
+    return found.busy_ns + found.latency_ns
+
+
+def test_on_v2_an_addition_of_two_streams_takes_as_long_as_in_the_guide():
+    device = Device("trn1")
+    tiles = (device.zeros((64, 8192)) for _ in range(3))
+    device.issue("tensor_tensor", *tiles, nl.add)
+    assert lasted(device) == pytest.approx(14968, rel=0.02)
+
+
+def test_on_v2_one_activation_takes_as_long_as_in_the_guide():
+    device = Device("trn1")
+    one = device.zeros((1, 1))
+    device.issue("activation", device.empty((1, 1)), nl.exp, one, bias=one)
+    assert lasted(device) == pytest.approx(159, rel=0.02)
+
+
+def test_on_v2_a_product_takes_as_long_as_in_the_guide():
+    device = Device("trn1")
+    weights, moving = device.zeros((128, 96), "bfloat16"), device.zeros((128, 128), "bfloat16")
+    device.issue("nc_matmul", device.empty((96, 128), buffer="psum"), weights, moving)
+    assert lasted(device) == pytest.approx(219, rel=0.02)
+
+
+def test_on_v2_weights_of_one_column_take_as_long_as_in_the_guide():
+    device = Device("trn1")
+    weights, moving = device.zeros((128, 1), "bfloat16"), device.zeros((128, 128), "bfloat16")
+    device.issue("nc_matmul", device.empty((1, 128), buffer="psum"), weights, moving)
+    assert cost_of(device).weights_latency_ns == pytest.approx(67, rel=0.02)
+
+
 # --- strides --------------------------------------------------------------------------------------
 
 
