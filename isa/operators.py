@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from neuroncore import numeric
-from neuroncore.numeric import FUNCTIONS, OPERATORS, Function, Operator, elementary, folds
+from neuroncore.numeric import (
+    FUNCTIONS,
+    NUMBERS,
+    OPERATORS,
+    SIMULATED,
+    Function,
+    Operator,
+    elementary,
+    folds,
+)
 
 EVERYWHERE = ("vector", "scalar", "gpsimd")
 
@@ -114,6 +123,19 @@ _FUNCTIONS = (
     Function("reciprocal", numeric.inverse, "1 / x", (2.0**-42, 2.0**42)),
 )  # fmt: skip
 
+NUMBERS.update(
+    maximum=Operator(
+        "maximum_number", numeric.maximum_number, reduces=True, identity=-inf, integer=np.maximum
+    ),
+    minimum=Operator(
+        "minimum_number", numeric.minimum_number, reduces=True, identity=inf, integer=np.minimum
+    ),
+)
+SIMULATED.update(
+    divide=Operator("divide", np.divide),
+    mod=Operator("mod", np.mod),
+    fmod=Operator("fmod", np.fmod),
+)
 OPERATORS.update({row.name: row for row in _OPERATORS})
 FUNCTIONS.update({row.name: row for row in _FUNCTIONS})
 ADD, EQUAL, MAXIMUM = OPERATORS["add"], OPERATORS["equal"], OPERATORS["maximum"]

@@ -88,12 +88,13 @@ def mirrored(codes: Any) -> Any:
     return codes ^ ((codes >> (bits - 1)) & np.iinfo(codes.dtype).max)
 
 
-def ranks(codes: Any) -> Any:
-    """The same with all NaN at the top. (Where they are is unpublished.)"""
-    top = np.iinfo(codes.dtype).max
+def ranks(codes: Any, lost: bool = False) -> Any:
+    """The same with all NaN at the top, or at the bottom if they are `lost` to numbers. (Where they
+    are is unpublished.)"""
+    bottom, top = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
     infinity = {2: 0x7F80, 4: 0x7F800000, 8: 0x7FF << 52}[codes.dtype.itemsize]
     found = mirrored(codes)
-    found[(codes & top) > infinity] = top
+    found[(codes & top) > infinity] = bottom if lost else top
     return found
 
 
@@ -108,15 +109,15 @@ def occurrences(data: Tile, vals: Tile, backwards: bool) -> Any:
     cost=streaming(),
     rules=[same_partitions("src", "dst"), per_partition(EIGHT, "dst"), eight_or_more("src")],
 )
-def max8(dst: Out, src: Searched) -> None:
+def max8(dst: Out, src: Searched, *, core: Core) -> None:
     """dst[p, i] = the i-th greatest of src[p, :], i = 0...7; equal elements count one by one
 
-    NaN is above everything, +0 above -0.
+    NaN is above everything (unpublished: `Options.nan_minmax`), +0 above -0.
     """
     data = rows(src)
     codes = data.view(f"i{data.itemsize}")
     found = np.empty((src.shape[0], EIGHT), codes.dtype)
-    searches.largest(ranks(codes), found)
+    searches.largest(ranks(codes, core.options.nan_minmax == "number"), found)
     values = mirrored(found).view(data.dtype)
     values[np.isnan(values)] = np.nan
     dst.store(values)

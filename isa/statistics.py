@@ -173,5 +173,5 @@ def tensor_scalar_cumulative(
     numeric.apply(op0, values, numeric.scalar(imm0, out), out)
     registers = accumulators(core, vector, src)
     preset(registers, op1, reduce_cmd, imm1)
-    numeric.folds.cumulate(out, registers, out, numeric.folds.SCANNED.index(op1.name))
+    numeric.cumulate(op1, out, registers, out)
     dst.store(out)

@@ -28,6 +28,7 @@ from neuroncore.errors import (
 from neuroncore.instruction import Call, Instruction, Parameter
 from neuroncore.machine import Machine
 from neuroncore.memory import Hbm, Memory
+from neuroncore.numeric import NUMBERS
 from neuroncore.operand import PSUM, Act, Op, Operand, Static, View, are_tiles, spread
 from neuroncore.options import Options
 from neuroncore.program import Program
@@ -96,6 +97,8 @@ class Core:
         self.rounding = self.hbm.rounding if isinstance(self.hbm.rounding, Stochastic) else None
         self.memory = Memory(self.machine, self.hbm)
         self.program: Program | None = Program(options.record_limit) if options.record else None
+        # operators that do what the options say in place of what others do, by the name of those
+        self.operators = NUMBERS if options.nan_minmax == "number" else {}
         self.calls: dict[Any, Call] = {}
         self.findings: list[Finding] = []
         self.accumulators = {

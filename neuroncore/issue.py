@@ -62,6 +62,11 @@ def _body(instruction: Instruction) -> Iterator[str]:
     yield f"    raise core.misused(INSTRUCTION, {{{given}}}) from None"
     yield "if call is None:"
     yield f"    call = core.prepare(INSTRUCTION, key, {everything})"
+    for p in instruction.parameters:
+        if isinstance(p.declared, Op):
+            guard = f" and {p.name} is not None" if p.declared.optional else ""
+            yield f"if core.operators{guard}:"
+            yield f"    {p.name} = core.operators.get({p.name}.name, {p.name})"
     yield "if call.dynamic:"
     skip = "oob_mode is SKIP" if "oob_mode" in names else "False"
     yield f"    return core.issue_dynamic(call, frame_at(2), {everything}, {skip})"

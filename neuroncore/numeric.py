@@ -79,6 +79,8 @@ class Function:
 
 
 OPERATORS: dict[str, Operator] = {}
+NUMBERS: dict[str, Operator] = {}  # that take the place of those where NaN loses to a number
+SIMULATED: dict[str, Operator] = {}  # that no engine has (Options.simulator_operators)
 FUNCTIONS: dict[str, Function] = {}
 
 
@@ -91,6 +93,15 @@ def maximum(a: Array, b: Any, out: Array) -> None:
 
 def minimum(a: Array, b: Any, out: Array) -> None:
     _by_rows(folds.elementwise_minimum, a, b, out)
+
+
+def maximum_number(a: Array, b: Any, out: Array) -> None:
+    """The other operand where one is NaN."""
+    maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b), out)
+
+
+def minimum_number(a: Array, b: Any, out: Array) -> None:
+    minimum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b), out)
 
 
 def _by_rows(loop: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
@@ -364,4 +375,14 @@ def scan(
         op0.apply(a, b, inner)
         a, b = (second[:, j], inner) if swap1 else (inner, second[:, j])
         op1.apply(a, b, state)
+        out[:, j] = state
+
+
+def cumulate(op: Operator, x: Array, state: Array, out: Array) -> None:
+    """out[p, j] = r = x[p, j] <op> r, starting from r = state[p], and ending there."""
+    if op.name in folds.SCANNED:
+        folds.cumulate(x, state, out, folds.SCANNED.index(op.name))
+        return
+    for j in range(x.shape[1]):
+        op.apply(x[:, j], state, state)
         out[:, j] = state

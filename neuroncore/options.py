@@ -81,6 +81,22 @@ class Options:
     """The relative error of a result against float64 that is worth being told of; None for 1e-5 of
     float32, and of narrower floats the gap between 1 and the next number."""
 
+    fn_overflow: Literal["nan", "saturate"] = "nan"
+    """What becomes of what is too large for float8_e4m3fn, infinities included, where results are
+    rounded to it: NaN, as ml_dtypes casts, which the vendor's simulator takes its narrow formats
+    from; or the largest number, as the OCP specification of 8-bit floats allows too. Not published
+    for the device. quantize_mx saturates either way, as the vendor's reference results do."""
+
+    nan_minmax: Literal["propagate", "number"] = "propagate"
+    """What nl.maximum and nl.minimum make of NaN and a number, as operators of an instruction and
+    in its folds: NaN, as numpy, or the number; then nl.max8 puts NaN below all numbers, else above.
+    Not published; by default a NaN is not lost."""
+
+    simulator_operators: bool = False
+    """Take nl.divide, nl.mod and nl.fmod as operators of instructions, as the vendor's simulator
+    does. No engine has them and the compiler refuses them (NKI 0.3.0 and 0.4.0 release notes), so
+    that they are refused here too."""
+
     record: bool = True
     """Keep the Program that the schedule, the checks and the reports read."""
 
@@ -99,9 +115,9 @@ documented = Options()
 ideal = Options(storage="float32")
 """No format rounds more than float32 does."""
 
-vendor_sim = Options(matmul="blas")
-"""What the vendor's simulator says of itself: narrow formats in their own precision, and sums in no
-particular order ("Numerical Precision" in its guide)."""
+vendor_sim = Options(matmul="blas", simulator_operators=True)
+"""What the vendor's simulator says of itself: narrow formats in their own precision, sums in no
+particular order ("Numerical Precision" in its guide), and operators that no engine has."""
 
 PROFILES = {"documented": documented, "ideal": ideal, "vendor-sim": vendor_sim}
 

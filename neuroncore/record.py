@@ -24,7 +24,7 @@ from neuroncore import machine
 from neuroncore.errors import UsageError
 from neuroncore.instruction import INSTRUCTIONS, Instruction
 from neuroncore.machine import Machine
-from neuroncore.numeric import FUNCTIONS, OPERATORS, Function, Operator
+from neuroncore.numeric import FUNCTIONS, OPERATORS, SIMULATED, Function, Operator
 from neuroncore.program import Program
 
 FORMAT = 1  # of the files: older ones are refused
@@ -33,7 +33,7 @@ MARK = b"neuroncore.record/"
 
 FIND: dict[type, Callable[[str], Any]] = {
     Instruction: INSTRUCTIONS.__getitem__,
-    Operator: OPERATORS.__getitem__,
+    Operator: lambda name: (OPERATORS.get(name) or SIMULATED[name]),
     Function: FUNCTIONS.__getitem__,
     Machine: machine.load,
 }

@@ -155,9 +155,9 @@ class Stochastic:
     Raises UsageError for a seed of more than 32 bits, and for more bits than a word has.
     """
 
-    def __init__(self, seed: int, bits: int = WORD) -> None:
+    def __init__(self, seed: int, bits: int = WORD, saturate: bool = False) -> None:
         Stream(seed).words(), _ones(bits)  # refuse what has no room
-        self.seed, self.bits = seed, bits
+        self.seed, self.bits, self.saturate = seed, bits, saturate
         self._issued: Counter[tuple[int, int]] = Counter()
         self.begin(0, 0)
 
@@ -173,14 +173,21 @@ class Stochastic:
             return codec.encode(form, values, out)
         first = self._first
         self._first += values.size
-        return encode(form, values, self._stream, out, first=first, bits=self.bits)
+        saturate, bits = self.saturate and not form.infinite, self.bits
+        return encode(form, values, self._stream, out, first=first, bits=bits, saturate=saturate)
 
 
 def rounding(options: Options) -> Callable[..., Array]:
     """What makes codes of results in a launch with such options."""
+    saturate = options.fn_overflow == "saturate"
     if options.stochastic:
-        return Stochastic(options.stochastic_seed, options.stochastic_bits)
-    return codec.encode
+        return Stochastic(options.stochastic_seed, options.stochastic_bits, saturate)
+    return saturated if saturate else codec.encode
+
+
+def saturated(form: Format, values: Array, out: Array | None = None) -> Array:
+    """As codec.encode; what overflows a format without infinities becomes its largest number."""
+    return codec.encode(form, values, out, saturate=not form.infinite)
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Any
 
 from neuroncore.errors import OperatorError, did_you_mean
 from neuroncore.frontend.nki import language
-from neuroncore.frontend.nki.language.operation import Operation
+from neuroncore.frontend.nki.language.operation import Operation, Simulated
 
 # numpy's names that are not those of the API
 NUMPY = {
@@ -20,6 +20,7 @@ NUMPY = {
     "prod": "multiply",
     "mean": "average",
     "true_divide": "divide",
+    "remainder": "mod",
     "absolute": "abs",
     "fabs": "abs",
     "bitwise_not": "invert",
@@ -37,12 +38,16 @@ def token(op: Any) -> Any:
         return op
     name = getattr(op, "__name__", None)
     found = getattr(language, NUMPY.get(str(name), str(name)), None) if name else None
-    if isinstance(found, Operation):
+    if _is_taken(found):
         return found
-    known = [n for n, value in vars(language).items() if isinstance(value, Operation)]
+    known = [n for n, value in vars(language).items() if _is_taken(value)]
     raise OperatorError(
         f"{op!r} is not an operator",
         argument="op",
         expected="an operator of nki.language, or numpy's function of the same name",
         hint=did_you_mean(str(name), known),
     )
+
+
+def _is_taken(value: Any) -> bool:
+    return isinstance(value, Operation) and not (isinstance(value, Simulated) and not value.taken)

@@ -11,7 +11,7 @@ from neuroncore.errors import OperatorError, ShapeError, SignatureError
 from neuroncore.formats import FORMATS, Format, float32, int32, lookup, uint8
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
-from neuroncore.frontend.nki.language.operation import Operation
+from neuroncore.frontend.nki.language.operation import Operation, Simulated
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.tile import Tile
 
@@ -66,7 +66,7 @@ def _scalar_operand(x: Any, bitvec: bool) -> Any:
     return column
 
 
-def _binary(name: str) -> Operation:
+def _binary(name: str, kind: type[Operation] = Operation) -> Operation:
     def lowered(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
         if not isinstance(x, Tile) and not isinstance(y, Tile):
             raise SignatureError(f"nl.{name} needs a tile", got=f"{x!r}, {y!r}")
@@ -93,7 +93,7 @@ def _binary(name: str) -> Operation:
         f"x {name} y, element by element: tensor_tensor, or tensor_scalar with a number or a "
         "(P, 1) tile."
     )
-    token = Operation(name, lowered, doc)
+    token = kind(name, lowered, doc)
     return token
 
 
@@ -205,13 +205,19 @@ def negative(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     return out
 
 
-def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """x / y, as x times 1 / y, each rounded: reciprocal, and tensor_tensor or tensor_scalar."""
+def _divided(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     if not isinstance(y, Tile):
         return multiply(x, float(np.divide(1.0, y)), dtype)  # type: ignore[no-any-return]
     inverse = ndarray(y.shape, float32)
     isa.reciprocal(inverse, y)
     return multiply(x, inverse, dtype or common(x, y))  # type: ignore[no-any-return]
+
+
+divide = Simulated(
+    "divide",
+    _divided,
+    "x / y, as x times 1 / y, each rounded: reciprocal, and tensor_tensor or tensor_scalar.",
+)
 
 
 def where(condition: NkiTensor, x: NkiTensor, y: NkiTensor, dtype: Any = None) -> NkiTensor:
@@ -271,16 +277,20 @@ def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     return out
 
 
-def _no_hardware(name: str) -> Any:
-    def refuse(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+def _no_hardware(name: str) -> Simulated:
+    simulated = _binary(name, Simulated)
+
+    def refused(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+        if token.taken:
+            return simulated(x, y, dtype)  # type: ignore[no-any-return]
         raise OperatorError(
             f"nl.{name} has no hardware instruction",
             because="no engine divides; the vendor's simulator computes it, the compiler refuses",
-            hint="x - y * nl.floor(nl.divide(x, y))",
+            hint="x - y * nl.floor(nl.divide(x, y)), or Options(simulator_operators=True)",
         )
 
-    refuse.__doc__ = "Refused: no instruction of the hardware computes it."
-    return refuse
+    token = Simulated(name, refused, "Refused: no instruction of the hardware computes it.")
+    return token
 
 
 mod = _no_hardware("mod")

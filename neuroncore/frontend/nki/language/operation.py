@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from neuroncore.core import running
 from neuroncore.errors import OperatorError
-from neuroncore.numeric import FUNCTIONS, OPERATORS, Function, Operator
+from neuroncore.numeric import FUNCTIONS, OPERATORS, SIMULATED, Function, Operator
 
 
 class Operation:
@@ -35,3 +36,19 @@ class Operation:
 
     def __repr__(self) -> str:
         return f"nl.{self.__name__}"
+
+
+class Simulated(Operation):
+    """An operator of the vendor's simulator, which no engine has: one only in runs that are asked
+    to take it (Options.simulator_operators)."""
+
+    @property
+    def taken(self) -> bool:
+        core = running()
+        return core is not None and core.options.simulator_operators
+
+    @property
+    def operator(self) -> Operator:  # type: ignore[override]
+        if not self.taken:
+            raise AttributeError(f"{self!r} is no operator of an engine")
+        return SIMULATED[self.__name__]

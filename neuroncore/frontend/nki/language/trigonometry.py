@@ -62,4 +62,4 @@ def cos(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 def tan(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     """tan x = sin x / cos x: nl.sin, nl.cos and nl.divide."""
-    return divide(_sin(x, float32), cos(x, float32), dtype or x.dtype)
+    return divide(_sin(x, float32), cos(x, float32), dtype or x.dtype)  # type: ignore[no-any-return]
