@@ -108,7 +108,7 @@ def test_a_copy_from_psum_takes_as_long_as_on_trn2(n, duration):
     assert found.busy_ns + found.latency_ns == pytest.approx(duration, rel=0.02)
 
 
-# --- as in the guide's profiles of v2 --------------------------------------------------------------
+# --- as in the guide's profiles of v2 -------------------------------------------------------------
 
 
 def lasted(device):
