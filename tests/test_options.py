@@ -222,7 +222,7 @@ def test_functions_of_the_simulator_are_one_instruction(name):
 
 
 @pytest.mark.parametrize("name", SIMULATED)
-def test_v18_without_the_option_they_are_refused(name):
+def test_V18_without_the_option_they_are_refused(name):
     device = Device()
     dst, x = device.zeros(X.shape), device.tile(X)
     device.refuses(SignatureError, "tensor_tensor", dst, x, x, getattr(nl, name), words=["op"])
@@ -242,7 +242,7 @@ def remainders(x, y):
     return out
 
 
-def test_v18_the_vendors_simulator_takes_them():
+def test_V18_the_vendors_simulator_takes_them():
     with settings(options=vendor_sim):
         same(remainders(X, Y), simulated(np.mod, X, Y))
     with pytest.raises(SignatureError, match="op must be an operator"):
@@ -250,7 +250,7 @@ def test_v18_the_vendors_simulator_takes_them():
 
 
 @pytest.mark.parametrize("op", [np.divide, np.mod, np.fmod, older_nl.divide])
-def test_v18_in_the_older_api(op):
+def test_V18_in_the_older_api(op):
     @older.jit
     def kernel(x, y):
         return stored(older_isa.tensor_tensor(older_nl.load(x), older_nl.load(y), op))

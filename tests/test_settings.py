@@ -49,7 +49,7 @@ def test_the_variables_turn_it_on(value, monkeypatch):
 
 
 @pytest.mark.parametrize("value", [None, "", "0", "false"])
-def test_s8_off_is_to_nearest_even_everywhere(value, monkeypatch):
+def test_S8_off_is_to_nearest_even_everywhere(value, monkeypatch):
     if value is not None:
         monkeypatch.setenv(ON, value)
     monkeypatch.setenv(SEEDED, "7")

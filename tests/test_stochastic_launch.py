@@ -84,7 +84,7 @@ def normal(*shape, seed=0):
         if case.values[1] in NARROW
     ],
 )
-def test_s8_results_are_next_to_the_float32_ones(name, form, target):
+def test_S8_results_are_next_to_the_float32_ones(name, form, target):
     device = Random(target)
     for tile, want in RECIPES[name](device, form):
         if tile.dtype.is_opaque:
@@ -103,7 +103,7 @@ def test_s8_results_are_next_to_the_float32_ones(name, form, target):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint16", "int32", "uint8"])
-def test_s8_float32_and_integers_are_rounded_as_ever(dtype):
+def test_S8_float32_and_integers_are_rounded_as_ever(dtype):
     x = normal(33, 65) * 100
     results = []
     for device in (Device(), Random()):
@@ -116,7 +116,7 @@ def test_s8_float32_and_integers_are_rounded_as_ever(dtype):
 
 
 @pytest.mark.parametrize("form", NARROW)
-def test_s8_copies_of_a_format_and_constants_do_not_move(form):
+def test_S8_copies_of_a_format_and_constants_do_not_move(form):
     device, x = Random("trn3"), normal(33, 7)
     src = device.tile(x, None if form == "tfloat32" else form)
     src = src.view("tfloat32") if form == "tfloat32" else src
@@ -131,7 +131,7 @@ def test_s8_copies_of_a_format_and_constants_do_not_move(form):
     assert np.array_equal(bits(filled[0].codes()), bits(filled[1].codes()))
 
 
-def test_s8_what_the_array_and_quantize_mx_read_is_rounded_to_nearest():
+def test_S8_what_the_array_and_quantize_mx_read_is_rounded_to_nearest():
     x = normal(32, 8)
     results = []
     for device in (Device("trn3"), Random("trn3")):
@@ -150,7 +150,7 @@ def test_s8_what_the_array_and_quantize_mx_read_is_rounded_to_nearest():
 
 @pytest.mark.parametrize("form", NARROW)
 @pytest.mark.parametrize("unit", ["vector", "scalar", "gpsimd"])
-def test_s6_an_element_has_the_word_of_its_place_in_its_instruction(unit, form):
+def test_S6_an_element_has_the_word_of_its_place_in_its_instruction(unit, form):
     device, x = Random("trn3"), normal(9, 13)
     src = device.tile(x)
     for number in range(3):
@@ -159,7 +159,7 @@ def test_s6_an_element_has_the_word_of_its_place_in_its_instruction(unit, form):
         assert np.array_equal(bits(dst.codes()), rounded(x, form, stream(unit, number)))
 
 
-def test_s6_every_engine_counts_its_own_instructions():
+def test_S6_every_engine_counts_its_own_instructions():
     device, x = Random("trn3"), normal(16, 8)
     src, one = device.tile(x), device.tile(np.eye(16, dtype=np.float32))
     tensor = device.empty(x.shape, "bfloat16", "psum")
@@ -189,7 +189,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["tensor_copy", "dma_copy", "activation"])
 @pytest.mark.parametrize("where", ["sbuf", "psum", "address"])
-def test_s6_where_an_element_lies_in_memory_does_not_matter(layout, name, where):
+def test_S6_where_an_element_lies_in_memory_does_not_matter(layout, name, where):
     if (name, where) == ("dma_copy", "psum"):
         where = "hbm"
     device = Random()
@@ -208,7 +208,7 @@ def test_s6_where_an_element_lies_in_memory_does_not_matter(layout, name, where)
 
 
 @given(st.integers(1, 128), st.integers(1, 300), st.sampled_from(["bfloat16", "float8_e4m3"]))
-def test_s6_tiles_of_any_size(rows, columns, form):
+def test_S6_tiles_of_any_size(rows, columns, form):
     device = Random()
     x = np.full((rows, columns), 1 + 0.3 * lookup(form).eps, np.float32)
     dst = device.empty(x.shape, form)
@@ -217,7 +217,7 @@ def test_s6_tiles_of_any_size(rows, columns, form):
     assert np.array_equal(dst.numpy().astype(np.float32) > 1, up.reshape(x.shape))
 
 
-def test_s6_a_second_result_goes_on_where_the_first_ended():
+def test_S6_a_second_result_goes_on_where_the_first_ended():
     device, x = Random(), normal(8, 10)
     dst, total = device.empty(x.shape, "bfloat16"), device.empty((8, 1), "bfloat16")
     device.issue("tensor_scalar_reduce", dst, device.tile(x), nl.multiply, 1.0, nl.maximum, total)
@@ -227,7 +227,7 @@ def test_s6_a_second_result_goes_on_where_the_first_ended():
     assert np.array_equal(total.codes(), want)
 
 
-def test_s6_scattered_elements_have_the_words_of_their_places_in_the_tile():
+def test_S6_scattered_elements_have_the_words_of_their_places_in_the_tile():
     device, x = Random("trn3"), normal(16, 32)
     places = np.random.default_rng(0).permutation(32).astype(np.uint16)
     index = device.tile(places.reshape(2, 16).T)
@@ -238,7 +238,7 @@ def test_s6_scattered_elements_have_the_words_of_their_places_in_the_tile():
     assert np.array_equal(whole.codes(), want)
 
 
-def test_s6_rows_gathered_and_added_by_dma():
+def test_S6_rows_gathered_and_added_by_dma():
     device, x = Random(), normal(6, 9)
     table, rows = (
         device.tile(normal(10, 9, seed=1), "bfloat16", "hbm"),
@@ -295,7 +295,7 @@ def run(kernel, *args, seed=0, **more):
         return kernel(*args)
 
 
-def test_s6_a_seed_repeats_and_nothing_else_is_related():
+def test_S6_a_seed_repeats_and_nothing_else_is_related():
     first, again, other = (run(narrowed, X, seed=seed) for seed in (5, 5, 6))
     assert first.tobytes() == again.tobytes()
     parts = [*first, *other]
@@ -306,7 +306,7 @@ def test_s6_a_seed_repeats_and_nothing_else_is_related():
         assert unrelated(first[0].reshape(-1)[step:], first[0].reshape(-1)[:-step])
 
 
-def test_s6_threads_do_not_matter():
+def test_S6_threads_do_not_matter():
     seeds = range(4)
     alone, together = [run(narrowed, X, seed=s) for s in seeds], {}
 
@@ -321,7 +321,7 @@ def test_s6_threads_do_not_matter():
     assert all(together[s].tobytes() == alone[s].tobytes() for s in seeds)
 
 
-def test_s6_two_cores_have_words_of_their_own():
+def test_S6_two_cores_have_words_of_their_own():
     @nki.jit
     def both(x):
         rank = nl.program_id(0)
@@ -338,7 +338,7 @@ def test_s6_two_cores_have_words_of_their_own():
         assert np.array_equal(got[rank].astype(np.float32) > 1, up.reshape(X.shape))
 
 
-def test_s6_programs_of_an_older_grid_have_words_of_their_own():
+def test_S6_programs_of_an_older_grid_have_words_of_their_own():
     @older.jit
     def programs(x):
         rank = older_nl.program_id(0)
@@ -395,7 +395,7 @@ def older_half_added(x, count):
 @pytest.mark.parametrize(
     "kernel", [half_added, older.jit(older_half_added)], ids=["nki", "neuronxcc"]
 )
-def test_s7_the_vendors_sum(kernel, monkeypatch):
+def test_S7_the_vendors_sum(kernel, monkeypatch):
     """1024 + 2048 times 0.5 in float16; the spread of such a sum is 22.96."""
     start = np.full(REPLICAS, 1024, np.float16)
     assert (kernel(start.copy(), 2048) == 1024).all()
@@ -409,7 +409,7 @@ def test_s7_the_vendors_sum(kernel, monkeypatch):
 # --- S9: sums in PSUM -----------------------------------------------------------------------------
 
 
-def test_s9_the_mean_over_seeds_of_bfloat16_sums_is_the_float32_sum():
+def test_S9_the_mean_over_seeds_of_bfloat16_sums_is_the_float32_sum():
     s, x = normal(128, 16), normal(128, 24, seed=1)
     s, x = s.astype("bfloat16"), x.astype("bfloat16")
 

@@ -47,13 +47,13 @@ def seed(device, value):
 # --- R1: known numbers ----------------------------------------------------------------------------
 
 
-def test_r1_the_oracle_gives_marsaglias_numbers():
+def test_R1_the_oracle_gives_marsaglias_numbers():
     state = MARSAGLIA.copy()
     assert [xorwow(state) for _ in range(4)] == FIRST
 
 
 @pytest.mark.parametrize(("target", "unit", "streams"), XORWOW)
-def test_r1_the_first_words_from_marsaglias_state(target, unit, streams):
+def test_R1_the_first_words_from_marsaglias_state(target, unit, streams):
     device = hardware(target)
     put(device, [MARSAGLIA * streams] * 5, unit)
     got = device.random((5, 4 * streams), engine=unit)
@@ -62,7 +62,7 @@ def test_r1_the_first_words_from_marsaglias_state(target, unit, streams):
 
 @pytest.mark.parametrize(("target", "unit", "streams"), XORWOW)
 @given(data=st.data())
-def test_r1_xorwow_goes_on_from_any_state(target, unit, streams, data):
+def test_R1_xorwow_goes_on_from_any_state(target, unit, streams, data):
     word = st.one_of(st.integers(0, MASK), st.sampled_from([0, MASK]))
     states = [data.draw(st.lists(word, min_size=6, max_size=6)) for _ in range(streams)]
     count = data.draw(st.integers(1, 30))
@@ -125,7 +125,7 @@ def test_a_number_is_the_register_32_shifts_later(target):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("target", TARGETS)
-def test_r2_a_seed_repeats_its_numbers(target, kind):
+def test_R2_a_seed_repeats_its_numbers(target, kind):
     device = Device(target, rng=kind)
     drawn = []
     for value in (7, 7, 8, 0):
@@ -138,7 +138,7 @@ def test_r2_a_seed_repeats_its_numbers(target, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("target", "unit", "streams"), XORWOW)
-def test_r2_a_state_that_was_saved_goes_on_as_before(target, unit, streams, kind):
+def test_R2_a_state_that_was_saved_goes_on_as_before(target, unit, streams, kind):
     device, other = Device(target, rng=kind), Device(target, rng=kind)
     device.random((128, 13), engine=unit)
     saved = get(device, 128, unit, 6 * streams)
@@ -151,14 +151,14 @@ def test_r2_a_state_that_was_saved_goes_on_as_before(target, unit, streams, kind
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32"])
 @pytest.mark.parametrize(("target", "unit"), EVERY)
-def test_r2_narrow_integers_are_the_lowest_bits(target, unit, dtype):
+def test_R2_narrow_integers_are_the_lowest_bits(target, unit, dtype):
     full = hardware(target).random((33, 7), engine=unit)
     narrow = hardware(target).random((33, 7), dtype, engine=unit)
     assert np.array_equal(narrow, full.astype(dtype))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_r2_rand2_is_uniform(kind):
+def test_R2_rand2_is_uniform(kind):
     device, bounds = Device("trn3", rng=kind), (-2.0, 6.0)
     dst = device.empty((128, 2048))
     device.issue("rand2", dst, *bounds)
@@ -172,7 +172,7 @@ def test_r2_rand2_is_uniform(kind):
 
 
 @pytest.mark.parametrize(("target", "unit"), EVERY)
-def test_r2_every_bit_is_set_half_of_the_time_and_lanes_are_unrelated(target, unit):
+def test_R2_every_bit_is_set_half_of_the_time_and_lanes_are_unrelated(target, unit):
     drawn = hardware(target).random((128, 512), engine=unit)
     ones = np.unpackbits(drawn.view(np.uint8)).reshape(-1, 32).sum(axis=0)
     assert (np.abs(ones - drawn.size / 2) < 5 * np.sqrt(drawn.size / 4)).all()
@@ -184,7 +184,7 @@ def test_r2_every_bit_is_set_half_of_the_time_and_lanes_are_unrelated(target, un
     assert drawn.size - np.unique(drawn).size < 16
 
 
-def test_r2_dropout_and_seeds_of_programs():
+def test_R2_dropout_and_seeds_of_programs():
     device = hardware()
     dst, x = device.empty((128, 512)), device.tile(np.ones((128, 512), np.float32))
     device.issue("dropout", dst, x, 0.25)
@@ -199,7 +199,7 @@ def test_r2_dropout_and_seeds_of_programs():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_r3_generations(kind):
+def test_R3_generations(kind):
     devices = {target: Device(target, rng=kind) for target in TARGETS}
     for target, device in devices.items():
         device.random((4, 4))  # the Vector engine has rng on all
