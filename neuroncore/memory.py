@@ -100,7 +100,7 @@ class Storage:
     __slots__ = (
         *("id", "region", "shape", "dtype", "name", "born", "on_chip", "partitions", "row_bytes"),
         *("pitch", "data", "origin", "partition0", "byte0", "placed", "gaps", "image", "foreign"),
-        *("launch", "version", "scope", "held", "spread"),
+        *("launch", "version", "scope", "held", "spread", "double"),
     )
 
     def __init__(
@@ -124,6 +124,7 @@ class Storage:
         self.version = 0  # counts the instructions that have written to it
         self.scope: Any = None  # the loop iteration it was made in, in a dialect that has those
         self.launch: Hbm | None = None  # whose it is: a tensor ends with the launch that made it
+        self.double: Any = None  # the elements in float64, if they differ (`precision`)
         self.foreign: Gaps | None = None  # PSUM: flags what others than the Tensor engine wrote
 
     @property

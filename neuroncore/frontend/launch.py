@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -22,6 +22,8 @@ from neuroncore.frontend.settings import current_settings, environment_options, 
 from neuroncore.machine import Machine
 from neuroncore.memory import Storage
 from neuroncore.options import Options
+from neuroncore.precision.findings import Precision
+from neuroncore.precision.shadow import Shadow
 from neuroncore.system import System
 from neuroncore.tile import Tile
 
@@ -43,6 +45,7 @@ class Run:
     cores: list[Core]
     arguments: tuple[Any, ...] = ()
     findings: list[Finding] = field(default_factory=list)
+    precision: Precision | None = None  # with Options.precision
 
     @property
     def core(self) -> Core:
@@ -79,6 +82,7 @@ def launch(
     shares = [[rank] for rank in range(prod(grid))] if programs is None else programs
     chosen = options or current.options or environment_options()
     cores = _cores(target_machine(target), chosen, grid, len(shares))
+    precision = _precision(cores)
     if current.observer is not None:
         current.observer.begun(cores[0])
     region = MemoryRegion.shared_hbm if len(cores) > 1 else MemoryRegion.private_hbm
@@ -110,13 +114,15 @@ def launch(
             because="the device runs a kernel from its first line to its last",
             hint="return the results instead of yielding them",
         )
+    if precision is not None:
+        precision.close(inputs.left(result))
     with on(cores[0]):
         outputs = inputs.leave(result)
     inputs.write_back()
     cores[0].hbm.tensors.clear()  # each knows its launch: a circle that would keep gigabytes
     findings = [finding for core in cores for finding in core.findings]
     name = getattr(function, "__name__", "kernel")
-    return Run(name, outputs, cores, tuple(args), findings)
+    return Run(name, outputs, cores, tuple(args), findings, precision)
 
 
 def _cores(machine: Machine, options: Options, grid: tuple[int, ...], count: int) -> list[Core]:
@@ -132,6 +138,17 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], count: int
         )
     first = Core(machine, options, 0, grid)
     return [first, *(Core(machine, options, rank, grid, first.hbm) for rank in range(1, count))]
+
+
+def _precision(cores: list[Core]) -> Precision | None:
+    """What will be found about the errors of a launch, if that is asked for."""
+    options = cores[0].options
+    if not options.precision:
+        return None
+    found = Precision(options.precision_bound)
+    for core in cores:
+        core.beside = Shadow(core, found)
+    return found
 
 
 def finish(run: Run) -> Any:
@@ -174,7 +191,9 @@ class _Inputs:
             return value
         if id(value) not in self.adopted:
             self.adopted[id(value)] = value, self._adopt(value, name)
-        storage = self.adopted[id(value)][1]
+        return self._tensor(self.adopted[id(value)][1])
+
+    def _tensor(self, storage: Storage) -> Tile:
         return self.tensor(storage, storage.shape, access.dense(storage.shape), 0, storage.dtype)
 
     def _adopt(self, value: Any, name: str) -> Storage:
@@ -200,6 +219,14 @@ class _Inputs:
         if isinstance(value, dict):
             return {k: self.leave(v) for k, v in value.items()}
         return value
+
+    def left(self, result: Any) -> list[Tile]:
+        """The tensors that the kernel returns, and then those it was given and has changed."""
+        returned = list(_tiles(result))
+        ids = {tile.storage.id for tile in returned}
+        given = (storage for _, storage in self.adopted.values())
+        changed = [s for s in given if s.version and s.id not in ids]
+        return returned + [self._tensor(storage) for storage in changed]
 
     def _array(self, tile: Tile) -> Any:
         storage = tile.storage
@@ -238,6 +265,15 @@ class _Inputs:
             if storage.held is not storage.dtype:
                 values = codec.encode(storage.dtype, values).view(storage.dtype.numpy)
             np.copyto(array, values.reshape(array.shape), where=changed.reshape(array.shape))
+
+
+def _tiles(value: Any) -> Iterator[Tile]:
+    """The tensors in a result, in order."""
+    if isinstance(value, Tile):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _tiles(item)
 
 
 def _like(original: Any, items: list[Any]) -> Any:

@@ -1,0 +1,88 @@
+"""Distances between what was computed and what would have been in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.native.jit import compiled, inlined
+
+Array = npt.NDArray[Any]
+
+
+@compiled
+def distance(real: Array, exact: Array) -> tuple[float, float]:
+    """Sums of (real - exact)^2 and of exact^2, of vectors; eight sums at a time keep the
+    processor's adders busy."""
+    n = real.shape[0]
+    a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = 0.0
+    b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = 0.0
+    for i in range(0, n - 7, 8):
+        x0, x1, x2, x3 = exact[i], exact[i + 1], exact[i + 2], exact[i + 3]
+        x4, x5, x6, x7 = exact[i + 4], exact[i + 5], exact[i + 6], exact[i + 7]
+        a0 += (real[i] - x0) ** 2
+        a1 += (real[i + 1] - x1) ** 2
+        a2 += (real[i + 2] - x2) ** 2
+        a3 += (real[i + 3] - x3) ** 2
+        a4 += (real[i + 4] - x4) ** 2
+        a5 += (real[i + 5] - x5) ** 2
+        a6 += (real[i + 6] - x6) ** 2
+        a7 += (real[i + 7] - x7) ** 2
+        b0 += x0 * x0
+        b1 += x1 * x1
+        b2 += x2 * x2
+        b3 += x3 * x3
+        b4 += x4 * x4
+        b5 += x5 * x5
+        b6 += x6 * x6
+        b7 += x7 * x7
+    for i in range(n - n % 8, n):
+        a0 += (real[i] - exact[i]) ** 2
+        b0 += exact[i] ** 2
+    error = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7))
+    return error, ((b0 + b1) + (b2 + b3)) + ((b4 + b5) + (b6 + b7))
+
+
+@inlined
+def _exponent(x: Any) -> Any:
+    """floor(log2 |x|) of a normal float64; -1023 for 0 and subnormals."""
+    bits = np.float64(x).view(np.int64)
+    return ((bits >> np.int64(52)) & np.int64(0x7FF)) - np.int64(1023)
+
+
+@compiled
+def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, float, float, float]:
+    """How many are finite, and of their |real - exact| the sum of squares, also in squared units of
+    the last place of `exact`, and the greatest in such units.
+
+    The sum in units is the mean square error times the number, by the mean square unit: a few
+    results near zero, whose units are tiny, would make up a mean of ratios.
+
+    The format has `mantissa` bits of fraction and subnormals below 2^least.
+    """
+    count, error, units, greatest = 0, 0.0, 0.0, 0.0
+    for i in range(real.shape[0]):
+        difference = abs(real[i] - exact[i])
+        if not difference < np.inf:
+            continue
+        count += 1
+        place = np.int64(mantissa) - max(_exponent(exact[i]), np.int64(least))
+        inverse = np.int64((place + np.int64(1023)) << np.int64(52)).view(np.float64)
+        error += difference * difference
+        units += 1.0 / (inverse * inverse)
+        greatest = max(greatest, difference * inverse)
+    return count, error, error / units * count if count else 0.0, greatest
+
+
+@compiled
+def lost(real: Array, exact: Array) -> tuple[int, int]:
+    """How many elements differ, and the sum of the binary exponents of their relative errors."""
+    count, total = 0, 0
+    for i in range(real.shape[0]):
+        difference = real[i] - exact[i]
+        if difference != 0.0 and exact[i] != 0.0 and abs(difference) < np.inf:
+            count += 1
+            total += _exponent(difference) - _exponent(exact[i])
+    return count, total

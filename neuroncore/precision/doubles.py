@@ -1,0 +1,196 @@
+"""Float64 beside the chip: tiles that instructions take for others, and what they have computed.
+
+A storage whose floats are not what float64 would have made of them has a `Double`, the same
+elements in float64. One without is exact, so that what a kernel loads needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from neuroncore import access, buffers, codec
+from neuroncore.formats import Format, float32, float64, tfloat32
+from neuroncore.indirection import Picked
+from neuroncore.memory import Storage
+from neuroncore.tile import Array, Dynamic, Tile
+
+Energy = dict[int, float]  # the sum of squared errors that each source line has brought in
+Window = tuple[int, int, int, int, int, Format]
+WIDE = (float32, tfloat32)
+DOUBLE = np.dtype(np.float64)
+
+
+class Beside(Tile):
+    """A tile whose values are float64; integers are those of the chip. What it notes of writes is
+    the chip's to note."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        storage: Storage,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        offset: int,
+        dtype: Format,
+        dynamic: tuple[Dynamic, ...] = (),
+    ) -> None:
+        super().__init__(storage, shape, strides, offset, dtype, dynamic)
+        if storage.held is float64:
+            self.held = float64
+
+    def values(self) -> Array:
+        codes = self.codes()
+        return codes if self.held is float64 else codes.astype(np.float64)
+
+    def rounded(self, values: Array, out: Array | None = None) -> Array:
+        if out is None:
+            return np.asarray(values, np.float64)
+        np.copyto(out, values)
+        return out
+
+    def encoded(self, source: Tile, codes: Array) -> Array:
+        return codes if source.held is float64 else codes.astype(np.float64)
+
+    def mark_written(self, chosen: Array | None = None) -> None:
+        pass
+
+    def mark_foreign(self, foreign: bool) -> None:
+        pass
+
+    def is_foreign(self) -> bool:
+        return False
+
+
+def is_float(tile: Tile) -> bool:
+    """Whether a tile is floats, and not bits of another format looked at as such."""
+    form, kept = tile.dtype, tile.storage.dtype
+    return form.is_float and (form is kept or (form in WIDE and kept in WIDE))
+
+
+def everything(storage: Storage) -> Tile:
+    """All of a storage as one tile."""
+    return Tile(storage, storage.shape, access.dense(storage.shape), 0, storage.dtype)
+
+
+def chip_values(tile: Tile, index: Any = ...) -> Array:
+    """What the chip has, or a part of it: the memory itself, or a new float32 array."""
+    codes = tile.codes()[index]
+    return codes if tile.held in WIDE else codec.decode(tile.held, codes)
+
+
+def chip_doubles(tile: Tile, index: Any = ...) -> Array:
+    """The same in a float64 array of its own."""
+    return doubled(chip_values(tile, index))
+
+
+def doubled(values: Array) -> Array:
+    """A contiguous copy in float64."""
+    copy = buffers.array(values.shape, DOUBLE)
+    np.copyto(copy, values)
+    return copy
+
+
+def made(array: Array, like: Tile, held: Format = float64) -> Beside:
+    """A tile of its own, of a contiguous array's elements."""
+    storage = Storage(-1, like.region, array.shape, like.dtype, "")
+    storage.hold(held)
+    storage.data = array.reshape(-1).view(np.uint8)
+    storage.partition0 = like.start_partition
+    return Beside(storage, array.shape, access.dense(array.shape), 0, like.dtype)
+
+
+def on(storage: Storage, tile: Tile) -> Beside:
+    """The window of a tile, on another storage of the same geometry."""
+    return Beside(storage, tile.shape, tile.strides, tile.offset, tile.dtype, tile.dynamic)
+
+
+@dataclass(eq=False)
+class Double:
+    """The elements of a storage in float64, and which lines the difference is owed to.
+
+    It is right as long as its owner has been written `version` times. `infinite` is whether the
+    chip has an infinity or NaN where float64 has a number.
+    """
+
+    storage: Storage
+    owner: Storage
+    version: int = -1
+    energy: Energy = field(default_factory=dict)
+    infinite: bool = False
+
+    @property
+    def valid(self) -> bool:
+        return self.owner.version == self.version
+
+
+def copied(storage: Storage) -> Double:
+    """A Double of what the chip has."""
+    return adopted(chip_doubles(everything(storage)), storage)
+
+
+def adopted(array: Array, owner: Storage) -> Double:
+    """A Double of a contiguous array, as large as a storage."""
+    storage = Storage(-1, owner.region, owner.shape, owner.dtype, owner.name)
+    storage.hold(float64)
+    storage.data = array.reshape(-1).view(np.uint8)
+    storage.partition0 = owner.partition0
+    return Double(storage, owner)
+
+
+def source_of(tile: Tile) -> Tile:
+    """What a tile is a window on; of one whose elements are picked, what they are picked from."""
+    return tile.source if isinstance(tile, Picked) else tile
+
+
+class Doubles:
+    """The Doubles of one core's memories.
+
+    Storage that the kernel has placed may overlap: what is written through one window ends the
+    Doubles of all others there, and a window that is opened anew finds its own.
+    """
+
+    def __init__(self) -> None:
+        self._placed: dict[Window, Double] = {}
+
+    def of(self, tile: Tile) -> Double | None:
+        """The Double of the storage of a tile, if it has one that is right."""
+        storage = source_of(tile).storage
+        double: Double | None = storage.double
+        if double is None and storage.image is not None:
+            double = storage.double = self._placed.get(_window(storage))
+        if double is not None and not double.valid:
+            double = storage.double = None
+        return double
+
+    def put(self, double: Double, storage: Storage, writes: int) -> None:
+        """Make it the Double of a storage that is just being written for so many operands."""
+        double.owner, double.version = storage, storage.version + writes
+        storage.double = double
+        if storage.image is not None and self._placed.get(_window(storage)) is not double:
+            self.end([storage])
+            self._placed[_window(storage)] = double
+
+    def end(self, storages: Iterable[Storage]) -> None:
+        """What is written is exact, or not known: it has no Double from now on."""
+        for storage in storages:
+            storage.double = None
+            if storage.image is not None:
+                window = _window(storage)
+                for other in [w for w in self._placed if _overlap(w, window)]:
+                    self._placed.pop(other).version = -1
+
+
+def _window(storage: Storage) -> Window:
+    assert storage.image is not None
+    first, byte = storage.partition0, storage.byte0
+    last, end = first + storage.partitions, byte + storage.row_bytes
+    return storage.image.id, first, last, byte, end, storage.dtype
+
+
+def _overlap(a: Window, b: Window) -> bool:
+    return a[0] == b[0] and a[1] < b[2] and b[1] < a[2] and a[3] < b[4] and b[3] < a[4]

@@ -1,0 +1,162 @@
+"""What was found: lines, results, and what was told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite, sqrt
+from typing import Any
+
+import numpy as np
+
+from neuroncore import source
+from neuroncore.formats import Format, float32
+from neuroncore.lazy import Lazy
+from neuroncore.precision.doubles import Energy, chip_values, is_float, on
+from neuroncore.tile import Array, Tile
+
+native: Any = Lazy("neuroncore.native.precision")
+
+OVERFLOW, SATURATED, ROUNDED, CANCELLATION = WARNINGS = (
+    "OVERFLOW",
+    "SATURATED",
+    "INT32_ROUNDED",
+    "CANCELLATION",
+)
+
+
+@dataclass(eq=False)
+class Line:
+    """What instructions of one source line have introduced."""
+
+    place: source.Place
+    instructions: set[str] = field(default_factory=set)
+    formats: set[Format] = field(default_factory=set)
+    count: float = 0.0  # elements written
+    squares: float = 0.0  # of their errors in ulps
+    max_ulps: float = 0.0
+    share: float = 0.0  # of the results' error, estimated
+
+    @property
+    def rms_ulps(self) -> float:
+        return sqrt(self.squares / self.count) if self.count else 0.0
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """The first result of an instruction that is further from float64 than it may be."""
+
+    line: Line
+    instruction: str
+    rel_l2: float
+    bound: float
+
+
+@dataclass(eq=False)
+class Result:
+    """A tensor that a launch leaves: its name, what float64 has there, how far it is from that."""
+
+    name: str
+    exact: Array
+    rel_l2: float
+
+
+class Precision:
+    """What was found in one launch, on all its cores."""
+
+    def __init__(self, bound: float | None = None) -> None:
+        self.asked = bound
+        self.lines: list[Line] = []
+        self.beyond: Beyond | None = None
+        self.results: list[Result] = []
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._sites: dict[tuple[int, int], tuple[Any, int]] = {}  # with the code, to keep its id
+
+    def line(self) -> int:
+        """The number of the line of the user's code that we are at."""
+        frame = source.user_frame()
+        assert frame is not None
+        key = id(frame.f_code), source.instruction_of(frame)
+        if key not in self._sites:
+            place = source.place(frame.f_code, key[1])
+            number = self._numbers.setdefault((place.file, place.line), len(self.lines))
+            if number == len(self.lines):
+                self.lines.append(Line(place))
+            self._sites[key] = frame.f_code, number
+        return self._sites[key][1]
+
+    def introduced(
+        self, line: int, instruction: str, form: Format, ulps: tuple[int, float, float, float]
+    ) -> None:
+        """What `native.ulps` says of some elements in a format."""
+        count, _, squares, greatest = ulps
+        found = self.lines[line]
+        found.instructions.add(instruction)
+        found.formats.add(form)
+        found.count += count
+        found.squares += squares
+        found.max_ulps = max(found.max_ulps, greatest)
+
+    def check(self, line: int, instruction: str, form: Format, error: float, size: float) -> None:
+        """Remember the first result that is too far from float64."""
+        if self.beyond is not None or not error:
+            return
+        bound = self.asked
+        if bound is None:
+            bound = 1e-5 if form is float32 else form.eps
+        if ratio(error, size) > bound:
+            self.beyond = Beyond(self.lines[line], instruction, ratio(error, size), bound)
+
+    def close(self, tensors: Sequence[Tile]) -> None:
+        """The launch has ended and leaves these tensors: compare them, and divide their errors
+        among the lines. Each tensor counts by its relative error, whatever its scale."""
+        energy: Energy = {}
+        for tile in tensors:
+            double = tile.storage.double if is_float(tile) else None
+            if double is None or not double.valid:
+                self.results.append(Result(tile.storage.name, _values(tile), 0.0))
+                continue
+            exact = np.array(on(double.storage, tile).codes())
+            error, size, _ = distance(chip_values(tile), exact)
+            self.results.append(Result(tile.storage.name, exact, ratio(error, size)))
+            add(energy, portions(double.energy, error / size if size else 1.0))
+        for line, share in portions(energy, 1.0).items():
+            self.lines[line].share = share
+
+
+def _values(tile: Tile) -> Array:
+    return np.array(chip_values(tile) if tile.dtype.is_float else tile.codes(), np.float64)
+
+
+def portions(energy: Energy, total: float) -> Energy:
+    """The same proportions of another sum; nothing of nothing."""
+    whole = sum(energy.values())
+    if not (whole > 0 and total > 0):
+        return {}
+    return {line: part / whole * total for line, part in energy.items() if part}
+
+
+def add(energy: Energy, more: Energy) -> None:
+    for line, part in more.items():
+        energy[line] = energy.get(line, 0.0) + part
+
+
+def ratio(error: float, size: float) -> float:
+    """The relative L2 error of two sums of squares."""
+    return sqrt(error / size) if size else (inf if error else 0.0)
+
+
+def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
+    """Sums of (real - exact)^2 and exact^2, of what is finite on both sides, and whether something
+    is finite in float64 only."""
+    a, b = flat(real), flat(exact)
+    error, size = native.distance(a, b)
+    if isfinite(error) and isfinite(size):
+        return error, size, False
+    here, there = np.isfinite(a), np.isfinite(b)
+    error, size = native.distance(a[here & there], b[here & there])
+    return error, size, bool((there & ~here).any())
+
+
+def flat(values: Array) -> Array:
+    return np.ascontiguousarray(values).reshape(-1)

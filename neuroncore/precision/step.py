@@ -1,0 +1,383 @@
+"""One instruction in float64: evaluated on float64's inputs, and part of it on the chip's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import log10
+from typing import Any
+
+import numpy as np
+
+from neuroncore import buffers
+from neuroncore.access import is_dense
+from neuroncore.core import Core, perform
+from neuroncore.enums import engine, reduce_cmd
+from neuroncore.indirection import Picked
+from neuroncore.instruction import Call
+from neuroncore.precision.doubles import (
+    DOUBLE,
+    Beside,
+    Double,
+    Energy,
+    chip_doubles,
+    chip_values,
+    copied,
+    everything,
+    is_float,
+    made,
+    on,
+)
+from neuroncore.precision.findings import (
+    CANCELLATION,
+    OVERFLOW,
+    Precision,
+    add,
+    distance,
+    flat,
+    native,
+    portions,
+)
+from neuroncore.precision.traits import LANES, Traits
+from neuroncore.tile import Array, Tile
+
+SAMPLE = 4096  # elements of a result on which errors are told apart
+LOST = 2.0  # decimal digits that are worth being told of
+DECIMAL = log10(2)
+Registers = dict[engine, Array]
+Inputs = dict[str, Tile]
+
+
+class Stand:
+    """What an instruction finds in the place of the core when it is evaluated in float64."""
+
+    def __init__(self, core: Core, accumulators: Registers, peers: Any = None) -> None:
+        self.machine, self.program_id, self.grid = core.machine, core.program_id, core.grid
+        self.options = replace(
+            core.options, matmul="blas", fp32_matmul="chain", subnormals="keep", storage="own"
+        )
+        self.accumulators, self.peers = accumulators, peers
+        self.generators = {unit: states.copy() for unit, states in core.generators.items()}
+
+    def check_written(self, *_: Any, **__: Any) -> None:
+        """The chip has."""
+
+    report = check_written
+
+
+@dataclass(eq=False)
+class Written:
+    """A tile that is being written: on the chip, in float64, and how they differ."""
+
+    name: str
+    tile: Tile
+    before: Double | None  # what its storage had
+    shadow: Beside
+    keeps: bool  # whether what was there before counts
+    covers: bool  # all of its storage, in order
+    fresh: Any  # which elements start a sum
+    old: float = 0.0  # the error of what is overwritten
+    parts: list[Array] = field(
+        default_factory=list
+    )  # the sample, as each input of the chip's joins
+    energy: Energy = field(default_factory=dict)
+    infinite: bool = False
+
+
+@dataclass(eq=False)
+class Joining:
+    """An input whose values on the chip take the place of float64's; a sample of both."""
+
+    name: str
+    energy: Energy
+    real: Array
+    exact: Array
+
+
+class Step:
+    """`before` are the Doubles of the storages that are written as floats, `inexact` those of the
+    inputs that have one."""
+
+    def __init__(
+        self,
+        core: Core,
+        found: Precision,
+        call: Call,
+        arguments: dict[str, Any],
+        traits: Traits,
+        before: dict[str, Double | None],
+        inexact: dict[str, Double],
+    ) -> None:
+        self.core, self.found, self.call, self.traits = core, found, call, traits
+        self.arguments = dict(arguments)
+        self.inexact = inexact
+        dynamic = any(arguments[n].dynamic for n in (*call.reads, *call.writes))
+        self.whole = dynamic or traits.moves  # no sample is evaluated
+        self.sample = {} if self.whole else _sample(call, arguments)
+        self.written = [self._written(n, double) for n, double in before.items()]
+        self.inputs = {n: self._input(n) for n in call.reads}
+        self.joining: list[Joining] = []
+
+    # --- tiles -----------------------------------------------------------------------------------
+
+    def _written(self, name: str, double: Double | None) -> Written:
+        tile: Tile = self.arguments[name]
+        fresh: Any = False
+        if self.traits.accumulates:
+            fresh = _fresh(tile, self.arguments["accumulate"])
+            self.arguments["accumulate"] = fresh is not True
+        adds = self.traits.accumulates and fresh is not True
+        keeps = name in self.traits.partial or adds
+        if isinstance(tile, Picked):
+            shadow = made(_picked(tile, double), tile)
+        elif tile.dynamic:
+            double = double or copied(tile.storage)
+            shadow = on(double.storage, tile)
+        elif double is not None:
+            shadow = on(double.storage, tile)
+        else:
+            shadow = made(chip_doubles(tile) if keeps else buffers.array(tile.shape, DOUBLE), tile)
+        if isinstance(fresh, np.ndarray):
+            shadow.codes()[fresh] = 0
+        covers = bool(tile.dynamic) or _covers(tile)
+        written = Written(name, tile, double, shadow, keeps, covers, fresh)
+        if double is not None and (keeps or not covers):
+            written.old = self._overwritten(written)
+        return written
+
+    def _overwritten(self, written: Written) -> float:
+        """The error of what a tile has before it is written."""
+        tile = written.tile
+        assert written.before is not None
+        if tile.dynamic or _covers(tile):
+            return sum(written.before.energy.values())
+        unwritten = tile.unwritten()
+        if unwritten is not None and unwritten.all():
+            return 0.0
+        real = chip_doubles(tile)
+        if isinstance(written.fresh, np.ndarray):
+            real[written.fresh] = 0
+        return distance(real, written.shadow.codes())[0]
+
+    def _input(self, name: str) -> Tile:
+        tile: Tile = self.arguments[name]
+        double = self.inexact.get(name)
+        if not is_float(tile):
+            return on(tile.storage, tile)
+        if double is None and (shared := self._shared(tile)):
+            return on(shared.storage, tile)
+        if isinstance(tile, Picked):
+            return made(_picked(tile, double), tile)
+        if double is not None:
+            return on(double.storage, tile)
+        if tile.dynamic:
+            return on(copied(tile.storage).storage, tile)
+        return made(chip_doubles(tile), tile)
+
+    def _shared(self, tile: Tile) -> Double | None:
+        """The Double that has just been made for what is written at run-time addresses."""
+        doubles = (w.before for w in self.written if w.tile.dynamic)
+        return next((d for d in doubles if d and d.owner is tile.storage), None)
+
+    # --- evaluation ------------------------------------------------------------------------------
+
+    def evaluate(self, registers: Registers, owed: Energy, peers: Any) -> None:
+        """Evaluate it in float64, before the chip overwrites what it reads. `registers` are
+        float64's accumulators, whose error is `owed` to some lines."""
+        if not self.whole:
+            self._join(owed)
+        tiles: dict[str, Any] = {w.name: w.shadow for w in self.written}
+        for name in self.call.writes:
+            if name not in tiles:
+                tiles[name] = made(np.zeros(self.arguments[name].shape), self.arguments[name])
+        stand = Stand(self.core, registers, peers)
+        perform(self.call, {**self.arguments, **self.inputs, **tiles}, stand)
+
+    def _join(self, owed: Energy) -> None:
+        """Evaluate the sample with one input after the other as the chip has it."""
+        if owed and self.arguments.get("reduce_cmd") is reduce_cmd.reduce:
+            self.joining.append(Joining("", owed, np.empty(0), np.empty(0)))
+        state: dict[str, Array] = {}
+        for written in self.written:
+            if written.keeps:
+                state[written.name] = self._part_of(written.name, written.shadow)
+            if written.keeps and written.old:
+                index = self.sample.get(written.name, ...)
+                real = chip_doubles(written.tile, index)
+                if isinstance(written.fresh, np.ndarray):
+                    real[written.fresh[index]] = 0
+                energy = written.before.energy if written.before else {}
+                self.joining.append(Joining(written.name, energy, real, state[written.name]))
+        for name, double in self.inexact.items():
+            exact = self._part_of(name, self.inputs[name])
+            real = chip_doubles(self.arguments[name], self.sample.get(name, ...))
+            self.joining.append(Joining(name, double.energy, real, exact))
+        state |= {j.name: j.exact for j in self.joining if j.name}
+        for joining in self.joining:
+            if joining.name:
+                state[joining.name] = joining.real
+            for written, part in zip(self.written, self._evaluated(state), strict=True):
+                written.parts.append(part)
+
+    def _part_of(self, name: str, shadow: Tile) -> Array:
+        return np.array(shadow.codes()[self.sample.get(name, ...)], order="C")
+
+    def _evaluated(self, state: dict[str, Array]) -> list[Array]:
+        """The sample of each result, with such inputs and such contents of what is written."""
+        tiles: dict[str, Tile] = {}
+        for name, tile in self.inputs.items():
+            if name in state:
+                tiles[name] = made(state[name], tile)
+            elif name in self.sample:
+                tiles[name] = made(self._part_of(name, tile), tile, tile.held)
+            else:
+                tiles[name] = tile
+        for name in self.call.writes:
+            like = self.arguments[name]
+            if name in state:
+                contents = state[name].copy()
+            else:
+                contents = np.zeros(like.codes()[self.sample.get(name, ...)].shape)
+            tiles[name] = made(contents, like)
+        stand = Stand(self.core, self._chip_registers())
+        perform(self.call, {**self.arguments, **tiles}, stand)
+        return [tiles[w.name].codes() for w in self.written]
+
+    def _chip_registers(self) -> Registers:
+        """The chip's accumulators in float64, those of the sampled lanes side by side."""
+        found = {unit: a.astype(np.float64) for unit, a in self.core.accumulators.items()}
+        for name, index in self.sample.items():
+            if self.call.name in LANES and name in self.call.reads:
+                tile = self.arguments[name]
+                first, lanes = tile.start_partition, tile.shape[0]
+                for unit, registers in self.core.accumulators.items():
+                    part = registers[first : first + lanes][index]
+                    found[unit][first : first + len(part)] = part
+        return found
+
+    # --- comparison ------------------------------------------------------------------------------
+
+    def compare(self, received: Energy) -> Energy:
+        """What the chip has made of it: how far each result is from float64, and which lines that
+        is owed to; the same of the accumulators. `received` is what another core's data owes."""
+        number = self.found.line()
+        owed: Energy = {}
+        for written in self.written:
+            tile, shadow = written.tile, written.shadow
+            if tile.dynamic:
+                tile = everything(tile.storage)
+                shadow = on(shadow.storage, tile)
+            real, exact = chip_values(tile), shadow.codes()
+            error, size, written.infinite = distance(real, exact)
+            if self.whole:
+                owed = self._passed_on(written, received)
+            else:
+                owed = self._owed(number, written, real, exact)
+            written.energy = portions(owed, error) or ({number: error} if error else {})
+            if written.infinite:
+                self._overflow(written, real, exact)
+            self.found.check(number, self.call.name, tile.held, error, size)
+        return owed
+
+    def _passed_on(self, written: Written, received: Energy) -> Energy:
+        """What moves keep of their inputs."""
+        owed = dict(received)
+        for double in self.inexact.values():
+            add(owed, double.energy)
+        if written.before is not None and written.keeps:
+            add(owed, portions(written.before.energy, written.old))
+        return owed
+
+    def _owed(self, number: int, written: Written, real: Array, exact: Array) -> Energy:
+        index, form = self.sample.get(written.name, ...), written.tile.held
+        base = exact[index]
+        last = written.parts[-1] if written.parts else base
+        ulps = native.ulps(flat(real[index]), flat(last), form.mantissa, 1 - form.bias)
+        self.found.introduced(number, self.call.name, form, ulps)
+        owed, previous = {number: ulps[1]}, base
+        for joining, part in zip(self.joining, written.parts, strict=True):
+            add(owed, portions(joining.energy, distance(part, previous)[0]))
+            previous = part
+        if written.parts:
+            self._cancelled(written, base)
+        return owed
+
+    def _cancelled(self, written: Written, exact: Array) -> None:
+        """Report a relative error that is much larger than that of any input."""
+        count, places = native.lost(flat(written.parts[-1]), flat(exact))
+        inputs = [native.lost(flat(j.real), flat(j.exact)) for j in self.joining if j.name]
+        known = [total / n for n, total in inputs if n]
+        if not count or not known:
+            return
+        digits = (places / count - max(known)) * DECIMAL
+        if digits >= LOST:
+            self.core.report(
+                CANCELLATION,
+                f"{self.call.name} loses {digits:.1f} decimal digits: the relative error of "
+                f"{written.name} ({written.tile}) is so much larger than that of what it is "
+                "computed from",
+                written.tile.storage.id,
+            )
+
+    def _overflow(self, written: Written, real: Array, exact: Array) -> None:
+        """Report infinities (NaN in formats without) that no input had."""
+        doubles = [*self.inexact.values(), *([written.before] if written.keeps else [])]
+        if any(double and double.infinite for double in doubles):
+            return
+        form = written.tile.held
+        gone = np.isinf(real) if form.infinite else np.isnan(real)
+        count = int((gone & np.isfinite(exact)).sum())
+        if count:
+            self.core.report(
+                OVERFLOW,
+                f"{count} of {real.size} results for {written.name} ({written.tile}) are beyond "
+                f"{form.max:.4g}, the largest {form}, and have become "
+                + ("infinite" if form.infinite else "NaN"),
+                written.tile.storage.id,
+            )
+
+
+def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The parts of large operands that stand for the whole: of lanes every so many, of a product
+    some columns."""
+    names = (*call.reads, *call.writes)
+    if call.name in LANES:
+        size = max(arguments[n].size for n in names)
+        lanes = {arguments[n].shape[0] for n in names}
+        step = size // SAMPLE
+        if step < 2 or len(lanes) > 1:
+            return {}
+        return dict.fromkeys(names, (slice(None, None, min(step, *lanes)),))
+    if call.name in ("nc_matmul", "nc_matmul_mx"):
+        dst, moving = arguments["dst"], arguments["moving"]
+        step = min(dst.size // SAMPLE, dst.shape[-1])
+        if step > 1 and len(dst.shape) == 2 and dst.shape[-1] == moving.shape[-1]:
+            some = (..., slice(None, None, step))
+            scaled = {"moving_scale": some} if "moving_scale" in names else {}
+            return {"dst": some, "moving": some, **scaled}
+    return {}
+
+
+def _fresh(tile: Tile, accumulate: bool | None) -> Any:
+    """Which elements start a sum, as the Tensor engine has it: True for all, False for none, or
+    flags."""
+    if accumulate is not None:
+        return not accumulate
+    unwritten = tile.unwritten()
+    if unwritten is None:
+        return False
+    return True if unwritten.all() else unwritten
+
+
+def _covers(tile: Tile) -> bool:
+    """Whether a tile is all of its storage, in the order of memory."""
+    if isinstance(tile, Picked) or tile.size * tile.dtype.itemsize != tile.storage.nbytes:
+        return False
+    return is_dense(tile.shape, tile.strides)
+
+
+def _picked(tile: Picked, double: Double | None) -> Array:
+    """The elements that an index has picked, in float64."""
+    if double is None:
+        return chip_doubles(tile)
+    codes = on(double.storage, tile.source).codes()
+    return np.ascontiguousarray(np.take_along_axis(codes, tile.places, 1))
