@@ -230,7 +230,7 @@ def main() -> int:
             held = measured <= limit
             failed += not held
             verdict = "ok  " if held else "MISS"
-            print(f"{verdict} {name:45s} {measured:6.2f}  limit {limit:4.1f}   {remark}")
+            print(f"{verdict} {name:45s} {measured:6.2f}  limit {limit:5.2f}   {remark}")
     return int(failed > 0)
 
 
