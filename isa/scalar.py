@@ -121,6 +121,7 @@ def activation(
     out = numeric.target(dst, data, *(t for t in (bias, scale) if isinstance(t, Tile)))
     result = out if out.flags.c_contiguous else numeric.floats(dst)
     value = affine(numeric.shaped(data.values(), dst.shape), scale, bias)
+    report_outside(core, op, value)
     numeric.activate(op.apply, value, result)
     if reduce_cmd is not IDLE:
         accumulate(accumulators(core, scalar, data), ADD, result, reduce_cmd)
@@ -129,6 +130,24 @@ def activation(
     numeric.finish(dst, out)
     if reduce_res is not None:
         read_out(core, reduce_res, accumulators(core, scalar, data))
+
+
+def report_outside(core: Core, op: Function, x: Any) -> None:
+    """Find inputs for which the engine's tables are not valid. Zeros and infinities are taken to be
+    no matter of tables."""
+    low, high = op.valid
+    if low == -np.inf:
+        return
+    size = np.abs(x) if op.name == "reciprocal" else x
+    if low <= size.min() and size.max() <= high:
+        return
+    outside = ((size < low) | (size > high)) & (x != 0) & np.isfinite(x)
+    if outside.any():
+        core.report(
+            "OUT_OF_RANGE",
+            f"{op} of {x[outside].flat[0]:g}: the engine's tables are valid from {low:g} to "
+            f"{high:g}, and beyond the device's results are not these",
+        )
 
 
 def affine(value: Any, scale: Any, bias: Any) -> Any:
@@ -264,6 +283,7 @@ def activate2(
     if op is PRELU:
         out[...] = np.where(value > 0, value, numeric.scalar(relu_param, value) * value)
     else:
+        report_outside(core, op, value)
         numeric.activate(op.apply, value, out)
     registers = accumulators(core, scalar, data)
     if reduce_op is not None and reduce_cmd is not IDLE:

@@ -52,6 +52,16 @@ UNARY_V4 = {
     "relu": lambda a, b: greatest(a, np.float32(0)),
 }
 TWO_OPERANDS = {**PLAIN, **COMPARISONS, **LOGICAL}  # of the Vector engine of every machine
+# nki.api.shared.rst, "Supported Activation Functions for NKI ISA": valid inputs, of |x| for the
+# reciprocal, where not all are
+VALID = {
+    "log": (2.0**-64, 2.0**64),
+    "sin": (-np.pi, np.pi),
+    "arctan": (-np.pi / 2, np.pi / 2),
+    "sqrt": (2.0**-116, 2.0**118),
+    "rsqrt": (2.0**-87, 2.0**97),
+    "reciprocal": (2.0**-42, 2.0**42),
+}
 MEANING = {**TWO_OPERANDS, **MAGNITUDES, **POWER, **UNARY, **UNARY_V4}
 
 

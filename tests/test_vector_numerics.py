@@ -9,7 +9,7 @@ import mpmath
 import nki.language as nl
 import numpy as np
 import pytest
-from alu import COMPARISONS, LOGICAL, MAGNITUDES, PLAIN, UNARY, alu
+from alu import COMPARISONS, LOGICAL, MAGNITUDES, PLAIN, UNARY, VALID, alu
 from device import Device, called, converted, same
 from nki.isa import engine, reduce_cmd
 
@@ -312,11 +312,32 @@ def test_V14_dropout(dtype):
 
 
 def test_V15_the_published_sine():
-    x = np.float32([[9.0, 1.0]])
-    table = issued("activation", x.shape, nl.sin, x)
+    device, x = Device(), np.float32([[9.0, 1.0]])
+    dst = device.empty(x.shape)
+    device.issue("activation", dst, nl.sin, device.tile(x))
+    table = dst.numpy()
+    assert device.findings == ["OUT_OF_RANGE"]
     assert abs(table[0, 0] - 27.65) < 0.01 and abs(table[0, 1] - math.sin(1)) < 1e-7
     function, _ = called(nl.sin, x)
     assert abs(function[0, 0] - 0.41212) < 5e-6
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_V15_inputs_beyond_the_tables_are_found(name):
+    """At the ends of the published range nothing, one number further a finding."""
+    low, high = np.float32(VALID[name])
+    below, above = np.nextafter(low, np.float32(-INF)), np.nextafter(high, np.float32(INF))
+    mirrored = [-low, -high] if name == "reciprocal" else []
+    for values in ([low, high, 0, -0.0, INF, -INF, NAN, *mirrored], [below], [above], [-above]):
+        device = Device()
+        x = device.tile(np.float32([values]))
+        device.issue("activation", device.empty(x.shape), getattr(nl, name), x)
+        assert device.findings == ([] if len(values) > 1 else ["OUT_OF_RANGE"])
+    device = Device()
+    x, factor = device.tile(np.float32([[1.0]])), float(above)
+    device.issue("activation", device.empty((1, 1)), getattr(nl, name), x, scale=factor)
+    (finding,) = device.core.findings
+    assert f"nl.{name} of {factor:g}" in finding.message and f"{high:g}" in finding.message
 
 
 DERIVATIVES = {

@@ -3,7 +3,7 @@
 import nki.language as nl
 import numpy as np
 import pytest
-from alu import greatest
+from alu import VALID, greatest
 from device import TARGETS, Device, converted, noise, same
 
 from neuroncore.errors import DtypeError, OperatorError, SignatureError, TargetError
@@ -45,13 +45,22 @@ def applied(name, value):
 
 
 def activated(device, op, data, dtype="float32", name="activation", **options):
-    dst = device.empty(data.shape, dtype)
+    dst, given = device.empty(data.shape, dtype), options
     options = {k: device.tile(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
     if name == "activation_reduce":
         options |= {"reduce_op": nl.add, "reduce_res": None}
     device.issue(name, dst, getattr(nl, op), device.tile(data), **options)
-    assert device.findings == []
+    value = affine(data, *(given.get(name) for name in ("scale", "bias")))
+    assert device.findings == (["OUT_OF_RANGE"] if beyond(op, value) else [])
     return dst.numpy()
+
+
+def beyond(op, value):
+    """Whether a number other than 0 is outside of what the function is valid for."""
+    numbers = value[np.isfinite(value) & (value != 0)]
+    low, high = VALID.get(op, (-np.inf, np.inf))
+    numbers = np.abs(numbers) if op == "reciprocal" else numbers
+    return bool(((numbers < low) | (numbers > high)).any())
 
 
 BOTH = pytest.mark.parametrize("name", ["activation", "activation_reduce"])

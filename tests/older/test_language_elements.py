@@ -220,15 +220,20 @@ def test_numbers_alone_are_the_hosts():
 # --- one operand ----------------------------------------------------------------------------------
 
 
+def inputs(name, *shape):
+    """Normal numbers, of which the tables of arctan have those up to pi / 2."""
+    return np.clip(numbers(*shape), *((-1.5, 1.5) if name == "arctan" else (None, None)))
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_of_one_tile(name):
-    x = numbers(P, F)
+    x = inputs(name, P, F)
     close(applied(getattr(nl, name), x), FUNCTIONS[name](x), 1e-4)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_of_more_axes_in_another_format(name):
-    x = numbers(7, 3, 5)
+    x = inputs(name, 7, 3, 5)
     got = applied(getattr(nl, name), x, dtype=nl.bfloat16)
     assert got.dtype == ml_dtypes.bfloat16
     close(got, FUNCTIONS[name](x), 0.01)
