@@ -1,8 +1,37 @@
 """What docs/ says is what the code says."""
 
-from accepted import make_instructions
+import pytest
+from accepted import make_instructions, module
+
+from neuroncore.options import Options
+
+make_numerics = module("make_numerics")
 
 
 def test_the_table_of_instructions_and_formats_is_current():
     page = make_instructions.PAGE.read_text()
     assert make_instructions.page() == page, "run docs/make_instructions.py"
+
+
+def test_the_table_of_numerics_is_current():
+    assert make_numerics.page() == make_numerics.PAGE.read_text(), "run docs/make_numerics.py"
+
+
+def test_every_claim_about_numbers_has_a_test():
+    named = [name for claims in make_numerics.SERIES.values() for name in claims]
+    counts = {"C": 12, "S": 9, "T": 12, "V": 18, "X": 6, "R": 3, "Z": 1}
+    assert named == [f"{letter}{i + 1}" for letter, n in counts.items() for i in range(n)]
+
+
+@pytest.mark.parametrize("other", ["test_codec.test_nothing_of_the_kind", "test_nowhere.*"])
+def test_a_test_that_there_is_not_is_found(other):
+    with pytest.raises(LookupError, match=f"C1: there is no test {other.replace('*', '.')}"):
+        make_numerics.tests_of("C1", (other,), make_numerics.all_tests())
+    with pytest.raises(LookupError, match="C99: there is no test of it"):
+        make_numerics.tests_of("C99", (), make_numerics.all_tests())
+
+
+def test_every_option_is_explained():
+    explained = {name: text for name, _, _, text in make_numerics.fields()}
+    assert list(explained) == list(Options.__dataclass_fields__)
+    assert all(text.endswith(".") and len(text) > 40 for text in explained.values())

@@ -61,6 +61,13 @@ def test_four_bits_round_to_even_and_saturate():
     assert rounded.tolist() == [0, 1, 1, 2, 2, 4, 4, 6, 6, -6]
 
 
+def test_C12_nan_is_the_largest_of_four_bits():
+    """There is no NaN, so that it is what an infinity is; ml_dtypes makes it -0."""
+    nan = np.array([np.nan, -np.nan, np.inf, -np.inf], np.float32)
+    values = codec.decode(float4_e2m1fn, codec.encode(float4_e2m1fn, nan))
+    assert np.abs(values).tolist() == [6, 6, 6, 6] and values[2:].tolist() == [6, -6]
+
+
 def test_a_scale_is_a_power_of_two_and_ff_is_nan():
     codes = whole("float8_e8m0fnu")
     got = codec.decode(float8_e8m0fnu, codes)

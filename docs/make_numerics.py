@@ -1,0 +1,299 @@
+"""Writes docs/numerics.md: what is claimed of the numbers, which tests hold it, and the options.
+
+python docs/make_numerics.py
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from neuroncore import options
+from neuroncore.options import PROFILES
+
+HERE = Path(__file__).parent
+PAGE = HERE / "numerics.md"
+TESTS = HERE.parent / "tests"
+
+HEAD = """\
+# Numerics
+
+What is claimed of the numbers that kernels compute, and the tests that hold each claim; then every
+choice that is not published, with its reason. `neuroncore.numerics` has the conversions without any
+kernel.
+
+This page is written by `docs/make_numerics.py`; a test fails when it is stale or names a test that
+there is not.
+"""
+
+# Claims by id. A test whose name begins with the id belongs to it, and so do those listed.
+CONVERSIONS = {
+    "C1": (
+        "float32 to every narrow float is to nearest even: the same bits as numpy and ml_dtypes",
+        "test_numerics.test_every_upper_half_of_a_float32_with_sixteen_lower_ones",
+        "test_numerics.test_golden_nearest",
+        "test_numerics.test_gfloat_rounds_to_nearest_as_we_do",
+    ),
+    "C2": (
+        "every code of every format reads as in ml_dtypes; 4-bit floats and scales as published",
+        "test_codec.test_every_code_reads_as_numpy_reads_it",
+        "test_packed_formats.test_the_sixteen_numbers_of_four_bits",
+        "test_packed_formats.test_a_scale_is_a_power_of_two_and_ff_is_nan",
+    ),
+    "C3": (
+        "TF32 keeps ten bits of fraction, to nearest even, in 32 bits",
+        "test_numerics.test_tfloat32_is_rounded_in_steps_of_its_own",
+    ),
+    "C4": (
+        "floats overflow to infinity half a step above the largest number; the least float32 does",
+        "test_codec.test_floats_overflow_half_a_step_above_the_largest",
+        "isa.test_selection.test_the_filling_becomes_infinite_where_a_format_does_not_reach_it",
+    ),
+    "C5": (
+        "the two kinds of e4m3: 240 with infinities, 448 with NaN alone, which overflows to NaN "
+        "or, by an option, saturates",
+        "test_codec.test_the_two_kinds_of_e4m3_differ",
+        "test_options.test_fn_overflow",
+    ),
+    "C6": (
+        "underflow is gradual, ties go to even, zeros keep their sign, every code round-trips",
+        "test_codec.test_floats_underflow_gradually",
+        "test_codec.test_every_code_survives_reading_and_writing",
+    ),
+    "C7": (
+        "floats to integers: to nearest even, then saturated; NaN is 0",
+        "test_codec.test_integers_round_to_nearest_even",
+        "test_codec.test_integers_saturate_and_nan_is_0",
+        "test_numerics.test_golden_integers",
+    ),
+    "C8": (
+        "copies within a format move bits, except where an engine computes",
+        "isa.test_copy.test_a_copy_between_equal_formats_moves_bits",
+        "isa.test_copy.test_the_scalar_engine_copies",
+        "isa.test_activation.test_int32_is_read_through_float32",
+    ),
+    "C9": (
+        "32-bit integers pass through float32 on their way to other formats",
+        "test_numerics.test_golden_wide_integers",
+        "isa.test_copy.test_integers_of_other_formats_go_through_float32_and_saturate",
+    ),
+    "C10": (
+        "a 32-bit integer is rounded twice on its way to a narrow float",
+        "test_codec.test_an_integer_rounds_twice_on_its_way_to_bfloat16",
+        "isa.test_copy.test_int32_to_bfloat16_rounds_twice",
+    ),
+    "C11": (
+        "DMA converts through float32, and moves the bits of one format",
+        "isa.test_dma.test_every_conversion",
+        "isa.test_dma.test_one_format_is_a_copy_of_bits",
+    ),
+    "C12": (
+        "zero is no NaN among the scales, and NaN no zero among 4-bit floats, as in ml_dtypes",
+        "test_packed_formats.test_scales_are_rounded_to_the_nearest_power",
+        "test_packed_formats.test_four_bits_round_to_even_and_saturate",
+    ),
+}
+STOCHASTIC = {
+    "S1": ("golden vectors", "test_numerics.test_golden_stochastic"),
+    "S2": (
+        "a magnitude goes up below the exact fraction of 2^32, in every format",
+        "test_stochastic.test_the_word_below_which_a_number_goes_up_is_the_exact_fraction",
+        "test_stochastic.test_the_definition_and_the_loops_agree",
+        "test_numerics.test_gfloat_rounds_stochastically_as_we_do",
+    ),
+    "S3": (
+        "as often as the fraction, without bias, with the variance that follows, independently",
+        "test_stochastic.test_up_as_often_as_the_fraction_and_independently",
+    ),
+    "S4": (
+        "what a format holds never moves",
+        "test_stochastic.test_what_a_format_holds_never_moves",
+    ),
+    "S5": (
+        "above the largest number it overflows as often as it is beyond",
+        "test_stochastic.test_above_the_largest_a_number_overflows_as_often_as_it_is_beyond",
+        "test_stochastic.test_nothing_overflows_where_it_saturates",
+    ),
+    "S6": (
+        "a seed repeats its bits, whatever the threads, the parts and the layout; another seed, "
+        "core, engine or instruction is unrelated",
+        "test_stochastic.test_threads_and_their_order_do_not_matter",
+        "test_stochastic.test_any_part_of_a_tile_is_rounded_as_in_the_whole",
+        "test_stochastic.test_whatever_differs_the_words_are_unrelated",
+    ),
+    "S7": (
+        "the vendor's sum in float16 does not stand still: 1024 + 2048 times 0.5",
+        "test_stochastic.test_long_sums_do_not_stand_still",
+    ),
+    "S8": ("off, all is to nearest; on, float32 and integers still are",),
+    "S9": ("the mean over seeds of bfloat16 sums in PSUM is the float32 sum",),
+}
+TENSOR = {
+    "T1": ("sums that are exact are the same bits in every format and mode",),
+    "T2": ("the chain adds from row 0 to the last",),
+    "T3": ("the sum of a tile is rounded, then its sum with PSUM",),
+    "T4": ("what a sum in PSUM begins with; what is reported",),
+    "T5": ("a fused multiply-add shows in float32 products alone",),
+    "T6": ("from v3 on transposes pass bits; 8 of them may go into 16",),
+    "T7": ("on v2 a transpose is a product: NaN and infinities spread, -0 becomes +0",),
+    "T8": ("which formats meet in a product",),
+    "T9": ("double_row is a product of twice the rows",),
+    "T10": ("float32 products, as a chain and in four passes, are as good as float32 can be",),
+    "T11": ("sums in bfloat16 PSUM are rounded at every step",),
+    "T12": ("subnormal operands count, unless an option flushes them",),
+}
+VECTOR = {
+    "V1": ("every operator on special values, either way round",),
+    "V2": ("nothing is rounded between two operators",),
+    "V3": ("bit patterns; shifts are logical, and by the width or more leave 0",),
+    "V4": ("comparisons are 1 and 0 in every format",),
+    "V5": ("32-bit integers are exact on the GpSimd engine, float32 elsewhere",),
+    "V6": ("a scan is its loop; its state is float32",),
+    "V7": ("a running fold has the value on its left; its commands",),
+    "V8": ("accumulator registers, and what clobbers them; a result in an operand's place",),
+    "V9": (
+        "searches with duplicates, NaN and what is not there",
+        "test_options.test_nan_minmax_of_max8",
+        "isa.test_search.test_the_published_example_of_duplicates",
+    ),
+    "V10": ("statistics of pieces against float64",),
+    "V11": ("patterns of four axes, negative steps, 32-bit wrap",),
+    "V12": ("places are compared in float32; the filling overflows narrow formats",),
+    "V13": ("shuffles of quadrants, in place",),
+    "V14": ("dropout: nothing, all, as many as the probability says, unscaled",),
+    "V15": (
+        "activation functions within 0.501 units of the last place; the published sine; inputs "
+        "that the tables don't reach are found",
+        "test_activations.test_results_are_the_nearest_or_all_but",
+        "test_activations.test_sin_of_9_is_as_published",
+    ),
+    "V16": ("derivatives are those of their functions",),
+    "V17": ("gathers, bounds of sequences, places of what is not 0",),
+    "V18": ("operators of the vendor's simulator are refused, unless an option takes them",),
+}
+MICROSCALING = {
+    "X1": ("packed elements from the lowest bits up; where the scales of a quadrant are",),
+    "X2": ("scales and elements by both rules, against the reference's results",),
+    "X3": ("zeros; the least and the largest scale",),
+    "X4": ("what was quantized is quantized to itself",),
+    "X5": ("products against einsum; NaN scales; scales that cancel",),
+    "X6": ("72 published results of a device are the reference's, rounded to even, but for one",),
+}
+RANDOM = {
+    "R1": (
+        "known answers of Philox and XORWOW",
+        "isa.test_random.test_the_published_answers_of_philox",
+        "test_stochastic.test_the_oracle_gives_the_published_answers",
+    ),
+    "R2": (
+        "seeds repeat, states can be saved and set, narrow integers are low bits, rand2 is uniform",
+        "isa.test_random.test_numbers_follow_from_the_state",
+        "isa.test_random_uniform.test_the_moments_of_rand2",
+    ),
+    "R3": ("which generation has which generator",),
+}
+OUTSIDE = {
+    "Z1": (
+        "nki-library's kernels against its own references and tolerances: "
+        "`bench/conformance/nki_library.py`, results in [conformance](conformance.md)",
+        "test_nki_library_runner.*",
+    ),
+}
+SERIES = {
+    "Conversions": CONVERSIONS,
+    "Stochastic rounding": STOCHASTIC,
+    "The Tensor engine": TENSOR,
+    "The Vector, Scalar and GpSimd engines": VECTOR,
+    "Microscaling": MICROSCALING,
+    "Random numbers": RANDOM,
+    "Other people's tests": OUTSIDE,
+}
+
+Names = dict[str, list[str]]  # tests of each module, as `isa.test_copy` for tests/isa/test_copy.py
+
+
+def all_tests() -> Names:
+    found: Names = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        tree = ast.parse(path.read_text())
+        module = ".".join(path.relative_to(TESTS).with_suffix("").parts)
+        found[module] = [
+            node.name
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        ]
+    return found
+
+
+def tests_of(name: str, others: tuple[str, ...], tests: Names) -> Names:
+    """The tests that belong to an id, by module. Raises LookupError for one that there is not."""
+    found: Names = defaultdict(list)
+    for module, functions in tests.items():
+        found[module] += [f for f in functions if f.startswith(f"test_{name}_")]
+    for other in others:
+        module, _, function = other.rpartition(".")
+        if module not in tests or (function != "*" and function not in tests[module]):
+            raise LookupError(f"{name}: there is no test {other}")
+        found[module].append(function)
+    found = {module: functions for module, functions in found.items() if functions}
+    if not found:
+        raise LookupError(f"{name}: there is no test of it")
+    return found
+
+
+def series() -> Iterator[str]:
+    tests = all_tests()
+    for title, claims in SERIES.items():
+        yield f"\n## {title}\n"
+        yield "| | claim | tests |\n| --- | --- | --- |"
+        for name, (claim, *others) in claims.items():
+            cells = [
+                f"`{module.replace('.', '/')}.py`: {', '.join(map(plain, functions))}"
+                for module, functions in tests_of(name, tuple(others), tests).items()
+            ]
+            yield f"| {name} | {claim} | {'<br>'.join(cells)} |"
+
+
+def plain(function: str) -> str:
+    """The name of a test as it reads."""
+    return re.sub(r"^test_([A-Z]\d+_)?", "", function).replace("_", " ").replace("*", "all")
+
+
+def fields() -> Iterator[tuple[str, str, str, str]]:
+    """(name, type, default, what its docstring says) of each option."""
+    tree = ast.parse(Path(options.__file__).read_text())
+    (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef))
+    for field, said in zip(body[::2], body[1::2], strict=True):
+        assert isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        assert isinstance(said, ast.Expr) and isinstance(said.value, ast.Constant)
+        assert field.value is not None
+        kind = ast.unparse(field.annotation).removeprefix("Literal")
+        text = " ".join(str(said.value.value).split())
+        yield field.target.id, kind.strip("[]"), ast.unparse(field.value), text
+
+
+def choices() -> Iterator[str]:
+    yield "\n## Options\n"
+    yield "`neuroncore.options.Options`, or by profile: `neuroncore run --numerics NAME`.\n"
+    yield "| profile | is the default but for |\n| --- | --- |"
+    rows = list(fields())
+    for name, profile in PROFILES.items():
+        changed = [
+            f"`{field}={getattr(profile, field)!r}`"
+            for field, *_ in rows
+            if getattr(profile, field) != getattr(PROFILES["documented"], field)
+        ]
+        yield f"| {name} | {', '.join(changed) or '-'} |"
+    for field, kind, default, text in rows:
+        yield f"\n**`{field}`**: {kind.replace(chr(39), '`')}; default `{default}`. {text}"
+
+
+def page() -> str:
+    return "\n".join([HEAD.rstrip(), *series(), *choices()]) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
