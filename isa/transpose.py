@@ -134,5 +134,5 @@ def nc_transpose(
         return
     values = product.operand(data, "stationary", core.options)
     out = numeric.floats(dst, (values.shape[1], values.shape[0]))
-    product.plain(core.options)(values, np.eye(values.shape[0], dtype=np.float32), out, False, 1)
+    product.chain(values, np.eye(values.shape[0], dtype=np.float32), out, False)
     dst.store(out)

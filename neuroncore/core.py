@@ -366,7 +366,9 @@ class Core:
 
 def perform(call: Call, arguments: dict[str, Any], core: Any) -> None:
     """Do what an instruction means, with all its arguments; `core` is what it does that on."""
-    given = {p.name: _given(p, arguments) for p in call.instruction.parameters}
+    given = {p.name: arguments[p.name] for p in call.instruction.parameters}
+    for name in call.instruction.lists:
+        given[name] = [arguments[n] for n in spread(name, given[name])]
     if "engine" in given:
         given["engine"] = call.engine
     extra = {"core": core} if call.instruction.wants_core else {}
@@ -434,14 +436,6 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
         got=f"{type(value).__name__} {' '.join(repr(value).split()):.60}",
         hint="numpy arrays enter a kernel as its arguments" if hasattr(value, "dtype") else None,
     )
-
-
-def _given(parameter: Parameter, arguments: dict[str, Any]) -> Any:
-    """An argument for the meaning; of a list, the tiles under their own names."""
-    value = arguments[parameter.name]
-    if parameter.operand is None or not parameter.operand.many:
-        return value
-    return [arguments[name] for name in spread(parameter.name, value)]
 
 
 def _gpsimd_reaches(call: Call) -> Iterator[KernelError]:

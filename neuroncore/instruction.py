@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from neuroncore.enums import engine
@@ -76,9 +77,14 @@ class Instruction:
         code = self.meaning.__code__
         return f"{code.co_filename}:{code.co_firstlineno}"
 
-    @property
+    @cached_property
     def operands(self) -> tuple[Parameter, ...]:
         return tuple(p for p in self.parameters if p.operand)
+
+    @cached_property
+    def lists(self) -> tuple[str, ...]:
+        """Operands that are lists of tiles."""
+        return tuple(p.name for p in self.operands if p.operand and p.operand.many)
 
     @property
     def family(self) -> str:

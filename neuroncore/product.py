@@ -24,6 +24,7 @@ Product = Callable[[Array, Array, Array, bool, int], None]
 matrices: Any = Lazy("neuroncore.native.matmul")
 
 TF32_BITS = np.uint32(0xFFFFE000)
+ONE_THREAD = 1 << 19  # multiplications for which OpenBLAS starts no threads
 HIGH_BITS = np.uint32(0xFFFFF000)  # sign, exponent and 12 significant bits, one of them not stored
 
 
@@ -78,13 +79,28 @@ def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> N
 
     Products of a `group` of rows are added before they join the chain.
     """
-    matrices.product(s, x, out, accumulate, group)
+    if out.dtype == np.float64:
+        _double(s, x, out, accumulate)
+    else:
+        matrices.product(s, x, out, accumulate, group)
+
+
+def _double(s: Array, x: Array, out: Array, accumulate: bool) -> None:
+    """The sum in float64, in any order. BLAS gets pieces that it multiplies in this thread: where
+    others are busy, waiting for them takes longer than the product."""
+    step = max(ONE_THREAD // s.size, 1)
+    for first in range(0, out.shape[1], step):
+        columns = slice(first, first + step)
+        if accumulate:
+            out[:, columns] += np.matmul(s.T, x[:, columns], dtype=np.float64)
+        else:
+            np.matmul(s.T, x[:, columns], out=out[:, columns], dtype=np.float64)
 
 
 def blas(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
     """The same by the BLAS library of numpy: its bits depend on processor, threads and shape."""
-    product = buffers.scratch("product", out.shape, out.dtype) if accumulate else out
-    np.matmul(s.T, x, out=product, dtype=out.dtype)
+    product = buffers.scratch("product", out.shape) if accumulate else out
+    np.matmul(s.T, x, out=product)
     if accumulate:
         np.add(out, product, out=out)
 
@@ -114,4 +130,12 @@ def scaled_chain(
 ) -> None:
     """The chain with groups of 1 or 4 rows, the sum of whose products is multiplied by a float64
     scale from each side, [K / 32, M] and [K / 32, N], and rounded; see native.matmul."""
-    matrices.scaled_product(s, x, s_scale, x_scale, out, accumulate, group)
+    if out.dtype == np.float64:
+        _double(_scaled(s, s_scale), _scaled(x, x_scale), out, accumulate)
+    else:
+        matrices.scaled_product(s, x, s_scale, x_scale, out, accumulate, group)
+
+
+def _scaled(values: Array, scales: Array) -> Array:
+    groups: Array = values.reshape(len(scales), -1, values.shape[1]) * scales[:, None]
+    return groups.reshape(values.shape)

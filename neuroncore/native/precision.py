@@ -77,6 +77,17 @@ def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, flo
 
 
 @compiled
+def largest(codes: Array, mask: Any) -> Any:
+    """The largest magnitude among codes of floats; `mask`, of their own unsigned type, takes off
+    the sign."""
+    greatest = mask ^ mask
+    for i in range(codes.shape[0]):
+        magnitude = codes[i] & mask
+        greatest = magnitude if magnitude > greatest else greatest
+    return greatest
+
+
+@compiled
 def lost(real: Array, exact: Array) -> tuple[int, int]:
     """How many elements differ, and the sum of the binary exponents of their relative errors."""
     count, total = 0, 0

@@ -15,8 +15,11 @@ import numpy as np
 from neuroncore import access, buffers, codec
 from neuroncore.formats import Format, float32, float64, tfloat32
 from neuroncore.indirection import Picked
+from neuroncore.lazy import Lazy
 from neuroncore.memory import Storage
 from neuroncore.tile import Array, Dynamic, Tile
+
+native: Any = Lazy("neuroncore.native.precision")
 
 Energy = dict[int, float]  # the sum of squared errors that each source line has brought in
 Window = tuple[int, int, int, int, int, Format]
@@ -81,6 +84,15 @@ def chip_values(tile: Tile, index: Any = ...) -> Array:
     """What the chip has, or a part of it: the memory itself, or a new float32 array."""
     codes = tile.codes()[index]
     return codes if tile.held in WIDE else codec.decode(tile.held, codes)
+
+
+def all_finite(tile: Tile) -> bool:
+    """Whether the chip has numbers only, no infinity and no NaN."""
+    form = tile.held
+    codes = np.ascontiguousarray(tile.codes()).reshape(-1).view(form.code_type)
+    spare = form.bits - 1 - form.exponent - form.mantissa
+    mask = codes.dtype.type((1 << form.bits - 1) - 1)
+    return int(native.largest(codes, mask)) >> spare <= form.max_code
 
 
 def chip_doubles(tile: Tile, index: Any = ...) -> Array:

@@ -116,7 +116,7 @@ class Precision:
             if double is None or not double.valid:
                 self.results.append(Result(tile.storage.name, _values(tile), 0.0))
                 continue
-            exact = np.array(on(double.storage, tile).codes())
+            exact = on(double.storage, tile).codes()
             error, size, _ = distance(chip_values(tile), exact)
             self.results.append(Result(tile.storage.name, exact, ratio(error, size)))
             add(energy, portions(double.energy, error / size if size else 1.0))

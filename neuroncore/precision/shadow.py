@@ -34,7 +34,7 @@ from neuroncore.precision.findings import (
     distance,
     portions,
 )
-from neuroncore.precision.step import Stand, Step, Written
+from neuroncore.precision.step import Recent, Stand, Step, Written
 from neuroncore.precision.traits import WIDE_INTEGERS, Traits, traits
 from neuroncore.tile import Array, Tile
 
@@ -66,6 +66,7 @@ class Shadow:
         self.sent: Energy = {}
         self.received: Energy = {}
         self._known: dict[Call, Traits] = {}
+        self._recent = Recent()
         self._scattered: list[Written] = []
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
@@ -108,7 +109,7 @@ class Shadow:
             perform(call, arguments, self.core)
             return
         self._rounded_on_reading(arguments, known)
-        step = Step(self.core, self.found, call, arguments, known, before, inexact)
+        step = Step(self.core, self.found, call, arguments, known, before, inexact, self._recent)
         unit = call.engine if known.registers else None
         if not exchanges:
             step.evaluate(self.accumulators, self.owed[unit] if unit else {}, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import log10
 from typing import Any
 
@@ -14,11 +14,13 @@ from neuroncore.core import Core, perform
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.indirection import Picked
 from neuroncore.instruction import Call
+from neuroncore.options import documented
 from neuroncore.precision.doubles import (
     DOUBLE,
     Beside,
     Double,
     Energy,
+    all_finite,
     chip_doubles,
     chip_values,
     copied,
@@ -41,6 +43,7 @@ from neuroncore.precision.traits import LANES, Traits
 from neuroncore.tile import Array, Tile
 
 SAMPLE = 4096  # elements of a result on which errors are told apart
+RECENT = 16  # tiles that are kept
 LOST = 2.0  # decimal digits that are worth being told of
 DECIMAL = log10(2)
 Registers = dict[engine, Array]
@@ -52,9 +55,7 @@ class Stand:
 
     def __init__(self, core: Core, accumulators: Registers, peers: Any = None) -> None:
         self.machine, self.program_id, self.grid = core.machine, core.program_id, core.grid
-        self.options = replace(
-            core.options, matmul="blas", fp32_matmul="chain", subnormals="keep", storage="own"
-        )
+        self.options = documented  # whose products are the plain ones
         self.accumulators, self.peers = accumulators, peers
         self.generators = {unit: states.copy() for unit, states in core.generators.items()}
 
@@ -93,6 +94,26 @@ class Joining:
     exact: Array
 
 
+class Recent:
+    """The last exact inputs, in float64: products that follow each other share operands."""
+
+    def __init__(self) -> None:
+        self._tiles: dict[Any, tuple[int, Beside]] = {}
+
+    def exact(self, tile: Tile) -> Beside:
+        storage = tile.storage
+        if storage.image is not None:  # others may write there
+            return made(chip_doubles(tile), tile)
+        key = storage, tile.offset, tile.shape, tile.strides, tile.dtype
+        version, known = self._tiles.pop(key, (-1, None))
+        if known is None or version != storage.version:
+            known = made(chip_doubles(tile), tile)
+        self._tiles[key] = storage.version, known
+        if len(self._tiles) > RECENT:
+            del self._tiles[next(iter(self._tiles))]
+        return known
+
+
 class Step:
     """`before` are the Doubles of the storages that are written as floats, `inexact` those of the
     inputs that have one."""
@@ -106,16 +127,19 @@ class Step:
         traits: Traits,
         before: dict[str, Double | None],
         inexact: dict[str, Double],
+        recent: Recent,
     ) -> None:
         self.core, self.found, self.call, self.traits = core, found, call, traits
         self.arguments = dict(arguments)
-        self.inexact = inexact
+        self.inexact, self.recent = inexact, recent
         dynamic = any(arguments[n].dynamic for n in (*call.reads, *call.writes))
+        self._writes_all = call.instruction.family.startswith("dma") and not dynamic
         self.whole = dynamic or traits.moves  # no sample is evaluated
         self.sample = {} if self.whole else _sample(call, arguments)
         self.written = [self._written(n, double) for n, double in before.items()]
         self.inputs = {n: self._input(n) for n in call.reads}
         self.joining: list[Joining] = []
+        self.added: Joining | None = None  # what a product is added to
 
     # --- tiles -----------------------------------------------------------------------------------
 
@@ -126,7 +150,7 @@ class Step:
             fresh = _fresh(tile, self.arguments["accumulate"])
             self.arguments["accumulate"] = fresh is not True
         adds = self.traits.accumulates and fresh is not True
-        keeps = name in self.traits.partial or adds
+        keeps = adds or (name in self.traits.partial and not self._writes_all)
         if isinstance(tile, Picked):
             shadow = made(_picked(tile, double), tile)
         elif tile.dynamic:
@@ -153,10 +177,11 @@ class Step:
         unwritten = tile.unwritten()
         if unwritten is not None and unwritten.all():
             return 0.0
-        real = chip_doubles(tile)
+        index = self.sample.get(written.name, ...)
+        real, exact = chip_doubles(tile, index), written.shadow.codes()[index]
         if isinstance(written.fresh, np.ndarray):
-            real[written.fresh] = 0
-        return distance(real, written.shadow.codes())[0]
+            real[written.fresh[index]] = 0
+        return distance(real, exact)[0] * tile.size / max(real.size, 1)
 
     def _input(self, name: str) -> Tile:
         tile: Tile = self.arguments[name]
@@ -171,7 +196,9 @@ class Step:
             return on(double.storage, tile)
         if tile.dynamic:
             return on(copied(tile.storage).storage, tile)
-        return made(chip_doubles(tile), tile)
+        return (
+            self.recent.exact(tile) if self.traits.accumulates else made(chip_doubles(tile), tile)
+        )
 
     def _shared(self, tile: Tile) -> Double | None:
         """The Double that has just been made for what is written at run-time addresses."""
@@ -206,7 +233,11 @@ class Step:
                 if isinstance(written.fresh, np.ndarray):
                     real[written.fresh[index]] = 0
                 energy = written.before.energy if written.before else {}
-                self.joining.append(Joining(written.name, energy, real, state[written.name]))
+                joining = Joining(written.name, energy, real, state[written.name])
+                if self.traits.accumulates:
+                    self.added = joining
+                else:
+                    self.joining.append(joining)
         for name, double in self.inexact.items():
             exact = self._part_of(name, self.inputs[name])
             real = chip_doubles(self.arguments[name], self.sample.get(name, ...))
@@ -262,21 +293,27 @@ class Step:
         number = self.found.line()
         owed: Energy = {}
         for written in self.written:
-            tile, shadow = written.tile, written.shadow
-            if tile.dynamic:
-                tile = everything(tile.storage)
-                shadow = on(shadow.storage, tile)
-            real, exact = chip_values(tile), shadow.codes()
-            error, size, written.infinite = distance(real, exact)
             if self.whole:
                 owed = self._passed_on(written, received)
+                error = self._moved(written)
             else:
-                owed = self._owed(number, written, real, exact)
+                owed, error = self._computed(number, written)
             written.energy = portions(owed, error) or ({number: error} if error else {})
-            if written.infinite:
-                self._overflow(written, real, exact)
-            self.found.check(number, self.call.name, tile.held, error, size)
         return owed
+
+    def _moved(self, written: Written) -> float:
+        """The error of what was only moved, or went to or came from an address of run time."""
+        doubles, tile, shadow = [*self.inexact.items()], written.tile, written.shadow
+        if tile.dynamic:
+            tile = everything(tile.storage)
+            shadow = on(shadow.storage, tile)
+        elif len(doubles) == 1 and not written.keeps:
+            ((name, double),) = doubles
+            if _covers(self.arguments[name]):
+                written.infinite = double.infinite
+                return sum(double.energy.values())
+        error, _, written.infinite = distance(chip_values(tile), shadow.codes())
+        return error
 
     def _passed_on(self, written: Written, received: Energy) -> Energy:
         """What moves keep of their inputs."""
@@ -287,19 +324,34 @@ class Step:
             add(owed, portions(written.before.energy, written.old))
         return owed
 
-    def _owed(self, number: int, written: Written, real: Array, exact: Array) -> Energy:
-        index, form = self.sample.get(written.name, ...), written.tile.held
-        base = exact[index]
-        last = written.parts[-1] if written.parts else base
-        ulps = native.ulps(flat(real[index]), flat(last), form.mantissa, 1 - form.bias)
-        self.found.introduced(number, self.call.name, form, ulps)
-        owed, previous = {number: ulps[1]}, base
+    def _computed(self, number: int, written: Written) -> tuple[Energy, float]:
+        """What each line brings into a result, in proportion, and the error of all of it."""
+        tile, index = written.tile, self.sample.get(written.name, ...)
+        form, name = tile.held, self.call.name
+        real, exact = chip_values(tile, index), written.shadow.codes()[index]
+        error, size, written.infinite = distance(real, exact)
+        if index is not ... and (error == 0 or not all_finite(tile)):
+            whole = chip_values(tile)
+            error, size, written.infinite = distance(whole, written.shadow.codes())
+        elif index is not ...:
+            error, size = (part * tile.size / real.size for part in (error, size))
+        if written.infinite:
+            self._overflow(written)
+        self.found.check(number, name, form, error, size)
+        if self.added is not None:
+            before = written.parts[-1] if written.parts else exact
+            written.parts.append(before + (self.added.real - self.added.exact))
+            self.joining.append(self.added)
+        last = written.parts[-1] if written.parts else exact
+        ulps = native.ulps(flat(real), flat(last), form.mantissa, 1 - form.bias)
+        self.found.introduced(number, name, form, ulps)
+        owed, previous = {number: ulps[1]}, exact
         for joining, part in zip(self.joining, written.parts, strict=True):
             add(owed, portions(joining.energy, distance(part, previous)[0]))
             previous = part
         if written.parts:
-            self._cancelled(written, base)
-        return owed
+            self._cancelled(written, exact)
+        return owed, error
 
     def _cancelled(self, written: Written, exact: Array) -> None:
         """Report a relative error that is much larger than that of any input."""
@@ -318,12 +370,12 @@ class Step:
                 written.tile.storage.id,
             )
 
-    def _overflow(self, written: Written, real: Array, exact: Array) -> None:
+    def _overflow(self, written: Written) -> None:
         """Report infinities (NaN in formats without) that no input had."""
         doubles = [*self.inexact.values(), *([written.before] if written.keeps else [])]
         if any(double and double.infinite for double in doubles):
             return
-        form = written.tile.held
+        form, real, exact = written.tile.held, chip_values(written.tile), written.shadow.codes()
         gone = np.isinf(real) if form.infinite else np.isnan(real)
         count = int((gone & np.isfinite(exact)).sum())
         if count:
