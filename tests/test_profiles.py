@@ -425,3 +425,19 @@ def test_profiles_have_names():
     assert profile("ideal").storage == "float32" and profile("documented").storage == "own"
     with pytest.raises(UsageError, match="ideal"):
         profile("idael")
+
+
+def test_estimates_do_not_depend_on_the_profile():
+    """What is held wider in our memory is as narrow as ever on the chip."""
+    times = []
+    for device in (Device(), Wide()):
+        x = device.tile(thirds(128, 64).astype("bfloat16"), "bfloat16", "hbm")
+        one, two = (device.empty((128, 64), "bfloat16", address=(0, b)) for b in (0, 128))
+        total = device.empty((64, 64), "float32", "psum")
+        device.issue("dma_copy", one, x)
+        device.issue("tensor_scalar", two, one, nl.multiply, 2.0)
+        device.issue("nc_matmul", total, one, two)
+        device.issue("activation", one[:64], nl.exp, total)
+        device.issue("dma_copy", x, one)
+        times.append((device.timeline().total_ns, device.opcodes))
+    assert times[0] == times[1]
