@@ -33,7 +33,7 @@ MARK = b"neuroncore.record/"
 
 FIND: dict[type, Callable[[str], Any]] = {
     Instruction: INSTRUCTIONS.__getitem__,
-    Operator: lambda name: (OPERATORS.get(name) or SIMULATED[name]),
+    Operator: lambda name: OPERATORS.get(name) or SIMULATED[name],
     Function: FUNCTIONS.__getitem__,
     Machine: machine.load,
 }
