@@ -16,3 +16,4 @@ from neuroncore import numerics as numerics  # noqa: E402
 from neuroncore.frontend.alias import activate as activate  # noqa: E402
 from neuroncore.frontend.alias import activated as activated  # noqa: E402
 from neuroncore.frontend.alias import deactivate as deactivate  # noqa: E402
+from neuroncore.frontend.precision import precision_of as precision_of  # noqa: E402

@@ -35,7 +35,7 @@ from neuroncore.frontend.launch import Run
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.settings import environment_options, settings, target_machine
 from neuroncore.options import Options, profile
-from neuroncore.report import perfetto, text
+from neuroncore.report import perfetto, precision, text
 from neuroncore.report.compare import Comparison, Incomparable, compare
 from neuroncore.report.summary import overcommitted, summary
 from neuroncore.schedule import Timeline, schedule
@@ -87,6 +87,17 @@ def add_to(commands: Any) -> None:
         help="round casts to narrow floats at random",
     )
     parser.add_argument("--matmul", choices=("chain", "blas"))
+    parser.add_argument(
+        "--precision",
+        action="store_true",
+        help="tell which lines the error comes from, against float64 beside the kernel",
+    )
+    parser.add_argument(
+        "--precision-bound",
+        type=float,
+        metavar="REL",
+        help="relative error of a result to be told of; by default set by its format",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
     options = re.findall(r"--[\w-]+", parser.format_help())
@@ -99,6 +110,8 @@ def _options(arguments: argparse.Namespace) -> Options:
     if arguments.stochastic_rounding is not None:
         seed = arguments.stochastic_rounding
         chosen = replace(chosen, stochastic=True, stochastic_seed=seed)
+    if arguments.precision or arguments.precision_bound is not None:
+        chosen = replace(chosen, precision=True, precision_bound=arguments.precision_bound)
     return replace(chosen, matmul=arguments.matmul) if arguments.matmul else chosen
 
 
@@ -284,6 +297,8 @@ class Session:
                 self.say(f"  core {number}")
             for line in text.estimated(timeline):
                 self.say(f"  {line}")
+        for line in precision.text(run.precision) if run.precision else ():
+            self.say(f"  {line}")
         findings = [str(f) for f in run.findings]
         findings += dict.fromkeys(w for timeline in timelines for w in overcommitted(timeline))
         for finding in findings:
@@ -297,6 +312,7 @@ class Session:
                 "estimate": summary(max(timelines, key=lambda t: t.total_ns)),
                 "cores": [summary(timeline) for timeline in timelines],
                 "findings": findings,
+                **({"precision": precision.document(run.precision)} if run.precision else {}),
             }
         )
 

@@ -115,7 +115,7 @@ def launch(
             hint="return the results instead of yielding them",
         )
     if precision is not None:
-        precision.close(inputs.left(result))
+        precision.close(inputs.left(result), [f for core in cores for f in core.findings])
     with on(cores[0]):
         outputs = inputs.leave(result)
     inputs.write_back()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore import source
+from neuroncore.core import Finding
 from neuroncore.formats import Format, float32
 from neuroncore.lazy import Lazy
 from neuroncore.precision.doubles import Energy, chip_values, is_float, on
@@ -69,6 +70,7 @@ class Precision:
         self.lines: list[Line] = []
         self.beyond: Beyond | None = None
         self.results: list[Result] = []
+        self.warnings: list[Finding] = []
         self._numbers: dict[tuple[str, int], int] = {}
         self._sites: dict[tuple[int, int], tuple[Any, int]] = {}  # with the code, to keep its id
 
@@ -107,9 +109,10 @@ class Precision:
         if ratio(error, size) > bound:
             self.beyond = Beyond(self.lines[line], instruction, ratio(error, size), bound)
 
-    def close(self, tensors: Sequence[Tile]) -> None:
+    def close(self, tensors: Sequence[Tile], findings: Sequence[Finding]) -> None:
         """The launch has ended and leaves these tensors: compare them, and divide their errors
         among the lines. Each tensor counts by its relative error, whatever its scale."""
+        self.warnings = [finding for finding in findings if finding.code in WARNINGS]
         energy: Energy = {}
         for tile in tensors:
             double = tile.storage.double if is_float(tile) else None

@@ -107,6 +107,7 @@ class Shadow:
         }
         if known.moves and not (inexact or exchanges or any(before.values())):
             perform(call, arguments, self.core)
+            self.doubles.end(source_of(arguments[n]).storage for n in floats)
             return
         self._rounded_on_reading(arguments, known)
         step = Step(self.core, self.found, call, arguments, known, before, inexact, self._recent)
@@ -133,26 +134,19 @@ class Shadow:
         if isinstance(written.tile, Picked):
             self._scattered.append(written)  # once the chip has written it
             return
-        storage, double = written.tile.storage, written.before
-        wrong = bool(written.energy) or written.infinite
-        if written.covers:
-            if not wrong:
-                self.doubles.end([storage])
-                return
-            if double is None:
-                double = adopted(written.shadow.storage.data, storage)
-            double.energy, double.infinite = written.energy, written.infinite
+        storage, double, shadow = written.tile.storage, written.before, written.shadow
+        if not written.wrong and (written.covers or double is None):
+            self.doubles.end([storage])
+            return
+        if double is None and written.covers:
+            double = adopted(shadow.storage.data, storage)
         elif double is None:
-            if not wrong:
-                return
             double = copied(storage)
-            on(double.storage, written.tile).codes()[...] = written.shadow.codes()
-            double.energy, double.infinite = written.energy, written.infinite
-        else:
-            left = max(sum(double.energy.values()) - written.old, 0.0)
-            double.energy = portions(double.energy, left)
-            add(double.energy, written.energy)
-            double.infinite |= written.infinite
+            on(double.storage, written.tile).codes()[...] = shadow.codes()
+        left = 0.0 if written.covers else sum(double.energy.values()) - written.old
+        double.energy = portions(double.energy, left)
+        add(double.energy, written.energy)
+        double.infinite = written.infinite or (double.infinite and not written.covers)
         self.doubles.put(double, storage, writes.count(storage))
 
     def scatter(self, results: Sequence[tuple[Picked, Operand]]) -> None:
@@ -164,10 +158,9 @@ class Shadow:
             assert isinstance(tile, Picked)
             storage = tile.source.storage
             double = written.before
-            if double is None and not written.energy and not written.infinite:
+            if double is None and not written.wrong:
                 continue
-            if double is None:
-                double = copied(storage)
+            double = double or copied(storage)
             shadow = Picked(
                 written.shadow.storage, tile.shape, written.shadow.strides, 0, tile.dtype
             )
@@ -236,9 +229,9 @@ def _counts(form: Format) -> bool:
 
 
 def _beyond(codes: Array) -> bool:
-    """Whether 32-bit integers are larger than float32 can have all of."""
+    """Whether 32-bit integers are as large as float32 has no longer all."""
     return bool(codes.size) and (
-        int(codes.max()) > EXACT_INTEGER or int(codes.min()) < -EXACT_INTEGER
+        int(codes.max()) >= EXACT_INTEGER or int(codes.min()) <= -EXACT_INTEGER
     )
 
 

@@ -83,6 +83,10 @@ class Written:
     energy: Energy = field(default_factory=dict)
     infinite: bool = False
 
+    @property
+    def wrong(self) -> bool:
+        return bool(self.energy) or self.infinite
+
 
 @dataclass(eq=False)
 class Joining:
@@ -132,9 +136,8 @@ class Step:
         self.core, self.found, self.call, self.traits = core, found, call, traits
         self.arguments = dict(arguments)
         self.inexact, self.recent = inexact, recent
-        dynamic = any(arguments[n].dynamic for n in (*call.reads, *call.writes))
-        self._writes_all = call.instruction.family.startswith("dma") and not dynamic
-        self.whole = dynamic or traits.moves  # no sample is evaluated
+        self.dynamic = any(arguments[n].dynamic for n in (*call.reads, *call.writes))
+        self.whole = self.dynamic or traits.moves  # no sample is evaluated
         self.sample = {} if self.whole else _sample(call, arguments)
         self.written = [self._written(n, double) for n, double in before.items()]
         self.inputs = {n: self._input(n) for n in call.reads}
@@ -150,10 +153,11 @@ class Step:
             fresh = _fresh(tile, self.arguments["accumulate"])
             self.arguments["accumulate"] = fresh is not True
         adds = self.traits.accumulates and fresh is not True
-        keeps = adds or (name in self.traits.partial and not self._writes_all)
+        some = name in self.traits.partial and (self.dynamic or not _is_dma(self.call))
+        keeps = adds or some
         if isinstance(tile, Picked):
             shadow = made(_picked(tile, double), tile)
-        elif tile.dynamic:
+        elif self.dynamic:
             double = double or copied(tile.storage)
             shadow = on(double.storage, tile)
         elif double is not None:
@@ -201,8 +205,8 @@ class Step:
         )
 
     def _shared(self, tile: Tile) -> Double | None:
-        """The Double that has just been made for what is written at run-time addresses."""
-        doubles = (w.before for w in self.written if w.tile.dynamic)
+        """The Double just made of what is written, where addresses are those of run time."""
+        doubles = (w.before for w in self.written if self.dynamic)
         return next((d for d in doubles if d and d.owner is tile.storage), None)
 
     # --- evaluation ------------------------------------------------------------------------------
@@ -294,8 +298,9 @@ class Step:
         owed: Energy = {}
         for written in self.written:
             if self.whole:
-                owed = self._passed_on(written, received)
-                error = self._moved(written)
+                owed, error = self._passed_on(written, received), self._moved(written)
+                if not self.traits.moves:
+                    add(owed, {number: max(error - sum(owed.values()), 0.0)})
             else:
                 owed, error = self._computed(number, written)
             written.energy = portions(owed, error) or ({number: error} if error else {})
@@ -407,6 +412,11 @@ def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
             scaled = {"moving_scale": some} if "moving_scale" in names else {}
             return {"dst": some, "moving": some, **scaled}
     return {}
+
+
+def _is_dma(call: Call) -> bool:
+    """Whose operands may be written in part, if addresses are run-time's."""
+    return call.instruction.family.startswith("dma")
 
 
 def _fresh(tile: Tile, accumulate: bool | None) -> Any:

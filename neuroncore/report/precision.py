@@ -1,0 +1,80 @@
+"""Where the error comes from, as text for a terminal and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from neuroncore.precision.findings import Line, Precision
+
+SHOWN = 20  # lines of a text
+WIDTH = 100  # of a text
+LEAST = 1e-3  # ulps that count as an error
+
+
+def lines_of(found: Precision) -> list[Line]:
+    """The lines that bring in errors: those with the largest share first, then in order."""
+    touched = [line for line in found.lines if line.max_ulps >= LEAST or line.share]
+    return sorted(touched, key=lambda line: -line.share)
+
+
+def text(found: Precision) -> Iterator[str]:
+    """The results' errors, a table of lines, and the first result beyond the bound."""
+    for number, result in enumerate(found.results):
+        yield f"float64    result {number}: relative L2 {result.rel_l2:.3g}"
+    lines = lines_of(found)
+    if not lines:
+        yield "           no line brings in an error"
+        return
+    yield "           share and ulps (rms, max) of the error by line; shares are estimates"
+    for line in lines[:SHOWN]:
+        where = f"{Path(line.place.file).name}:{line.place.line}"
+        figures = f"{line.share:7.1%} {_ulps(line.rms_ulps):>8} {_ulps(line.max_ulps):>8}"
+        yield f"{figures}  {where:<22} {line.place.text.strip()}"[:WIDTH]
+    if len(lines) > SHOWN:
+        yield f"           and {len(lines) - SHOWN} more lines"
+    if found.beyond is not None:
+        first = found.beyond
+        yield (
+            f"           first beyond {first.bound:.3g}: {first.line.place}, {first.instruction}, "
+            f"relative L2 {first.rel_l2:.3g}"
+        )
+
+
+def _ulps(value: float) -> str:
+    return f"{value:.3g}" if value < 1e4 else f"{value:.1e}"
+
+
+def document(found: Precision) -> dict[str, Any]:
+    """The same with all lines, for JSON; what is infinite is null."""
+    first = found.beyond
+    return {
+        "results": [{"name": r.name, "rel_l2": _number(r.rel_l2)} for r in found.results],
+        "lines": [_row(line) for line in lines_of(found)],
+        "first_beyond": first
+        and {
+            "place": str(first.line.place),
+            "instruction": first.instruction,
+            "rel_l2": _number(first.rel_l2),
+            "bound": first.bound,
+        },
+        "warnings": [{"code": w.code, "place": str(w.place)} for w in found.warnings],
+    }
+
+
+def _row(line: Line) -> dict[str, Any]:
+    return {
+        "place": str(line.place),
+        "text": line.place.text.strip(),
+        "instructions": sorted(line.instructions),
+        "formats": sorted(line.formats),
+        "share": line.share,
+        "ulps_rms": line.rms_ulps,
+        "ulps_max": line.max_ulps,
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if isfinite(value) else None

@@ -1,0 +1,620 @@
+"""Where the error comes from: float64 beside the kernel against numpy's, and whom it blames."""
+
+import json
+
+import ml_dtypes
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from device import Device, bits
+
+import neuroncore
+from neuroncore.cli import main
+from neuroncore.core import on
+from neuroncore.errors import KernelError, UsageError
+from neuroncore.frontend.launch import NeuronWarning, launch
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.frontend.settings import settings
+from neuroncore.options import Options
+from neuroncore.precision.findings import Precision
+from neuroncore.precision.shadow import Shadow
+
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((70, 300)).astype(np.float32)
+SMALL = X[:13]  # as large as no sample is taken of
+WIDE = RNG.standard_normal((128, 700)).astype(np.float32)
+
+
+def run(kernel, *args, grid=(), target="trn2", **options):
+    """A launch beside float64, and what was found."""
+    done = launch(
+        getattr(kernel, "function", kernel), args, tensor=NkiTensor, grid=grid, target=target,
+        options=Options(precision=True, **options),
+    )  # fmt: skip
+    return done, done.precision
+
+
+def blamed(found, *words):
+    """The share of the error of the lines whose text has one of the words."""
+    return sum(line.share for line in found.lines if any(w in line.place.text for w in words))
+
+
+def codes(found):
+    return [warning.code for warning in found.warnings]
+
+
+def empty(shape, dtype=nl.float32, buffer=nl.sbuf):
+    return nl.ndarray(shape, dtype, buffer=buffer)
+
+
+def loaded(source):
+    tile = empty(source.shape, source.dtype)
+    nisa.dma_copy(dst=tile, src=source)
+    return tile
+
+
+def stored(tile):
+    out = empty(tile.shape, tile.dtype, nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+# --- whom it blames -------------------------------------------------------------------------------
+
+
+def through(narrow):
+    def kernel(x):
+        tile = loaded(x)
+        root = empty(tile.shape)
+        nisa.activation(dst=root, op=nl.exp, data=tile, scale=0.3)
+        rough = empty(tile.shape, narrow)
+        nisa.tensor_copy(dst=rough, src=root)  # the rough line
+        back = empty(tile.shape)
+        nisa.tensor_scalar(dst=back, data=rough, op0=nl.multiply, operand0=1.7)
+        nisa.tensor_tensor(dst=back, data1=back, data2=tile, op=nl.add)
+        return stored(back)
+
+    return kernel
+
+
+@pytest.mark.parametrize("narrow", [nl.bfloat16, nl.float16, nl.float8_e4m3, nl.float8_e5m2])
+@pytest.mark.parametrize("x", [X, WIDE], ids=["small", "sampled"])
+def test_one_rough_line_is_owed_the_error(narrow, x):
+    _, found = run(through(narrow), x)
+    assert blamed(found, "the rough line") > 0.99
+
+
+def test_a_narrow_result_of_a_matmul_is_the_rough_line():
+    def kernel(x):
+        tile = loaded(x)
+        total = empty((128, 128), buffer=nl.psum)
+        nisa.nc_matmul(dst=total, stationary=tile[:, :128], moving=tile[:, 128:256])
+        rough = empty((128, 128), nl.float8_e5m2)
+        nisa.tensor_copy(dst=rough, src=total)  # the rough line
+        square = empty((128, 128), buffer=nl.psum)
+        nisa.nc_matmul(dst=square, stationary=rough, moving=rough)
+        final = empty((128, 128))
+        nisa.tensor_copy(dst=final, src=square)
+        return stored(final)
+
+    _, found = run(kernel, WIDE)
+    assert blamed(found, "the rough line") > 0.95
+
+
+def test_the_rougher_of_two_inputs_is_owed_more():
+    def kernel(x, y):
+        a, b = loaded(x), loaded(y)
+        half, eighth = empty(a.shape, nl.bfloat16), empty(a.shape, nl.float8_e4m3)
+        nisa.tensor_copy(dst=half, src=a)  # bfloat16
+        nisa.tensor_copy(dst=eighth, src=b)  # float8
+        out = empty(a.shape)
+        nisa.tensor_tensor(dst=out, data1=half, data2=eighth, op=nl.multiply)
+        return stored(out)
+
+    _, found = run(kernel, X, X[::-1].copy())
+    near = 1 / (1 + 2.0**8)  # squares of 2^-8 and 2^-4
+    assert blamed(found, "# bfloat16") == pytest.approx(near, rel=0.2)
+    assert blamed(found, "# float8") == pytest.approx(1 - near, rel=0.01)
+
+
+def test_what_is_overwritten_is_owed_nothing():
+    def kernel(x):
+        tile = loaded(x)
+        rough = empty(tile.shape, nl.bfloat16)
+        nisa.tensor_scalar(dst=rough, data=tile, op0=nl.multiply, operand0=1.1)
+        nisa.tensor_copy(dst=rough, src=rough)
+        for half in (slice(0, 100), slice(100, 300)):
+            nisa.memset(dst=rough[:, half], value=1.0)
+        return stored(rough)
+
+    done, found = run(kernel, X)
+    assert found.results[0].rel_l2 == 0 and not any(line.share for line in found.lines)
+    assert (done.outputs == 1).all()
+
+
+def test_a_part_that_is_overwritten_takes_its_errors_along():
+    def kernel(x):
+        tile = loaded(x)
+        out = empty(tile.shape)
+        nisa.activation(dst=out, op=nl.exp, data=tile)  # first
+        nisa.activation(dst=out[:, 100:], op=nl.exp, data=tile[:, :200])  # then
+        return stored(out)
+
+    done, found = run(kernel, SMALL)
+    parts = (done.outputs - found.results[0].exact) ** 2
+    first = parts[:, :100].sum() / parts.sum()
+    assert blamed(found, "# first") == pytest.approx(first, rel=1e-6)
+
+
+def test_errors_go_through_accumulator_registers():
+    def kernel(x):
+        tile = loaded(x)
+        rough = empty(tile.shape, nl.bfloat16)
+        nisa.tensor_copy(dst=rough, src=tile)  # the rough line
+        powers, total = empty(tile.shape), empty((x.shape[0], 1))
+        for half, command in (
+            (slice(0, 150), nisa.reduce_cmd.reset_reduce),
+            (slice(150, 300), nisa.reduce_cmd.reduce),
+        ):
+            nisa.activation(
+                dst=powers[:, half], op=nl.exp, data=rough[:, half], reduce_op=nl.add,
+                reduce_res=total, reduce_cmd=command,
+            )  # fmt: skip
+        return stored(total)
+
+    _, found = run(kernel, X)
+    exact = np.exp(X.astype(np.float64)).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.results[0].exact, exact, rtol=1e-11)
+    assert blamed(found, "the rough line") > 0.99
+
+
+def test_shares_are_of_all_results():
+    def kernel(x):
+        tile = loaded(x)
+        outs = []
+        for form in (nl.bfloat16, nl.float16):
+            narrow = empty(tile.shape, form)
+            nisa.tensor_copy(dst=narrow, src=tile)
+            outs.append(stored(narrow))
+        return outs
+
+    _, found = run(kernel, X)
+    assert len(found.results) == 2
+    assert sum(line.share for line in found.lines) == pytest.approx(1)
+    assert found.results[0].rel_l2 == pytest.approx(2.0**-9 / np.sqrt(3) * 1.2, rel=0.3)
+
+
+# --- float64 itself -------------------------------------------------------------------------------
+
+
+def test_float64_is_numpys():
+    def kernel(x, y):
+        a, b = loaded(x), loaded(y)
+        turned = empty((100, 70), buffer=nl.psum)
+        nisa.nc_transpose(dst=turned, data=a[:, :100])
+        left = empty((100, 70), nl.bfloat16)
+        nisa.tensor_scalar(dst=left, data=turned, op0=nl.multiply, operand0=0.1, op1=nl.add,
+                           operand1=1 / 3)  # fmt: skip
+        right = empty((100, 40))
+        nisa.tensor_copy(dst=right, src=b)
+        total = empty((70, 40), buffer=nl.psum)
+        short = empty((100, 40), nl.bfloat16)
+        nisa.tensor_copy(dst=short, src=right)
+        for _ in range(2):
+            nisa.nc_matmul(dst=total, stationary=left, moving=short)
+        low = empty((70, 1))
+        nisa.tensor_reduce(dst=low, op=nl.minimum, data=total, axis=1)
+        out = empty((70, 40))
+        nisa.tensor_scalar(dst=out, data=total, op0=nl.subtract, operand0=low)
+        inverse = empty((70, 1))
+        nisa.tensor_reduce(dst=inverse, op=nl.add, data=out, axis=1)
+        nisa.reciprocal(dst=inverse, data=inverse)
+        nisa.scalar_tensor_tensor(dst=out, data=out, op0=nl.multiply, operand0=inverse,
+                                  op1=nl.maximum, operand1=out)  # fmt: skip
+        return stored(out)
+
+    y = RNG.standard_normal((100, 40)).astype(np.float32)
+    _, found = run(kernel, X, y)
+    a, b = X[:, :100].astype(np.float64), y.astype(np.float64)
+    total = 2 * (a * 0.1 + 1 / 3) @ b
+    out = total - total.min(axis=1, keepdims=True)
+    wanted = np.maximum(out / out.sum(axis=1, keepdims=True), out)
+    np.testing.assert_allclose(found.results[0].exact, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_the_error_introduced_is_that_of_one_rounding():
+    def kernel(x):
+        narrow = empty(x.shape, nl.bfloat16)
+        nisa.tensor_copy(dst=narrow, src=loaded(x))
+        return stored(narrow)
+
+    _, found = run(kernel, SMALL)
+    (line,) = [line for line in found.lines if line.count]
+    narrow = SMALL.astype(ml_dtypes.bfloat16).astype(np.float64)
+    unit = 2.0 ** (np.floor(np.log2(np.abs(SMALL.astype(np.float64)))) - 7)
+    assert line.max_ulps == np.max(np.abs(narrow - SMALL) / unit)
+    wanted = np.sqrt(np.mean((narrow - SMALL) ** 2) / np.mean(unit**2))
+    assert line.rms_ulps == pytest.approx(wanted, rel=1e-12)
+    assert found.results[0].rel_l2 == pytest.approx(
+        np.linalg.norm(narrow - SMALL) / np.linalg.norm(SMALL.astype(np.float64)), rel=1e-12
+    )
+    assert line.formats == {"bfloat16"} and line.instructions == {"tensor_copy"}
+
+
+def test_what_is_exact_has_no_error():
+    def kernel(x):
+        tile = loaded(x)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=4.0, op1=nl.add,
+                           operand1=2.0)  # fmt: skip
+        total = empty((128, 64), buffer=nl.psum)
+        nisa.nc_matmul(dst=total, stationary=tile, moving=tile[:, :64])
+        out = empty((128, 64))
+        nisa.tensor_copy(dst=out, src=total)
+        return stored(out)
+
+    x = RNG.integers(-8, 9, (128, 128)).astype(np.float32)
+    _, found = run(kernel, x)
+    assert found.results[0].rel_l2 == 0 and found.beyond is None
+    assert all(line.max_ulps == 0 and line.share == 0 for line in found.lines)
+    assert not found.warnings
+
+
+# --- the first result beyond the bound ------------------------------------------------------------
+
+
+def test_the_first_result_beyond_the_bound():
+    _, found = run(through(nl.bfloat16), X)
+    assert found.beyond is not None and found.beyond.line.place.text.count("operand0=1.7") == 1
+    assert found.beyond.bound == 1e-5  # float32, while bfloat16 itself is within 2^-7
+    _, found = run(through(nl.bfloat16), X, precision_bound=1e-4)
+    assert "the rough line" in found.beyond.line.place.text and found.beyond.bound == 1e-4
+    _, found = run(through(nl.bfloat16), X, precision_bound=0.1)
+    assert found.beyond is None
+
+
+# --- warnings -------------------------------------------------------------------------------------
+
+
+def variance(x, shift):
+    tile = loaded(x)
+    rows, n = x.shape
+    if shift:
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.subtract, operand0=shift)
+    total, squares = empty((rows, 1)), empty((rows, 1))
+    nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=1)
+    square = empty(tile.shape)
+    nisa.tensor_tensor(dst=square, data1=tile, data2=tile, op=nl.multiply)
+    nisa.tensor_reduce(dst=squares, op=nl.add, data=square, axis=1)
+    nisa.tensor_scalar(dst=total, data=total, op0=nl.multiply, operand0=1 / n)
+    nisa.tensor_scalar(dst=squares, data=squares, op0=nl.multiply, operand0=1 / n)
+    nisa.tensor_tensor(dst=total, data1=total, data2=total, op=nl.multiply)
+    nisa.tensor_tensor(dst=squares, data1=squares, data2=total, op=nl.subtract)  # cancels
+    return stored(squares)
+
+
+def test_cancellation_is_told_of_where_it_happens():
+    x = X + np.float32(300)
+    _, found = run(variance, x, 0.0)
+    (told,) = [w for w in found.warnings if w.code == "CANCELLATION"]
+    assert told.place.text.endswith("# cancels") and "decimal digits" in told.message
+    exact = x.astype(np.float64).var(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.results[0].exact, exact, rtol=1e-9)
+    _, found = run(variance, x, 300.0)
+    assert "CANCELLATION" not in codes(found)
+
+
+def test_differences_of_exact_numbers_lose_nothing():
+    def kernel(x):
+        tile, low = loaded(x), empty((70, 1))
+        nisa.tensor_reduce(dst=low, op=nl.minimum, data=tile, axis=1)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.subtract, operand0=low)
+        return stored(tile)
+
+    assert not run(kernel, X + np.float32(4096))[1].warnings
+
+
+def long_sum(x, form):
+    """The columns of x, added one by one."""
+    tile = loaded(x)
+    total = empty((x.shape[0], 1), form)
+    nisa.memset(dst=total, value=0.0)
+    for j in range(x.shape[1]):
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile[:, j : j + 1], op=nl.add)  # adds
+    return stored(total)
+
+
+def test_a_long_sum_in_bfloat16_stagnates_at_one_line():
+    x = np.ones((8, 600), np.float32)
+    done, found = run(long_sum, x, nl.bfloat16)
+    assert (done.outputs == 256).all()
+    np.testing.assert_array_equal(found.results[0].exact, 600)
+    assert found.results[0].rel_l2 == pytest.approx(344 / 600)
+    assert blamed(found, "# adds") == pytest.approx(1)
+    assert "# adds" in found.beyond.line.place.text
+    assert run(long_sum, x, nl.float32)[1].results[0].rel_l2 == 0
+
+
+@pytest.mark.parametrize("dst", [nl.float32, nl.int32])
+@pytest.mark.parametrize(("number", "told"), [(2**24 + 1, True), (2**24 + 2, False), (7, False)])
+def test_integers_that_float32_lacks(dst, number, told):
+    def kernel(x):
+        tile = loaded(x)
+        out = empty(x.shape, dst)
+        nisa.tensor_scalar(dst=out, data=tile, op0=nl.multiply, operand0=1.0)
+        return stored(out)
+
+    _, found = run(kernel, np.full((4, 5), number, np.int32))
+    assert codes(found) == ["INT32_ROUNDED"] * told
+
+
+def test_integers_beyond_float32_that_arise():
+    def kernel(x):
+        tile = loaded(x)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+        return stored(tile)
+
+    done, found = run(kernel, np.full((4, 5), 2**24, np.int32))
+    assert (done.outputs == 2**24).all() and codes(found) == ["INT32_ROUNDED"]
+
+
+def test_exact_integer_arithmetic_is_not_told_of():
+    def kernel(x):
+        tile, out = loaded(x), empty(x.shape, nl.int32)
+        nisa.tensor_tensor(dst=out, data1=tile, data2=tile, op=nl.add, engine=nisa.engine.gpsimd)
+        nisa.tensor_copy(dst=tile, src=out)
+        return stored(tile)
+
+    assert not run(kernel, np.full((4, 5), 2**24 + 1, np.int32))[1].warnings
+
+
+@pytest.mark.parametrize(
+    ("form", "largest", "beyond"),
+    [("float16", 65000, 66000), ("float8_e4m3", 240, 260), ("float8_e5m2", 57344, 65000)],
+)
+def test_overflow_to_infinity(form, largest, beyond):
+    def kernel(x):
+        narrow = empty(x.shape, getattr(nl, form))
+        nisa.tensor_copy(dst=narrow, src=loaded(x))
+        wide = empty(x.shape)
+        nisa.tensor_scalar(dst=wide, data=narrow, op0=nl.multiply, operand0=2.0)
+        return stored(wide)
+
+    x = np.full((4, 6), largest, np.float32)
+    assert not codes(run(kernel, x)[1])
+    x[1, 2] = beyond
+    done, found = run(kernel, x)
+    assert np.isinf(done.outputs[1, 2]) and codes(found) == ["OVERFLOW"]
+    assert "1 of 24" in found.warnings[0].message and form in found.warnings[0].message
+
+
+def test_one_infinity_in_a_large_tile_is_seen():
+    def kernel(x):
+        narrow = empty(x.shape, nl.float16)
+        nisa.tensor_copy(dst=narrow, src=loaded(x))
+        return stored(narrow)
+
+    x = WIDE.copy()
+    x[77, 311] = 1e6
+    assert codes(run(kernel, x)[1]) == ["OVERFLOW"]
+
+
+@pytest.mark.parametrize(
+    ("form", "inside", "outside"), [("int8", 127.4, 128), ("uint8", 254, -1), ("int16", -3, 4e4)]
+)
+def test_saturation(form, inside, outside):
+    def kernel(x):
+        whole = empty(x.shape, getattr(nl, form))
+        nisa.tensor_copy(dst=whole, src=loaded(x))
+        return stored(whole)
+
+    x = np.full((4, 6), inside, np.float32)
+    assert not codes(run(kernel, x)[1])
+    x[3, 1] = outside
+    assert codes(run(kernel, x)[1]) == ["SATURATED"]
+
+
+# --- the kernel itself ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_what_it_is_without(causal):
+    from neuroncore.kernels import ch07_attention as chapter
+
+    kernel = chapter.causal_attention if causal else chapter.attention
+    given = [RNG.standard_normal((256, 64)).astype(np.float32) for _ in range(3)]
+    done, found = run(kernel, *given)
+    plain = launch(kernel.function, given, tensor=NkiTensor, options=Options())
+    assert np.array_equal(bits(done.outputs), bits(plain.outputs))
+    assert len(done.core.program) == len(plain.core.program)
+    assert sum(line.share for line in found.lines) == pytest.approx(1, abs=1e-12)
+    q, k, v = (a.astype(np.float64) for a in given)
+    scores = q @ k.T / 8
+    if causal:
+        scores = np.where(np.tri(256, dtype=bool), scores, -np.inf)
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    exact = powers / powers.sum(axis=1, keepdims=True) @ v
+    np.testing.assert_allclose(found.results[0].exact, exact, rtol=1e-9, atol=1e-11)
+    error = np.linalg.norm(done.outputs - exact) / np.linalg.norm(exact)
+    assert found.results[0].rel_l2 == pytest.approx(error, rel=1e-3)
+    assert not found.warnings
+
+
+def test_results_written_into_an_argument():
+    def kernel(x):
+        tile = loaded(x)
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        nisa.dma_copy(dst=x, src=tile)
+
+    given = X.copy()
+    _, found = run(kernel, given)
+    (result,) = found.results
+    assert result.name == "x" and 0 < result.rel_l2 < 1e-6
+    np.testing.assert_allclose(result.exact, np.exp(X.astype(np.float64)), rtol=1e-10)
+
+
+def test_run_time_addresses():
+    def kernel(x, rows):
+        root, index = empty(x.shape), loaded(rows)
+        nisa.activation(dst=root, op=nl.exp, data=loaded(x))
+        table = stored(root)
+        found = empty((32, x.shape[1]))
+        nisa.dma_copy(
+            dst=found,
+            src=table.ap(
+                pattern=[[300, 32], [1, 300]], offset=0, vector_offset=index, indirect_dim=0
+            ),
+        )
+        out = empty(found.shape)
+        nisa.tensor_scalar(dst=out, data=found, op0=nl.multiply, operand0=3.0)
+        return stored(out)
+
+    rows = RNG.integers(0, 70, (32, 1)).astype(np.int32)
+    _, found = run(kernel, X, rows)
+    exact = 3 * np.exp(X.astype(np.float64))[rows[:, 0]]
+    np.testing.assert_allclose(found.results[0].exact, exact, rtol=1e-10)
+    assert blamed(found, "nl.exp", "operand0=3.0") == pytest.approx(1)
+
+
+def test_two_cores_pass_errors_on():
+    def kernel(x):
+        rank, half = nl.program_id(0), x.shape[0] // 2
+        out = empty(x.shape, nl.float32, nl.shared_hbm)
+        mine = empty((half, x.shape[1]))
+        nisa.activation(dst=mine, op=nl.exp, data=loaded(x[rank * half : (rank + 1) * half]))
+        other = empty(mine.shape)
+        nisa.sendrecv(src=mine, dst=other, send_to_rank=1 - rank, recv_from_rank=1 - rank,
+                      pipe_id=0)  # fmt: skip
+        nisa.dma_copy(dst=out[rank * half : (rank + 1) * half], src=other)
+        nisa.core_barrier(data=out, cores=[0, 1])
+        return out
+
+    x = X[:64]
+    done, found = run(kernel, x, grid=(2,))
+    exact = np.exp(x.astype(np.float64))
+    np.testing.assert_allclose(found.results[0].exact, exact[np.r_[32:64, :32]], rtol=1e-10)
+    error = np.linalg.norm(done.outputs - found.results[0].exact) / np.linalg.norm(exact)
+    assert found.results[0].rel_l2 == pytest.approx(error) and error > 0
+    assert blamed(found, "nl.exp") == pytest.approx(1)
+
+
+def test_tensors_at_addresses_overlap():
+    """What one tensor had is gone once another is written at its address."""
+
+    def kernel(x):
+        tile = loaded(x)
+        first = nl.ndarray((64, 100), nl.float32, buffer=nl.sbuf, address=(0, 0))
+        nisa.activation(dst=first, op=nl.exp, data=tile[:64, :100])
+        second = nl.ndarray((64, 50), nl.float32, buffer=nl.sbuf, address=(0, 200))
+        nisa.tensor_copy(dst=second, src=tile[:64, 100:150])
+        out = empty((64, 50))
+        nisa.tensor_copy(dst=out, src=first[:, 50:])
+        return stored(out), stored(second)
+
+    done, found = run(kernel, X)
+    assert [r.rel_l2 for r in found.results] == [0, 0]
+    assert np.array_equal(done.outputs[0], X[:64, 100:150])
+
+
+def test_a_refused_kernel_leaves_no_trace():
+    device = Device()
+    device.core.beside = Shadow(device.core, Precision())
+    a, out = device.tile(X), device.empty(X.shape)
+    device.issue("activation", out, nl.exp, a)
+    double = out.storage.double
+    before = double.storage.data.copy(), dict(double.energy), double.version
+    with pytest.raises(KernelError), on(device.core):
+        nisa.affine_select(out, [[1, 3]], 0, out, 0.0)
+    assert out.storage.double is double and double.valid
+    after = double.storage.data, double.energy, double.version
+    assert np.array_equal(before[0], after[0]) and before[1:] == after[1:]
+
+
+def test_the_older_api():
+    import neuronxcc.nki as older
+    import neuronxcc.nki.language as ol
+
+    @older.jit
+    def kernel(x):
+        out = ol.ndarray(x.shape, ol.bfloat16, buffer=ol.shared_hbm)
+        tile = ol.load(x)
+        ol.store(out, ol.multiply(ol.exp(tile), 0.7))
+        return out
+
+    found = neuroncore.precision_of(kernel, X)
+    exact = np.exp(X.astype(np.float64)) * 0.7
+    np.testing.assert_allclose(found.results[0].exact, exact, rtol=1e-10)
+    assert found.results[0].rel_l2 == pytest.approx(2.0**-9, rel=0.5)
+    assert sum(line.share for line in found.lines) == pytest.approx(1)
+
+
+# --- how it is told -------------------------------------------------------------------------------
+
+FILE = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+@nki.jit
+def rough(x):
+    tile = nl.ndarray(x.shape, nl.float16, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    out = nl.ndarray(x.shape, nl.float16, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+def inputs(rng):
+    return [rng.standard_normal((4, 8)).astype("float32")]
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "rough.py"
+    path.write_text(FILE)
+    return path
+
+
+def test_the_command_tells_it(file, capsys):
+    assert main(["run", f"{file}::rough", "--precision"]) == 0
+    shown = capsys.readouterr().out
+    assert "result 0: relative L2" in shown and "100.0%" in shown and "rough.py:9" in shown
+    assert main(["run", f"{file}::rough"]) == 0
+    assert "float64" not in capsys.readouterr().out
+
+
+def test_the_command_gives_json(file, capsys):
+    assert main(["run", f"{file}::rough", "--precision-bound", "1e-9", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["launches"]
+    (line,) = entry["precision"]["lines"]
+    assert line["place"] == f"{file}:9" and line["share"] == 1 and line["formats"] == ["float16"]
+    assert 0.2 < line["ulps_rms"] < 0.4 and line["ulps_max"] <= 0.5
+    assert entry["precision"]["first_beyond"]["place"] == f"{file}:9"
+    assert entry["precision"]["results"][0]["rel_l2"] > 0
+
+
+def test_python_gives_the_same():
+    @nki.jit
+    def kernel(x):
+        narrow = empty(x.shape, nl.float16)
+        nisa.dma_copy(dst=narrow, src=x)
+        return stored(narrow)
+
+    found = neuroncore.precision_of(kernel, X, bound=1e-9)
+    assert blamed(found, "src=x)") == 1 and found.beyond.bound == 1e-9
+    with pytest.raises(UsageError, match="launched no kernel"):
+        neuroncore.precision_of(lambda: None)
+
+
+def test_warnings_are_findings():
+    @nki.jit
+    def kernel(x):
+        narrow = empty(x.shape, nl.int8)
+        nisa.tensor_copy(dst=narrow, src=loaded(x))
+        return stored(narrow)
+
+    x = np.full((4, 4), 1e4, np.float32)
+    kernel(x)
+    with settings(options=Options(precision=True)), pytest.warns(NeuronWarning, match="SATURATED"):
+        kernel(x)
