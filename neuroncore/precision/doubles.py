@@ -145,6 +145,19 @@ def copied(storage: Storage) -> Double:
     return adopted(chip_doubles(everything(storage)), storage)
 
 
+def begun(storage: Storage, first: Tile) -> Double:
+    """A Double for when a tile has been written to a storage; a copy if something else has been."""
+    gaps = storage.gaps
+    if gaps is None or (gaps.mask is not None and gaps.written * gaps.granule > _nbytes(first)):
+        return copied(storage)
+    count = storage.nbytes // storage.dtype.itemsize
+    return adopted(buffers.take(count * DOUBLE.itemsize), storage)
+
+
+def _nbytes(tile: Tile) -> int:
+    return tile.size * tile.dtype.itemsize
+
+
 def adopted(array: Array, owner: Storage) -> Double:
     """A Double of a contiguous array, as large as a storage."""
     storage = Storage(-1, owner.region, owner.shape, owner.dtype, owner.name)

@@ -120,7 +120,9 @@ class Precision:
                 self.results.append(Result(tile.storage.name, _values(tile), 0.0))
                 continue
             exact = on(double.storage, tile).codes()
-            error, size, _ = distance(chip_values(tile), exact)
+            missing, real = tile.missing(), chip_values(tile)
+            there = ... if missing is None else ~missing
+            error, size, _ = distance(real[there], exact[there])
             self.results.append(Result(tile.storage.name, exact, ratio(error, size)))
             add(energy, portions(double.energy, error / size if size else 1.0))
         for line, share in portions(energy, 1.0).items():

@@ -19,6 +19,7 @@ from neuroncore.precision.doubles import (
     Doubles,
     Energy,
     adopted,
+    begun,
     chip_doubles,
     copied,
     is_float,
@@ -34,7 +35,7 @@ from neuroncore.precision.findings import (
     distance,
     portions,
 )
-from neuroncore.precision.step import Recent, Stand, Step, Written
+from neuroncore.precision.step import Around, Stand, Step, Written
 from neuroncore.precision.traits import WIDE_INTEGERS, Traits, traits
 from neuroncore.tile import Array, Tile
 
@@ -66,7 +67,7 @@ class Shadow:
         self.sent: Energy = {}
         self.received: Energy = {}
         self._known: dict[Call, Traits] = {}
-        self._recent = Recent()
+        self._around = Around(core, found)
         self._scattered: list[Written] = []
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
@@ -110,7 +111,7 @@ class Shadow:
             self.doubles.end(source_of(arguments[n]).storage for n in floats)
             return
         self._rounded_on_reading(arguments, known)
-        step = Step(self.core, self.found, call, arguments, known, before, inexact, self._recent)
+        step = Step(self._around, call, arguments, known, before, inexact)
         unit = call.engine if known.registers else None
         if not exchanges:
             step.evaluate(self.accumulators, self.owed[unit] if unit else {}, None)
@@ -141,7 +142,7 @@ class Shadow:
         if double is None and written.covers:
             double = adopted(shadow.storage.data, storage)
         elif double is None:
-            double = copied(storage)
+            double = begun(storage, written.tile)
             on(double.storage, written.tile).codes()[...] = shadow.codes()
         left = 0.0 if written.covers else sum(double.energy.values()) - written.old
         double.energy = portions(double.energy, left)
@@ -206,7 +207,8 @@ class Shadow:
             return
         exact = {n: made(np.zeros(tiles[n].shape), tiles[n]) for n in call.writes}
         registers = {unit: a.astype(np.float64) for unit, a in self.core.accumulators.items()}
-        perform(call, {**arguments, **given, **exact}, Stand(self.core, registers))
+        stand = Stand(self._around, registers)
+        perform(call, {**arguments, **given, **exact}, stand)
         for name in results:
             self._cut_off(name, tiles[name], exact[name].codes())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log10
 from typing import Any
 
@@ -14,7 +14,6 @@ from neuroncore.core import Core, perform
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.indirection import Picked
 from neuroncore.instruction import Call
-from neuroncore.options import documented
 from neuroncore.precision.doubles import (
     DOUBLE,
     Beside,
@@ -50,13 +49,41 @@ Registers = dict[engine, Array]
 Inputs = dict[str, Tile]
 
 
+class Recent:
+    """The last exact inputs, in float64: products that follow each other share operands."""
+
+    def __init__(self) -> None:
+        self._tiles: dict[Any, tuple[int, Beside]] = {}
+
+    def exact(self, tile: Tile) -> Beside:
+        storage = tile.storage
+        if storage.image is not None:  # others may write there
+            return made(chip_doubles(tile), tile)
+        key = storage, tile.offset, tile.shape, tile.strides, tile.dtype
+        version, known = self._tiles.pop(key, (-1, None))
+        if known is None or version != storage.version:
+            known = made(chip_doubles(tile), tile)
+        self._tiles[key] = storage.version, known
+        if len(self._tiles) > RECENT:
+            del self._tiles[next(iter(self._tiles))]
+        return known
+
+
+class Around:
+    """What the steps of one core have in common."""
+
+    def __init__(self, core: Core, found: Precision) -> None:
+        self.core, self.found, self.recent = core, found, Recent()
+        self.options = replace(core.options, fp32_matmul="chain", subnormals="keep", storage="own")
+
+
 class Stand:
     """What an instruction finds in the place of the core when it is evaluated in float64."""
 
-    def __init__(self, core: Core, accumulators: Registers, peers: Any = None) -> None:
+    def __init__(self, around: Around, accumulators: Registers, peers: Any = None) -> None:
+        core = around.core
         self.machine, self.program_id, self.grid = core.machine, core.program_id, core.grid
-        self.options = documented  # whose products are the plain ones
-        self.accumulators, self.peers = accumulators, peers
+        self.options, self.accumulators, self.peers = around.options, accumulators, peers
         self.generators = {unit: states.copy() for unit, states in core.generators.items()}
 
     def check_written(self, *_: Any, **__: Any) -> None:
@@ -98,46 +125,27 @@ class Joining:
     exact: Array
 
 
-class Recent:
-    """The last exact inputs, in float64: products that follow each other share operands."""
-
-    def __init__(self) -> None:
-        self._tiles: dict[Any, tuple[int, Beside]] = {}
-
-    def exact(self, tile: Tile) -> Beside:
-        storage = tile.storage
-        if storage.image is not None:  # others may write there
-            return made(chip_doubles(tile), tile)
-        key = storage, tile.offset, tile.shape, tile.strides, tile.dtype
-        version, known = self._tiles.pop(key, (-1, None))
-        if known is None or version != storage.version:
-            known = made(chip_doubles(tile), tile)
-        self._tiles[key] = storage.version, known
-        if len(self._tiles) > RECENT:
-            del self._tiles[next(iter(self._tiles))]
-        return known
-
-
 class Step:
     """`before` are the Doubles of the storages that are written as floats, `inexact` those of the
     inputs that have one."""
 
     def __init__(
         self,
-        core: Core,
-        found: Precision,
+        around: Around,
         call: Call,
         arguments: dict[str, Any],
         traits: Traits,
         before: dict[str, Double | None],
         inexact: dict[str, Double],
-        recent: Recent,
     ) -> None:
-        self.core, self.found, self.call, self.traits = core, found, call, traits
+        self.around, self.call, self.traits = around, call, traits
+        self.core, self.found = around.core, around.found
         self.arguments = dict(arguments)
-        self.inexact, self.recent = inexact, recent
-        self.dynamic = any(arguments[n].dynamic for n in (*call.reads, *call.writes))
-        self.whole = self.dynamic or traits.moves  # no sample is evaluated
+        self.inexact = inexact
+        dynamic = any(arguments[n].dynamic for n in (*call.reads, *call.writes))
+        # addresses of run time, and results that may overlap, mean windows on whole storages
+        self.windows = dynamic or len({arguments[n].storage for n in before}) < len(before)
+        self.whole = self.windows or traits.moves  # no sample is evaluated
         self.sample = {} if self.whole else _sample(call, arguments)
         self.written = [self._written(n, double) for n, double in before.items()]
         self.inputs = {n: self._input(n) for n in call.reads}
@@ -153,11 +161,11 @@ class Step:
             fresh = _fresh(tile, self.arguments["accumulate"])
             self.arguments["accumulate"] = fresh is not True
         adds = self.traits.accumulates and fresh is not True
-        some = name in self.traits.partial and (self.dynamic or not _is_dma(self.call))
+        some = name in self.traits.partial and (self.windows or not _is_dma(self.call))
         keeps = adds or some
         if isinstance(tile, Picked):
             shadow = made(_picked(tile, double), tile)
-        elif self.dynamic:
+        elif self.windows:
             double = double or copied(tile.storage)
             shadow = on(double.storage, tile)
         elif double is not None:
@@ -201,12 +209,14 @@ class Step:
         if tile.dynamic:
             return on(copied(tile.storage).storage, tile)
         return (
-            self.recent.exact(tile) if self.traits.accumulates else made(chip_doubles(tile), tile)
+            self.around.recent.exact(tile)
+            if self.traits.accumulates
+            else made(chip_doubles(tile), tile)
         )
 
     def _shared(self, tile: Tile) -> Double | None:
-        """The Double just made of what is written, where addresses are those of run time."""
-        doubles = (w.before for w in self.written if self.dynamic)
+        """The Double just made of what is written."""
+        doubles = (w.before for w in self.written if self.windows)
         return next((d for d in doubles if d and d.owner is tile.storage), None)
 
     # --- evaluation ------------------------------------------------------------------------------
@@ -220,7 +230,7 @@ class Step:
         for name in self.call.writes:
             if name not in tiles:
                 tiles[name] = made(np.zeros(self.arguments[name].shape), self.arguments[name])
-        stand = Stand(self.core, registers, peers)
+        stand = Stand(self.around, registers, peers)
         perform(self.call, {**self.arguments, **self.inputs, **tiles}, stand)
 
     def _join(self, owed: Energy) -> None:
@@ -273,13 +283,15 @@ class Step:
             else:
                 contents = np.zeros(like.codes()[self.sample.get(name, ...)].shape)
             tiles[name] = made(contents, like)
-        stand = Stand(self.core, self._chip_registers())
+        stand = Stand(self.around, self._chip_registers())
         perform(self.call, {**self.arguments, **tiles}, stand)
         return [tiles[w.name].codes() for w in self.written]
 
     def _chip_registers(self) -> Registers:
         """The chip's accumulators in float64, those of the sampled lanes side by side."""
         found = {unit: a.astype(np.float64) for unit, a in self.core.accumulators.items()}
+        if not self.traits.registers:
+            return found
         for name, index in self.sample.items():
             if self.call.name in LANES and name in self.call.reads:
                 tile = self.arguments[name]
