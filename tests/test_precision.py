@@ -1,82 +1,24 @@
 """Where the error comes from: float64 beside the kernel against numpy's, and whom it blames."""
 
-import json
-
 import ml_dtypes
-import nki
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
 from device import Device, bits
+from precise import RNG, SMALL, WIDE, X, blamed, empty, loaded, run, stored, through
 
 import neuroncore
-from neuroncore.cli import main
-from neuroncore.core import on
-from neuroncore.errors import KernelError, UsageError
-from neuroncore.frontend.launch import NeuronWarning, launch
+from neuroncore import core
+from neuroncore.errors import KernelError
+from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.frontend.settings import settings
 from neuroncore.options import Options
+from neuroncore.precision.doubles import on
 from neuroncore.precision.findings import Precision
 from neuroncore.precision.shadow import Shadow
 
-RNG = np.random.default_rng(5)
-X = RNG.standard_normal((70, 300)).astype(np.float32)
-SMALL = X[:13]  # as large as no sample is taken of
-WIDE = RNG.standard_normal((128, 700)).astype(np.float32)
-
-
-def run(kernel, *args, grid=(), target="trn2", **options):
-    """A launch beside float64, and what was found."""
-    done = launch(
-        getattr(kernel, "function", kernel), args, tensor=NkiTensor, grid=grid, target=target,
-        options=Options(precision=True, **options),
-    )  # fmt: skip
-    return done, done.precision
-
-
-def blamed(found, *words):
-    """The share of the error of the lines whose text has one of the words."""
-    return sum(line.share for line in found.lines if any(w in line.place.text for w in words))
-
-
-def codes(found):
-    return [warning.code for warning in found.warnings]
-
-
-def empty(shape, dtype=nl.float32, buffer=nl.sbuf):
-    return nl.ndarray(shape, dtype, buffer=buffer)
-
-
-def loaded(source):
-    tile = empty(source.shape, source.dtype)
-    nisa.dma_copy(dst=tile, src=source)
-    return tile
-
-
-def stored(tile):
-    out = empty(tile.shape, tile.dtype, nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
-
-
 # --- whom it blames -------------------------------------------------------------------------------
-
-
-def through(narrow):
-    def kernel(x):
-        tile = loaded(x)
-        root = empty(tile.shape)
-        nisa.activation(dst=root, op=nl.exp, data=tile, scale=0.3)
-        rough = empty(tile.shape, narrow)
-        nisa.tensor_copy(dst=rough, src=root)  # the rough line
-        back = empty(tile.shape)
-        nisa.tensor_scalar(dst=back, data=rough, op0=nl.multiply, operand0=1.7)
-        nisa.tensor_tensor(dst=back, data1=back, data2=tile, op=nl.add)
-        return stored(back)
-
-    return kernel
 
 
 @pytest.mark.parametrize("narrow", [nl.bfloat16, nl.float16, nl.float8_e4m3, nl.float8_e5m2])
@@ -186,6 +128,25 @@ def test_shares_are_of_all_results():
     assert found.results[0].rel_l2 == pytest.approx(2.0**-9 / np.sqrt(3) * 1.2, rel=0.3)
 
 
+def test_results_that_share_a_tensor():
+    def kernel(x):
+        tile, out = loaded(x), empty((13, 301))
+        nisa.activation_reduce(
+            dst=out[:, :300], op=nl.exp, data=tile, reduce_op=nl.add, reduce_res=out[:, 300:]
+        )
+        nisa.activation_reduce(
+            dst=out[:, :300], op=nl.exp, data=tile, reduce_op=nl.add, reduce_res=out[:, 7:8]
+        )
+        return stored(out)
+
+    _, found = run(kernel, SMALL)
+    powers = np.exp(SMALL.astype(np.float64))
+    exact = np.hstack([powers, powers.sum(axis=1, keepdims=True)])
+    exact[:, 7] = exact[:, 300]
+    np.testing.assert_allclose(found.results[0].exact, exact, rtol=1e-10)
+    assert blamed(found, "activation_reduce") == pytest.approx(1)
+
+
 # --- float64 itself -------------------------------------------------------------------------------
 
 
@@ -259,160 +220,6 @@ def test_what_is_exact_has_no_error():
     assert found.results[0].rel_l2 == 0 and found.beyond is None
     assert all(line.max_ulps == 0 and line.share == 0 for line in found.lines)
     assert not found.warnings
-
-
-# --- the first result beyond the bound ------------------------------------------------------------
-
-
-def test_the_first_result_beyond_the_bound():
-    _, found = run(through(nl.bfloat16), X)
-    assert found.beyond is not None and found.beyond.line.place.text.count("operand0=1.7") == 1
-    assert found.beyond.bound == 1e-5  # float32, while bfloat16 itself is within 2^-7
-    _, found = run(through(nl.bfloat16), X, precision_bound=1e-4)
-    assert "the rough line" in found.beyond.line.place.text and found.beyond.bound == 1e-4
-    _, found = run(through(nl.bfloat16), X, precision_bound=0.1)
-    assert found.beyond is None
-
-
-# --- warnings -------------------------------------------------------------------------------------
-
-
-def variance(x, shift):
-    tile = loaded(x)
-    rows, n = x.shape
-    if shift:
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.subtract, operand0=shift)
-    total, squares = empty((rows, 1)), empty((rows, 1))
-    nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=1)
-    square = empty(tile.shape)
-    nisa.tensor_tensor(dst=square, data1=tile, data2=tile, op=nl.multiply)
-    nisa.tensor_reduce(dst=squares, op=nl.add, data=square, axis=1)
-    nisa.tensor_scalar(dst=total, data=total, op0=nl.multiply, operand0=1 / n)
-    nisa.tensor_scalar(dst=squares, data=squares, op0=nl.multiply, operand0=1 / n)
-    nisa.tensor_tensor(dst=total, data1=total, data2=total, op=nl.multiply)
-    nisa.tensor_tensor(dst=squares, data1=squares, data2=total, op=nl.subtract)  # cancels
-    return stored(squares)
-
-
-def test_cancellation_is_told_of_where_it_happens():
-    x = X + np.float32(300)
-    _, found = run(variance, x, 0.0)
-    (told,) = [w for w in found.warnings if w.code == "CANCELLATION"]
-    assert told.place.text.endswith("# cancels") and "decimal digits" in told.message
-    exact = x.astype(np.float64).var(axis=1, keepdims=True)
-    np.testing.assert_allclose(found.results[0].exact, exact, rtol=1e-9)
-    _, found = run(variance, x, 300.0)
-    assert "CANCELLATION" not in codes(found)
-
-
-def test_differences_of_exact_numbers_lose_nothing():
-    def kernel(x):
-        tile, low = loaded(x), empty((70, 1))
-        nisa.tensor_reduce(dst=low, op=nl.minimum, data=tile, axis=1)
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.subtract, operand0=low)
-        return stored(tile)
-
-    assert not run(kernel, X + np.float32(4096))[1].warnings
-
-
-def long_sum(x, form):
-    """The columns of x, added one by one."""
-    tile = loaded(x)
-    total = empty((x.shape[0], 1), form)
-    nisa.memset(dst=total, value=0.0)
-    for j in range(x.shape[1]):
-        nisa.tensor_tensor(dst=total, data1=total, data2=tile[:, j : j + 1], op=nl.add)  # adds
-    return stored(total)
-
-
-def test_a_long_sum_in_bfloat16_stagnates_at_one_line():
-    x = np.ones((8, 600), np.float32)
-    done, found = run(long_sum, x, nl.bfloat16)
-    assert (done.outputs == 256).all()
-    np.testing.assert_array_equal(found.results[0].exact, 600)
-    assert found.results[0].rel_l2 == pytest.approx(344 / 600)
-    assert blamed(found, "# adds") == pytest.approx(1)
-    assert "# adds" in found.beyond.line.place.text
-    assert run(long_sum, x, nl.float32)[1].results[0].rel_l2 == 0
-
-
-@pytest.mark.parametrize("dst", [nl.float32, nl.int32])
-@pytest.mark.parametrize(("number", "told"), [(2**24 + 1, True), (2**24 + 2, False), (7, False)])
-def test_integers_that_float32_lacks(dst, number, told):
-    def kernel(x):
-        tile = loaded(x)
-        out = empty(x.shape, dst)
-        nisa.tensor_scalar(dst=out, data=tile, op0=nl.multiply, operand0=1.0)
-        return stored(out)
-
-    _, found = run(kernel, np.full((4, 5), number, np.int32))
-    assert codes(found) == ["INT32_ROUNDED"] * told
-
-
-def test_integers_beyond_float32_that_arise():
-    def kernel(x):
-        tile = loaded(x)
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
-        return stored(tile)
-
-    done, found = run(kernel, np.full((4, 5), 2**24, np.int32))
-    assert (done.outputs == 2**24).all() and codes(found) == ["INT32_ROUNDED"]
-
-
-def test_exact_integer_arithmetic_is_not_told_of():
-    def kernel(x):
-        tile, out = loaded(x), empty(x.shape, nl.int32)
-        nisa.tensor_tensor(dst=out, data1=tile, data2=tile, op=nl.add, engine=nisa.engine.gpsimd)
-        nisa.tensor_copy(dst=tile, src=out)
-        return stored(tile)
-
-    assert not run(kernel, np.full((4, 5), 2**24 + 1, np.int32))[1].warnings
-
-
-@pytest.mark.parametrize(
-    ("form", "largest", "beyond"),
-    [("float16", 65000, 66000), ("float8_e4m3", 240, 260), ("float8_e5m2", 57344, 65000)],
-)
-def test_overflow_to_infinity(form, largest, beyond):
-    def kernel(x):
-        narrow = empty(x.shape, getattr(nl, form))
-        nisa.tensor_copy(dst=narrow, src=loaded(x))
-        wide = empty(x.shape)
-        nisa.tensor_scalar(dst=wide, data=narrow, op0=nl.multiply, operand0=2.0)
-        return stored(wide)
-
-    x = np.full((4, 6), largest, np.float32)
-    assert not codes(run(kernel, x)[1])
-    x[1, 2] = beyond
-    done, found = run(kernel, x)
-    assert np.isinf(done.outputs[1, 2]) and codes(found) == ["OVERFLOW"]
-    assert "1 of 24" in found.warnings[0].message and form in found.warnings[0].message
-
-
-def test_one_infinity_in_a_large_tile_is_seen():
-    def kernel(x):
-        narrow = empty(x.shape, nl.float16)
-        nisa.tensor_copy(dst=narrow, src=loaded(x))
-        return stored(narrow)
-
-    x = WIDE.copy()
-    x[77, 311] = 1e6
-    assert codes(run(kernel, x)[1]) == ["OVERFLOW"]
-
-
-@pytest.mark.parametrize(
-    ("form", "inside", "outside"), [("int8", 127.4, 128), ("uint8", 254, -1), ("int16", -3, 4e4)]
-)
-def test_saturation(form, inside, outside):
-    def kernel(x):
-        whole = empty(x.shape, getattr(nl, form))
-        nisa.tensor_copy(dst=whole, src=loaded(x))
-        return stored(whole)
-
-    x = np.full((4, 6), inside, np.float32)
-    assert not codes(run(kernel, x)[1])
-    x[3, 1] = outside
-    assert codes(run(kernel, x)[1]) == ["SATURATED"]
 
 
 # --- the kernel itself ----------------------------------------------------------------------------
@@ -524,7 +331,7 @@ def test_a_refused_kernel_leaves_no_trace():
     device.issue("activation", out, nl.exp, a)
     double = out.storage.double
     before = double.storage.data.copy(), dict(double.energy), double.version
-    with pytest.raises(KernelError), on(device.core):
+    with pytest.raises(KernelError), core.on(device.core):
         nisa.affine_select(out, [[1, 3]], 0, out, 0.0)
     assert out.storage.double is double and double.valid
     after = double.storage.data, double.energy, double.version
@@ -549,72 +356,70 @@ def test_the_older_api():
     assert sum(line.share for line in found.lines) == pytest.approx(1)
 
 
-# --- how it is told -------------------------------------------------------------------------------
-
-FILE = """
-import nki
-import nki.isa as nisa
-import nki.language as nl
-
-@nki.jit
-def rough(x):
-    tile = nl.ndarray(x.shape, nl.float16, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=x)
-    out = nl.ndarray(x.shape, nl.float16, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
-
-def inputs(rng):
-    return [rng.standard_normal((4, 8)).astype("float32")]
-"""
+@pytest.mark.parametrize(
+    "options", [{"stochastic": True}, {"storage": "float32"}, {"matmul": "blas"}]
+)
+def test_other_numerics(options):
+    done, found = run(through(nl.bfloat16), SMALL, **options)
+    plain = launch(through(nl.bfloat16), [SMALL], tensor=NkiTensor, options=Options(**options))
+    assert np.array_equal(bits(done.outputs), bits(plain.outputs))
+    exact = np.exp(0.3 * SMALL.astype(np.float64)) * 1.7 + SMALL
+    np.testing.assert_allclose(found.results[0].exact, exact, rtol=1e-10)
+    rough = options.get("storage") != "float32"
+    assert (blamed(found, "the rough line") > 0.99) is rough
 
 
-@pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "rough.py"
-    path.write_text(FILE)
-    return path
+def test_picked_elements():
+    """They come from where float64 has them, and go there."""
+    device = Device("trn3")
+    device.core.beside = Shadow(device.core, Precision())
+    x = RNG.standard_normal((32, 40)).astype(np.float32)
+    index = RNG.permutation(40).astype(np.uint32).reshape(2, 20)
+    offsets = np.zeros((32, 20), np.uint32)
+    for first, chosen in ((0, index[0]), (16, index[1])):
+        for i, place in enumerate(chosen):
+            offsets[first + i % 16, i // 16] = place
+    roots, out = device.empty((32, 40)), device.empty((32, 20))
+    device.issue("activation", roots, nl.exp, device.tile(x))
+    picked = roots.indirect(device.tile(offsets, "uint32"), 20)
+    device.issue("tensor_scalar", out, picked, nl.multiply, 3.0)
+    device.issue("tensor_copy", roots.indirect(device.tile(offsets, "uint32"), 20), out)
+    powers = np.exp(x.astype(np.float64))
+    rows = np.arange(32)[:, np.newaxis]
+    places = np.repeat(index, 16, axis=0)
+    exact = 3 * powers[rows, places]
+    np.testing.assert_allclose(on(out.storage.double.storage, out).codes(), exact, rtol=1e-10)
+    powers[rows, places] = exact
+    np.testing.assert_allclose(on(roots.storage.double.storage, roots).codes(), powers, rtol=1e-10)
 
 
-def test_the_command_tells_it(file, capsys):
-    assert main(["run", f"{file}::rough", "--precision"]) == 0
-    shown = capsys.readouterr().out
-    assert "result 0: relative L2" in shown and "100.0%" in shown and "rough.py:9" in shown
-    assert main(["run", f"{file}::rough"]) == 0
-    assert "float64" not in capsys.readouterr().out
+def test_packed_formats_are_those_of_the_chip():
+    device = Device("trn3")
+    device.core.beside = Shadow(device.core, Precision())
+    x = RNG.standard_normal((32, 64)).astype(np.float32)
+    packed, scale = device.empty((32, 16), "float8_e4m3fn_x4"), device.empty((4, 16), "uint8")
+    device.issue("quantize_mx", packed, device.tile(x, "bfloat16"), scale)
+    total = device.empty((16, 16), buffer="psum")
+    device.issue("nc_matmul_mx", total, packed, packed, scale, scale)
+    codes = packed.codes().view(np.uint8).view(ml_dtypes.float8_e4m3fn).reshape(32, 16, 4)
+    scales = 2.0 ** (np.repeat(scale.codes(), 8, axis=0).astype(np.float64) - 127)
+    values = codes.astype(np.float64) * scales[:, :, np.newaxis]
+    exact = np.einsum("kmi,kni->mn", values, values)
+    double = total.storage.double
+    found = total.codes() if double is None else on(double.storage, total).codes()
+    np.testing.assert_allclose(found, exact, rtol=1e-12)
 
 
-def test_the_command_gives_json(file, capsys):
-    assert main(["run", f"{file}::rough", "--precision-bound", "1e-9", "--json"]) == 0
-    (entry,) = json.loads(capsys.readouterr().out)["launches"]
-    (line,) = entry["precision"]["lines"]
-    assert line["place"] == f"{file}:9" and line["share"] == 1 and line["formats"] == ["float16"]
-    assert 0.2 < line["ulps_rms"] < 0.4 and line["ulps_max"] <= 0.5
-    assert entry["precision"]["first_beyond"]["place"] == f"{file}:9"
-    assert entry["precision"]["results"][0]["rel_l2"] > 0
+def test_a_kernel_refused_midway_leaves_the_next_one_alone():
+    def refused(x):
+        tile = loaded(x)
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        nisa.dma_copy(dst=x, src=tile)
+        nisa.nc_matmul(dst=tile, stationary=tile, moving=tile)
 
-
-def test_python_gives_the_same():
-    @nki.jit
-    def kernel(x):
-        narrow = empty(x.shape, nl.float16)
-        nisa.dma_copy(dst=narrow, src=x)
-        return stored(narrow)
-
-    found = neuroncore.precision_of(kernel, X, bound=1e-9)
-    assert blamed(found, "src=x)") == 1 and found.beyond.bound == 1e-9
-    with pytest.raises(UsageError, match="launched no kernel"):
-        neuroncore.precision_of(lambda: None)
-
-
-def test_warnings_are_findings():
-    @nki.jit
-    def kernel(x):
-        narrow = empty(x.shape, nl.int8)
-        nisa.tensor_copy(dst=narrow, src=loaded(x))
-        return stored(narrow)
-
-    x = np.full((4, 4), 1e4, np.float32)
-    kernel(x)
-    with settings(options=Options(precision=True)), pytest.warns(NeuronWarning, match="SATURATED"):
-        kernel(x)
+    given = SMALL.copy()
+    with pytest.raises(KernelError):
+        run(refused, given)
+    _, found = run(through(nl.float32), given)
+    exact = np.exp(0.3 * given.astype(np.float64)) * 1.7 + given
+    np.testing.assert_allclose(found.results[0].exact, exact, rtol=1e-10)
