@@ -10,5 +10,9 @@ Which lines a result's error is owed to is an estimate. A storage keeps, for eac
 squared errors that came from there. The chip's inputs are put in the place of float64's one after
 the other; by how much each moves the result, and the error introduced last, are the proportions in
 which the error of the result is divided. Of large tiles some rows (of products, some columns) stand
-for all.
+for all, also for the greatest error; infinities are looked for everywhere.
+
+What goes through integers, packed formats (quantize_mx) and views of bits as another format loses
+its history: from there on float64 goes by what the chip has. So does what a kernel puts at an
+address where another tensor was, if it reads it by a tensor of another shape.
 """
