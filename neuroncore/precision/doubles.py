@@ -125,19 +125,14 @@ def on(storage: Storage, tile: Tile) -> Beside:
 class Double:
     """The elements of a storage in float64, and which lines the difference is owed to.
 
-    It is right as long as its owner has been written `version` times. `infinite` is whether the
-    chip has an infinity or NaN where float64 has a number.
+    `infinite` is whether the chip has an infinity or NaN where float64 has a number, `ended`
+    whether something else has been written there.
     """
 
     storage: Storage
-    owner: Storage
-    version: int = -1
     energy: Energy = field(default_factory=dict)
     infinite: bool = False
-
-    @property
-    def valid(self) -> bool:
-        return self.owner.version == self.version
+    ended: bool = False
 
 
 def copied(storage: Storage) -> Double:
@@ -164,7 +159,7 @@ def adopted(array: Array, owner: Storage) -> Double:
     storage.hold(float64)
     storage.data = array.reshape(-1).view(np.uint8)
     storage.partition0 = owner.partition0
-    return Double(storage, owner)
+    return Double(storage)
 
 
 def source_of(tile: Tile) -> Tile:
@@ -188,13 +183,12 @@ class Doubles:
         double: Double | None = storage.double
         if double is None and storage.image is not None:
             double = storage.double = self._placed.get(_window(storage))
-        if double is not None and not double.valid:
+        if double is not None and double.ended:
             double = storage.double = None
         return double
 
-    def put(self, double: Double, storage: Storage, writes: int) -> None:
-        """Make it the Double of a storage that is just being written for so many operands."""
-        double.owner, double.version = storage, storage.version + writes
+    def put(self, double: Double, storage: Storage) -> None:
+        """Make it the Double of a storage."""
         storage.double = double
         if storage.image is not None and self._placed.get(_window(storage)) is not double:
             self.end([storage])
@@ -207,7 +201,7 @@ class Doubles:
             if storage.image is not None:
                 window = _window(storage)
                 for other in [w for w in self._placed if _overlap(w, window)]:
-                    self._placed.pop(other).version = -1
+                    self._placed.pop(other).ended = True
 
 
 def _window(storage: Storage) -> Window:

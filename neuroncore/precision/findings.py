@@ -116,7 +116,7 @@ class Precision:
         energy: Energy = {}
         for tile in tensors:
             double = tile.storage.double if is_float(tile) else None
-            if double is None or not double.valid:
+            if double is None or double.ended:
                 self.results.append(Result(tile.storage.name, _values(tile), 0.0))
                 continue
             exact = on(double.storage, tile).codes()

@@ -75,8 +75,8 @@ class Shadow:
         known = self._known.get(call)
         if known is None:
             known = self._known[call] = traits(call)
-        if call.name == "core_barrier":
-            self._barrier(call, arguments)
+        if call.name == "core_barrier":  # which writes nothing itself
+            perform(call, arguments, self.core)
             return
         floats = [n for n in known.floats if is_float(arguments[n])]
         if not floats:
@@ -86,13 +86,6 @@ class Shadow:
         others = [n for n in call.writes if n not in floats]
         if others:
             self.doubles.end(source_of(arguments[n]).storage for n in others)
-
-    def _barrier(self, call: Call, arguments: dict[str, Any]) -> None:
-        """The data that it names isn't written."""
-        perform(call, arguments, self.core)
-        for name in call.writes:
-            if double := self.doubles.of(arguments[name]):
-                double.version += 1
 
     # --- instructions that write floats ----------------------------------------------------------
 
@@ -125,11 +118,10 @@ class Shadow:
         if unit:
             error, _, _ = distance(self.core.accumulators[unit], self.accumulators[unit])
             self.owed[unit] = portions(owed, error)
-        writes = [source_of(arguments[n]).storage for n in call.writes]
         for written in step.written:
-            self._keep(written, writes)
+            self._keep(written)
 
-    def _keep(self, written: Written, writes: list[Storage]) -> None:
+    def _keep(self, written: Written) -> None:
         """Note what float64 has in the place of a tile, and which lines the difference is owed
         to."""
         if isinstance(written.tile, Picked):
@@ -148,7 +140,7 @@ class Shadow:
         double.energy = portions(double.energy, left)
         add(double.energy, written.energy)
         double.infinite = written.infinite or (double.infinite and not written.covers)
-        self.doubles.put(double, storage, writes.count(storage))
+        self.doubles.put(double, storage)
 
     def scatter(self, results: Sequence[tuple[Picked, Operand]]) -> None:
         """Put what float64 has in the places that an index has picked."""
@@ -171,7 +163,7 @@ class Shadow:
             scatter(shadow, partial[id(tile)])
             add(double.energy, written.energy)
             double.infinite |= written.infinite
-            self.doubles.put(double, storage, 1)
+            self.doubles.put(double, storage)
 
     # --- integers --------------------------------------------------------------------------------
 

@@ -216,8 +216,8 @@ class Step:
 
     def _shared(self, tile: Tile) -> Double | None:
         """The Double just made of what is written."""
-        doubles = (w.before for w in self.written if self.windows)
-        return next((d for d in doubles if d and d.owner is tile.storage), None)
+        same = (w.before for w in self.written if self.windows and w.tile.storage is tile.storage)
+        return next(same, None)
 
     # --- evaluation ------------------------------------------------------------------------------
 
