@@ -14,6 +14,7 @@ from neuroncore.indirection import Picked, scatter
 from neuroncore.instruction import Call
 from neuroncore.memory import Storage
 from neuroncore.operand import Operand
+from neuroncore.precision.around import Around, Stand
 from neuroncore.precision.doubles import (
     Beside,
     Doubles,
@@ -35,7 +36,7 @@ from neuroncore.precision.findings import (
     distance,
     portions,
 )
-from neuroncore.precision.step import Around, Stand, Step, Written
+from neuroncore.precision.step import Step, Written
 from neuroncore.precision.traits import WIDE_INTEGERS, Traits, traits
 from neuroncore.tile import Array, Tile
 

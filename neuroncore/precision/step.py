@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import log10
 from typing import Any
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from neuroncore import buffers
 from neuroncore.access import is_dense
-from neuroncore.core import Core, perform
-from neuroncore.enums import engine, reduce_cmd
+from neuroncore.core import perform
+from neuroncore.enums import reduce_cmd
 from neuroncore.indirection import Picked
 from neuroncore.instruction import Call
+from neuroncore.precision.around import Around, Registers, Stand
 from neuroncore.precision.doubles import (
     DOUBLE,
     Beside,
@@ -31,7 +32,6 @@ from neuroncore.precision.doubles import (
 from neuroncore.precision.findings import (
     CANCELLATION,
     OVERFLOW,
-    Precision,
     add,
     distance,
     flat,
@@ -42,54 +42,9 @@ from neuroncore.precision.traits import LANES, Traits
 from neuroncore.tile import Array, Tile
 
 SAMPLE = 4096  # elements of a result on which errors are told apart
-RECENT = 16  # tiles that are kept
 LOST = 2.0  # decimal digits that are worth being told of
 DECIMAL = log10(2)
-Registers = dict[engine, Array]
 Inputs = dict[str, Tile]
-
-
-class Recent:
-    """The last exact inputs, in float64: products that follow each other share operands."""
-
-    def __init__(self) -> None:
-        self._tiles: dict[Any, tuple[int, Beside]] = {}
-
-    def exact(self, tile: Tile) -> Beside:
-        storage = tile.storage
-        if storage.image is not None:  # others may write there
-            return made(chip_doubles(tile), tile)
-        key = storage, tile.offset, tile.shape, tile.strides, tile.dtype
-        version, known = self._tiles.pop(key, (-1, None))
-        if known is None or version != storage.version:
-            known = made(chip_doubles(tile), tile)
-        self._tiles[key] = storage.version, known
-        if len(self._tiles) > RECENT:
-            del self._tiles[next(iter(self._tiles))]
-        return known
-
-
-class Around:
-    """What the steps of one core have in common."""
-
-    def __init__(self, core: Core, found: Precision) -> None:
-        self.core, self.found, self.recent = core, found, Recent()
-        self.options = replace(core.options, fp32_matmul="chain", subnormals="keep", storage="own")
-
-
-class Stand:
-    """What an instruction finds in the place of the core when it is evaluated in float64."""
-
-    def __init__(self, around: Around, accumulators: Registers, peers: Any = None) -> None:
-        core = around.core
-        self.machine, self.program_id, self.grid = core.machine, core.program_id, core.grid
-        self.options, self.accumulators, self.peers = around.options, accumulators, peers
-        self.generators = {unit: states.copy() for unit, states in core.generators.items()}
-
-    def check_written(self, *_: Any, **__: Any) -> None:
-        """The chip has."""
-
-    report = check_written
 
 
 @dataclass(eq=False)

@@ -1,0 +1,59 @@
+"""What is around an instruction that is evaluated in float64: a core for it to see, and what the
+steps of one core have in common."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from neuroncore.core import Core
+from neuroncore.enums import engine
+from neuroncore.precision.doubles import Beside, chip_doubles, made
+from neuroncore.precision.findings import Precision
+from neuroncore.tile import Array, Tile
+
+RECENT = 16  # tiles that are kept
+Registers = dict[engine, Array]
+
+
+class Recent:
+    """The last exact inputs, in float64: products that follow each other share operands."""
+
+    def __init__(self) -> None:
+        self._tiles: dict[Any, tuple[int, Beside]] = {}
+
+    def exact(self, tile: Tile) -> Beside:
+        storage = tile.storage
+        if storage.image is not None:  # others may write there
+            return made(chip_doubles(tile), tile)
+        key = storage, tile.offset, tile.shape, tile.strides, tile.dtype
+        version, known = self._tiles.pop(key, (-1, None))
+        if known is None or version != storage.version:
+            known = made(chip_doubles(tile), tile)
+        self._tiles[key] = storage.version, known
+        if len(self._tiles) > RECENT:
+            del self._tiles[next(iter(self._tiles))]
+        return known
+
+
+class Around:
+    """What the steps of one core have in common."""
+
+    def __init__(self, core: Core, found: Precision) -> None:
+        self.core, self.found, self.recent = core, found, Recent()
+        self.options = replace(core.options, fp32_matmul="chain", subnormals="keep", storage="own")
+
+
+class Stand:
+    """What an instruction finds in the place of the core when it is evaluated in float64."""
+
+    def __init__(self, around: Around, accumulators: Registers, peers: Any = None) -> None:
+        core = around.core
+        self.machine, self.program_id, self.grid = core.machine, core.program_id, core.grid
+        self.options, self.accumulators, self.peers = around.options, accumulators, peers
+        self.generators = {unit: states.copy() for unit, states in core.generators.items()}
+
+    def check_written(self, *_: Any, **__: Any) -> None:
+        """The chip has."""
+
+    report = check_written
