@@ -150,7 +150,10 @@ def test_results_that_share_a_tensor():
 # --- float64 itself -------------------------------------------------------------------------------
 
 
-def test_float64_is_numpys():
+@pytest.mark.parametrize(
+    "options", [{}, {"matmul": "blas"}, {"fp32_matmul": "four_pass"}, {"subnormals": "flush"}]
+)
+def test_float64_is_numpys(options):
     def kernel(x, y):
         a, b = loaded(x), loaded(y)
         turned = empty((100, 70), buffer=nl.psum)
@@ -177,7 +180,7 @@ def test_float64_is_numpys():
         return stored(out)
 
     y = RNG.standard_normal((100, 40)).astype(np.float32)
-    _, found = run(kernel, X, y)
+    _, found = run(kernel, X, y, **options)
     a, b = X[:, :100].astype(np.float64), y.astype(np.float64)
     total = 2 * (a * 0.1 + 1 / 3) @ b
     out = total - total.min(axis=1, keepdims=True)

@@ -41,7 +41,9 @@ class Around:
 
     def __init__(self, core: Core, found: Precision) -> None:
         self.core, self.found, self.recent = core, found, Recent()
-        self.options = replace(core.options, fp32_matmul="chain", subnormals="keep", storage="own")
+        self.options = replace(
+            core.options, matmul="chain", fp32_matmul="chain", subnormals="keep", storage="own"
+        )
 
 
 class Stand:
