@@ -358,7 +358,7 @@ def pe_cost(
     rate, least = unit.rate[kind], unit.min_interval_cycles
     passes = fixed.float32_passes if rate == unit.rate["float32"] else 1
     busy = max(least / min(rate, 1), unit.overhead_cycles * passes + columns / rate)
-    ports = cost.sector_cycles(held, machine)
+    ports = cost.sector_cycles(held, machine) if fixed.weights_by_sectors else 0
     load = passes * max(least, weights / fixed.weights_columns_per_cycle, ports)
     filling = max(least, weights * held.dtype.itemsize / fixed.weights_bytes_per_cycle)
     latency = unit.latency_ns

@@ -222,7 +222,7 @@ def move(dst: View, src: View, machine: Machine) -> Cost:
     each. Gather and scatter have their descriptors written by software, one by one."""
     bandwidth = machine.dma.gigabytes_per_s_per_engine
     if not (dst.on_chip and src.on_chip):
-        bandwidth = min(bandwidth, machine.hbm.gigabytes_per_s / machine.dma.engines)
+        bandwidth = min(bandwidth, machine.hbm.stack_gigabytes_per_s / machine.dma.engines)
     moved = max(dst.nbytes, src.nbytes)
     packets = ceil(dst.size / min(_run(dst), _run(src)))
     chip = dst if dst.on_chip else src

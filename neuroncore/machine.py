@@ -133,6 +133,7 @@ class Fixed:
     sector_cycles: int
     float32_passes: int
     weights_columns_per_cycle: float
+    weights_by_sectors: bool
     weights_hidden: bool
     weights_latency_ns: float
     weights_bytes_per_cycle: float

@@ -9,6 +9,8 @@ from typing import Literal
 
 from neuroncore.errors import UsageError, did_you_mean
 
+Order = Literal["in-order", "scheduled", "compiled"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -96,6 +98,12 @@ class Options:
     """Take nl.divide, nl.mod and nl.fmod as operators of instructions, as the vendor's simulator
     does. No engine has them and the compiler refuses them (NKI 0.3.0 and 0.4.0 release notes), so
     that they are refused here too."""
+
+    order: Order | None = None
+    """What a compiler makes of the order that a kernel issues instructions in, for the estimate of
+    its time: nothing (`in-order`), little (`scheduled`, for kernels of today's API) or a lot
+    (`compiled`, for those of the older one, whose compiler orders instructions and shares copies
+    out among engines). None is what the kernel's API has."""
 
     record: bool = True
     """Keep the Program that the schedule, the checks and the reports read."""

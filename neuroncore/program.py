@@ -21,6 +21,7 @@ from neuroncore import access, source
 from neuroncore.enums import MemoryRegion
 from neuroncore.instruction import Call
 from neuroncore.memory import Image, Storage
+from neuroncore.options import Order as Order
 from neuroncore.tile import Tile
 
 Array = npt.NDArray[Any]
@@ -71,6 +72,7 @@ class Program:
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = sys.maxsize if limit is None else limit
+        self.order: Order = "in-order"
         self.left_out = 0  # instructions after the last one that is recorded
         self.calls: list[Call] = []
         self.lines: list[tuple[CodeType, int] | source.Place] = []
@@ -213,6 +215,7 @@ class Program:
         columns = self.columns()
         kinds = {area: index for index, area in enumerate(dict.fromkeys(self.areas.values()))}
         return {
+            "order": self.order,
             "left_out": self.left_out,
             "calls": self.calls,
             "lines": [self.place(line) for line in range(len(self.lines))],
@@ -228,6 +231,7 @@ class Program:
         """A program to be read: nothing can be appended to it."""
         columns: Columns = state["columns"]
         Program.__init__(self, limit=len(columns.call))
+        self.order = state.get("order", "in-order")
         for name in ("left_out", "calls", "lines", "patterns", "edges"):
             setattr(self, name, state[name])
         kinds = state["area_kinds"]

@@ -24,6 +24,7 @@ from neuroncore.memory import Storage
 from neuroncore.options import Options
 from neuroncore.precision.findings import Precision
 from neuroncore.precision.shadow import Shadow
+from neuroncore.program import Order
 from neuroncore.system import System
 from neuroncore.tile import Tile
 
@@ -63,6 +64,7 @@ def launch(
     kwargs: dict[str, Any] | None = None,
     *,
     tensor: type[Tile],
+    order: Order = "scheduled",
     grid: tuple[int, ...] = (),
     target: str | None = None,
     options: Options | None = None,
@@ -72,7 +74,8 @@ def launch(
     """Run a kernel function on one core, or with a grid of 2 on both cores of a logical core.
 
     `programs` are the programs of the grid that each core runs, one after the other; by default
-    each has one of its own. `finished` is called at the end of each.
+    each has one of its own. `finished` is called at the end of each. `order` is what the dialect's
+    compiler makes of the order of instructions, unless the options have another.
 
     Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are
     contiguous; what the kernel writes into them shows in the caller's arrays afterwards. Returned
@@ -83,6 +86,9 @@ def launch(
     chosen = options or current.options or environment_options()
     cores = _cores(target_machine(target), chosen, grid, len(shares))
     precision = _precision(cores)
+    for core in cores:
+        if core.program is not None:
+            core.program.order = chosen.order or order
     if current.observer is not None:
         current.observer.begun(cores[0])
     region = MemoryRegion.shared_hbm if len(cores) > 1 else MemoryRegion.private_hbm

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.jit import compiled
+from neuroncore.native.jit import compiled, inlined
 
 Array = npt.NDArray[Any]
+RECENT = 128  # products among which the use of the PE is counted
+SLACK = 1e-4  # half of the rows all the time is enough, whatever sums round to
 
 
 @compiled
@@ -58,19 +60,20 @@ def overlap_pairs(
 def dependencies(
     queue: Array, start: Array, operands: Array, reads: Array, near: Array, near_start: Array,
     weights: Array, previous: Array, reload: Array,
-) -> None:  # fmt: skip
-    """previous[i, q] = the last instruction of queue q that instruction i must wait for, or -1.
+) -> Any:  # fmt: skip
+    """What each instruction waits for: needs[first[i]:first[i + 1]], the last writers of all that
+    it reads or overwrites, and previous[i, q], the last instruction of queue q that reads what it
+    overwrites, or -1. Returns first and needs.
 
-    A read waits for the last write of what it overlaps; a write also for the last reads. Queues
-    run in order, so the last of each is enough. The first `reads[i]` operands of i are read.
-    weights[i] is which of them is a stationary tile, or -1; reload[i] tells whether it differs
-    from the one that is in the array already.
+    The first `reads[i]` operands of i are read. weights[i] is which of them is a stationary tile,
+    or -1; reload[i] tells whether it differs from the one that is in the array already.
     """
-    boxes, queues = near_start.shape[0] - 1, previous.shape[1]
+    count, boxes, queues = queue.shape[0], near_start.shape[0] - 1, previous.shape[1]
     writer = np.full(boxes, -1, np.int32)
     reader = np.full((boxes, queues), -1, np.int32)
     loaded, loaded_by = -1, -1
-    for i in range(queue.shape[0]):
+    first, needs, found = np.zeros(count + 1, np.int64), np.zeros(4 * count + 64, np.int32), 0
+    for i in range(count):
         first_write = start[i] + reads[i]
         for k in range(start[i], start[i + 1]):
             own = operands[k]
@@ -79,8 +82,15 @@ def dependencies(
                 b = near[n]
                 w = writer[b]
                 written_by = max(written_by, w)
-                if w >= 0 and w > previous[i, queue[w]]:
-                    previous[i, queue[w]] = w
+                if w >= 0:
+                    known = False
+                    for m in range(first[i], found):
+                        known |= needs[m] == w
+                    if not known:
+                        if found == needs.shape[0]:
+                            needs = np.concatenate((needs, np.zeros(found, np.int32)))
+                        needs[found] = w
+                        found += 1
                 if k >= first_write:
                     for q in range(queues):
                         previous[i, q] = max(previous[i, q], reader[b, q])
@@ -93,6 +103,8 @@ def dependencies(
                 writer[own] = i
             else:
                 reader[own, queue[i]] = i
+        first[i + 1] = found
+    return first, needs[:found].copy()
 
 
 @compiled
@@ -138,58 +150,138 @@ def reuse_of_space(
 
 
 @compiled
+def balanced(
+    call: Array, first: Array, last: Array, queue: Array, busy: Array, horizon: float, row: Array
+) -> None:
+    """row[i] = which of the rows first[c] to last[c] of a table, c = call[i], serves instruction i:
+    the one whose queue has the least work given to it so far. A queue that is behind the others of
+    a choice by more than `horizon` counts as being that much behind: work can't be moved further.
+    """
+    given = np.zeros(queue.max() + 1)
+    for i in range(call.shape[0]):
+        begin, end = first[call[i]], last[call[i]]
+        best = begin
+        if end > begin + 1:
+            most = 0.0
+            for r in range(begin, end):
+                most = max(most, given[queue[r]])
+            for r in range(begin, end):
+                q = queue[r]
+                given[q] = max(given[q], most - horizon)
+                if given[q] + busy[r] < given[queue[best]] + busy[best]:
+                    best = r
+        row[i] = best
+        given[queue[best]] += busy[best]
+
+
+@inlined
+def _wait(
+    i: int, q: int, chained: bool, queue: Array, needs: Array, first: Array, previous: Array,
+    end: Array, sync_ns: float,
+) -> Any:  # fmt: skip
+    """When all that instruction i of queue q waits for is there, and what was last; -1 if some of
+    it has not begun. In a `chained` queue results needn't be there for the next."""
+    time, waited = 0.0, -1
+    for k in range(first[i], first[i + 1] + previous.shape[1]):
+        p = needs[k] if k < first[i + 1] else previous[i, k - first[i + 1]]
+        if p < 0:
+            continue
+        if end[p] < 0.0:
+            return -1.0, -1
+        own = queue[p] == q
+        if own and chained:
+            continue
+        there = end[p] + (0.0 if own else sync_ns)
+        if there > time:
+            time, waited = there, p
+    return time, waited
+
+
+@inlined
+def _warmed(
+    begin: float, busy: float, rows: float, warmup: float, cold: float, recent: Array, state: Array
+) -> float:
+    """How long the PE takes for work of `busy` at full clock. `recent` keeps what it did last, as
+    begin, end and share of rows, state[0] to state[1] of them; state[2] is how long it has worked
+    since it was cold: it is again after `warmup` of which it used less than half."""
+    size, used = recent.shape[0], 0.0
+    while state[0] < state[1] and recent[int(state[0]) % size, 1] <= begin - warmup:
+        state[0] += 1
+    for k in range(int(state[0]), int(state[1])):
+        at = recent[k % size]
+        used += (at[1] - max(at[0], begin - warmup)) * at[2]
+    if used < (0.5 - SLACK) * warmup:
+        state[2] = 0.0
+    left = max(0.0, warmup - state[2])
+    taken = busy / cold if busy <= left * cold else busy + left * (1 - cold)
+    state[2] += taken
+    newest = int(state[1])
+    recent[newest % size, 0], recent[newest % size, 1] = begin, begin + taken
+    recent[newest % size, 2] = rows
+    state[1] += 1
+    state[0] = max(state[0], state[1] - size)
+    return taken
+
+
+@compiled
 def timeline(
-    queue: Array, order: Array, queue_start: Array, previous: Array, busy: Array, latency: Array,
-    lane: Array, lane_ns: Array, sync_ns: float, pe: int, begin: Array, end: Array, cause: Array,
+    queue: Array, order: Array, queue_start: Array, first: Array, needs: Array, previous: Array,
+    busy: Array, latency: Array, lane: Array, lane_ns: Array, sync_ns: float, pe: int, rows: Array,
+    warmup: float, cold: float, window: Array, begin: Array, end: Array, cause: Array,
 ) -> None:  # fmt: skip
     """When each instruction begins and when its result is there, in nanoseconds.
 
-    Every queue takes its instructions in order; among the heads of all queues the one that can
-    begin first does. A transfer (lane[i, 0] >= 0) then occupies DMA engines lane[i, 0] to
-    lane[i, 1] for lane_ns[i] each, first come first served, and is not complete before those ahead
-    of it in its ring: all engines count every transfer on one semaphore (DMAO). cause[i] is the
-    instruction that i waited for, -1 for none, -2 for its own queue.
+    Among the first window[q] instructions that queue q has not begun yet, and among all queues, the
+    one that can begin first does; a window of 1 keeps a queue in order. A transfer (lane[i, 0] >=
+    0) then occupies DMA engines lane[i, 0] to lane[i, 1] for lane_ns[i] each, first come first
+    served; in a queue in order it is not complete before those ahead of it: all engines count
+    every transfer on one semaphore (DMAO). cause[i] is the instruction that i waited for, -1 for
+    none, -2 for its own queue. Instructions of the PE get busier while it is cold.
     """
-    queues = queue_start.shape[0] - 1
-    head = queue_start[:-1].copy()
-    free = np.zeros(queues)
-    ready = np.full(queues, -1.0)  # of each head; -1 not known yet
-    why = np.full(queues, -1, np.int32)
-    engines, complete = np.zeros(64), np.zeros(queues)
+    queues, widest = queue_start.shape[0] - 1, window.max()
+    waiting = np.zeros((queues, widest), np.int32)  # the instructions in each window, in order
+    ready = np.full((queues, widest), -1.0)  # of each; -1 not known yet
+    why = np.full((queues, widest), -1, np.int32)
+    count, head = np.zeros(queues, np.int64), queue_start[:-1].copy()
+    free, engines, complete = np.zeros(queues), np.zeros(64), np.zeros(queues)
+    recent, state = np.zeros((RECENT, 3)), np.zeros(3)
+    for q in range(queues):
+        while count[q] < window[q] and head[q] < queue_start[q + 1]:
+            waiting[q, count[q]] = order[head[q]]
+            count[q] += 1
+            head[q] += 1
     for _ in range(queue.shape[0]):
-        best, best_time = -1, np.inf
+        best, slot, best_time = -1, -1, np.inf
         for q in range(queues):
-            if head[q] == queue_start[q + 1]:
-                continue
-            if ready[q] < 0.0:
-                i = order[head[q]]
-                time, waited = 0.0, -1
-                for r in range(queues):
-                    p = previous[i, r]
-                    if p < 0 or (r == q and q == pe):
-                        continue
-                    if end[p] < 0.0:
-                        time = -1.0
-                        break
-                    there = end[p] + (sync_ns if r != q else 0.0)
-                    if there > time:
-                        time, waited = there, p
-                ready[q], why[q] = time, waited
-            if ready[q] >= 0.0:
-                time = max(ready[q], free[q])
-                if time < best_time:
-                    best, best_time = q, time
-        i = order[head[best]]
+            for s in range(count[q]):
+                if ready[q, s] < 0.0:
+                    ready[q, s], why[q, s] = _wait(
+                        waiting[q, s], q, q == pe, queue, needs, first, previous, end, sync_ns
+                    )
+                if ready[q, s] >= 0.0:
+                    time = max(ready[q, s], free[q])
+                    if time < best_time:
+                        best, slot, best_time = q, s, time
+                    if time <= free[q]:
+                        break  # those behind it can't begin sooner
+        i = waiting[best, slot]
         begin[i] = best_time
-        cause[i] = why[best] if ready[best] >= free[best] else -2
-        finish = best_time + busy[i]
-        free[best] = finish
+        cause[i] = why[best, slot] if ready[best, slot] >= free[best] else -2
+        if best == pe and warmup > 0.0:
+            busy[i] = _warmed(best_time, busy[i], rows[i], warmup, cold, recent, state)
+        finish = free[best] = best_time + busy[i]
         if lane[i, 0] >= 0:
-            moved = complete[best]
+            moved = complete[best] if window[best] == 1 else 0.0
             for e in range(lane[i, 0], lane[i, 1] + 1):
                 engines[e] = max(engines[e], finish) + lane_ns[i]
                 moved = max(moved, engines[e])
             finish = complete[best] = moved
         end[i] = finish + latency[i]
-        head[best] += 1
-        ready[best] = -1.0
+        count[best] -= 1
+        for s in range(slot, count[best]):
+            waiting[best, s] = waiting[best, s + 1]
+            ready[best, s], why[best, s] = ready[best, s + 1], why[best, s + 1]
+        if head[best] < queue_start[best + 1]:
+            waiting[best, count[best]], ready[best, count[best]] = order[head[best]], -1.0
+            count[best] += 1
+            head[best] += 1

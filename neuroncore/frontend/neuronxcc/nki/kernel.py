@@ -87,6 +87,7 @@ class Kernel:
             [_array(value) for value in args],
             {name: _array(value) for name, value in kwargs.items()},
             tensor=Tensor,
+            order="compiled",
             grid=tuple(len(n) if isinstance(n, spmd_dim) else n for n in self.grid),
             target=target,
             programs=_distributed(self.grid),

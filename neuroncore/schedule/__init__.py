@@ -1,0 +1,74 @@
+"""Timing: a program and a machine in, a timeline out. Data is never looked at.
+
+Each engine takes its instructions in an order that may differ from the program's by as much as a
+compiler would change it (`order`), and so do the DMA rings, those of loads and those of stores, so
+that a store that waits does not hold up loads. An instruction waits for what it reads, overwrites
+(`overlap`) or displaces (`space`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from neuroncore.enums import MemoryRegion
+from neuroncore.lazy import Lazy
+from neuroncore.machine import Machine
+from neuroncore.program import Order, Program
+from neuroncore.schedule.calls import CallTable, busy
+from neuroncore.schedule.order import POLICIES
+from neuroncore.schedule.overlap import neighbours
+from neuroncore.schedule.space import take_over
+from neuroncore.schedule.timeline import LOADS as LOADS
+from neuroncore.schedule.timeline import QUEUES as QUEUES
+from neuroncore.schedule.timeline import SCALAR as SCALAR
+from neuroncore.schedule.timeline import STORES as STORES
+from neuroncore.schedule.timeline import TENSOR as TENSOR
+from neuroncore.schedule.timeline import Timeline as Timeline
+
+native: Any = Lazy("neuroncore.native.schedule")
+
+
+def schedule(program: Program, machine: Machine, order: Order | None = None) -> Timeline:
+    """Time a program on a machine, which may be another than the one it was recorded on. `order`
+    is the program's own if not given."""
+    columns, order = program.columns(), order or program.order
+    policy = POLICIES[order]
+    table = CallTable(program.calls, machine, policy)
+    row, count = table.rows_for(columns.call, policy), len(columns.call)
+    queue = table.queue[row]
+    previous = np.full((count, len(QUEUES)), -1, np.int32)
+    reload = np.zeros(count, np.bool_)
+    first, needs = native.dependencies(
+        queue, columns.start, columns.operands, table.reads[row], *neighbours(program),
+        table.weights[row], previous, reload,
+    )  # fmt: skip
+    for consumer, producer in program.edges:
+        waits = previous[consumer]
+        waits[queue[producer]] = max(waits[queue[producer]], producer)
+    peaks = [
+        take_over(program, columns, queue, previous, region, capacity)
+        for region, capacity in (
+            (MemoryRegion.sbuf, machine.sbuf.usable_bytes),
+            (MemoryRegion.psum, machine.psum.partition_bytes),
+        )
+    ]
+    taken = busy(table, row, queue, reload | table.picks_weights[row], machine)
+    by_queue = np.argsort(queue, kind="stable").astype(np.int32)
+    queue_start = np.searchsorted(queue[by_queue], np.arange(len(QUEUES) + 1)).astype(np.int32)
+    window = np.full(len(QUEUES), policy.window)
+    window[[LOADS, STORES]] = policy.transfers
+    begin, end = np.full(count, -1.0), np.full(count, -1.0)
+    cause = np.full(count, -1, np.int32)
+    lane, fixed = table.lane[row], machine.fixed
+    native.timeline(
+        queue, by_queue, queue_start, first, needs, previous, taken, table.latency[row], lane,
+        table.lane_ns[row], fixed.semaphore_ns, TENSOR, table.rows[row], fixed.warmup_ns,
+        fixed.cold_clock_share, window, begin, end, cause,
+    )  # fmt: skip
+    engines_used = np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0)
+    return Timeline(
+        program, machine, order, columns, queue, begin, taken, end - table.latency[row], end, cause,
+        table.lane_ns[row], engines_used, *peaks,
+    )  # fmt: skip

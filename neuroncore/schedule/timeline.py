@@ -1,0 +1,108 @@
+"""What a schedule says: when everything happened, and what waited for what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.enums import engine
+from neuroncore.machine import Machine
+from neuroncore.program import Columns, Order, Program
+
+Array = npt.NDArray[Any]
+
+QUEUES = ("Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA loads", "DMA stores")
+TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, LOADS, STORES = range(len(QUEUES))
+QUEUE_OF = {
+    engine.tensor: TENSOR,
+    engine.vector: VECTOR,
+    engine.scalar: SCALAR,
+    engine.gpsimd: GPSIMD,
+    engine.sync: SYNC,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """When everything happened, in nanoseconds: instruction i begins at begin[i], keeps its queue
+    for busy[i], has done its work at done[i] (a DMA: moved its bytes), and its result can be read
+    at end[i].
+
+    cause[i] is the instruction that i waited for: -1 none, -2 the one before it in its queue.
+    """
+
+    program: Program
+    machine: Machine
+    order: Order
+    columns: Columns
+    queue: Array
+    begin: Array
+    busy: Array
+    done: Array
+    end: Array
+    cause: Array
+    transfer_ns: Array  # what a DMA takes of each engine it uses
+    engines_used: Array  # and how many it uses
+    peak_sbuf: int  # bytes per partition of the tiles alive at one point of the program
+    peak_psum: int
+
+    @property
+    def total_ns(self) -> float:
+        return float(self.end.max() - self.begin.min()) if len(self.end) else 0.0
+
+    @cached_property
+    def busy_share(self) -> dict[str, float]:
+        """Of each compute engine and of the DMA engines together, the part of the time it works."""
+        total = self.total_ns or 1.0
+        shares = {
+            name: float(self.busy[self.queue == q].sum()) / total
+            for q, name in enumerate(QUEUES[:LOADS])
+        }
+        moved = float((self.transfer_ns * self.engines_used).sum())
+        shares["DMA"] = moved / (total * self.machine.dma.engines)
+        return shares
+
+    @cached_property
+    def critical_path(self) -> list[int]:
+        """The chain of instructions that ends last, in order: each waited for the one before."""
+        if not len(self.end):
+            return []
+        before = before_in_queue(self.queue, self.begin)
+        path = [int(np.argmax(self.end))]
+        while True:
+            cause = int(self.cause[path[-1]])
+            cause = int(before[path[-1]]) if cause == -2 else cause
+            if cause < 0:
+                return path[::-1]
+            path.append(cause)
+
+    @cached_property
+    def path_share(self) -> dict[str, float]:
+        """How much of the critical path each queue keeps, and `latency`: waiting for a result
+        that its engine has already left behind."""
+        path = self.critical_path
+        if not path:
+            return {}
+        shares = dict.fromkeys((*QUEUES, "latency"), 0.0)
+        for i, following in zip(path, [*path[1:], -1], strict=True):
+            until = self.begin[following] if following >= 0 else self.end[i]
+            span = float(until - self.begin[i])
+            working = min(span, float(self.done[i] - self.begin[i]))
+            shares[QUEUES[self.queue[i]]] += working
+            shares["latency"] += span - working
+        total = self.total_ns or 1.0
+        return {name: ns / total for name, ns in shares.items() if ns > 0}
+
+
+def before_in_queue(queue: Array, begin: Array) -> Array:
+    """The instruction that its queue began before each one; -1 for the first."""
+    before = np.full(len(queue), -1, np.int32)
+    for q in range(len(QUEUES)):
+        own = np.flatnonzero(queue == q)
+        own = own[np.argsort(begin[own], kind="stable")]
+        before[own[1:]] = own[:-1]
+    return before
