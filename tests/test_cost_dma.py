@@ -1,9 +1,13 @@
 """The DMA engines' time: which of them move a tile, how many packets it makes, what is fixed."""
 
+from dataclasses import replace
+
 import nki.isa as nisa
 import numpy as np
 import pytest
 from device import TARGETS, Device
+
+from neuroncore.schedule import schedule
 
 
 def moved(device, dst, src, **how):
@@ -14,9 +18,17 @@ def moved(device, dst, src, **how):
 
 
 def bandwidth(it, on_chip=False):
-    """Bytes per nanosecond of one engine; HBM gives all of them together no more than it has."""
+    """Bytes per nanosecond of one engine; all of them together get no more than an HBM stack has,
+    which one core may use alone."""
     own = it.dma.gigabytes_per_s_per_engine
-    return own if on_chip else min(own, it.hbm.gigabytes_per_s / it.dma.engines)
+    return own if on_chip else min(own, it.hbm.stack_gigabytes_per_s / it.dma.engines)
+
+
+def share(it, packets, nbytes, engines=1, on_chip=False):
+    """What one of the engines is kept for: its part of so many packets of `nbytes`, and what every
+    transfer costs it."""
+    each = nbytes / bandwidth(it, on_chip) + it.dma.packet_ns
+    return packets * each / engines + it.dma.transfer_ns
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -27,7 +39,7 @@ def test_a_tile_of_all_partitions_is_moved_by_sixteen_engines(target, store):
     pair = device.zeros((128, 512)), device.zeros((128, 512), buffer="hbm")
     each, engines = moved(device, *(pair[::-1] if store else pair))
     assert engines == 16
-    assert each == pytest.approx(8 * (2048 / bandwidth(it) + it.dma.packet_ns))
+    assert each == pytest.approx(share(it, 8, 2048))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +52,7 @@ def test_eight_partitions_share_an_engine(first, rows, engines):
     each, found = moved(device, tile[first : first + rows, :], hbm)
     it = device.core.machine
     assert found == engines
-    assert each == pytest.approx(rows * (256 / bandwidth(it) + it.dma.packet_ns) / engines)
+    assert each == pytest.approx(share(it, rows, 256, engines))
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -62,8 +74,7 @@ def test_short_runs_make_many_packets(target, run):
     tile = device.empty((128, 512 // run, run))
     each, _ = moved(device, tile, hbm[:, :, 0:run])
     it = device.core.machine
-    packets = 8 * 512 // run
-    assert each == pytest.approx(8 * 2048 / bandwidth(it) + packets * it.dma.packet_ns)
+    assert each == pytest.approx(share(it, 8 * 512 // run, 4 * run))
 
 
 def test_a_transposed_load_moves_element_by_element():
@@ -71,16 +82,20 @@ def test_a_transposed_load_moves_element_by_element():
     it = device.core.machine
     hbm = device.zeros((64, 128), buffer="hbm").ap([[1, 128], [128, 64]])
     each, _ = moved(device, device.empty((128, 64)), hbm)
-    assert each == pytest.approx(8 * 64 * (4 / bandwidth(it) + it.dma.packet_ns))
+    assert each == pytest.approx(share(it, 8 * 64, 4))
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_hbm_bounds_what_the_engines_move_together(target):
+@pytest.mark.parametrize("source", ["sbuf", "hbm"])
+def test_a_stack_of_hbm_bounds_what_the_engines_move_together(target, source):
+    """Of a chip with a slow memory, which moves within SBUF don't touch."""
     device = Device(target)
+    moved(device, device.empty((128, 512)), device.zeros((128, 512), buffer=source))
     it = device.core.machine
-    inside, _ = moved(device, device.empty((128, 512)), device.zeros((128, 512)))
-    assert inside == pytest.approx(8 * (2048 / bandwidth(it, on_chip=True) + it.dma.packet_ns))
-    assert 16 * bandwidth(it) <= it.hbm.gigabytes_per_s
+    slow = replace(it, hbm=replace(it.hbm, stack_gigabytes_per_s=100.0))
+    found = schedule(device.core.program, slow).transfer_ns[0]
+    assert found == pytest.approx(share(slow, 8, 2048, on_chip=source == "sbuf"))
+    assert bandwidth(slow) == 100 / 16
 
 
 def test_between_two_places_in_hbm_all_engines_work():
@@ -89,7 +104,7 @@ def test_between_two_places_in_hbm_all_engines_work():
     each, engines = moved(device, *hbm)
     it = device.core.machine
     assert engines == 16
-    assert each == pytest.approx((4 * 4096 * 4 / bandwidth(it) + it.dma.packet_ns) / 16)
+    assert each == pytest.approx(share(it, 1, 4 * 4096 * 4, engines))
 
 
 @pytest.mark.parametrize(("dst", "src"), [("float32", "bfloat16"), ("bfloat16", "float32")])
@@ -97,7 +112,7 @@ def test_a_conversion_costs_the_larger_side(dst, src):
     device = Device()
     it = device.core.machine
     each, _ = moved(device, device.empty((128, 512), dst), device.zeros((128, 512), src, "hbm"))
-    assert each == pytest.approx(8 * (2048 / bandwidth(it) + it.dma.packet_ns))
+    assert each == pytest.approx(share(it, 8, 2048))
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -117,9 +117,9 @@ def test_fast_modes_are_multiples_of_the_clock(name, dtype, factor, peak):
 @pytest.mark.parametrize(
     ("name", "sbuf", "hbm", "bandwidth", "dma"),
     [
-        ("trn1", 192, 16, 410, 17),
-        ("trn2", 224, 12, 362.5, 23),
-        ("trn3", 256, 18, 612.5, 33),
+        ("trn1", 192, 16, 410, 18.1),
+        ("trn2", 224, 12, 362.5, 27.2),
+        ("trn3", 256, 18, 612.5, 38.4),
     ],
 )
 def test_memories_and_dma_are_as_published(name, sbuf, hbm, bandwidth, dma):

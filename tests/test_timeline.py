@@ -34,8 +34,8 @@ def test_a_chain_takes_the_sum_of_its_parts(target):
     timeline = chain(target).timeline()
     it = timeline.machine
     scalar, dma = it.engines["scalar"], it.dma
-    bandwidth = min(dma.gigabytes_per_s_per_engine, it.hbm.gigabytes_per_s / dma.engines)
-    transfer = dma.issue_ns + 8 * (2048 / bandwidth + dma.packet_ns)
+    bandwidth = min(dma.gigabytes_per_s_per_engine, it.hbm.stack_gigabytes_per_s / dma.engines)
+    transfer = dma.issue_ns + dma.transfer_ns + 8 * (2048 / bandwidth + dma.packet_ns)
     set_up = scalar.overhead_cycles + scalar.sbuf_access_cycles + scalar.column_cycles
     compute = (set_up + 512) / scalar.clock_ghz + it.fixed.activation_table_ns
     parts = (
