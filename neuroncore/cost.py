@@ -228,6 +228,7 @@ def move(dst: View, src: View, machine: Machine) -> Cost:
     chip = dst if dst.on_chip else src
     first, last = _engines(chip, machine)
     each = (moved / bandwidth + packets * machine.dma.packet_ns) / (last - first + 1)
+    each += machine.dma.transfer_ns
     store = not dst.on_chip
     latency = machine.dma.store_latency_ns if store else machine.dma.load_latency_ns
     software = any(view.dynamic == 2 for view in (dst, src))

@@ -102,6 +102,7 @@ class Dma:
     partitions_per_engine: int
     gigabytes_per_s_per_engine: float
     packet_ns: float
+    transfer_ns: float
     issue_ns: float
     load_latency_ns: float
     store_latency_ns: float

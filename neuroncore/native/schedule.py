@@ -59,14 +59,15 @@ def overlap_pairs(
 @compiled
 def dependencies(
     queue: Array, start: Array, operands: Array, reads: Array, near: Array, near_start: Array,
-    weights: Array, previous: Array, reload: Array,
+    weights: Array, previous: Array, reload: Array, version: Array,
 ) -> Any:  # fmt: skip
     """What each instruction waits for: needs[first[i]:first[i + 1]], the last writers of all that
     it reads or overwrites, and previous[i, q], the last instruction of queue q that reads what it
     overwrites, or -1. Returns first and needs.
 
     The first `reads[i]` operands of i are read. weights[i] is which of them is a stationary tile,
-    or -1; reload[i] tells whether it differs from the one that is in the array already.
+    or -1; reload[i] tells whether it differs from the one that is in the array already. version[k]
+    is who wrote operand k last, if there is room for it.
     """
     count, boxes, queues = queue.shape[0], near_start.shape[0] - 1, previous.shape[1]
     writer = np.full(boxes, -1, np.int32)
@@ -94,6 +95,8 @@ def dependencies(
                 if k >= first_write:
                     for q in range(queues):
                         previous[i, q] = max(previous[i, q], reader[b, q])
+            if version.shape[0]:
+                version[k] = written_by
             if k - start[i] == weights[i]:
                 reload[i] = own != loaded or written_by != loaded_by
                 loaded, loaded_by = own, written_by
@@ -227,18 +230,20 @@ def _warmed(
 def timeline(
     queue: Array, order: Array, queue_start: Array, first: Array, needs: Array, previous: Array,
     busy: Array, latency: Array, lane: Array, lane_ns: Array, sync_ns: float, pe: int, rows: Array,
-    warmup: float, cold: float, window: Array, begin: Array, end: Array, cause: Array,
+    warmup: float, cold: float, window: Array, reach: Array, fresh: Array, begin: Array, end: Array,
+    cause: Array,
 ) -> None:  # fmt: skip
     """When each instruction begins and when its result is there, in nanoseconds.
 
     Among the first window[q] instructions that queue q has not begun yet, and among all queues, the
-    one that can begin first does; a window of 1 keeps a queue in order. A transfer (lane[i, 0] >=
+    one that can begin first does; a window of 1 keeps a queue in order. What is `fresh` does not
+    count, and begin as soon as they can among the first reach[q]. A transfer (lane[i, 0] >=
     0) then occupies DMA engines lane[i, 0] to lane[i, 1] for lane_ns[i] each, first come first
     served; in a queue in order it is not complete before those ahead of it: all engines count
     every transfer on one semaphore (DMAO). cause[i] is the instruction that i waited for, -1 for
     none, -2 for its own queue. Instructions of the PE get busier while it is cold.
     """
-    queues, widest = queue_start.shape[0] - 1, window.max()
+    queues, widest = queue_start.shape[0] - 1, reach.max()
     waiting = np.zeros((queues, widest), np.int32)  # the instructions in each window, in order
     ready = np.full((queues, widest), -1.0)  # of each; -1 not known yet
     why = np.full((queues, widest), -1, np.int32)
@@ -246,14 +251,18 @@ def timeline(
     free, engines, complete = np.zeros(queues), np.zeros(64), np.zeros(queues)
     recent, state = np.zeros((RECENT, 3)), np.zeros(3)
     for q in range(queues):
-        while count[q] < window[q] and head[q] < queue_start[q + 1]:
+        while count[q] < reach[q] and head[q] < queue_start[q + 1]:
             waiting[q, count[q]] = order[head[q]]
             count[q] += 1
             head[q] += 1
     for _ in range(queue.shape[0]):
         best, slot, best_time = -1, -1, np.inf
         for q in range(queues):
+            counted = 0
             for s in range(count[q]):
+                counted += not fresh[waiting[q, s]]
+                if counted > window[q] and not fresh[waiting[q, s]]:
+                    continue
                 if ready[q, s] < 0.0:
                     ready[q, s], why[q, s] = _wait(
                         waiting[q, s], q, q == pe, queue, needs, first, previous, end, sync_ns

@@ -17,7 +17,7 @@ from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
 from neuroncore.program import Order, Program
 from neuroncore.schedule.calls import CallTable, busy
-from neuroncore.schedule.order import POLICIES
+from neuroncore.schedule.order import POLICIES, made_before
 from neuroncore.schedule.overlap import neighbours
 from neuroncore.schedule.space import take_over
 from neuroncore.schedule.timeline import LOADS as LOADS
@@ -40,9 +40,10 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
     queue = table.queue[row]
     previous = np.full((count, len(QUEUES)), -1, np.int32)
     reload = np.zeros(count, np.bool_)
+    version = np.zeros(len(columns.operands) if policy.horizon_ns else 0, np.int32)
     first, needs = native.dependencies(
         queue, columns.start, columns.operands, table.reads[row], *neighbours(program),
-        table.weights[row], previous, reload,
+        table.weights[row], previous, reload, version,
     )  # fmt: skip
     for consumer, producer in program.edges:
         waits = previous[consumer]
@@ -55,20 +56,28 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
         )
     ]
     taken = busy(table, row, queue, reload | table.picks_weights[row], machine)
+    latency = table.latency[row]
+    if policy.horizon_ns:
+        before = made_before(program.calls, columns, version)
+        again = np.flatnonzero(before >= 0)
+        taken[again] = latency[again] = 0.0
+        own = again, queue[before[again]]
+        previous[own] = np.maximum(previous[own], before[again])
     by_queue = np.argsort(queue, kind="stable").astype(np.int32)
     queue_start = np.searchsorted(queue[by_queue], np.arange(len(QUEUES) + 1)).astype(np.int32)
     window = np.full(len(QUEUES), policy.window)
-    window[[LOADS, STORES]] = policy.transfers
+    reach = np.full(len(QUEUES), policy.reach)
+    window[[LOADS, STORES]] = reach[[LOADS, STORES]] = policy.transfers
     begin, end = np.full(count, -1.0), np.full(count, -1.0)
     cause = np.full(count, -1, np.int32)
     lane, fixed = table.lane[row], machine.fixed
     native.timeline(
-        queue, by_queue, queue_start, first, needs, previous, taken, table.latency[row], lane,
+        queue, by_queue, queue_start, first, needs, previous, taken, latency, lane,
         table.lane_ns[row], fixed.semaphore_ns, TENSOR, table.rows[row], fixed.warmup_ns,
-        fixed.cold_clock_share, window, begin, end, cause,
+        fixed.cold_clock_share, window, reach, table.reads[row] == 0, begin, end, cause,
     )  # fmt: skip
     engines_used = np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0)
     return Timeline(
-        program, machine, order, columns, queue, begin, taken, end - table.latency[row], end, cause,
+        program, machine, order, columns, queue, begin, taken, end - latency, end, cause,
         table.lane_ns[row], engines_used, *peaks,
     )  # fmt: skip
