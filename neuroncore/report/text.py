@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from neuroncore.report.compare import Comparison
-from neuroncore.report.summary import bound, moved_bytes
+from neuroncore.report.counters import Counters, counted
+from neuroncore.report.summary import bound, utilization
 from neuroncore.schedule import Timeline
 
 
@@ -48,13 +49,24 @@ def estimated(timeline: Timeline) -> Iterator[str]:
         yield f"covers     {timeline.program.coverage}"
     shares = "   ".join(f"{name} {share:.0%}" for name, share in timeline.busy_share.items())
     yield f"busy       {shares}"
-    moved = moved_bytes(timeline)
-    parts = []
-    for memory in ("hbm", "sbuf", "psum"):
-        read, written = (size(moved[f"{memory}_{verb}_bytes"]) for verb in ("read", "write"))
-        parts.append(f"{memory.upper()} {read} read, {written} written")
-    yield f"moved      {'   '.join(parts)}"
+    yield from _counters(timeline, counted(timeline))
     yield (
         f"peak       SBUF {size(timeline.peak_sbuf)} of {size(machine.sbuf.partition_bytes)}   "
         f"PSUM {size(timeline.peak_psum)} of {size(machine.psum.partition_bytes)}   per partition"
     )
+
+
+def _counters(timeline: Timeline, counters: Counters) -> Iterator[str]:
+    moved = counters.bytes
+    read, written = (size(moved[f"hbm_{verb}_bytes"]) for verb in ("read", "write"))
+    parts = [f"HBM {read} read, {written} written"]
+    if counters.transfers:
+        average = size(counters.transfer_bytes / counters.transfers)
+        parts.append(f"DMA {counters.transfers:,} transfers of {average} on average")
+    saved, reloaded = (moved[f"spill_{verb}_bytes"] for verb in ("save", "reload"))
+    if saved or reloaded:
+        parts.append(f"spilled {size(saved)}, reloaded {size(reloaded)}")
+    yield f"moved      {'   '.join(parts)}"
+    shares = utilization(timeline, counters)
+    told = (f"{n.upper()} {shares[f'{n}_estimated_percent']:.1%}" for n in ("mfu", "hfu", "mbu"))
+    yield f"used       {'   '.join(told)}"

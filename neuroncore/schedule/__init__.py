@@ -56,11 +56,11 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
         )
     ]
     taken = busy(table, row, queue, reload | table.picks_weights[row], machine)
-    latency = table.latency[row]
+    latency, transfer = table.latency[row], table.lane_ns[row]
     if policy.horizon_ns:
-        before = made_before(program.calls, columns, version)
+        before = made_before(program.calls, columns, version, policy.reach)
         again = np.flatnonzero(before >= 0)
-        taken[again] = latency[again] = 0.0
+        taken[again] = latency[again] = transfer[again] = 0.0
         own = again, queue[before[again]]
         previous[own] = np.maximum(previous[own], before[again])
     by_queue = np.argsort(queue, kind="stable").astype(np.int32)
@@ -73,11 +73,11 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
     lane, fixed = table.lane[row], machine.fixed
     native.timeline(
         queue, by_queue, queue_start, first, needs, previous, taken, latency, lane,
-        table.lane_ns[row], fixed.semaphore_ns, TENSOR, table.rows[row], fixed.warmup_ns,
+        transfer, fixed.semaphore_ns, TENSOR, table.rows[row], fixed.warmup_ns,
         fixed.cold_clock_share, window, reach, table.reads[row] == 0, begin, end, cause,
     )  # fmt: skip
     engines_used = np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0)
     return Timeline(
         program, machine, order, columns, queue, begin, taken, end - latency, end, cause,
-        table.lane_ns[row], engines_used, *peaks,
+        transfer, engines_used, *peaks,
     )  # fmt: skip

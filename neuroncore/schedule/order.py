@@ -23,7 +23,7 @@ class Policy:
     one that can begin first does; what reads nothing, like memset, may be moved up from further
     behind, among the first `reach`. With `horizon_ns`, copies for which the kernel names no engine
     go to the one that has the least to do, which must not be behind by more than that; and what a
-    loop computes again from the same operands is computed once.
+    loop computes again from the same operands, or loads again soon, is there already.
     """
 
     said: str
@@ -57,25 +57,33 @@ def variants(call: Call, policy: Policy) -> list[Call]:
     return [replace(call, engine=unit) for unit in units]
 
 
-def made_before(calls: list[Call], columns: Columns, version: Array) -> Array:
-    """The first instruction that did the same with the same two tiles; -1 where there is none.
+def made_before(calls: list[Call], columns: Columns, version: Array, reach: int) -> Array:
+    """The instruction before each that did the same with the same data, of loads not more than
+    `reach` before; -1 where there is none.
 
-    version[k] is who wrote operand k last. tensor_tensor has no operands but these: what else may
-    differ between two of its Calls is in the Call.
+    Besides loads it is tensor_tensor, which has no operands but tiles: what else two of their Calls
+    may differ in is in the Call. version[k] is who wrote operand k last.
     """
-    pairs = np.array([c.name == "tensor_tensor" for c in calls], np.bool_)
-    found = np.flatnonzero(pairs[columns.call])
     before = np.full(len(columns.call), -1, np.int32)
-    begins = columns.start[found]
-    key = columns.call[found].astype(np.uint64)
-    for values in (columns.operands, version):
-        for k in (0, 1):
-            key = (key * _MIX) ^ values[begins + k].astype(np.uint64)
-    _, first, which = np.unique(key, return_index=True, return_inverse=True)
-    earlier = found[first][which]
-    again = earlier < found
-    before[found[again]] = earlier[again]
+    for name, reads, most in (("tensor_tensor", 2, len(before)), ("dma_copy", 1, reach)):
+        alike = np.array([_reads_alone(c, name) for c in calls], np.bool_)
+        found = np.flatnonzero(alike[columns.call])
+        key = columns.call[found].astype(np.uint64)
+        for values in (columns.operands, version):
+            for k in range(reads):
+                key = (key * _MIX) ^ values[columns.start[found] + k].astype(np.uint64)
+        by_key = np.argsort(key, kind="stable")
+        one, next_one = by_key[:-1], by_key[1:]
+        again = (key[one] == key[next_one]) & (found[next_one] - found[one] <= most)
+        before[found[next_one[again]]] = found[one[again]]
     return before
+
+
+def _reads_alone(call: Call, name: str) -> bool:
+    """Whether a Call is of that name, and of a copy that it is a load, at a known address."""
+    if call.name != name or call.dynamic:
+        return False
+    return name != "dma_copy" or (not call.view("src").on_chip and call.view("dst").on_chip)
 
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash
