@@ -180,3 +180,10 @@ def test_training_in_bfloat16_stops_to_nearest_and_follows_float32_at_random(cap
     assert np.linalg.norm(random[0][-1] - exact[-1]) < 0.1 * change
     assert np.linalg.norm(nearest[0][-1] - exact[-1]) > 0.5 * change
     assert "after 100 epochs" in capsys.readouterr().out
+
+
+def test_at_a_larger_rate_to_nearest_costs_a_few_points(monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(chapter, "RATE", 5 * chapter.RATE)
+    exact, nearest, random = (run[2][-1] for run in chapter.training(chapter.EPOCHS // 5).values())
+    assert 0.01 < exact - nearest < 0.07 and abs(exact - random) < 0.02
