@@ -1,0 +1,69 @@
+"""Measured counters of kernels beside ours: `python bench/counters.py CSV RECORDS`.
+
+CSV is a table of measurements whose rows with the metric `counter` have a field of the profiler's
+in the column `unit`, RECORDS a folder that `neuroncore score --sources` filled. Times in
+microseconds, percentages as parts of one.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from neuroncore import machine
+from neuroncore.record import Record
+from neuroncore.report.measurements import Row, is_usable, read, recorded
+from neuroncore.report.summary import figures
+from neuroncore.schedule import schedule
+
+KEY = ("generation", "kernel", "shapes", "dtype", "kernel_source")
+LEGACY = "compiled"  # what the older API's compiler makes of a record's order
+
+
+def key(row: Row) -> tuple[str, ...]:
+    return tuple(row[name] for name in KEY)
+
+
+def compared(table: Path, folder: Path) -> Iterator[tuple[Row, float, float]]:
+    """Each counter that was measured of a kernel that has a record: its row, measured, ours."""
+    rows = read(table)
+    records = {
+        key(row): record
+        for row, record in recorded([row for row in rows if is_usable(row)], folder)
+        if isinstance(record, Record)
+    }
+    ours: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in rows:
+        if row["metric"] != "counter" or key(row) not in records:
+            continue
+        if key(row) not in ours:
+            ours[key(row)] = estimated(records[key(row)], row["generation"])
+        name, _, unit = row["unit"].partition(" ")
+        if name in ours[key(row)]:
+            yield row, float(row["value"]), ours[key(row)][name] * (1e6 if unit == "us" else 1)
+
+
+def estimated(record: Record, generation: str) -> dict[str, Any]:
+    order = LEGACY if record.about["api"] == "legacy" else None
+    return figures(schedule(record.programs[0], machine.load(generation), order))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("table", type=Path, metavar="CSV")
+    parser.add_argument("records", type=Path, metavar="RECORDS")
+    arguments = parser.parse_args()
+    last: tuple[str, ...] = ()
+    for row, measured, ours in compared(arguments.table, arguments.records):
+        if key(row) != last:
+            last = key(row)
+            print(f"\n{row['generation']} {row['kernel']} {row['shapes']} {row['dtype']}")
+        ratio = f"{ours / measured:.4f}" if measured else "equal" if ours == 0 else "-"
+        form = ",.0f" if measured > 1000 else ".4g"
+        print(f"    {row['unit']:36} {measured:20{form}} {ours:20{form}} {ratio:>10}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""What the vendor's profiler counts: instructions, bytes and flops, as it counts them.
+
+Its definitions are inferred from published counters of kernels on trn1 and trn2, which they
+reproduce (docs/counters.md).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from neuroncore.enums import engine
+from neuroncore.formats import PACK, float32
+from neuroncore.instruction import Call
+from neuroncore.machine import Machine
+from neuroncore.operand import HBM, View
+from neuroncore.schedule import LOADS, QUEUES, TENSOR, Timeline
+from neuroncore.spills import traffic
+
+BYTES = tuple(f"{m}_{verb}_bytes" for m in ("hbm", "sbuf", "psum") for verb in ("read", "write"))
+FLOPS = tuple(f"{adjusted}{kind}_flops" for adjusted in ("", "adjusted_")
+              for kind in ("hardware", "transpose"))  # fmt: skip
+PRODUCTS = ("nc_matmul", "nc_matmul_mx", "nc_transpose")
+SPILLS = ("spill_save_bytes", "spill_reload_bytes")
+
+
+@dataclass(frozen=True)
+class Product:
+    """What one call asks of the array: `count` pairs of LDWEIGHTS and MATMUL of `flops` each, and
+    the bytes of a partition that one pair reads."""
+
+    count: int
+    flops: int
+    transposes: bool
+    weights_bytes: int
+    moving_bytes: int
+
+
+@dataclass
+class Counters:
+    """Bytes, spilled ones too, and flops by the profiler's names; instructions by queue and opcode;
+    DMA transfers of the program."""
+
+    bytes: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(BYTES + SPILLS, 0)))
+    flops: Counter[str] = field(
+        default_factory=lambda: Counter(dict.fromkeys(("model_flops", *FLOPS), 0))
+    )
+    opcodes: Counter[tuple[int, str]] = field(default_factory=Counter)
+    transfers: int = 0
+    transfer_bytes: int = 0
+
+    def of_queue(self, queue: int) -> int:
+        """Instructions of one queue."""
+        return sum(count for (q, _), count in self.opcodes.items() if q == queue)
+
+
+def counted(timeline: Timeline) -> Counters:
+    """The counters of all that was recorded. For the older API they are those of what its compiler
+    makes of it: what repeats loads is left out, tiles that don't fit are spilled (`spills`), and
+    the identity matrices of transposes are loaded."""
+    found, machine = Counters(), timeline.machine
+    program, call, queue = timeline.program, timeline.columns.call, timeline.queue
+    compiled = timeline.order == "compiled"
+    if compiled:
+        moved = traffic(program, machine.sbuf.usable_bytes)
+        call, queue = call[moved.kept], queue[moved.kept]
+        _spill(found.bytes, moved.spill_save_bytes, moved.spill_reload_bytes)
+    pairs, times = np.unique(call.astype(np.int64) * len(QUEUES) + queue, return_counts=True)
+    matrices: dict[str, int] = {}
+    for pair, count in zip(pairs.tolist(), times.tolist(), strict=True):
+        index, q = divmod(pair, len(QUEUES))
+        used = program.calls[index]
+        _count(found, used, q, count, machine)
+        if used.name == "nc_transpose" and q == TENSOR:
+            data = used.view("data").dtype
+            matrices[data.name] = machine.limits.partitions**2 * data.itemsize
+    if compiled:
+        found.bytes["hbm_read_bytes"] += sum(matrices.values())
+        found.bytes["sbuf_write_bytes"] += sum(matrices.values())
+    return found
+
+
+def _spill(moved: Counter[str], saved: int, reloaded: int) -> None:
+    moved["spill_save_bytes"] += saved
+    moved["spill_reload_bytes"] += reloaded
+    for field_, count in (
+        ("sbuf_read_bytes", saved),
+        ("hbm_write_bytes", saved),
+        ("hbm_read_bytes", reloaded),
+        ("sbuf_write_bytes", reloaded),
+    ):
+        moved[field_] += count
+
+
+def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine) -> None:
+    """Add one call, made so many times."""
+    done = product(call, machine)
+    for memory, size in accesses(call, machine):
+        found.bytes[memory] += size * times
+    if done is None:
+        found.opcodes[queue, call.instruction.opcode] += times
+    else:
+        found.opcodes[queue, "LDWEIGHTS"] += done.count * times
+        found.opcodes[queue, "MATMUL"] += done.count * times
+        wide = any(call.view(name).dtype is float32 for name in call.reads)
+        passes = round(1 / machine.engines["tensor"].rate["float32"]) if wide else 1
+        for kind in ("hardware", "transpose")[: 1 + done.transposes]:
+            found.flops[f"{kind}_flops"] += done.flops * done.count * times
+            found.flops[f"adjusted_{kind}_flops"] += done.flops * passes * times
+        found.flops["model_flops"] += done.flops * times * (not done.transposes)
+    if queue >= LOADS:
+        found.transfers += times
+        found.transfer_bytes += call.view("dst").nbytes * times
+
+
+def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
+    """What one call adds to which counter of bytes.
+
+    A DMA's bytes are all counted, those of an engine in one partition only, and neither the
+    operands of a tensor_tensor nor columns of scalars at all.
+    """
+    done = product(call, machine)
+    if done is not None:
+        yield "sbuf_read_bytes", (done.weights_bytes + done.moving_bytes) * done.count
+        yield "psum_write_bytes", _in_a_partition(call.view("dst")) * done.count
+        return
+    if call.instruction.opcode == "TENSOR_TENSOR":
+        return
+    columns = {p.name for p in call.instruction.operands if p.operand and p.operand.column}
+    streams = [name for name in call.reads if name not in columns]
+    size = _of_all_partitions if call.engine is engine.dma else _in_a_partition
+    for names, verb in ((streams, "read"), (call.writes, "write")):
+        for view in map(call.view, names):
+            yield f"{_memory(view)}_{verb}_bytes", size(view)
+
+
+def product(call: Call, machine: Machine) -> Product | None:
+    """What a call asks of the array; None of one that doesn't use it.
+
+    Products with float32 weights are two instructions, for the upper and the lower bits of them,
+    unless they are zeros and ones. A transpose is one of them where the engine has a mode for it.
+    """
+    if call.engine is not engine.tensor or call.name not in PRODUCTS:
+        return None
+    if call.name == "nc_transpose":
+        weights, transposes = call.view("data"), True
+        moving = weights.partitions * weights.dtype.itemsize
+    else:
+        weights, transposes = call.view("stationary"), bool(call.arguments.get("is_transpose"))
+        moving = _in_a_partition(call.view("moving"))
+    one = call.arguments.get("is_stationary_onezero") or (
+        transposes and machine.has("native_transpose")
+    )
+    elements = weights.size * (PACK if weights.dtype.element else 1)
+    return Product(
+        1 if one or weights.dtype is not float32 else 2,
+        2 * elements * call.view("dst").free_size,
+        transposes,
+        _in_a_partition(weights),
+        moving,
+    )
+
+
+def _in_a_partition(view: View) -> int:
+    return view.free_size * view.dtype.itemsize
+
+
+def _of_all_partitions(view: View) -> int:
+    return view.nbytes
+
+
+def _memory(view: View) -> str:
+    return "hbm" if view.region in HBM else view.region.value
