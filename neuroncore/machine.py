@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -170,6 +170,12 @@ class Machine:
         """Where an access of so many partitions may start."""
         fits = (int(most) for most in self.start_partitions if partitions <= int(most))
         return tuple(self.start_partitions[str(min(fits))])
+
+    def beside(self, cores: int) -> Machine:
+        """The machine as one of so many cores sees it that run at once, first on one HBM stack."""
+        sharing = min(cores, self.hbm.cores_per_stack)
+        share = self.hbm.stack_gigabytes_per_s / sharing
+        return replace(self, hbm=replace(self.hbm, stack_gigabytes_per_s=share))
 
     @property
     def pe_cells(self) -> int:

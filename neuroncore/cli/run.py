@@ -38,7 +38,7 @@ from neuroncore.options import Options, profile
 from neuroncore.report import perfetto, precision, text
 from neuroncore.report.compare import Comparison, Incomparable, compare
 from neuroncore.report.summary import overcommitted, summary
-from neuroncore.schedule import Timeline, schedule
+from neuroncore.schedule import Timeline, schedule_cores
 
 SCHEMA = "neuroncore.run/1"
 QUIET_SECONDS = 2.0
@@ -279,7 +279,7 @@ class Session:
     def report(self, run: Run, pairs: Pairs | None) -> None:
         """Time a finished launch, compare its results, and print or keep what came out."""
         programs = [core.program for core in run.cores if core.program is not None]
-        timelines = [schedule(program, run.machine) for program in programs]
+        timelines = schedule_cores(programs, run.machine)
         self.timelines += timelines
         got, wanted = pairs or ([], [])
         comparisons: list[Comparison] = [compare(a, b) for a, b in zip(got, wanted, strict=True)]

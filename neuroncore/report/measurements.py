@@ -20,7 +20,7 @@ from pathlib import Path
 from neuroncore import machine
 from neuroncore.errors import UsageError
 from neuroncore.record import Record, load
-from neuroncore.schedule import LOADS, Timeline, schedule
+from neuroncore.schedule import LOADS, Timeline, schedule_cores
 
 Row = Mapping[str, str]
 
@@ -124,7 +124,8 @@ def _index(folder: Path) -> dict[str, dict[str, str]]:
 def estimated_us(record: Record, generation: str) -> float:
     """The estimated span from the first DMA to the last one, of the slowest core."""
     target = machine.load(generation)
-    return max((span_ns(schedule(p, target)) for p in record.programs), default=0.0) / 1000
+    timelines = schedule_cores(record.programs, target)
+    return max(map(span_ns, timelines), default=0.0) / 1000
 
 
 def span_ns(timeline: Timeline) -> float:

@@ -37,7 +37,7 @@ from neuroncore.core import Core
 from neuroncore.errors import UsageError
 from neuroncore.report import perfetto
 from neuroncore.report.summary import figures
-from neuroncore.schedule import QUEUES, Timeline, schedule
+from neuroncore.schedule import QUEUES, Timeline, schedule_cores
 
 TRACED = 20_000  # instructions, whose timeline takes about 0.3 MB compressed
 LINES = 1000
@@ -187,12 +187,10 @@ def _profile_of(document: Document) -> Document:
 
 
 def _timelines(run: Finished) -> list[Timeline]:
-    timelines = []
-    for core in run.cores:
-        if core.program is None:
-            raise UsageError(f"{run.kernel} ran without a record: Options(record=False)")
-        timelines.append(schedule(core.program, core.machine))
-    return timelines
+    programs = [core.program for core in run.cores if core.program is not None]
+    if len(programs) < len(run.cores):
+        raise UsageError(f"{run.kernel} ran without a record: Options(record=False)")
+    return schedule_cores(programs, run.cores[0].machine)
 
 
 def _instructions(core: int, timeline: Timeline) -> Iterator[Document]:

@@ -8,6 +8,8 @@ that a store that waits does not hold up loads. An instruction waits for what it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,16 @@ from neuroncore.schedule.timeline import TENSOR as TENSOR
 from neuroncore.schedule.timeline import Timeline as Timeline
 
 native: Any = Lazy("neuroncore.native.schedule")
+
+
+def schedule_cores(
+    programs: Sequence[Program], machine: Machine, order: Order | None = None
+) -> list[Timeline]:
+    """Time the programs of the cores of one launch, which share what HBM gives. That they wait for
+    each other at barriers is left out."""
+    shared = machine.beside(len(programs))
+    timelines = [schedule(program, shared, order) for program in programs]
+    return [replace(timeline, machine=machine) for timeline in timelines]
 
 
 def schedule(program: Program, machine: Machine, order: Order | None = None) -> Timeline:

@@ -23,7 +23,7 @@ from neuroncore.frontend.neuronxcc.nki.results import flush, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
 from neuroncore.frontend.nki.tensor import format_of
 from neuroncore.frontend.nki.typing import Annotation
-from neuroncore.schedule import schedule
+from neuroncore.schedule import schedule_cores
 
 MODES = ("auto", "jax", "torchxla", "baremetal", "benchmark", "simulation", "trace")
 BANNER = "neuroncore: latencies are estimates of an emulator, not measurements of a device"
@@ -256,10 +256,10 @@ class Benchmarked(Saved):
 
 
 def _seconds(run: Run) -> float:
-    programs = [(core.program, core.machine) for core in run.cores if core.program]
+    programs = [core.program for core in run.cores if core.program]
     if not programs:
         raise UsageError("a latency is estimated from the record: run with Options.record=True")
-    return max(schedule(program, machine).total_ns for program, machine in programs) / 1e9
+    return max(timeline.total_ns for timeline in schedule_cores(programs, run.machine)) / 1e9
 
 
 def _decorated(kind: type[Kernel], kernel: Any, options: dict[str, Any]) -> Any:
