@@ -26,9 +26,10 @@ SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 @dataclass(frozen=True)
 class Traffic:
     """`kept[i]` says that instruction i is not left out for repeating another; bytes of tiles that
-    are saved to HBM and reloaded."""
+    are saved to HBM and reloaded, and of loaded ones that are read again where they came from."""
 
     kept: npt.NDArray[np.bool_]
+    reread_bytes: int
     spill_save_bytes: int
     spill_reload_bytes: int
 
@@ -55,7 +56,8 @@ class Piece:
 
 @dataclass(frozen=True)
 class Step:
-    """An instruction, its operands as boxes of the program, and the pieces that it uses."""
+    """An instruction, its operands as boxes of the program, and the pieces that it uses; `fresh`
+    are those that it writes all of, whatever was in them."""
 
     row: int
     line: int
@@ -63,12 +65,13 @@ class Step:
     boxes: Sequence[int]
     reads: Sequence[int]
     writes: Sequence[int]
+    fresh: Sequence[int]
 
 
 def traffic(program: Program, capacity: int) -> Traffic:
     """Replay a program in an SBUF that has `capacity` bytes per partition for its tiles."""
     pieces, piece_of = _pieces(program)
-    steps = list(_steps(program, piece_of))
+    steps = list(_steps(program, pieces, piece_of))
     same_as, loads = _repetitions(program, steps, pieces, piece_of)
     first = _replay(steps, pieces, same_as, loads, capacity)
     lines = {steps[loads[p]].line for p in first.dropped}
@@ -78,7 +81,8 @@ def traffic(program: Program, capacity: int) -> Traffic:
     final = _replay(steps, pieces, same_as, loads, capacity)
     kept = np.ones(len(steps), np.bool_)
     kept[[step.row for step in steps if _is_left_out(step, same_as)]] = False
-    return Traffic(kept, final.saved, final.reloaded)
+    reread = sum(pieces[p].nbytes for p in final.dropped)
+    return Traffic(kept, reread, final.saved, final.reloaded)
 
 
 def _pieces(program: Program) -> tuple[list[Piece], list[int]]:
@@ -101,16 +105,22 @@ def _pieces(program: Program) -> tuple[list[Piece], list[int]]:
     return pieces, piece_of
 
 
-def _steps(program: Program, piece_of: Sequence[int]) -> Iterator[Step]:
+def _steps(program: Program, pieces: Sequence[Piece], piece_of: Sequence[int]) -> Iterator[Step]:
     columns = program.columns()
     start, operands = columns.start.tolist(), columns.operands.tolist()
     rows = zip(columns.call.tolist(), columns.line.tolist(), strict=True)
+    whole = [
+        box.dense and box[1:5] == (p.row, p.row_end, p.byte, p.byte_end)
+        for box, p in zip(program.boxes, map(pieces.__getitem__, piece_of), strict=True)
+    ]
     for row, (index, line) in enumerate(rows):
         call = program.calls[index]
         boxes = operands[start[row] : start[row + 1]]
         inputs = len(call.reads) + len(call.indices)
         used = [piece_of[box] for box in boxes]
-        yield Step(row, line, call, boxes, used[:inputs], used[inputs:])
+        reads, writes = used[:inputs], used[inputs:]
+        fresh = [piece_of[box] for box in boxes[inputs:] if whole[box]]
+        yield Step(row, line, call, boxes, reads, writes, [p for p in fresh if p not in reads])
 
 
 # --- repetitions ----------------------------------------------------------------------------------
@@ -224,6 +234,8 @@ def _replay(
             if following is None and piece in resident:
                 del resident[piece]
                 used -= pieces[piece].width
+                seen.discard(piece)
+                clean.discard(piece)
             elif following != alias and piece in loads:
                 idle[piece] = None
     return found
@@ -233,7 +245,7 @@ def _uses(
     steps: Sequence[Step], pieces: Sequence[Piece], same_as: Sequence[int]
 ) -> Iterable[tuple[Step, dict[int, tuple[int, int | None]]]]:
     """Each instruction that is not left out, with the tiles that it uses: as which piece, and as
-    which one they are used next, None if never."""
+    which one they are used next, None if never before they are written."""
     following: dict[int, int] = {}
     found = []
     for step in reversed(steps):
@@ -242,4 +254,6 @@ def _uses(
         own = {same_as[p]: p for p in (*step.reads, *step.writes) if pieces[same_as[p]].movable}
         found.append((step, {root: (p, following.get(root)) for root, p in own.items()}))
         following.update(own)
+        for p in step.fresh:
+            following.pop(same_as[p], None)
     return reversed(found)

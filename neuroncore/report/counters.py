@@ -18,7 +18,7 @@ from neuroncore.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.operand import HBM, View
 from neuroncore.schedule import LOADS, QUEUES, TENSOR, Timeline
-from neuroncore.spills import traffic
+from neuroncore.spills import Traffic, traffic
 
 BYTES = tuple(f"{m}_{verb}_bytes" for m in ("hbm", "sbuf", "psum") for verb in ("read", "write"))
 FLOPS = tuple(f"{adjusted}{kind}_flops" for adjusted in ("", "adjusted_")
@@ -67,7 +67,7 @@ def counted(timeline: Timeline) -> Counters:
     if compiled:
         moved = traffic(program, machine.sbuf.usable_bytes)
         call, queue = call[moved.kept], queue[moved.kept]
-        _spill(found.bytes, moved.spill_save_bytes, moved.spill_reload_bytes)
+        _spill(found.bytes, moved)
     pairs, times = np.unique(call.astype(np.int64) * len(QUEUES) + queue, return_counts=True)
     matrices: dict[str, int] = {}
     for pair, count in zip(pairs.tolist(), times.tolist(), strict=True):
@@ -83,16 +83,17 @@ def counted(timeline: Timeline) -> Counters:
     return found
 
 
-def _spill(moved: Counter[str], saved: int, reloaded: int) -> None:
-    moved["spill_save_bytes"] += saved
-    moved["spill_reload_bytes"] += reloaded
-    for field_, count in (
-        ("sbuf_read_bytes", saved),
-        ("hbm_write_bytes", saved),
-        ("hbm_read_bytes", reloaded),
-        ("sbuf_write_bytes", reloaded),
+def _spill(counts: Counter[str], moved: Traffic) -> None:
+    read = moved.spill_reload_bytes + moved.reread_bytes
+    for name, count in (
+        ("spill_save_bytes", moved.spill_save_bytes),
+        ("sbuf_read_bytes", moved.spill_save_bytes),
+        ("hbm_write_bytes", moved.spill_save_bytes),
+        ("spill_reload_bytes", moved.spill_reload_bytes),
+        ("hbm_read_bytes", read),
+        ("sbuf_write_bytes", read),
     ):
-        moved[field_] += count
+        counts[name] += count
 
 
 def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine) -> None:
@@ -101,7 +102,8 @@ def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine
     for memory, size in accesses(call, machine):
         found.bytes[memory] += size * times
     if done is None:
-        found.opcodes[queue, call.instruction.opcode] += times
+        turned = call.name == "nc_transpose"  # by an engine that doesn't multiply
+        found.opcodes[queue, "TRANSPOSE" if turned else call.instruction.opcode] += times
     else:
         found.opcodes[queue, "LDWEIGHTS"] += done.count * times
         found.opcodes[queue, "MATMUL"] += done.count * times
