@@ -11,7 +11,6 @@ from neuroncore.native.jit import compiled, inlined
 
 Array = npt.NDArray[Any]
 RECENT = 128  # products among which the use of the PE is counted
-SLACK = 1e-4  # half of the rows all the time is enough, whatever sums round to
 
 
 @compiled
@@ -202,25 +201,37 @@ def _wait(
 
 @inlined
 def _warmed(
-    begin: float, busy: float, rows: float, warmup: float, cold: float, recent: Array, state: Array
-) -> float:
-    """How long the PE takes for work of `busy` at full clock. `recent` keeps what it did last, as
-    begin, end and share of rows, state[0] to state[1] of them; state[2] is how long it has worked
-    since it was cold: it is again after `warmup` of which it used less than half."""
+    begin: float, busy: float, filled: bool, warmup: float, cooling: float, cold: float,
+    recent: Array, state: Array,
+) -> float:  # fmt: skip
+    """How long the PE takes for work of `busy` at full clock.
+
+    It is warm when it has worked for `warmup` with more than half of its rows `filled`; work that
+    fills no more keeps it so for `cooling`, and doesn't warm it. It is cold again after `warmup`
+    of which it worked less than half. `recent` keeps when it worked last, state[0] to state[1] of
+    the entries; state[2] is how long it has worked with filled rows since it was cold, state[3]
+    how long with others since it is warm.
+    """
     size, used = recent.shape[0], 0.0
     while state[0] < state[1] and recent[int(state[0]) % size, 1] <= begin - warmup:
         state[0] += 1
     for k in range(int(state[0]), int(state[1])):
-        at = recent[k % size]
-        used += (at[1] - max(at[0], begin - warmup)) * at[2]
-    if used < (0.5 - SLACK) * warmup:
+        used += recent[k % size, 1] - max(recent[k % size, 0], begin - warmup)
+    if used < 0.5 * warmup or state[3] > cooling:
+        state[2] = state[3] = 0.0
+    left = warmup - state[2]
+    taken = busy
+    if left > 0.0:
+        whole = filled and busy > left * cold  # it becomes warm on the way
+        taken = busy + left * (1 - cold) if whole else busy / cold
+    if filled:
+        state[2] += taken
+    elif state[2] < warmup:
         state[2] = 0.0
-    left = max(0.0, warmup - state[2])
-    taken = busy / cold if busy <= left * cold else busy + left * (1 - cold)
-    state[2] += taken
+    else:
+        state[3] += taken
     newest = int(state[1])
     recent[newest % size, 0], recent[newest % size, 1] = begin, begin + taken
-    recent[newest % size, 2] = rows
     state[1] += 1
     state[0] = max(state[0], state[1] - size)
     return taken
@@ -229,8 +240,8 @@ def _warmed(
 @compiled
 def timeline(
     queue: Array, order: Array, queue_start: Array, first: Array, needs: Array, previous: Array,
-    busy: Array, latency: Array, lane: Array, lane_ns: Array, sync_ns: float, pe: int, rows: Array,
-    warmup: float, cold: float, window: Array, reach: Array, fresh: Array, begin: Array, end: Array,
+    busy: Array, latency: Array, lane: Array, lane_ns: Array, sync_ns: float, pe: int, filled: Array,
+    warmup: float, cooling: float, cold: float, window: Array, reach: Array, fresh: Array, begin: Array, end: Array,
     cause: Array,
 ) -> None:  # fmt: skip
     """When each instruction begins and when its result is there, in nanoseconds.
@@ -249,7 +260,8 @@ def timeline(
     why = np.full((queues, widest), -1, np.int32)
     count, head = np.zeros(queues, np.int64), queue_start[:-1].copy()
     free, engines, complete = np.zeros(queues), np.zeros(64), np.zeros(queues)
-    recent, state = np.zeros((RECENT, 3)), np.zeros(3)
+    recent, state = np.zeros((RECENT, 3)), np.zeros(4)
+    state[3] = -np.inf
     for q in range(queues):
         while count[q] < reach[q] and head[q] < queue_start[q + 1]:
             waiting[q, count[q]] = order[head[q]]
@@ -277,7 +289,7 @@ def timeline(
         begin[i] = best_time
         cause[i] = why[best, slot] if ready[best, slot] >= free[best] else -2
         if best == pe and warmup > 0.0:
-            busy[i] = _warmed(best_time, busy[i], rows[i], warmup, cold, recent, state)
+            busy[i] = _warmed(best_time, busy[i], filled[i], warmup, cooling, cold, recent, state)
         finish = free[best] = best_time + busy[i]
         if lane[i, 0] >= 0:
             moved = complete[best] if window[best] == 1 else 0.0

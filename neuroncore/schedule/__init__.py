@@ -68,11 +68,12 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
         )
     ]
     taken = busy(table, row, queue, reload | table.picks_weights[row], machine)
-    latency, transfer = table.latency[row], table.lane_ns[row]
+    latency, transfer, lane = table.latency[row], table.lane_ns[row], table.lane[row]
     if policy.horizon_ns:
         before = made_before(program.calls, columns, version, policy.reach)
         again = np.flatnonzero(before >= 0)
         taken[again] = latency[again] = transfer[again] = 0.0
+        lane[again] = -1
         own = again, queue[before[again]]
         previous[own] = np.maximum(previous[own], before[again])
     by_queue = np.argsort(queue, kind="stable").astype(np.int32)
@@ -82,11 +83,11 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
     window[[LOADS, STORES]] = reach[[LOADS, STORES]] = policy.transfers
     begin, end = np.full(count, -1.0), np.full(count, -1.0)
     cause = np.full(count, -1, np.int32)
-    lane, fixed = table.lane[row], machine.fixed
+    fixed = machine.fixed
     native.timeline(
         queue, by_queue, queue_start, first, needs, previous, taken, latency, lane,
-        transfer, fixed.semaphore_ns, TENSOR, table.rows[row], fixed.warmup_ns,
-        fixed.cold_clock_share, window, reach, table.reads[row] == 0, begin, end, cause,
+        transfer, fixed.semaphore_ns, TENSOR, table.filled[row], fixed.warmup_ns,
+        fixed.cooling_ns, fixed.cold_clock_share, window, reach, table.reads[row] == 0, begin, end, cause,
     )  # fmt: skip
     engines_used = np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0)
     return Timeline(
