@@ -77,7 +77,7 @@ def encode(
     axis become one code. `first` is the number of the first element where `values` continues
     another array, so that parts can be rounded on their own.
 
-    Raises UsageError for what is no format, mode or seed, or doesn't pack.
+    Raises UsageError for what is no number, format, mode or seed, or doesn't pack.
     """
     form, numbers = _format(dtype), _floats(values)
     if form.element is not None:
@@ -89,10 +89,14 @@ def encode(
         return codec.pack(form, codes.reshape(*codes.shape[:-1], codes.shape[-1] // PACK, PACK))
     if mode not in get_args(Mode):
         raise UsageError(f"mode is {mode!r}; it must be 'nearest' or 'stochastic'")
+    if not isinstance(seed, int | np.integer | Stream):
+        raise UsageError(f"seed is {seed!r}; it must be a whole number or a Stream")
+    if not isinstance(first, int | np.integer) or not 0 <= first < 1 << 63:
+        raise UsageError(f"first is {first!r}; it must be from 0 to 2^63 - 1")
     if mode == "nearest":
         codes = codec.encode(form, numbers, saturate=saturate)
     else:
-        stream = seed if isinstance(seed, Stream) else Stream(seed)
+        stream = seed if isinstance(seed, Stream) else Stream(int(seed))
         codes = stochastic.encode(form, numbers, stream, first=first, saturate=saturate)
     return np.array(codes).view(form.code_type)
 
@@ -144,7 +148,7 @@ def cast(
 
     Raises UsageError, besides what `encode` does, for an array of a type that engines don't read.
     """
-    given = np.asarray(array)
+    given = _native(np.asarray(array))
     source, target = _format(given.dtype), _format(dtype)
     if source is target:
         return given.copy()
@@ -306,13 +310,13 @@ def stochastic_test(
     form = _format(dtype)
     if not stochastic.applies(form):
         raise UsageError(f"casts to {form} are not stochastic; those to narrower floats are")
-    x = np.float32(1 + form.eps / 5 if value is None else value)
+    x = np.float32(_floats(1 + form.eps / 5 if value is None else value))
     ends = [stochastic.encode_one(form, float(x), word) for word in (2**32 - 1, 0)]
     below, above = (codec.decode_one(form, code) for code in ends)
     if below == above or not np.isfinite([below, above]).all():
         raise UsageError(f"{x} is not between two numbers of {form}, but becomes {below} always")
     if results is None:
-        results = round(np.full(draws, x), form, "stochastic", seed)
+        results = round(np.full(max(draws, 0), x), form, "stochastic", seed)
     rounded = _floats(results).reshape(-1)
     if rounded.size <= 2 * max(LAGS):
         raise UsageError(f"{rounded.size} draws are too few; more than {2 * max(LAGS)} are needed")
@@ -343,10 +347,18 @@ def _format(dtype: DType) -> Format:
 
 def _floats(values: npt.ArrayLike) -> Array:
     try:
+        given = np.asarray(values)
+        if given.dtype == object:  # Python's integers beyond 64 bits
+            given = given.astype(np.float64)
         with np.errstate(over="ignore"):
-            return np.asarray(values).astype(np.float32)
-    except (TypeError, ValueError) as error:
+            return given.astype(np.float32, casting="same_kind")
+    except (OverflowError, TypeError, ValueError) as error:
         raise UsageError(f"values must be numbers that float32 can hold: {error}") from None
+
+
+def _native(array: Array) -> Array:
+    """The same numbers with the bytes in this machine's order, as formats are laid out."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _codes(codes: npt.ArrayLike, form: Format) -> Array:
@@ -360,7 +372,7 @@ def _codes(codes: npt.ArrayLike, form: Format) -> Array:
         raise UsageError(
             f"codes of {form} are {form.code_type}, or {form.numpy}; these are {given.dtype}"
         )
-    return np.ascontiguousarray(given).reshape(given.shape).view(form.code_type)
+    return np.ascontiguousarray(_native(given)).reshape(given.shape).view(form.code_type)
 
 
 def _least(form: Format) -> float:

@@ -223,6 +223,17 @@ def test_wider_numbers_are_float32_first():
     assert numerics.round(np.array([2**30 + 2**22 + 1]), "bfloat16") == 2**30
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int32", "uint16"])
+def test_the_order_of_bytes_does_not_matter(dtype):
+    here = np.array([1, 2, 300], dtype)
+    other = here.astype(here.dtype.newbyteorder())
+    for function in (numerics.cast, numerics.encode):
+        a, b = function(here, "bfloat16"), function(other, "bfloat16")
+        assert a.dtype == b.dtype and np.array_equal(a, b)
+    assert np.array_equal(numerics.decode(other, dtype), [1, 2, 300])
+    assert numerics.cast(other, dtype).dtype == here.dtype
+
+
 def test_results_are_new_arrays():
     values = np.ones(4, np.float32)
     for made in (
@@ -450,7 +461,9 @@ def test_negative_numbers_are_tested_alike():
         ({"dtype": "int8"}, "not stochastic"),
         ({"dtype": "bfloat16", "value": 1.5}, "becomes 1.5 always"),
         ({"dtype": "float8_e4m3", "value": 244.0}, "not between two numbers"),
+        ({"dtype": "bfloat16", "value": 1e39}, "becomes inf always"),
         ({"dtype": "bfloat16", "draws": 100}, "100 draws are too few"),
+        ({"dtype": "bfloat16", "draws": -1}, "draws are too few"),
         ({"dtype": "bfloat16", "results": np.full(5000, 3.0)}, "must be 1.0 or 1.0078125"),
     ],
 )
@@ -470,7 +483,11 @@ def test_what_cannot_be_tested_is_refused(how, said):
         (lambda: numerics.cast(np.zeros(2), "bfloat16"), "'float64' is not a NeuronCore"),
         (lambda: numerics.encode([1], "int8", "floor"), "'nearest' or 'stochastic'"),
         (lambda: numerics.encode(["x"], "int8"), "must be numbers"),
+        (lambda: numerics.encode([1j], "int8"), "must be numbers"),
+        (lambda: numerics.encode([10**400], "int8"), "must be numbers"),
         (lambda: numerics.encode([1], "bfloat16", "stochastic", -1), "seed is -1"),
+        (lambda: numerics.encode([1], "bfloat16", "stochastic", 0.5), "seed is 0.5"),
+        (lambda: numerics.encode([1], "bfloat16", "stochastic", first=-1), "first is -1"),
         (lambda: numerics.encode([1, 2, 3], "float4_e2m1fn_x4"), r"packs four .* \(3,\)"),
         (lambda: numerics.encode(1, "float4_e2m1fn_x4"), r"packs four .* \(\)"),
         (lambda: numerics.decode(np.zeros(3, np.uint16), "float8_e4m3"), "uint8.*uint16"),
