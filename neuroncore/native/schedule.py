@@ -240,9 +240,9 @@ def _warmed(
 @compiled
 def timeline(
     queue: Array, order: Array, queue_start: Array, first: Array, needs: Array, previous: Array,
-    busy: Array, latency: Array, lane: Array, lane_ns: Array, sync_ns: float, pe: int, filled: Array,
-    warmup: float, cooling: float, cold: float, window: Array, reach: Array, fresh: Array, begin: Array, end: Array,
-    cause: Array,
+    busy: Array, latency: Array, lane: Array, lane_ns: Array, sync_ns: float, pe: int,
+    filled: Array, warmup: float, cooling: float, cold: float, window: Array, reach: Array,
+    fresh: Array, begin: Array, end: Array, cause: Array,
 ) -> None:  # fmt: skip
     """When each instruction begins and when its result is there, in nanoseconds.
 
@@ -261,7 +261,6 @@ def timeline(
     count, head = np.zeros(queues, np.int64), queue_start[:-1].copy()
     free, engines, complete = np.zeros(queues), np.zeros(64), np.zeros(queues)
     recent, state = np.zeros((RECENT, 3)), np.zeros(4)
-    state[3] = -np.inf
     for q in range(queues):
         while count[q] < reach[q] and head[q] < queue_start[q + 1]:
             waiting[q, count[q]] = order[head[q]]

@@ -36,7 +36,7 @@ class CallTable:
         self.weights_ns = np.array([c.weights_ns for c in costs], np.float64)
         self.weights = np.full(count, -1, np.int32)
         self.picks_weights = np.zeros(count, np.bool_)  # by an index, which may have changed
-        self.rows = np.zeros(count, np.float64)  # the share of the PE's that a product uses
+        self.filled = np.zeros(count, np.bool_)  # products with more than half of the PE's rows
         self.lane = np.full((count, 2), -1, np.int32)
         self.lane_ns = np.zeros(count, np.float64)
         names = sorted({c.table for c in costs if c.table})
@@ -50,7 +50,7 @@ class CallTable:
                 self.queue[i] = QUEUE_OF[call.engine]
             if call.engine is engine.tensor:
                 held = call.view(cost.weights_operand)
-                self.rows[i] = held.partitions / machine.limits.partitions
+                self.filled[i] = 2 * held.partitions > machine.limits.partitions
             if cost.weights_ns:
                 self.weights[i] = call.reads.index(cost.weights_operand)
                 self.picks_weights[i] = call.view(cost.weights_operand).picks is not None
