@@ -21,7 +21,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from neuroncore.frontend.alias import activated
 from neuroncore.frontend.launch import Run
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.settings import environment_options, settings, target_machine
-from neuroncore.options import Options, profile
+from neuroncore.options import Options, Order, profile
 from neuroncore.report import perfetto, precision, text
 from neuroncore.report.compare import Comparison, Incomparable, compare
 from neuroncore.report.summary import overcommitted, summary
@@ -88,6 +88,12 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--matmul", choices=("chain", "blas"))
     parser.add_argument(
+        "--order",
+        choices=get_args(Order),
+        help="what the estimate takes a compiler to make of the order of instructions; by default "
+        "what the compiler of the kernel's API does",
+    )
+    parser.add_argument(
         "--precision",
         action="store_true",
         help="tell which lines the error comes from, against float64 beside the kernel",
@@ -112,7 +118,8 @@ def _options(arguments: argparse.Namespace) -> Options:
         chosen = replace(chosen, stochastic=True, stochastic_seed=seed)
     if arguments.precision or arguments.precision_bound is not None:
         chosen = replace(chosen, precision=True, precision_bound=arguments.precision_bound)
-    return replace(chosen, matmul=arguments.matmul) if arguments.matmul else chosen
+    given = {name: getattr(arguments, name) for name in ("matmul", "order")}
+    return replace(chosen, **{name: value for name, value in given.items() if value})
 
 
 def is_script(arguments: argparse.Namespace) -> bool:

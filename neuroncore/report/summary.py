@@ -93,6 +93,7 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         "total_active_time_percent": working / (timeline.total_ns or 1.0),
         "neuroncore_cycle_count": round(timeline.total_ns * _clock_ghz(timeline)),
         "bound_by": bound(timeline).what,
+        "order": timeline.order,
         **_engines(timeline, counters),
         **_dma(timeline, counters),
         **_moved(timeline, counters),

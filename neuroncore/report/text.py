@@ -8,6 +8,7 @@ from neuroncore.report.compare import Comparison
 from neuroncore.report.counters import Counters, counted
 from neuroncore.report.summary import bound, utilization
 from neuroncore.schedule import Timeline
+from neuroncore.schedule.order import POLICIES
 
 
 def duration(ns: float) -> str:
@@ -42,11 +43,12 @@ def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:
 
 
 def estimated(timeline: Timeline) -> Iterator[str]:
-    """The estimate, what bounds it, bytes moved and space used."""
+    """The estimate, what bounds it, the order it is of, bytes moved and space used."""
     machine = timeline.machine
     yield f"estimate   {duration(timeline.total_ns)}   bound by {bound(timeline)}"
     if timeline.program.coverage:
         yield f"covers     {timeline.program.coverage}"
+    yield f"order      {POLICIES[timeline.order].said}"
     shares = "   ".join(f"{name} {share:.0%}" for name, share in timeline.busy_share.items())
     yield f"busy       {shares}"
     yield from _counters(timeline, counted(timeline))
