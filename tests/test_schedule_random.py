@@ -182,7 +182,7 @@ def repeats(steps, policy):
     for i, step in enumerate(steps):
         is_load = step.queue == "loads" and next(iter(step.reads))[0].startswith("hbm")
         found = None
-        if is_load or len(step.operands) == 2 and step.queue == "vector":
+        if is_load or (len(step.operands) == 2 and step.queue == "vector"):
             versions = [writer_of(steps, i, read) for read in step.operands]
             key = (step.call, *step.operands, *versions)
             found, seen[key] = seen.get(key), i
