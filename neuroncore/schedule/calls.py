@@ -11,7 +11,8 @@ from neuroncore.enums import engine
 from neuroncore.instruction import Call
 from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
-from neuroncore.schedule.order import Policy, variants
+from neuroncore.operand import View
+from neuroncore.schedule.order import Policy, cost_of, variants
 from neuroncore.schedule.timeline import LOADS, QUEUE_OF, SCALAR, STORES
 
 Array = npt.NDArray[Any]
@@ -25,7 +26,7 @@ class CallTable:
     def __init__(self, distinct: list[Call], machine: Machine, policy: Policy) -> None:
         several = [variants(call, policy) for call in distinct]
         calls = [call for choices in several for call in choices]
-        costs = [call.instruction.cost(call, machine) for call in calls]
+        costs = [cost_of(call, machine) for call in calls]
         count = len(calls)
         self.last = np.cumsum([len(choices) for choices in several], dtype=np.int64)
         self.first = self.last - np.array([len(choices) for choices in several], np.int64)
@@ -49,8 +50,9 @@ class CallTable:
             else:
                 self.queue[i] = QUEUE_OF[call.engine]
             if call.engine is engine.tensor:
-                held = call.view(cost.weights_operand)
-                self.filled[i] = 2 * held.partitions > machine.limits.partitions
+                held = call.arguments.get(cost.weights_operand)
+                rows = held.partitions if isinstance(held, View) else machine.limits.partitions
+                self.filled[i] = 2 * rows > machine.limits.partitions
             if cost.weights_ns:
                 self.weights[i] = call.reads.index(cost.weights_operand)
                 self.picks_weights[i] = call.view(cost.weights_operand).picks is not None

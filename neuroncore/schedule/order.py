@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.cost import Cost
 from neuroncore.enums import MemoryRegion, engine
 from neuroncore.instruction import Call
+from neuroncore.machine import Machine
 from neuroncore.program import Columns, Order
 
 Array = npt.NDArray[Any]
@@ -48,6 +51,8 @@ POLICIES: dict[Order, Policy] = {
 
 def variants(call: Call, policy: Policy) -> list[Call]:
     """A call on each engine that may run it: PSUM is out of GpSimd's reach."""
+    if policy.horizon_ns and call.name == "dma_transpose" and call.view("src").dtype.itemsize == 4:
+        return [replace(call, engine=engine.tensor)]
     if not policy.horizon_ns or call.name != "tensor_copy":
         return [call]
     if call["engine"] is not engine.unknown:
@@ -55,6 +60,20 @@ def variants(call: Call, policy: Policy) -> list[Call]:
     in_psum = any(view.region is MemoryRegion.psum for view in call.views())
     units = [u for u in call.instruction.engines if not (in_psum and u is engine.gpsimd)]
     return [replace(call, engine=unit) for unit in units]
+
+
+def cost_of(call: Call, machine: Machine) -> Cost:
+    """What a call costs on the engine that it was given to.
+
+    The older compiler loads 32-bit tiles as they are and transposes them on the Tensor engine: a
+    published product that leaves transposes to loads takes as long as one that makes them itself.
+    """
+    if call.name != "dma_transpose" or call.engine is not engine.tensor:
+        return call.instruction.cost(call, machine)  # type: ignore[no-any-return]
+    unit, side = machine.engines["tensor"], machine.limits.partitions
+    blocks = ceil(call.view("src").size / side**2)
+    cycles = blocks * (unit.overhead_cycles + side / unit.rate["transpose_float32"])
+    return Cost(cycles / unit.clock_ghz, machine.dma.load_latency_ns + unit.latency_ns)
 
 
 def made_before(calls: list[Call], columns: Columns, version: Array, reach: int) -> Array:
