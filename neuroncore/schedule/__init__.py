@@ -21,7 +21,7 @@ from neuroncore.program import Order, Program
 from neuroncore.schedule.calls import CallTable, busy
 from neuroncore.schedule.order import POLICIES, made_before
 from neuroncore.schedule.overlap import neighbours
-from neuroncore.schedule.space import take_over
+from neuroncore.schedule.space import spill_ns, take_over
 from neuroncore.schedule.timeline import LOADS as LOADS
 from neuroncore.schedule.timeline import QUEUES as QUEUES
 from neuroncore.schedule.timeline import SCALAR as SCALAR
@@ -67,6 +67,9 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
             (MemoryRegion.psum, machine.psum.partition_bytes),
         )
     ]
+    spilled = 0.0
+    if policy.horizon_ns and peaks[0] > machine.sbuf.usable_bytes:
+        spilled = spill_ns(program, machine)
     taken = busy(table, row, queue, reload | table.picks_weights[row], machine)
     latency, transfer, lane = table.latency[row], table.lane_ns[row], table.lane[row]
     if policy.horizon_ns:
@@ -92,5 +95,5 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
     engines_used = np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0)
     return Timeline(
         program, machine, order, columns, queue, begin, taken, end - latency, end, cause,
-        transfer, engines_used, *peaks,
+        transfer, engines_used, *peaks, spill_ns=spilled,
     )  # fmt: skip

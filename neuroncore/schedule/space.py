@@ -1,4 +1,6 @@
-"""SBUF and PSUM as space that a tile waits for: it takes over what has been free the longest."""
+"""SBUF and PSUM as space that a tile waits for: it takes over what has been free the longest. What
+the older API's compiler can't fit it spills.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,10 @@ import numpy.typing as npt
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.lazy import Lazy
+from neuroncore.machine import Machine
 from neuroncore.program import Columns, Program
 from neuroncore.schedule.timeline import QUEUES
+from neuroncore.spills import traffic
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.schedule")
@@ -47,3 +51,14 @@ def take_over(
         np.argsort(last_user.max(axis=1), kind="stable"), last_user, size, capacity, previous, live,
     )  # fmt: skip
     return max(peak, fixed)
+
+
+def spill_ns(program: Program, machine: Machine) -> float:
+    """How long spilled tiles are on their way to HBM and back, at the full rate of all DMA engines.
+
+    Published mamba kernels that spill take longer by just that: nothing runs beside it.
+    """
+    spilled = traffic(program, machine.sbuf.usable_bytes)
+    per_engine = machine.hbm.stack_gigabytes_per_s / machine.dma.engines
+    rate = min(machine.dma.gigabytes_per_s_per_engine, per_engine) * machine.dma.engines
+    return (spilled.spill_save_bytes + spilled.spill_reload_bytes) / rate

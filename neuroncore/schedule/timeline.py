@@ -49,10 +49,12 @@ class Timeline:
     engines_used: Array  # and how many it uses
     peak_sbuf: int  # bytes per partition of the tiles alive at one point of the program
     peak_psum: int
+    spill_ns: float = 0.0  # what moving tiles that don't fit into SBUF adds, with nothing beside it
 
     @property
     def total_ns(self) -> float:
-        return float(self.end.max() - self.begin.min()) if len(self.end) else 0.0
+        span = float(self.end.max() - self.begin.min()) if len(self.end) else 0.0
+        return span + self.spill_ns
 
     @cached_property
     def busy_share(self) -> dict[str, float]:
