@@ -210,15 +210,16 @@ def _warmed(
     fills no more keeps it so for `cooling`, and doesn't warm it. It is cold again after `warmup`
     of which it worked less than half. `recent` keeps when it worked last, state[0] to state[1] of
     the entries; state[2] is how long it has worked with filled rows since it was cold, state[3]
-    how long with others since it is warm.
+    how long with others since it is warm, state[4] when it was cold.
     """
     size, used = recent.shape[0], 0.0
     while state[0] < state[1] and recent[int(state[0]) % size, 1] <= begin - warmup:
         state[0] += 1
     for k in range(int(state[0]), int(state[1])):
         used += recent[k % size, 1] - max(recent[k % size, 0], begin - warmup)
-    if used < 0.5 * warmup or state[3] > cooling:
-        state[2] = state[3] = 0.0
+    idle = used < 0.5 * warmup and state[4] <= begin - warmup
+    if idle or state[3] > cooling:
+        state[2], state[3], state[4] = 0.0, 0.0, begin
     left = warmup - state[2]
     taken = busy
     if left > 0.0:
@@ -260,7 +261,7 @@ def timeline(
     why = np.full((queues, widest), -1, np.int32)
     count, head = np.zeros(queues, np.int64), queue_start[:-1].copy()
     free, engines, complete = np.zeros(queues), np.zeros(64), np.zeros(queues)
-    recent, state = np.zeros((RECENT, 3)), np.zeros(4)
+    recent, state = np.zeros((RECENT, 2)), np.array([0.0, 0.0, 0.0, 0.0, -np.inf])
     for q in range(queues):
         while count[q] < reach[q] and head[q] < queue_start[q + 1]:
             waiting[q, count[q]] = order[head[q]]
