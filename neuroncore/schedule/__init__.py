@@ -95,5 +95,5 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
     engines_used = np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0)
     return Timeline(
         program, machine, order, columns, queue, begin, taken, end - latency, end, cause,
-        transfer, engines_used, *peaks, spill_ns=spilled,
+        transfer, engines_used, peaks[0], peaks[1], spilled,
     )  # fmt: skip
