@@ -209,24 +209,35 @@ def occupancy(steps, it):
 
 
 class Array:
-    """The PE array: half as fast until it has worked for a while, and again after a while of which
-    it used less than half."""
+    """The PE array: slow until it has worked for a while with most of its rows, and again after a
+    while of which it worked less than half, or when few rows were all it had for too long."""
 
     def __init__(self, fixed):
         self.while_ns, self.share = fixed.warmup_ns, fixed.cold_clock_share
-        self.past = []  # begin, end, share of rows
-        self.cold_since, self.worked = -np.inf, 0.0
+        self.most_with_few = fixed.cooling_ns
+        self.past = []  # begin and end
+        self.cool(-np.inf)
+
+    def cool(self, now):
+        self.cold_since, self.worked, self.with_few = now, 0.0, 0.0
 
     def takes(self, begin, busy, rows):
         since = begin - self.while_ns
-        used = sum(max(0.0, e - max(b, since)) * r for b, e, r in self.past)
-        if self.cold_since <= since and used < 0.4999 * self.while_ns:
-            self.cold_since, self.worked = begin, 0.0
+        used = sum(max(0.0, e - max(b, since)) for b, e in self.past)
+        idle = self.cold_since <= since and used < self.while_ns / 2
+        if idle or self.with_few > self.most_with_few:
+            self.cool(begin)
         left = max(0.0, self.while_ns - self.worked)
-        slow = busy / self.share <= left
-        taken = busy / self.share if slow else left + busy - left * self.share
-        self.worked += taken
-        self.past.append((begin, begin + taken, rows))
+        taken = busy / self.share if left else busy
+        if 2 * rows > 128:
+            if taken > left:
+                taken = left + busy - left * self.share
+            self.worked += taken
+        elif left:
+            self.worked = 0.0
+        else:
+            self.with_few += taken
+        self.past.append((begin, begin + taken))
         return taken
 
 
@@ -276,7 +287,7 @@ def slow_schedule(steps, it, order):
         waiting[step.queue].remove(i)
         begin[i] = time
         if step.queue == "tensor" and it.fixed.warmup_ns:
-            rows = len({e // SHAPE[1] for _, e in step.operands[0]}) / 128
+            rows = len({e // SHAPE[1] for _, e in step.operands[0]})
             busy[i] = array.takes(time, busy[i], rows)
         finish = free[step.queue] = time + busy[i]
         transfer = step.cost.transfer
@@ -291,15 +302,16 @@ def slow_schedule(steps, it, order):
     return [s.queue for s in steps], [begin[i] for i in count], [end[i] for i in count]
 
 
-def record(target, program, warmup_ns=3000.0):
-    """The steps of a program, the record, and a machine of its own warm-up."""
+def record(target, program, warmup_ns=3000.0, cooling_ns=3000.0):
+    """The steps of a program, the record, and a machine with a warm-up of its own."""
     recorder = Recorder(target)
     for method, arguments in program:
         if target == "trn1" and method == "copy" and arguments[0] == "scalar":
             arguments = ("vector", *arguments[1:])  # v2 copies with activation()
         getattr(recorder, method)(*arguments)
     recorded, it = recorder.device.core.program, recorder.device.core.machine
-    it = replace(it, fixed=replace(it.fixed, warmup_ns=min(warmup_ns, it.fixed.warmup_ns)))
+    if it.fixed.warmup_ns:
+        it = replace(it, fixed=replace(it.fixed, warmup_ns=warmup_ns, cooling_ns=cooling_ns))
     for step, index in zip(recorder.steps, recorded.columns().call, strict=True):
         call = recorded.calls[index]
         step.call = index
@@ -312,9 +324,15 @@ def record(target, program, warmup_ns=3000.0):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("order", POLICIES)
 @settings(max_examples=40)
-@given(program=programs, warmup_ns=st.sampled_from([0.0, 60.0, 300.0, 3000.0]))
-def test_the_schedule_is_that_of_a_slow_and_obvious_one(target, order, program, warmup_ns):
-    steps, recorded, it = record(target, program, warmup_ns)
+@given(
+    program=programs,
+    warmup_ns=st.sampled_from([0.0, 60.0, 300.0, 3000.0]),
+    cooling_ns=st.sampled_from([40.0, 3000.0]),
+)
+def test_the_schedule_is_that_of_a_slow_and_obvious_one(
+    target, order, program, warmup_ns, cooling_ns
+):
+    steps, recorded, it = record(target, program, warmup_ns, cooling_ns)
     timeline = schedule(recorded, it, order)
     queues, begin, end = slow_schedule(steps, it, order)
     assert [QUEUES[q] for q in timeline.queue] == queues
