@@ -15,6 +15,7 @@ from neuroncore.errors import UsageError
 from neuroncore.frontend.launch import NeuronWarning
 from neuroncore.frontend.settings import settings
 from neuroncore.options import Options
+from neuroncore.report.precision import text
 
 # --- the first result beyond the bound ------------------------------------------------------------
 
@@ -142,6 +143,23 @@ def test_overflow_to_infinity(form, largest, beyond):
     done, found = run(kernel, x)
     assert np.isinf(done.outputs[1, 2]) and codes(found) == ["OVERFLOW"]
     assert "1 of 24" in found.warnings[0].message and form in found.warnings[0].message
+    assert [result.lost for result in found.results] == [1]
+    assert "1 of 24 are finite in float64 only" in next(text(found))
+
+
+def test_what_becomes_of_infinities_is_no_cancellation():
+    def kernel(x):
+        tile, total = loaded(x), empty((x.shape[0], 1))
+        nisa.activation(dst=tile, op=nl.exp, data=tile)  # overflows
+        nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=1)
+        nisa.reciprocal(dst=total, data=total)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=total)
+        return stored(tile)
+
+    done, found = run(kernel, 40 * X)
+    assert set(codes(found)) == {"OVERFLOW"}
+    assert all(w.place.text.endswith("# overflows") for w in found.warnings)
+    assert found.results[0].lost == np.count_nonzero(~np.isfinite(done.outputs))
 
 
 def test_one_infinity_in_a_large_tile_is_seen():

@@ -59,7 +59,8 @@ class Result:
 
     name: str
     exact: Array
-    rel_l2: float
+    rel_l2: float  # of what is finite
+    lost: int = 0  # elements that are finite in float64 only
 
 
 class Precision:
@@ -122,8 +123,9 @@ class Precision:
             exact = on(double.storage, tile).codes()
             missing, real = tile.missing(), chip_values(tile)
             there = ... if missing is None else ~missing
-            error, size, _ = distance(real[there], exact[there])
-            self.results.append(Result(tile.storage.name, exact, ratio(error, size)))
+            error, size, infinite = distance(real[there], exact[there])
+            lost = int((np.isfinite(exact) & ~np.isfinite(real))[there].sum()) if infinite else 0
+            self.results.append(Result(tile.storage.name, exact, ratio(error, size), lost))
             add(energy, portions(double.energy, error / size if size else 1.0))
         for line, share in portions(energy, 1.0).items():
             self.lines[line].share = share

@@ -321,7 +321,7 @@ class Step:
         for joining, part in zip(self.joining, written.parts, strict=True):
             add(owed, portions(joining.energy, distance(part, previous)[0]))
             previous = part
-        if written.parts:
+        if written.parts and not any(double.infinite for double in self.inexact.values()):
             self._cancelled(written, exact)
         return owed, error
 

@@ -23,7 +23,10 @@ def lines_of(found: Precision) -> list[Line]:
 def text(found: Precision) -> Iterator[str]:
     """The results' errors, a table of lines, and the first result beyond the bound."""
     for number, result in enumerate(found.results):
-        yield f"float64    result {number}: relative L2 {result.rel_l2:.3g}"
+        error = f"float64    result {number}: relative L2 {result.rel_l2:.3g}"
+        if result.lost:
+            error += f"; {result.lost} of {result.exact.size} are finite in float64 only"
+        yield error
     lines = lines_of(found)
     if not lines:
         yield "           no line brings in an error"
@@ -51,7 +54,9 @@ def document(found: Precision) -> dict[str, Any]:
     """The same with all lines, for JSON; what is infinite is null."""
     first = found.beyond
     return {
-        "results": [{"name": r.name, "rel_l2": _number(r.rel_l2)} for r in found.results],
+        "results": [
+            {"name": r.name, "rel_l2": _number(r.rel_l2), "lost": r.lost} for r in found.results
+        ],
         "lines": [_row(line) for line in lines_of(found)],
         "first_beyond": first
         and {
