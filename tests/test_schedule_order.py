@@ -1,7 +1,7 @@
 """What compilers make of the order of instructions: how far each order departs from the program's,
-which engines get copies, what is not done twice, and who chooses."""
+which engines get copies, what is not done twice, who chooses and who tells."""
 
-from dataclasses import replace
+import json
 from typing import get_args
 
 import nki
@@ -14,10 +14,12 @@ from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
 
 from neuroncore import machine
+from neuroncore.cli import main
 from neuroncore.frontend.settings import settings
 from neuroncore.options import Options, Order
 from neuroncore.program import Program
 from neuroncore.record import Record, load, save
+from neuroncore.report import saved
 from neuroncore.report.summary import summary
 from neuroncore.report.text import estimated
 from neuroncore.schedule import QUEUES, schedule
@@ -269,80 +271,6 @@ def test_a_load_that_is_repeated_soon_is_made_once_by_the_older_compiler(
         assert timeline.end[-1] == timeline.end[0]
 
 
-# --- the PE's warm-up -----------------------------------------------------------------------------
-
-
-def multiply(device, count, k=128, moving=None):
-    """So many products of 512 columns with one stationary tile of k rows."""
-    moving = device.zeros((128, 512), "bfloat16") if moving is None else moving
-    dst, stationary = device.empty((128, 512), buffer="psum"), device.zeros((128, 128), "bfloat16")
-    for _ in range(count):
-        device.issue("nc_matmul", dst, stationary[0:k, :], moving[0:k, 0:512])
-
-
-def full_clock(device):
-    unit = device.core.machine.engines["tensor"]
-    return (unit.overhead_cycles + 512) / unit.clock_ghz
-
-
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
-@pytest.mark.parametrize("k", [65, 96, 128])
-def test_the_array_is_slow_for_its_first_work_and_then_warm(order, target, k):
-    device = Device(target)
-    multiply(device, 30, k)
-    timeline, fixed = in_order(device, order), device.core.machine.fixed
-    cold = full_clock(device) / fixed.cold_clock_share
-    slow = int(fixed.warmup_ns // cold)
-    assert timeline.busy[:slow] == pytest.approx(cold)
-    assert full_clock(device) < timeline.busy[slow] < cold
-    assert timeline.busy[slow + 1 :] == pytest.approx(full_clock(device))
-    assert timeline.busy.sum() == pytest.approx(
-        30 * full_clock(device) + fixed.warmup_ns * (1 - fixed.cold_clock_share)
-    )
-
-
-def test_trn1_needs_no_warming_up():
-    device = Device("trn1")
-    multiply(device, 30)
-    assert device.timeline().busy[1:] == pytest.approx(full_clock(device))
-
-
-@pytest.mark.parametrize(("columns", "warm"), [(512, True), (16384, False)])
-def test_the_array_is_cold_again_after_a_while_of_little_work(columns, warm):
-    """Between two products their operand is written, which takes longer for more columns."""
-    device = Device()
-    moving, new = device.zeros((128, 16384), "bfloat16"), device.zeros((128, 16384))
-    multiply(device, 30, moving=moving)
-    copy(device, moving[:, 0:columns], new[:, 0:columns], VECTOR)
-    multiply(device, 1, moving=moving)
-    timeline, fixed = device.timeline(), device.core.machine.fixed
-    gap = timeline.begin[31] - timeline.begin[29] - timeline.busy[29]
-    assert bool(gap < fixed.warmup_ns / 2) is warm
-    expected = full_clock(device) / (1 if warm else fixed.cold_clock_share)
-    assert timeline.busy[31] == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("k", [1, 32, 64])
-def test_half_of_the_rows_never_warm_the_array(k):
-    device = Device()
-    multiply(device, 30, k)
-    expected = full_clock(device) / device.core.machine.fixed.cold_clock_share
-    assert device.timeline().busy == pytest.approx(expected)
-
-
-def test_half_of_the_rows_keep_the_array_warm_for_some_time():
-    device = Device()
-    multiply(device, 30)
-    multiply(device, 30, k=64)
-    it = device.core.machine
-    some = 10.5 * full_clock(device)
-    it = replace(it, fixed=replace(it.fixed, cooling_ns=some))
-    busy = schedule(device.core.program, it).busy[30:]
-    assert busy[:11] == pytest.approx(full_clock(device))
-    assert busy[11:] == pytest.approx(full_clock(device) / it.fixed.cold_clock_share)
-
-
 # --- who chooses ----------------------------------------------------------------------------------
 
 
@@ -370,16 +298,16 @@ class Kept:
         self.run = run
 
 
-def program_of(kernel, **options):
+def launched(kernel, **options):
     kept = Kept()
     with settings(observer=kept, options=Options(**options)):
         kernel(np.ones((4, 8), np.float32))
-    return kept.run.core.program
+    return kept.run
 
 
 @pytest.mark.parametrize(("kernel", "order"), [(today, "scheduled"), (before, "compiled")])
 def test_each_api_has_the_order_of_its_compiler(kernel, order):
-    program = program_of(kernel)
+    program = launched(kernel).core.program
     timeline = schedule(program, machine.load("trn2"))
     assert program.order == timeline.order == order
 
@@ -387,7 +315,7 @@ def test_each_api_has_the_order_of_its_compiler(kernel, order):
 @pytest.mark.parametrize("kernel", [today, before])
 @pytest.mark.parametrize("order", ORDERS)
 def test_options_choose_before_the_api_does(kernel, order):
-    assert program_of(kernel, order=order).order == order
+    assert launched(kernel, order=order).core.program.order == order
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -423,3 +351,42 @@ def test_the_report_says_which_order_it_is_of(order):
     assert summary(timeline)["order"] == order
     (line,) = [line for line in estimated(timeline) if line.startswith("order ")]
     assert line == f"order      {POLICIES[order].said}"
+
+
+@pytest.mark.parametrize("order", [None, *ORDERS])
+def test_the_command_takes_an_order_and_tells_it(order, capsys, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import nki, nki.language as nl\n"
+        "def copied(x):\n"
+        "    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)\n"
+        "    nl.store(out, nl.load(x))\n"
+        "    return out\n"
+    )
+    command = [
+        "run",
+        f"{file}::copied",
+        "--args",
+        "float32[4,8]",
+        *(["--order", order] * bool(order)),
+    ]
+    assert main(command) == 0
+    assert POLICIES[order or "scheduled"].said in capsys.readouterr().out
+    assert main([*command, "--json"]) == 0
+    (launched,) = json.loads(capsys.readouterr().out)["launches"]
+    assert launched["estimate"]["order"] == (order or "scheduled")
+
+
+def test_the_command_refuses_an_order_that_there_is_not(capsys):
+    with pytest.raises(SystemExit) as leaving:
+        main(["run", "mine.py::kernel", "--order", "any"])
+    assert leaving.value.code == 2
+    assert "'any'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kernel", [today, before])
+def test_a_saved_profile_has_the_order(kernel, tmp_path):
+    kept = launched(kernel)
+    saved.save(kept, None, tmp_path / "x.ntff")
+    (figures,) = saved.summaries(saved.read(tmp_path / "x.ntff", "ntff")).values()
+    assert figures["order"] == kept.core.program.order
