@@ -265,7 +265,8 @@ def plain(function: str) -> str:
 def fields() -> Iterator[tuple[str, str, str, str]]:
     """(name, type, default, what its docstring says) of each option."""
     tree = ast.parse(Path(options.__file__).read_text())
-    (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef))
+    (members,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef))
+    body = [node for node in members if not isinstance(node, ast.FunctionDef)]
     for field, said in zip(body[::2], body[1::2], strict=True):
         assert isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         assert isinstance(said, ast.Expr) and isinstance(said.value, ast.Constant)

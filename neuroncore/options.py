@@ -5,7 +5,8 @@ of what is not published about the numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from neuroncore.errors import UsageError, did_you_mean
 
@@ -102,8 +103,8 @@ class Options:
     order: Order | None = None
     """What a compiler makes of the order that a kernel issues instructions in, for the estimate of
     its time: nothing (`in-order`), little (`scheduled`, for kernels of today's API) or a lot
-    (`compiled`, for those of the older one, whose compiler orders instructions and shares copies
-    out among engines). None is what the kernel's API has."""
+    (`compiled`, for those of the older one, whose compiler orders instructions, shares copies out
+    among engines and does once what a loop repeats). None is what the kernel's API has."""
 
     record: bool = True
     """Keep the Program that the schedule, the checks and the reports read."""
@@ -115,6 +116,29 @@ class Options:
 
     uninitialised: Literal["report", "raise"] = "report"
     """A read of memory nothing has written yields poison; `raise` stops there instead."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a value that a field doesn't have."""
+        for name, choices in _choices().items():
+            if (given := getattr(self, name)) not in choices:
+                known = " or ".join(map(repr, choices))
+                raise UsageError(f"{name} is {given!r}; it must be {known}")
+        bound = self.precision_bound
+        if bound is not None and not bound >= 0:
+            raise UsageError(f"precision_bound is {bound!r}; it must be 0 or more")
+
+
+@cache
+def _choices() -> dict[str, tuple[Any, ...]]:
+    """The values of the fields that have only some."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for name, kind in get_type_hints(Options).items():
+        parts = (kind,) if get_origin(kind) is Literal else get_args(kind)
+        if kind is bool:
+            found[name] = (False, True)
+        elif literals := [part for part in parts if get_origin(part) is Literal]:
+            found[name] = get_args(literals[0]) + (None,) * (type(None) in parts)
+    return found
 
 
 documented = Options()

@@ -1,5 +1,7 @@
 """Options of what is not published: each choice does what its field says, in every instruction."""
 
+from dataclasses import replace
+
 import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import nki
 import nki.isa as nisa
@@ -14,15 +16,41 @@ from neuronxcc.nki import isa as older_isa
 from neuronxcc.nki import language as older_nl
 from older_kernels import stored
 
-from neuroncore.errors import OperatorError, SignatureError
+from neuroncore.errors import OperatorError, SignatureError, UsageError
 from neuroncore.frontend.settings import settings
-from neuroncore.options import vendor_sim
+from neuroncore.options import PROFILES, Options, vendor_sim
 from neuroncore.record import Record, load, save
 from neuroncore.schedule import schedule
 
 NAN, INF = np.nan, np.inf
 SPECIAL = np.array([0, -0.0, 1, -2, NAN, INF, -INF, 3e38], np.float32)
 A, B = (np.ascontiguousarray(x) for x in np.broadcast_arrays(SPECIAL[:, None], SPECIAL))
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "field, wrong, said",
+    [
+        ("matmul", "BLAS", "'chain' or 'blas'"),
+        ("storage", "fp32", "'own' or 'float32'"),
+        ("order", "none", "'in-order' or 'scheduled' or 'compiled' or None"),
+        ("stochastic", "0", "False or True"),
+        ("precision_bound", NAN, "0 or more"),
+        ("precision_bound", -1e-3, "0 or more"),
+    ],
+)
+def test_values_that_a_field_does_not_have_are_refused(field, wrong, said):
+    with pytest.raises(UsageError, match=f"{field} is .*; it must be {said}"):
+        Options(**{field: wrong})
+    for profile in PROFILES.values():
+        with pytest.raises(UsageError, match=field):
+            replace(profile, **{field: wrong})
+
+
+def test_the_smallest_bound_and_no_order_are_values():
+    assert Options(precision_bound=0, order=None).order is None
 
 
 # --- fn_overflow ----------------------------------------------------------------------------------
