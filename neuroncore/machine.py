@@ -175,7 +175,7 @@ class Machine:
 
     def beside(self, cores: int) -> Machine:
         """The machine as one of so many cores sees it that run at once, first on one HBM stack."""
-        sharing = min(cores, self.hbm.cores_per_stack)
+        sharing = max(1, min(cores, self.hbm.cores_per_stack))
         share = self.hbm.stack_gigabytes_per_s / sharing
         return replace(self, hbm=replace(self.hbm, stack_gigabytes_per_s=share))
 

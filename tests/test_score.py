@@ -339,7 +339,8 @@ def test_the_slower_core_counts(capsys, folder):
     recorded(folder, "4.record", 4)
     save(Record([*programs, *load(folder / "4.record").programs]), folder / "1.record")
     found = document(capsys, folder)["rows"]
-    assert found[0]["estimated_us"] == pytest.approx(found[1]["estimated_us"])
+    alone, beside = found[1]["estimated_us"], found[0]["estimated_us"]
+    assert alone < beside < 3 * alone  # of three programs; two cores share an HBM stack
 
 
 def test_the_text_says_the_same(capsys, folder):
