@@ -16,6 +16,25 @@ from neuroncore.cli import main
 ROOT = Path(__file__).parents[1]
 NEURONCORE = str(Path(sys.executable).parent / "neuroncore")
 
+OLDER = """
+from neuronxcc import nki
+from neuronxcc.nki import language as nl
+
+@nki.jit
+def tripled(x):
+    tile = nl.load(x)
+    tile = nl.multiply(tile, 3.0, dtype=nl.bfloat16)
+    out = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.shared_hbm)
+    nl.store(out, tile)
+    return out
+
+def inputs(rng):
+    return [rng.standard_normal((4, 8)).astype("float32")]
+
+def reference(x):
+    return x * 3
+"""
+
 KERNEL = """
 import os
 import nki
@@ -176,6 +195,16 @@ def test_arguments_by_name(file, capsys):
 def test_arguments_on_the_command_line(file, capsys):
     code, _, _ = ran(capsys, f"{file}::double", "--args", "float32[5,6]", "4.0")
     assert code == 0
+
+
+def test_a_kernel_of_the_older_api(tmp_path, capsys):
+    path = tmp_path / "older.py"
+    path.write_text(OLDER)
+    assert main(["run", f"{path}::tripled", "--precision"]) == 0
+    shown = capsys.readouterr().out
+    assert "agrees" in shown and "older.py:8" in shown
+    path.write_text(OLDER.replace("tile, 3.0", "tile, 2.0"))
+    assert main(["run", f"{path}::tripled"]) == 1
 
 
 def test_the_reference_sees_the_inputs_before_the_kernel_writes_them(file, capsys):

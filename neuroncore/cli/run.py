@@ -32,6 +32,7 @@ from neuroncore.errors import KernelError, NotEmulated, UsageError
 from neuroncore.formats import lookup
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.launch import Run
+from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.settings import environment_options, settings, target_machine
 from neuroncore.options import Options, Order, profile
@@ -182,7 +183,7 @@ class Session:
             given = copy.deepcopy((args, kwargs))  # a kernel may write into its inputs
             self.reference = lambda run: self._reference(home, run, (args, kwargs), given)
             self.header()
-            launched = kernel if isinstance(kernel, Kernel) else jit(kernel)
+            launched = kernel if isinstance(kernel, Kernel | OlderKernel) else jit(kernel)
             launched(*args, **kwargs)
 
     def _kernel_arguments(self, home: Any, rng: np.random.Generator) -> Any:
