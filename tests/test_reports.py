@@ -164,7 +164,8 @@ PROFILER = {  # as the vendor's profiler names them
     ),
 }
 OURS = {
-    *("target", "bound_by", "instruction_count", "opcodes"),
+    *("target", "bound_by", "order", "instruction_count", "opcodes"),
+    *("total_time_p10", "total_time_p90"),
     *("sbuf_peak_bytes_per_partition", "psum_peak_bytes_per_partition"),
 }
 
@@ -318,10 +319,12 @@ def test_sizes_have_three_digits_and_a_unit(count, shown):
 
 def test_the_estimate_says_that_it_is_one_what_bounds_it_and_of_how_much(products):
     lines = list(text.estimated(products))
-    assert [line.split()[0] for line in lines] == ["estimate", "busy", "moved", "used", "peak"]
+    assert [line.split()[0] for line in lines] == [
+        "estimate", "order", "busy", "moved", "used", "peak"
+    ]  # fmt: skip
     assert f"bound by {bound(products).what}" in lines[0]
-    assert lines[2].split(maxsplit=1)[1].startswith("HBM 20 KiB read, 12 KiB written")
-    assert "of 224 KiB" in lines[4] and "of 16 KiB" in lines[4]
+    assert lines[3].split(maxsplit=1)[1].startswith("HBM 20 KiB read, 12 KiB written")
+    assert "of 224 KiB" in lines[5] and "of 16 KiB" in lines[5]
 
 
 def test_a_comparison_is_a_line_with_the_worst_place():

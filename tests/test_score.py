@@ -18,14 +18,18 @@ from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.record import Record, load, save
 from neuroncore.report import measurements
 from neuroncore.report.measurements import COLUMNS, Harness
+from neuroncore.report.ranges import range_of
 from neuroncore.report.score import Point, chain, chains, errors, grouped, order, ranks, spearman
 from neuroncore.schedule import schedule
 
 # --- statistics -----------------------------------------------------------------------------------
 
+RANGE = (0.75, 1.25)  # of every estimate here
+
 
 def point(measured, estimated, chain="a", generation="trn2", spilled=False):
-    return Point("M", "k", generation, "repo", "f", "DMA", chain, spilled, measured, estimated)
+    about = "M", "k", generation, "repo", "f", "DMA", "latency", chain, spilled
+    return Point(*about, measured, estimated, *RANGE)
 
 
 def points(*pairs, **fields):
@@ -46,6 +50,12 @@ def test_the_median_error_and_the_share_within_a_quarter():
     even = errors(points((100, 110), (100, 150)))
     assert even.median == pytest.approx(0.3) and even.close == 0.5
     assert errors([]) is None
+
+
+def test_a_measurement_is_in_a_range_that_has_it_at_an_end():
+    found = errors(points((75, 100), (125, 100), (74, 100), (126, 100), (10, 10)))
+    assert found.covered == 0.6
+    assert found.half_width == 0.25
 
 
 def test_equal_values_share_their_ranks():
@@ -273,15 +283,30 @@ def test_every_row_is_estimated_and_summed_up(capsys, folder):
     found = document(capsys, folder)
     assert [r["id"] for r in found["rows"]] == ["R1", "R4", "R2"]
     assert [r["ratio"] for r in found["rows"]] == pytest.approx([1.0, 0.5, 2.0])
-    assert found["errors"]["all"] == pytest.approx({"count": 3, "median": 0.5, "close": 1 / 3})
-    unspilled = found["errors"]["without runs that spilled"]
-    assert unspilled == pytest.approx({"count": 2, "median": 0.5, "close": 0.5})
+    assert figures(found["errors"]["all"]) == pytest.approx((3, 0.5, 1 / 3))
+    assert figures(found["errors"]["without runs that spilled"]) == pytest.approx((2, 0.5, 0.5))
     assert {k for k in found["errors"] if k.startswith(("generation", "source"))} == {
         "generation trn2", "source somebody/kernels"
     }  # fmt: skip
     assert {m["id"]: m["why"] for m in found["missing"]} == {
         "R9": "it was refused", "R8": "not recorded"
     }  # fmt: skip
+
+
+def figures(group):
+    return group["count"], group["median"], group["close"]
+
+
+def test_what_bounds_an_estimate_has_its_range(capsys, folder):
+    found = document(capsys, folder, "--by", "limit")
+    assert {r["limit"] for r in found["rows"]} == {"latency"}
+    assert {(r["low"], r["high"]) for r in found["rows"]} == {
+        (range_of("latency").low, range_of("latency").high)
+    }
+    inside = sum(r["low"] <= 1 / r["ratio"] <= r["high"] for r in found["rows"])
+    told = found["errors"]["limit latency"]
+    assert told["covered"] == pytest.approx(inside / 3)
+    assert told["half_width"] == pytest.approx((r := range_of("latency")).high / 2 - r.low / 2)
 
 
 def test_the_order_within_a_chain_is_told(capsys, folder):
@@ -350,7 +375,8 @@ def test_the_text_says_the_same(capsys, folder):
     assert lines[0].split()[:3] == ["estimate", "measured", "ratio"]
     assert "1.00   R1 trn2 copies" in lines[1]
     assert lines[2].endswith("R4 trn2 copies (spilled)")
-    assert any(line.split() == ["3", "50.0%", "33.3%", "all"] for line in lines)
+    (told,) = (line.split() for line in lines if line.endswith(" all"))
+    assert told[:3] == ["3", "50.0%", "33.3%"] and len(told) == 6
     assert "2 rows without a record" in said and "R9 copies: it was refused" in said
 
 

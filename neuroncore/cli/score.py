@@ -1,4 +1,4 @@
-"""neuroncore score: estimates beside measurements, and how good they are."""
+"""neuroncore score: estimates beside measurements, and how good they and their ranges are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import neuroncore
 from neuroncore.errors import UsageError
 from neuroncore.record import Record
 from neuroncore.report import measurements
-from neuroncore.report.measurements import Harness, Row
+from neuroncore.report.measurements import Estimate, Harness, Row
+from neuroncore.report.ranges import range_of
 from neuroncore.report.score import Chain, Errors, Order, Point, chains, errors, grouped, order
 
 ASSERTED = (
@@ -28,6 +29,7 @@ GROUPS: dict[str, Callable[[Point], str]] = {
     "source": lambda p: p.source,
     "kernel": lambda p: p.family,
     "bound": lambda p: p.bound,
+    "limit": lambda p: p.limit,
 }
 CALIBRATION = Path(neuroncore.__file__).parents[1] / "bench/calibration"  # of a checkout
 
@@ -79,7 +81,11 @@ def add_to(commands: Any) -> None:
         help="what each harness adds to a kernel's time (default: offsets.toml by the recorder)",
     )
     parser.add_argument(
-        "--by", choices=GROUPS, action="append", help="group the errors (default: the first two)"
+        "--by",
+        choices=GROUPS,
+        action="append",
+        help="group the errors (default: the first two); `bound` is what the table says bounds a "
+        "kernel, `limit` what bounds its estimate",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.set_defaults(command=score)
@@ -122,7 +128,7 @@ def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Sco
     """Every row with its estimate, in the order of the table."""
     points: dict[str, Point] = {}
     missing: list[tuple[str, str, str]] = []
-    estimate = cache(measurements.estimated_us)
+    estimate = cache(measurements.estimate)
     for row, record in measurements.recorded(rows, folder):
         if isinstance(record, Record):
             points[row["id"]] = _point(row, estimate(record, row["generation"]), known)
@@ -136,7 +142,8 @@ def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Sco
     )
 
 
-def _point(row: Row, span_us: float, known: Sequence[Harness]) -> Point:
+def _point(row: Row, estimate: Estimate, known: Sequence[Harness]) -> Point:
+    stated = range_of(estimate.bound)
     return Point(
         id=row["id"],
         kernel=row["kernel"],
@@ -144,10 +151,13 @@ def _point(row: Row, span_us: float, known: Sequence[Harness]) -> Point:
         source=measurements.source(row),
         family=row["family"],
         bound=row["bound"],
+        limit=estimate.bound,
         chain=row["chain"],
         spilled=measurements.spilled(row),
         measured_us=float(row["est_single_core_us"]),
-        estimated_us=span_us + measurements.offset_us(row, known),
+        estimated_us=estimate.us + measurements.offset_us(row, known),
+        low=stated.low if stated else 1.0,
+        high=stated.high if stated else 1.0,
     )
 
 
@@ -169,10 +179,12 @@ def _text(scored: Score, by: Sequence[str]) -> Iterator[str]:
     for p in (*scored.points, *scored.asserted):
         yield f"{p.estimated_us:12.2f} {p.measured_us:12.2f} {p.ratio:6.2f}   {_named(p)}"
     yield ""
-    yield f"{'kernels':>8} {'median error':>13} {'within 25 %':>12}"
+    columns = f"{'median error':>13} {'within 25 %':>12} {'in range':>9} {'half-width':>11}"
+    yield f"{'kernels':>8} {columns}"
     for name, found in _groups(scored, by):
         if found is not None:
-            yield f"{found.count:8} {found.median:13.1%} {found.close:12.1%}   {name}"
+            shares = f"{found.covered:9.1%} {found.half_width:11.1%}"
+            yield f"{found.count:8} {found.median:13.1%} {found.close:12.1%} {shares}   {name}"
     yield ""
     yield f"{'variants':>8} {'Spearman':>13} {'pairs right':>12}"
     told = chains(scored.points)

@@ -20,6 +20,7 @@ from pathlib import Path
 from neuroncore import machine
 from neuroncore.errors import UsageError
 from neuroncore.record import Record, load
+from neuroncore.report.summary import bound
 from neuroncore.schedule import LOADS, Timeline, schedule_cores
 
 Row = Mapping[str, str]
@@ -40,6 +41,14 @@ class Harness:
     generation: str
     measured_by: str  # how that column begins
     offset_us: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The span from the first DMA of a kernel to the last one, and what bounds it."""
+
+    us: float
+    bound: str
 
 
 def read(path: Path) -> list[Row]:
@@ -121,11 +130,13 @@ def _index(folder: Path) -> dict[str, dict[str, str]]:
         raise UsageError(f"{folder} is no folder of records: {error}") from None
 
 
-def estimated_us(record: Record, generation: str) -> float:
-    """The estimated span from the first DMA to the last one, of the slowest core."""
-    target = machine.load(generation)
-    timelines = schedule_cores(record.programs, target)
-    return max(map(span_ns, timelines), default=0.0) / 1000
+def estimate(record: Record, generation: str) -> Estimate:
+    """Of the core that takes longest from its first DMA to its last one."""
+    timelines = schedule_cores(record.programs, machine.load(generation))
+    if not timelines:
+        return Estimate(0.0, "nothing")
+    slowest = max(timelines, key=span_ns)
+    return Estimate(span_ns(slowest) / 1000, bound(slowest).what)
 
 
 def span_ns(timeline: Timeline) -> float:

@@ -1,4 +1,5 @@
-"""How estimates compare with measurements: errors, and the order of variants of a kernel.
+"""How estimates compare with measurements: errors, the order of variants of a kernel, and how many
+measurements are in the ranges that were stated.
 
 The error of an estimate is |estimate / measurement - 1|.
 """
@@ -24,11 +25,14 @@ class Point:
     generation: str
     source: str
     family: str
-    bound: str
+    bound: str  # as the table has it
+    limit: str  # what bounds the estimate
     chain: str
     spilled: bool
     measured_us: float
     estimated_us: float
+    low: float  # the range of the estimate, as parts of it
+    high: float
 
     @property
     def ratio(self) -> float:
@@ -38,14 +42,26 @@ class Point:
     def error(self) -> float:
         return abs(self.ratio - 1)
 
+    @property
+    def covered(self) -> bool:
+        return self.estimated_us * self.low <= self.measured_us <= self.estimated_us * self.high
+
+    @property
+    def half_width(self) -> float:
+        """Of the range, as a part of the estimate."""
+        return (self.high - self.low) / 2
+
 
 @dataclass(frozen=True)
 class Errors:
-    """Of so many points, the median error and the share of estimates that are close."""
+    """Of so many points, the median error, the share of estimates that are close, the share of
+    measurements that are in the range of their estimate, and the median half-width of ranges."""
 
     count: int
     median: float
     close: float
+    covered: float
+    half_width: float
 
 
 @dataclass(frozen=True)
@@ -78,8 +94,14 @@ def errors(points: Sequence[Point]) -> Errors | None:
     """None without points."""
     if not points:
         return None
-    each = [point.error for point in points]
-    return Errors(len(each), median(each), sum(e <= CLOSE for e in each) / len(each))
+    each, count = [point.error for point in points], len(points)
+    return Errors(
+        count,
+        median(each),
+        sum(e <= CLOSE for e in each) / count,
+        sum(p.covered for p in points) / count,
+        median(p.half_width for p in points),
+    )
 
 
 def grouped(

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.report.counters import SPILLS, Counters, counted
+from neuroncore.report.ranges import range_of
 from neuroncore.schedule import LOADS, QUEUES, SCALAR, TENSOR, Timeline
 
 Array = npt.NDArray[Any]
@@ -89,6 +90,7 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         "is_simulation": True,
         "target": timeline.machine.name,
         "total_time": timeline.total_ns / 1e9,
+        **_range(timeline),
         "total_active_time": working / 1e9,
         "total_active_time_percent": working / (timeline.total_ns or 1.0),
         "neuroncore_cycle_count": round(timeline.total_ns * _clock_ghz(timeline)),
@@ -104,6 +106,14 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         "instruction_count": len(timeline.queue),
         **_left_out(timeline),
     }
+
+
+def _range(timeline: Timeline) -> dict[str, float]:
+    """Between which 80 % of measurements are expected, as far as they have been compared with."""
+    stated, seconds = range_of(bound(timeline).what), timeline.total_ns / 1e9
+    if stated is None:
+        return {}
+    return {"total_time_p10": seconds * stated.low, "total_time_p90": seconds * stated.high}
 
 
 def _clock_ghz(timeline: Timeline) -> float:

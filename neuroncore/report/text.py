@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from neuroncore.report.compare import Comparison
 from neuroncore.report.counters import Counters, counted
+from neuroncore.report.ranges import range_of
 from neuroncore.report.summary import bound, utilization
 from neuroncore.schedule import Timeline
 from neuroncore.schedule.order import POLICIES
@@ -45,7 +46,7 @@ def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:
 def estimated(timeline: Timeline) -> Iterator[str]:
     """The estimate, what bounds it, the order it is of, bytes moved and space used."""
     machine = timeline.machine
-    yield f"estimate   {duration(timeline.total_ns)}   bound by {bound(timeline)}"
+    yield f"estimate   {_with_range(timeline)}   bound by {bound(timeline)}"
     if timeline.program.coverage:
         yield f"covers     {timeline.program.coverage}"
     yield f"order      {POLICIES[timeline.order].said}"
@@ -56,6 +57,14 @@ def estimated(timeline: Timeline) -> Iterator[str]:
         f"peak       SBUF {size(timeline.peak_sbuf)} of {size(machine.sbuf.partition_bytes)}   "
         f"PSUM {size(timeline.peak_psum)} of {size(machine.psum.partition_bytes)}   per partition"
     )
+
+
+def _with_range(timeline: Timeline) -> str:
+    total, stated = timeline.total_ns, range_of(bound(timeline).what)
+    if stated is None:
+        return duration(total)
+    low, high = duration(total * stated.low), duration(total * stated.high)
+    return f"{duration(total)} (80 % range {low} to {high})"
 
 
 def _counters(timeline: Timeline, counters: Counters) -> Iterator[str]:

@@ -1,0 +1,88 @@
+"""Make the ranges that estimates are reported with, from how far they are from measurements.
+
+    python bench/calibration/ranges.py CSV --records FOLDER [--offsets FILE.toml] [--check]
+
+Writes neuroncore/report/ranges.toml (with --check it only compares), and says how many of the
+measurements the ranges cover: those that they were made of, and those of each chain of variants
+when the ranges are made of the other chains. Asserted constants of nki-library's tests, which are
+no measurements, take no part.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil, floor
+from pathlib import Path
+from statistics import median
+
+from neuroncore.cli.score import compared
+from neuroncore.report import measurements, ranges
+from neuroncore.report.ranges import Range, Residual
+from neuroncore.report.score import Point
+
+HERE = Path(__file__).parent
+HEADER = """\
+# Parts of an estimate between which 80 % of measurements are expected, by what bounds the estimate,
+# and of how many measurements and chains of variants they were made. Written by
+# bench/calibration/ranges.py; docs/calibration.md says of what.
+"""
+
+
+def residuals(points: Sequence[Point]) -> list[Residual]:
+    return [Residual(1 / p.ratio, p.limit, chain(p)) for p in points]
+
+
+def chain(point: Point) -> str:
+    return point.chain or point.id
+
+
+def left_out(points: Sequence[Point]) -> Iterator[tuple[Residual, Range]]:
+    """Each residual with the range that all other chains give it."""
+    every = residuals(points)
+    for name in sorted({r.chain for r in every}):
+        stated = ranges.fitted(r for r in every if r.chain != name)
+        yield from ((r, ranges.chosen(stated, r.bound)) for r in every if r.chain == name)
+
+
+def coverage(pairs: Sequence[tuple[Residual, Range]]) -> str:
+    share = sum(own.low <= r.ratio <= own.high for r, own in pairs) / len(pairs)
+    width = median((own.high - own.low) / 2 for _, own in pairs)
+    return f"{share:.1%} covered, median half-width {width:.1%} of the estimate"
+
+
+def document(stated: Mapping[str, Range]) -> str:
+    return HEADER + "".join(
+        f'\n[[range]]\nbound = "{name}"\n'
+        f"low = {floor(r.low * 1000) / 1000}\nhigh = {ceil(r.high * 1000) / 1000}\n"
+        f"points = {r.points}\nchains = {r.chains}\n"
+        for name, r in stated.items()
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("table", type=Path, metavar="CSV")
+    parser.add_argument("--records", type=Path, metavar="FOLDER", required=True)
+    parser.add_argument("--offsets", type=Path, metavar="FILE", default=HERE / "offsets.toml")
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if it would")
+    given = parser.parse_args()
+    rows = [row for row in measurements.read(given.table) if measurements.is_usable(row)]
+    points = compared(rows, given.records, measurements.harnesses(given.offsets)).points
+    every = residuals(points)
+    stated = ranges.fitted(every)
+    own = [(r, ranges.chosen(stated, r.bound)) for r in every]
+    print(f"{len(every)} measurements: {coverage(own)}")
+    print(f"chains left out one at a time: {coverage(list(left_out(points)))}")
+    text = document(stated)
+    print(text.removeprefix(HEADER))
+    if given.check:
+        return int(ranges.FILE.read_text("utf-8") != text)
+    ranges.FILE.write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,89 @@
+"""The range of an estimate, from how far estimates with the same bound were from measurements.
+
+A range is two factors of the estimate, between which 80 % of measurements are expected. They are
+in ranges.toml, which bench/calibration/ranges.py makes from a table of measurements.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import ceil, floor
+from pathlib import Path
+
+from neuroncore.schedule import LOADS, QUEUES
+
+FILE = Path(__file__).with_name("ranges.toml")
+TAIL = 0.1  # of the measurements are expected below a range, and as many above
+LEAST_POINTS = 15  # that a range is made of, where there is a wider class to fall back on
+LEAST_CHAINS = 3  # and kernels that these are variants of: variants of one err alike
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Factors of an estimate, and of how many measurements and kernels they were made."""
+
+    low: float
+    high: float
+    points: int
+    chains: int
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A measurement over its estimate, what bounds the estimate, and the chain of variants."""
+
+    ratio: float
+    bound: str
+    chain: str
+
+
+def range_of(bound: str) -> Range | None:
+    """The range of estimates with that bound; None if nothing was issued."""
+    return None if bound == "nothing" else chosen(_stated(), bound)
+
+
+def chosen(ranges: Mapping[str, Range], bound: str) -> Range:
+    """The range of the narrowest class that there is."""
+    return next(ranges[name] for name in classes(bound) if name in ranges)
+
+
+def classes(bound: str) -> Iterator[str]:
+    """What an estimate with that bound is counted among, from the narrowest class to the widest."""
+    yield bound
+    if bound in QUEUES[:LOADS]:
+        yield "engine"
+    yield ALL
+
+
+def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
+    """The range of each class that has enough measurements; the widest has a range anyway."""
+    members: dict[str, list[Residual]] = {}
+    for residual in residuals:
+        for name in classes(residual.bound):
+            members.setdefault(name, []).append(residual)
+    ranges = {name: _range(own) for name, own in sorted(members.items())}
+    return {
+        name: r
+        for name, r in ranges.items()
+        if name == ALL or (r.points >= LEAST_POINTS and r.chains >= LEAST_CHAINS)
+    }
+
+
+def _range(own: list[Residual]) -> Range:
+    """Between the order statistics that leave a tenth of *further* measurements out on either side,
+    if these are like the ones at hand: of n, number (n + 1) / 10 from below and from above, rounded
+    outwards."""
+    ratios, count = sorted(r.ratio for r in own), len(own)
+    low = max(1, floor(TAIL * (count + 1)))
+    high = min(count, ceil((1 - TAIL) * (count + 1)))
+    return Range(ratios[low - 1], ratios[high - 1], count, len({r.chain for r in own}))
+
+
+@cache
+def _stated() -> dict[str, Range]:
+    tables = tomllib.loads(FILE.read_text("utf-8"))["range"]
+    return {t.pop("bound"): Range(**t) for t in tables}

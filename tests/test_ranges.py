@@ -1,0 +1,108 @@
+"""Ranges of estimates: order statistics by hand, classes that are too small, what reports say."""
+
+import math
+
+import nki.language as nl
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuroncore import machine
+from neuroncore.frontend.launch import launch
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.report import text
+from neuroncore.report.ranges import Range, Residual, chosen, fitted, range_of
+from neuroncore.report.summary import bound, summary
+from neuroncore.schedule import schedule
+
+
+def residuals(ratios, bound="DMA", chains=5):
+    return [Residual(ratio, bound, f"chain {i % chains}") for i, ratio in enumerate(ratios)]
+
+
+def test_a_range_leaves_a_tenth_out_on_either_side():
+    # of 19, numbers 2 and 18: 20 / 10 from either end
+    assert fitted(residuals(range(1, 20)))["DMA"] == Range(2, 18, 19, 5)
+    # of 20, 2.1 from either end is rounded outwards
+    assert fitted(residuals(range(1, 21)))["DMA"] == Range(2, 19, 20, 5)
+    # of fewer than nine it has them all
+    assert fitted(residuals([3.0, 1.0, 2.0]))["all"] == Range(1.0, 3.0, 3, 3)
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=1, max_size=60))
+def test_at_least_four_fifths_are_inside(ratios):
+    found = fitted(residuals(ratios))["all"]
+    assert sum(found.low <= r <= found.high for r in ratios) >= 0.8 * len(ratios)
+
+
+def test_a_range_is_expected_to_hold_for_what_it_was_not_made_of():
+    rng = np.random.default_rng(5)
+    draws = np.exp(rng.normal(size=(4000, 25)))
+    held = 0
+    for *known, new in draws.tolist():
+        found = fitted(residuals(known))["all"]
+        held += found.low <= new <= found.high
+    assert 0.8 <= held / len(draws) < 0.88
+
+
+@pytest.mark.parametrize(
+    ("count", "chains", "names"),
+    [(15, 3, {"DMA", "all"}), (14, 3, {"all"}), (15, 2, {"all"})],
+)
+def test_small_classes_have_no_range_of_their_own(count, chains, names):
+    assert set(fitted(residuals(range(1, count + 1), chains=chains))) == names
+
+
+def test_an_engine_falls_back_on_engines_and_all_else_on_everything():
+    many = residuals([1.0] * 20, "Tensor") + residuals([2.0] * 20, "Vector")
+    found = fitted([*many, *residuals([5.0] * 20, "DMA"), *residuals([0.5], "latency")])
+    assert set(found) == {"Tensor", "Vector", "DMA", "engine", "all"}
+    assert chosen(found, "Tensor").high == 1.0
+    assert chosen(found, "GpSimd") is found["engine"]
+    assert chosen(found, "latency") is found["all"]
+    assert found["engine"].points == 40 and found["all"].points == 61
+
+
+@pytest.mark.parametrize("what", ["Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA", "latency"])
+def test_every_bound_has_a_range_around_one(what):
+    found = range_of(what)
+    assert 0 < found.low < 1 < found.high and math.isfinite(found.high)
+    assert found.points >= 15 and found.chains >= 3
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def copy(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(x))
+    return out
+
+
+def nothing(x):
+    return x
+
+
+def timeline(kernel):
+    x = np.ones((128, 64), np.float32)
+    run = launch(kernel, (x,), tensor=NkiTensor, target="trn2", grid=())
+    return schedule(run.cores[0].program, machine.load("trn2"))
+
+
+def test_an_estimate_is_told_with_its_range():
+    made = timeline(copy)
+    stated, total = range_of(bound(made).what), made.total_ns
+    first = next(text.estimated(made))
+    said = f"{text.duration(total * stated.low)} to {text.duration(total * stated.high)}"
+    assert first.startswith(f"estimate   {text.duration(total)} (80 % range {said})   bound by ")
+    fields = summary(made)
+    assert fields["total_time_p10"] == pytest.approx(total * stated.low / 1e9)
+    assert fields["total_time_p90"] == pytest.approx(total * stated.high / 1e9)
+
+
+def test_nothing_has_no_range():
+    made = timeline(nothing)
+    assert range_of("nothing") is None
+    assert "range" not in next(text.estimated(made))
+    assert not {"total_time_p10", "total_time_p90"} & set(summary(made))
