@@ -120,9 +120,10 @@ class Fixed:
 
     A port of SBUF or PSUM gives an engine `sector_bytes` side by side in `sector_cycles`, however
     few of them it wants. The Tensor engine that has done little for `warmup_ns` runs at
-    `cold_clock_share` of its clock until it has worked for as long on more than half of its rows;
-    work on no more than half of them doesn't warm it, and keeps it warm for `cooling_ns`. Its
-    results are there `weights_latency_ns` later if it has to wait for the stationary tile.
+    `cold_clock_share` of its clock until it has worked for as long on more than half of its rows.
+    Work on no more than half of them uses that up, `cooling_share` of its own time, and keeps it
+    warm for at most `cooling_ns`. Its results are there `weights_latency_ns` later if it has to
+    wait for the stationary tile.
     """
 
     semaphore_ns: float
@@ -141,6 +142,7 @@ class Fixed:
     weights_bytes_per_cycle: float
     warmup_ns: float
     cooling_ns: float
+    cooling_share: float
     cold_clock_share: float
 
 

@@ -181,15 +181,16 @@ def _wait(
     i: int, q: int, chained: bool, queue: Array, needs: Array, first: Array, previous: Array,
     end: Array, sync_ns: float,
 ) -> Any:  # fmt: skip
-    """When all that instruction i of queue q waits for is there, and what was last; -1 if some of
-    it has not begun. In a `chained` queue results needn't be there for the next."""
+    """When all that instruction i of queue q waits for is there, and what was last; -1 and
+    something that has not begun, if there is such. In a `chained` queue results needn't be there
+    for the next."""
     time, waited = 0.0, -1
     for k in range(first[i], first[i + 1] + previous.shape[1]):
         p = needs[k] if k < first[i + 1] else previous[i, k - first[i + 1]]
         if p < 0:
             continue
         if end[p] < 0.0:
-            return -1.0, -1
+            return -1.0, p
         own = queue[p] == q
         if own and chained:
             continue
@@ -201,36 +202,36 @@ def _wait(
 
 @inlined
 def _warmed(
-    begin: float, busy: float, filled: bool, warmup: float, cooling: float, cold: float,
-    recent: Array, state: Array,
+    begin: float, busy: float, filled: bool, warmup: float, cooling: float, cooled: float,
+    cold: float, recent: Array, state: Array,
 ) -> float:  # fmt: skip
     """How long the PE takes for work of `busy` at full clock.
 
-    It is warm when it has worked for `warmup` with more than half of its rows `filled`; work that
-    fills no more keeps it so for `cooling`, and doesn't warm it. It is cold again after `warmup`
-    of which it worked less than half. `recent` keeps when it worked last, state[0] to state[1] of
-    the entries; state[2] is how long it has worked with filled rows since it was cold, state[3]
-    how long with others since it is warm, state[4] when it was cold.
+    It is warm when it has worked for `warmup` with more than half of its rows `filled`. Other work
+    uses that up, `cooled` of its own time, and what there can be of it lasts for `cooling`. It is
+    cold again when nothing is left, or after `warmup` of which it worked less than half. `recent`
+    keeps when it worked last, state[0] to state[1] of the entries; state[2] is how long it has
+    worked with filled rows, less what is used up, and state[3] whether it is warm.
     """
     size, used = recent.shape[0], 0.0
     while state[0] < state[1] and recent[int(state[0]) % size, 1] <= begin - warmup:
         state[0] += 1
     for k in range(int(state[0]), int(state[1])):
         used += recent[k % size, 1] - max(recent[k % size, 0], begin - warmup)
-    idle = used < 0.5 * warmup and state[4] <= begin - warmup
-    if idle or state[3] > cooling:
-        state[2], state[3], state[4] = 0.0, 0.0, begin
+    if used < 0.5 * warmup or state[2] <= 0.0:
+        state[2] = state[3] = 0.0
     left = warmup - state[2]
     taken = busy
-    if left > 0.0:
-        whole = filled and busy > left * cold  # it becomes warm on the way
-        taken = busy + left * (1 - cold) if whole else busy / cold
+    if state[3] == 0.0:
+        taken = busy / cold
+        if filled and taken > left:  # it becomes warm on the way
+            taken = busy + left * (1 - cold)
     if filled:
-        state[2] += taken
-    elif state[2] < warmup:
-        state[2] = 0.0
+        state[2] = min(state[2] + taken, cooled * cooling)
     else:
-        state[3] += taken
+        state[2] = max(0.0, state[2] - cooled * taken)
+    if state[2] >= warmup:
+        state[3] = 1.0
     newest = int(state[1])
     recent[newest % size, 0], recent[newest % size, 1] = begin, begin + taken
     state[1] += 1
@@ -242,8 +243,8 @@ def _warmed(
 def timeline(
     queue: Array, order: Array, queue_start: Array, first: Array, needs: Array, previous: Array,
     busy: Array, latency: Array, lane: Array, lane_ns: Array, sync_ns: float, pe: int,
-    filled: Array, warmup: float, cooling: float, cold: float, window: Array, reach: Array,
-    fresh: Array, begin: Array, end: Array, cause: Array,
+    filled: Array, warmup: float, cooling: float, cooled: float, cold: float, window: Array,
+    reach: Array, fresh: Array, begin: Array, end: Array, cause: Array,
 ) -> None:  # fmt: skip
     """When each instruction begins and when its result is there, in nanoseconds.
 
@@ -254,11 +255,16 @@ def timeline(
     served; in a queue in order it is not complete before those ahead of it: all engines count
     every transfer on one semaphore (DMAO). cause[i] is the instruction that i waited for, -1 for
     none, -2 for its own queue. Instructions of the PE get busier while it is cold.
+
+    What a queue would begin next is looked for again when it has begun something, or when something
+    has begun that an instruction in its window waits for: watched[i] has a bit for each such queue.
     """
     queues, widest = queue_start.shape[0] - 1, reach.max()
     waiting = np.zeros((queues, widest), np.int32)  # the instructions in each window, in order
     ready = np.full((queues, widest), -1.0)  # of each; -1 not known yet
-    why = np.full((queues, widest), -1, np.int32)
+    why = np.full((queues, widest), -1, np.int32)  # or what must begin before it is known
+    watched = np.zeros(queue.shape[0], np.uint8)
+    stale, place, soonest = np.ones(queues, np.bool_), np.zeros(queues, np.int64), np.zeros(queues)
     count, head = np.zeros(queues, np.int64), queue_start[:-1].copy()
     free, engines, complete = np.zeros(queues), np.zeros(64), np.zeros(queues)
     recent, state = np.zeros((RECENT, 2)), np.array([0.0, 0.0, 0.0, 0.0, -np.inf])
@@ -268,28 +274,38 @@ def timeline(
             count[q] += 1
             head[q] += 1
     for _ in range(queue.shape[0]):
-        best, slot, best_time = -1, -1, np.inf
+        best, best_time = -1, np.inf
         for q in range(queues):
-            counted = 0
-            for s in range(count[q]):
-                counted += not fresh[waiting[q, s]]
-                if counted > window[q] and not fresh[waiting[q, s]]:
-                    continue
-                if ready[q, s] < 0.0:
-                    ready[q, s], why[q, s] = _wait(
-                        waiting[q, s], q, q == pe, queue, needs, first, previous, end, sync_ns
-                    )
-                if ready[q, s] >= 0.0:
-                    time = max(ready[q, s], free[q])
-                    if time < best_time:
-                        best, slot, best_time = q, s, time
-                    if time <= free[q]:
-                        break  # those behind it can't begin sooner
+            if stale[q]:
+                stale[q], soonest[q] = False, np.inf
+                counted = 0
+                for s in range(count[q]):
+                    i = waiting[q, s]
+                    counted += not fresh[i]
+                    if counted > window[q] and not fresh[i]:
+                        continue
+                    if ready[q, s] < 0.0 and (why[q, s] < 0 or end[why[q, s]] >= 0.0):
+                        ready[q, s], why[q, s] = _wait(
+                            i, q, q == pe, queue, needs, first, previous, end, sync_ns
+                        )
+                        if ready[q, s] < 0.0:
+                            watched[why[q, s]] |= 1 << q
+                    if ready[q, s] >= 0.0:
+                        time = max(ready[q, s], free[q])
+                        if time < soonest[q]:
+                            place[q], soonest[q] = s, time
+                        if time <= free[q]:
+                            break  # those behind it can't begin sooner
+            if soonest[q] < best_time:
+                best, best_time = q, soonest[q]
+        slot = place[best]
         i = waiting[best, slot]
         begin[i] = best_time
         cause[i] = why[best, slot] if ready[best, slot] >= free[best] else -2
         if best == pe and warmup > 0.0:
-            busy[i] = _warmed(best_time, busy[i], filled[i], warmup, cooling, cold, recent, state)
+            busy[i] = _warmed(
+                best_time, busy[i], filled[i], warmup, cooling, cooled, cold, recent, state
+            )
         finish = free[best] = best_time + busy[i]
         if lane[i, 0] >= 0:
             moved = complete[best] if window[best] == 1 else 0.0
@@ -298,11 +314,15 @@ def timeline(
                 moved = max(moved, engines[e])
             finish = complete[best] = moved
         end[i] = finish + latency[i]
+        stale[best] = True
+        for q in range(queues):
+            stale[q] |= watched[i] >> q & 1
         count[best] -= 1
         for s in range(slot, count[best]):
             waiting[best, s] = waiting[best, s + 1]
             ready[best, s], why[best, s] = ready[best, s + 1], why[best, s + 1]
         if head[best] < queue_start[best + 1]:
-            waiting[best, count[best]], ready[best, count[best]] = order[head[best]], -1.0
+            s = count[best]
+            waiting[best, s], ready[best, s], why[best, s] = order[head[best]], -1.0, -1
             count[best] += 1
             head[best] += 1

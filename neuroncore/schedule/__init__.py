@@ -90,7 +90,8 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
     native.timeline(
         queue, by_queue, queue_start, first, needs, previous, taken, latency, lane, transfer,
         fixed.semaphore_ns, TENSOR, table.filled[row], fixed.warmup_ns, fixed.cooling_ns,
-        fixed.cold_clock_share, window, reach, table.reads[row] == 0, begin, end, cause,
+        fixed.cooling_share, fixed.cold_clock_share, window, reach, table.reads[row] == 0, begin,
+        end, cause,
     )  # fmt: skip
     engines_used = np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0)
     return Timeline(
