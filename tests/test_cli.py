@@ -176,6 +176,14 @@ def test_tolerance_can_be_set(file, capsys):
     assert code == 0
 
 
+def test_a_reference_is_as_exact_as_its_format(file, capsys):
+    with file.open("a") as more:
+        more.write("\ndef rounded(x): return (x * 2).astype('float16')\n")
+    assert ran(capsys, f"{file}::double", "--ref", "rounded")[0] == 0
+    code, shown, _ = ran(capsys, f"{file}::double", "--ref", "rounded", "--tol", 1e-5)
+    assert code == 1 and "DIFFERS" in shown
+
+
 def test_arguments_from_a_function_of_another_file(file, capsys):
     (file.parent / "ours.py").write_text(
         "import numpy as np\ndef f():\n    return np.ones((2, 3), np.float32)\n"

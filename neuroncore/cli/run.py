@@ -29,7 +29,7 @@ from neuroncore import machine, source
 from neuroncore.cli import tools, values
 from neuroncore.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
-from neuroncore.formats import lookup
+from neuroncore.formats import FORMATS, float32, lookup
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.launch import Run
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
@@ -73,7 +73,7 @@ def add_to(commands: Any) -> None:
         "--ref", metavar="FUNC", help="a function of the same arguments that gives the right result"
     )
     parser.add_argument(
-        "--tol", type=float, help="relative L2 error allowed; by default set by the result's format"
+        "--tol", type=float, help="relative L2 error allowed; by default set by the formats"
     )
     parser.add_argument("--seed", type=_natural, default=0)
     parser.add_argument(
@@ -291,7 +291,7 @@ class Session:
         self.timelines += timelines
         got, wanted = pairs or ([], [])
         comparisons: list[Comparison] = [compare(a, b) for a, b in zip(got, wanted, strict=True)]
-        tolerances = [self._tolerance(array) for array in got]
+        tolerances = [self._tolerance(a, b) for a, b in zip(got, wanted, strict=True)]
         wrong = [not c.rel_l2 <= t for c, t in zip(comparisons, tolerances, strict=True)]
         self.differs |= any(wrong)
         self.say(f"{run.kernel} on {run.machine.name}")
@@ -324,15 +324,16 @@ class Session:
             }
         )
 
-    def _tolerance(self, output: Any) -> float:
-        """By the format of the result: 1e-5 for float32, the gap between 1 and the next number
-        for narrower floats, none for integers."""
+    def _tolerance(self, output: Any, reference: Any) -> float:
+        """By the format of the result, or of a reference that has a coarser one: 1e-5 for float32,
+        the gap between 1 and the next number for narrower floats, none for integers."""
         if self.arguments.tol is not None:
             return float(self.arguments.tol)
         form = lookup(np.asarray(output).dtype)
         if form.is_integer:
             return 0.0
-        return 1e-5 if form == "float32" else form.eps
+        forms = form, FORMATS.get(np.asarray(reference).dtype.name, float32)
+        return max(1e-5 if f is float32 or f.is_integer else f.eps for f in forms)
 
     def say(self, line: str) -> None:
         if not self.arguments.json:
