@@ -210,33 +210,32 @@ def occupancy(steps, it):
 
 class Array:
     """The PE array: slow until it has worked for a while with most of its rows, and again after a
-    while of which it worked less than half, or when few rows were all it had for too long."""
+    while of which it worked less than half, or when work with few rows has used up what it had."""
 
     def __init__(self, fixed):
         self.while_ns, self.share = fixed.warmup_ns, fixed.cold_clock_share
-        self.most_with_few = fixed.cooling_ns
+        self.used_up, self.most = fixed.cooling_share, fixed.cooling_share * fixed.cooling_ns
         self.past = []  # begin and end
         self.cool(-np.inf)
 
     def cool(self, now):
-        self.cold_since, self.worked, self.with_few = now, 0.0, 0.0
+        self.cold_since, self.worked, self.warm = now, 0.0, False
 
     def takes(self, begin, busy, rows):
         since = begin - self.while_ns
         used = sum(max(0.0, e - max(b, since)) for b, e in self.past)
         idle = self.cold_since <= since and used < self.while_ns / 2
-        if idle or self.with_few > self.most_with_few:
+        if idle or (self.warm and not self.worked):
             self.cool(begin)
-        left = max(0.0, self.while_ns - self.worked)
-        taken = busy / self.share if left else busy
-        if 2 * rows > 128:
-            if taken > left:
-                taken = left + busy - left * self.share
-            self.worked += taken
-        elif left:
-            self.worked = 0.0
+        left, most_rows = self.while_ns - self.worked, 2 * rows > 128
+        taken = busy if self.warm else busy / self.share
+        if not self.warm and most_rows and taken > left:
+            taken = left + busy - left * self.share
+        if most_rows:
+            self.worked = min(self.worked + taken, self.most)
         else:
-            self.with_few += taken
+            self.worked = max(0.0, self.worked - self.used_up * taken)
+        self.warm |= self.worked >= self.while_ns
         self.past.append((begin, begin + taken))
         return taken
 
@@ -302,7 +301,7 @@ def slow_schedule(steps, it, order):
     return [s.queue for s in steps], [begin[i] for i in count], [end[i] for i in count]
 
 
-def record(target, program, warmup_ns=3000.0, cooling_ns=3000.0):
+def record(target, program, warmup_ns=3000.0, cooling_ns=40000.0):
     """The steps of a program, the record, and a machine with a warm-up of its own."""
     recorder = Recorder(target)
     for method, arguments in program:
@@ -312,6 +311,7 @@ def record(target, program, warmup_ns=3000.0, cooling_ns=3000.0):
     recorded, it = recorder.device.core.program, recorder.device.core.machine
     if it.fixed.warmup_ns:
         it = replace(it, fixed=replace(it.fixed, warmup_ns=warmup_ns, cooling_ns=cooling_ns))
+        it = replace(it, fixed=replace(it.fixed, cooling_share=0.1))
     for step, index in zip(recorder.steps, recorded.columns().call, strict=True):
         call = recorded.calls[index]
         step.call = index
@@ -327,7 +327,7 @@ def record(target, program, warmup_ns=3000.0, cooling_ns=3000.0):
 @given(
     program=programs,
     warmup_ns=st.sampled_from([0.0, 60.0, 300.0, 3000.0]),
-    cooling_ns=st.sampled_from([40.0, 3000.0]),
+    cooling_ns=st.sampled_from([400.0, 4000.0, 40000.0]),
 )
 def test_the_schedule_is_that_of_a_slow_and_obvious_one(
     target, order, program, warmup_ns, cooling_ns

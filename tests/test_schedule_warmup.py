@@ -73,13 +73,25 @@ def test_half_of_the_rows_never_warm_the_array(k):
     assert device.timeline().busy == pytest.approx(expected)
 
 
-def test_half_of_the_rows_keep_the_array_warm_for_some_time():
+def test_half_of_the_rows_keep_the_array_warm_until_what_it_had_is_used_up():
     device = Device()
     multiply(device, 30)
-    multiply(device, 30, k=64)
-    it = device.core.machine
-    some = 10.5 * full_clock(device)
-    it = replace(it, fixed=replace(it.fixed, cooling_ns=some))
-    busy = schedule(device.core.program, it).busy[30:]
-    assert busy[:11] == pytest.approx(full_clock(device))
-    assert busy[11:] == pytest.approx(full_clock(device) / it.fixed.cold_clock_share)
+    multiply(device, 60, k=64)
+    it, full = device.core.machine, full_clock(device)
+    share = it.fixed.warmup_ns / (20 * full)  # of which 20 products use up a warm-up
+    fixed = replace(it.fixed, cooling_share=share, cooling_ns=20.5 * full)
+    busy = schedule(device.core.program, replace(it, fixed=fixed)).busy[30:]
+    assert busy[:21] == pytest.approx(full)
+    assert busy[21:] == pytest.approx(full / it.fixed.cold_clock_share)
+
+
+@pytest.mark.parametrize(("between", "warm"), [(2, True), (30, False)])
+def test_work_on_most_rows_in_between_warms_the_array_if_there_is_enough_of_it(between, warm):
+    device = Device()
+    for _ in range(20):
+        multiply(device, 2)
+        multiply(device, between, k=64)
+    it, full = device.core.machine, full_clock(device)
+    it = replace(it, fixed=replace(it.fixed, cooling_share=0.1, cooling_ns=1000 * full))
+    last = schedule(device.core.program, it).busy[-between:]
+    assert last == pytest.approx(full if warm else full / it.fixed.cold_clock_share)

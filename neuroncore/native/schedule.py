@@ -211,15 +211,17 @@ def _warmed(
     uses that up, `cooled` of its own time, and what there can be of it lasts for `cooling`. It is
     cold again when nothing is left, or after `warmup` of which it worked less than half. `recent`
     keeps when it worked last, state[0] to state[1] of the entries; state[2] is how long it has
-    worked with filled rows, less what is used up, and state[3] whether it is warm.
+    worked with filled rows, less what is used up, state[3] whether it is warm, and state[4] when
+    it was cold.
     """
     size, used = recent.shape[0], 0.0
     while state[0] < state[1] and recent[int(state[0]) % size, 1] <= begin - warmup:
         state[0] += 1
     for k in range(int(state[0]), int(state[1])):
         used += recent[k % size, 1] - max(recent[k % size, 0], begin - warmup)
-    if used < 0.5 * warmup or state[2] <= 0.0:
-        state[2] = state[3] = 0.0
+    idle = used < 0.5 * warmup and state[4] <= begin - warmup
+    if idle or (state[3] > 0.0 and state[2] <= 0.0):
+        state[2], state[3], state[4] = 0.0, 0.0, begin
     left = warmup - state[2]
     taken = busy
     if state[3] == 0.0:
