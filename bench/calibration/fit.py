@@ -1,0 +1,266 @@
+"""Fit the numbers of the cycle model that documents do not give, and leave each chain out in turn.
+
+    python bench/calibration/fit.py CSV --records FOLDER [--offsets FILE.toml] [--json OUT.json]
+
+Every fitted number is a physical quantity with a few plausible values. All combinations are tried;
+the best has the smallest median error, of equal ones that with more kernels within 25 %. Kernels of
+either API are fitted by themselves, for they share no number. Then the fit is made again without
+each chain of variants, and that chain's error is taken with what the others chose: what a new
+kernel has to expect. Nothing is changed: the numbers in use are in neuroncore/schedule/order.py,
+isa/machines/trn1.toml and offsets.toml, and are reported beside the best. No kernel is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from neuroncore import machine
+from neuroncore.cli.score import ASSERTED
+from neuroncore.machine import Machine
+from neuroncore.program import Order
+from neuroncore.record import Record
+from neuroncore.report import measurements
+from neuroncore.report.measurements import Harness, Row, offset_us, span_ns
+from neuroncore.report.score import CLOSE
+from neuroncore.schedule import schedule_cores
+from neuroncore.schedule.order import POLICIES
+
+HERE = Path(__file__).parent
+
+
+class Setting(NamedTuple):
+    """A value of each fitted number; all but the window are trn1's."""
+
+    window: int  # instructions among which an engine takes the first that is ready
+    transfer_ns: float = 0.0  # what a DMA engine takes for a transfer beside moving its bytes
+    reciprocal: float = 0.0  # elements per lane and cycle of the Vector engine's reciprocal
+    offset_us: float = 0.0  # what a harness adds to the span from the first DMA to the last
+
+
+# Windows on either side of those in use. A transfer: nothing, and up to half of a DMA's fixed cost.
+# A reciprocal: the 8 cycles that the older documentation prints, and the rate that fits a profile.
+# What harnesses add: around the 14 to 15.4 that four vector additions show.
+GRID: Mapping[Order, Sequence[Setting]] = {
+    "scheduled": [Setting(window) for window in (1, 2, 3, 4)],
+    "compiled": [
+        Setting(*values)
+        for values in product((32, 128), (0.0, 60.0, 120.0), (0.125, 0.42), (10.0, 15.0, 20.0))
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A measurement, and its error with each setting."""
+
+    name: str
+    chain: str
+    error: Mapping[Setting, float]
+
+
+@dataclass(frozen=True)
+class Quality:
+    median: float
+    close: float
+
+    def __str__(self) -> str:
+        return f"median error {self.median:.1%}, within 25 % {self.close:.1%}"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The best of the settings for kernels of one order, the one in use, and what chains that are
+    left out have to expect."""
+
+    order: Order
+    kernels: int
+    chains: int
+    best: Setting
+    fitted: Quality
+    used: Setting
+    in_use: Quality
+    left_out: Quality
+    chosen: Mapping[Setting, int]  # of how many chains the others chose each setting
+
+
+def quality(errors: Sequence[float]) -> Quality:
+    return Quality(median(errors), sum(e <= CLOSE for e in errors) / len(errors))
+
+
+def with_setting(kernels: Sequence[Kernel], setting: Setting) -> Quality:
+    return quality([k.error[setting] for k in kernels])
+
+
+def best(kernels: Sequence[Kernel], settings: Sequence[Setting]) -> Setting:
+    """The first of the best: a setting that changes nothing is no better."""
+
+    def badness(setting: Setting) -> tuple[float, float]:
+        found = with_setting(kernels, setting)
+        return round(found.median, 4), -found.close
+
+    return min(settings, key=badness)
+
+
+def left_out(
+    kernels: Sequence[Kernel], settings: Sequence[Setting]
+) -> tuple[list[float], Counter[Setting]]:
+    """The errors of each chain with the setting that the other chains choose, and these."""
+    errors: list[float] = []
+    chosen: Counter[Setting] = Counter()
+    for chain in sorted({k.chain for k in kernels}):
+        setting = best([k for k in kernels if k.chain != chain], settings)
+        chosen[setting] += 1
+        errors += (k.error[setting] for k in kernels if k.chain == chain)
+    return errors, chosen
+
+
+# --- predictions ----------------------------------------------------------------------------------
+
+
+def kernels(
+    rows: Sequence[Row], folder: Path, known: Sequence[Harness]
+) -> Iterator[tuple[Order, Kernel]]:
+    """Every kernel that has a record, with the order it is estimated in."""
+    spans: dict[tuple[Any, ...], float] = {}
+    last: Record | None = None
+    for row, record in measurements.recorded(rows, folder):
+        if isinstance(record, str) or not record.programs:
+            continue
+        if record is not last:
+            last = record
+            spans.clear()
+        order = record.programs[0].order
+        if order not in GRID:
+            continue
+        measured = float(row["est_single_core_us"])
+        error = {
+            s: abs((span_us(record, row, s, spans) + added_us(row, s, known)) / measured - 1)
+            for s in GRID[order]
+        }
+        yield order, Kernel(f"{row['id']} {row['kernel']}", row["chain"] or row["id"], error)
+
+
+def added_us(row: Row, setting: Setting, known: Sequence[Harness]) -> float:
+    added = offset_us(row, known)
+    return setting.offset_us if row["generation"] == "trn1" and added else added
+
+
+def span_us(
+    record: Record, row: Row, setting: Setting, spans: dict[tuple[Any, ...], float]
+) -> float:
+    """The estimate without the harness, which is made once for settings that don't differ in what
+    the kernel uses."""
+    generation, order = row["generation"], record.programs[0].order
+    key: tuple[Any, ...] = generation, setting.window
+    target = machine.load(generation)
+    if generation == "trn1":
+        divides = any(call.name == "reciprocal" for p in record.programs for call in p.calls)
+        key += setting.transfer_ns, divides and setting.reciprocal
+        target = with_numbers(target, setting)
+    if key not in spans:
+        before = POLICIES[order]
+        POLICIES[order] = replace(before, window=setting.window)
+        try:
+            timelines = schedule_cores(record.programs, target)
+        finally:
+            POLICIES[order] = before
+        spans[key] = max(map(span_ns, timelines)) / 1000
+    return spans[key]
+
+
+def with_numbers(target: Machine, setting: Setting) -> Machine:
+    vector = target.engines["vector"]
+    vector = replace(vector, rate={**vector.rate, "reciprocal": setting.reciprocal})
+    return replace(
+        target,
+        engines={**target.engines, "vector": vector},
+        dma=replace(target.dma, transfer_ns=setting.transfer_ns),
+    )
+
+
+def in_use(order: Order, known: Sequence[Harness]) -> Setting:
+    """The setting that estimates are made with."""
+    window = POLICIES[order].window
+    if order != "compiled":
+        return Setting(window)
+    trn1 = machine.load("trn1")
+    (offset,) = {h.offset_us for h in known if h.generation == "trn1"}
+    return Setting(window, trn1.dma.transfer_ns, trn1.engines["vector"].rate["reciprocal"], offset)
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def fit(order: Order, own: Sequence[Kernel], known: Sequence[Harness]) -> Fit:
+    settings, used = GRID[order], in_use(order, known)
+    chosen = best(own, settings)
+    errors, choices = left_out(own, settings)
+    return Fit(
+        order,
+        len(own),
+        len({k.chain for k in own}),
+        chosen,
+        with_setting(own, chosen),
+        used,
+        with_setting(own, used),
+        quality(errors),
+        choices,
+    )
+
+
+def said(setting: Setting, order: Order) -> str:
+    fields = setting._asdict() if order == "compiled" else {"window": setting.window}
+    return ", ".join(f"{name} {value:g}" for name, value in fields.items())
+
+
+def text(found: Fit) -> Iterator[str]:
+    yield f"{found.order}: {found.kernels} kernels of {found.chains} chains"
+    yield f"    best       {found.fitted}: {said(found.best, found.order)}"
+    yield f"    in use     {found.in_use}: {said(found.used, found.order)}"
+    yield f"    left out   {found.left_out}"
+    for setting, count in found.chosen.items():
+        yield f"        {count} chains with {said(setting, found.order)}"
+
+
+def document(found: Fit) -> dict[str, Any]:
+    choices = [{**s._asdict(), "chains": n} for s, n in found.chosen.items()]
+    named = {"best": found.best._asdict(), "used": found.used._asdict(), "chosen": choices}
+    return {**asdict(replace(found, chosen={})), **named}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("table", type=Path, metavar="CSV")
+    parser.add_argument("--records", type=Path, metavar="FOLDER", required=True)
+    parser.add_argument("--offsets", type=Path, metavar="FILE", default=HERE / "offsets.toml")
+    parser.add_argument("--json", type=Path, metavar="OUT.json")
+    given = parser.parse_args()
+    known = measurements.harnesses(given.offsets)
+    rows = [r for r in measurements.read(given.table) if measurements.is_usable(r)]
+    rows = [r for r in rows if measurements.source(r) != ASSERTED]
+    groups: dict[Order, list[Kernel]] = {}
+    for order, kernel in kernels(rows, given.records, known):
+        groups.setdefault(order, []).append(kernel)
+        print(f"\r{sum(map(len, groups.values()))} kernels", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    fits = [fit(order, own, known) for order, own in sorted(groups.items())]
+    for found in fits:
+        print("\n".join(text(found)))
+    if given.json:
+        given.json.write_text(json.dumps([document(found) for found in fits], indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
