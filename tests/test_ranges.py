@@ -12,7 +12,16 @@ from neuroncore import machine
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report import text
-from neuroncore.report.ranges import Range, Residual, chosen, fitted, range_of
+from neuroncore.report.ranges import (
+    Coverage,
+    Range,
+    Residual,
+    chosen,
+    coverage,
+    fitted,
+    left_out,
+    range_of,
+)
 from neuroncore.report.summary import bound, summary
 from neuroncore.schedule import schedule
 
@@ -62,6 +71,14 @@ def test_an_engine_falls_back_on_engines_and_all_else_on_everything():
     assert chosen(found, "GpSimd") is found["engine"]
     assert chosen(found, "latency") is found["all"]
     assert found["engine"].points == 40 and found["all"].points == 61
+
+
+def test_a_chain_that_is_left_out_has_the_range_of_the_others():
+    every = [*residuals([1.0, 2.0], chains=1), Residual(8.0, "DMA", "other")]
+    found = {(r.ratio, s.low, s.high) for r, s in left_out(every)}
+    assert found == {(8.0, 1.0, 2.0), (1.0, 8.0, 8.0), (2.0, 8.0, 8.0)}
+    pairs = [(r, Range(1.0, 1.5, 3, 2)) for r in every]
+    assert coverage(pairs) == Coverage(1 / 3, 0.25)
 
 
 @pytest.mark.parametrize("what", ["Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA", "latency"])

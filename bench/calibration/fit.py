@@ -78,18 +78,17 @@ class Quality:
 
 @dataclass(frozen=True)
 class Fit:
-    """The best of the settings for kernels of one order, the one in use, and what chains that are
-    left out have to expect."""
+    """The best of the settings for kernels of one order, the one in use, and the errors: with
+    these two, and of every chain with what the others choose."""
 
     order: Order
-    kernels: int
     chains: int
     best: Setting
-    fitted: Quality
+    fitted: Sequence[float]
     used: Setting
-    in_use: Quality
-    left_out: Quality
-    chosen: Mapping[Setting, int]  # of how many chains the others chose each setting
+    in_use: Sequence[float]
+    left_out: Sequence[float]
+    chosen: Mapping[Setting, int]  # how many times the others chose each setting
 
 
 def quality(errors: Sequence[float]) -> Quality:
@@ -206,13 +205,12 @@ def fit(order: Order, own: Sequence[Kernel], known: Sequence[Harness]) -> Fit:
     errors, choices = left_out(own, settings)
     return Fit(
         order,
-        len(own),
-        len({k.chain for k in own}),
+        choices.total(),
         chosen,
-        with_setting(own, chosen),
+        [k.error[chosen] for k in own],
         used,
-        with_setting(own, used),
-        quality(errors),
+        [k.error[used] for k in own],
+        errors,
         choices,
     )
 
@@ -223,18 +221,36 @@ def said(setting: Setting, order: Order) -> str:
 
 
 def text(found: Fit) -> Iterator[str]:
-    yield f"{found.order}: {found.kernels} kernels of {found.chains} chains"
-    yield f"    best       {found.fitted}: {said(found.best, found.order)}"
-    yield f"    in use     {found.in_use}: {said(found.used, found.order)}"
-    yield f"    left out   {found.left_out}"
+    yield f"{found.order}: {len(found.fitted)} kernels of {found.chains} chains"
+    yield f"    best       {quality(found.fitted)}: {said(found.best, found.order)}"
+    yield f"    in use     {quality(found.in_use)}: {said(found.used, found.order)}"
+    yield f"    left out   {quality(found.left_out)}"
     for setting, count in found.chosen.items():
         yield f"        {count} chains with {said(setting, found.order)}"
 
 
-def document(found: Fit) -> dict[str, Any]:
-    choices = [{**s._asdict(), "chains": n} for s, n in found.chosen.items()]
-    named = {"best": found.best._asdict(), "used": found.used._asdict(), "chosen": choices}
-    return {**asdict(replace(found, chosen={})), **named}
+def together(fits: Sequence[Fit]) -> dict[str, Quality]:
+    """All kernels, by what their estimates were made with."""
+    return {
+        "best": quality([e for found in fits for e in found.fitted]),
+        "in use": quality([e for found in fits for e in found.in_use]),
+        "left out": quality([e for found in fits for e in found.left_out]),
+    }
+
+
+def document(fits: Sequence[Fit]) -> dict[str, Any]:
+    orders = {
+        found.order: {
+            "kernels": len(found.fitted),
+            "chains": found.chains,
+            "best": {**found.best._asdict(), **asdict(quality(found.fitted))},
+            "in use": {**found.used._asdict(), **asdict(quality(found.in_use))},
+            "left out": asdict(quality(found.left_out)),
+            "chosen": [{**s._asdict(), "chains": n} for s, n in found.chosen.items()],
+        }
+        for found in fits
+    }
+    return {"orders": orders, "all": {n: asdict(q) for n, q in together(fits).items()}}
 
 
 def main() -> int:
@@ -257,8 +273,11 @@ def main() -> int:
     fits = [fit(order, own, known) for order, own in sorted(groups.items())]
     for found in fits:
         print("\n".join(text(found)))
+    print("all kernels")
+    for name, found_quality in together(fits).items():
+        print(f"    {name:10} {found_quality}")
     if given.json:
-        given.json.write_text(json.dumps([document(found) for found in fits], indent=1) + "\n")
+        given.json.write_text(json.dumps(document(fits), indent=1) + "\n")
     return 0
 
 

@@ -11,15 +11,13 @@ no measurements, take no part.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from math import ceil, floor
 from pathlib import Path
-from statistics import median
 
 from neuroncore.cli.score import compared
 from neuroncore.report import measurements, ranges
 from neuroncore.report.ranges import Range, Residual
-from neuroncore.report.score import Point
 
 HERE = Path(__file__).parent
 HEADER = """\
@@ -27,28 +25,6 @@ HEADER = """\
 # and of how many measurements and chains of variants they were made. Written by
 # bench/calibration/ranges.py; docs/calibration.md says of what.
 """
-
-
-def residuals(points: Sequence[Point]) -> list[Residual]:
-    return [Residual(1 / p.ratio, p.limit, chain(p)) for p in points]
-
-
-def chain(point: Point) -> str:
-    return point.chain or point.id
-
-
-def left_out(points: Sequence[Point]) -> Iterator[tuple[Residual, Range]]:
-    """Each residual with the range that all other chains give it."""
-    every = residuals(points)
-    for name in sorted({r.chain for r in every}):
-        stated = ranges.fitted(r for r in every if r.chain != name)
-        yield from ((r, ranges.chosen(stated, r.bound)) for r in every if r.chain == name)
-
-
-def coverage(pairs: Sequence[tuple[Residual, Range]]) -> str:
-    share = sum(own.low <= r.ratio <= own.high for r, own in pairs) / len(pairs)
-    width = median((own.high - own.low) / 2 for _, own in pairs)
-    return f"{share:.1%} covered, median half-width {width:.1%} of the estimate"
 
 
 def document(stated: Mapping[str, Range]) -> str:
@@ -71,11 +47,11 @@ def main() -> int:
     given = parser.parse_args()
     rows = [row for row in measurements.read(given.table) if measurements.is_usable(row)]
     points = compared(rows, given.records, measurements.harnesses(given.offsets)).points
-    every = residuals(points)
+    every = [Residual(1 / p.ratio, p.limit, p.chain or p.id) for p in points]
     stated = ranges.fitted(every)
     own = [(r, ranges.chosen(stated, r.bound)) for r in every]
-    print(f"{len(every)} measurements: {coverage(own)}")
-    print(f"chains left out one at a time: {coverage(list(left_out(points)))}")
+    print(f"{len(every)} measurements: {ranges.coverage(own)}")
+    print(f"chains left out one at a time: {ranges.coverage(ranges.left_out(every))}")
     text = document(stated)
     print(text.removeprefix(HEADER))
     if given.check:

@@ -7,11 +7,12 @@ in ranges.toml, which bench/calibration/ranges.py makes from a table of measurem
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, floor
 from pathlib import Path
+from statistics import median
 
 from neuroncore.schedule import LOADS, QUEUES
 
@@ -39,6 +40,18 @@ class Residual:
     ratio: float
     bound: str
     chain: str
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The share of measurements in their ranges, and the median half-width of these as a part of
+    the estimate."""
+
+    share: float
+    half_width: float
+
+    def __str__(self) -> str:
+        return f"{self.share:.1%} covered, median half-width {self.half_width:.1%}"
 
 
 def range_of(bound: str) -> Range | None:
@@ -71,6 +84,20 @@ def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
         for name, r in ranges.items()
         if name == ALL or (r.points >= LEAST_POINTS and r.chains >= LEAST_CHAINS)
     }
+
+
+def left_out(residuals: Sequence[Residual]) -> Iterator[tuple[Residual, Range]]:
+    """Each residual with the range that all other chains give it."""
+    for name in sorted({r.chain for r in residuals}):
+        stated = fitted(r for r in residuals if r.chain != name)
+        yield from ((r, chosen(stated, r.bound)) for r in residuals if r.chain == name)
+
+
+def coverage(pairs: Iterable[tuple[Residual, Range]]) -> Coverage:
+    held, widths = zip(
+        *((s.low <= r.ratio <= s.high, (s.high - s.low) / 2) for r, s in pairs), strict=True
+    )
+    return Coverage(sum(held) / len(held), median(widths))
 
 
 def _range(own: list[Residual]) -> Range:
