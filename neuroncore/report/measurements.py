@@ -140,8 +140,10 @@ def estimate(record: Record, generation: str) -> Estimate:
 
 
 def span_ns(timeline: Timeline) -> float:
-    """From when the first DMA begins to when the last one has ended; all of it without any."""
+    """From when the first DMA begins to when the last one has ended, and what spills add; all of
+    it without any DMA."""
     moving = timeline.queue >= LOADS
     if not moving.any():
         return timeline.total_ns
-    return float(timeline.end[moving].max() - timeline.begin[moving].min())
+    span = float(timeline.end[moving].max() - timeline.begin[moving].min())
+    return span + timeline.spill_ns
