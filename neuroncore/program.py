@@ -203,6 +203,10 @@ class Program:
         start = np.concatenate([[0], np.cumsum(widths - 2)])
         return Columns(flat[begins], flat[begins + 1], start, flat[keep])
 
+    def box_table(self) -> Array:
+        """A row of integers for each box, with its fields in their order."""
+        return _table(self.boxes, len(Box._fields))
+
     def place(self, line: int) -> source.Place:
         site = self.lines[line]
         return site if isinstance(site, source.Place) else source.place(*site)
@@ -220,8 +224,8 @@ class Program:
             "calls": self.calls,
             "lines": [self.place(line) for line in range(len(self.lines))],
             "area_kinds": list(kinds),
-            "areas": _array([(i, kinds[area]) for i, area in self.areas.items()], 2),
-            "boxes": _array(self.boxes, 6),
+            "areas": _table([(area, kinds[info]) for area, info in self.areas.items()], 2),
+            "boxes": self.box_table(),
             "patterns": self.patterns,
             "edges": self.edges,
             "columns": columns,
@@ -241,8 +245,9 @@ class Program:
         self._whole, self.packed = columns, len(columns.call)
 
 
-def _array(rows: Sequence[Sequence[int]], width: int) -> Array:
-    return np.array(rows, np.int64).reshape(len(rows), width)
+def _table(rows: Sequence[Sequence[int]], width: int) -> Array:
+    flat = np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows))
+    return flat.reshape(-1, width)
 
 
 def _pattern(tile: Tile) -> Pattern:

@@ -258,15 +258,17 @@ def timeline(
     every transfer on one semaphore (DMAO). cause[i] is the instruction that i waited for, -1 for
     none, -2 for its own queue. Instructions of the PE get busier while it is cold.
 
-    What a queue would begin next is looked for again when it has begun something, or when something
-    has begun that an instruction in its window waits for: watched[i] has a bit for each such queue.
+    What a queue would begin next is looked for again when it has begun something, or when it is
+    woken: something has begun that an instruction in its window waits for. watched[i] has a bit for
+    each queue that i wakes.
     """
     queues, widest = queue_start.shape[0] - 1, reach.max()
     waiting = np.zeros((queues, widest), np.int32)  # the instructions in each window, in order
     ready = np.full((queues, widest), -1.0)  # of each; -1 not known yet
     why = np.full((queues, widest), -1, np.int32)  # or what must begin before it is known
     watched = np.zeros(queue.shape[0], np.uint8)
-    stale, place, soonest = np.ones(queues, np.bool_), np.zeros(queues, np.int64), np.zeros(queues)
+    stale, woken = np.ones(queues, np.bool_), np.zeros(queues, np.bool_)
+    place, soonest = np.zeros(queues, np.int64), np.zeros(queues)
     count, head = np.zeros(queues, np.int64), queue_start[:-1].copy()
     free, engines, complete = np.zeros(queues), np.zeros(64), np.zeros(queues)
     recent, state = np.zeros((RECENT, 2)), np.array([0.0, 0.0, 0.0, 0.0, -np.inf])
@@ -279,25 +281,30 @@ def timeline(
         best, best_time = -1, np.inf
         for q in range(queues):
             if stale[q]:
-                stale[q], soonest[q] = False, np.inf
-                counted = 0
+                stale[q], soonest[q], counted = False, np.inf, 0
+                limited, awake = window[q] < reach[q], woken[q]
                 for s in range(count[q]):
-                    i = waiting[q, s]
-                    counted += not fresh[i]
-                    if counted > window[q] and not fresh[i]:
-                        continue
-                    if ready[q, s] < 0.0 and (why[q, s] < 0 or end[why[q, s]] >= 0.0):
+                    if limited:
+                        counted += not fresh[waiting[q, s]]
+                        if counted > window[q] and not fresh[waiting[q, s]]:
+                            continue
+                    if ready[q, s] < 0.0:
+                        w = why[q, s]
+                        if w >= 0 and not (awake and end[w] >= 0.0):
+                            continue
                         ready[q, s], why[q, s] = _wait(
-                            i, q, q == pe, queue, needs, first, previous, end, sync_ns
+                            waiting[q, s], q, q == pe, queue, needs, first, previous, end, sync_ns
                         )
                         if ready[q, s] < 0.0:
                             watched[why[q, s]] |= 1 << q
-                    if ready[q, s] >= 0.0:
-                        time = max(ready[q, s], free[q])
-                        if time < soonest[q]:
-                            place[q], soonest[q] = s, time
-                        if time <= free[q]:
-                            break  # those behind it can't begin sooner
+                            continue
+                    time = max(ready[q, s], free[q])
+                    if time < soonest[q]:
+                        place[q], soonest[q] = s, time
+                    if time <= free[q]:
+                        break  # those behind it can't begin sooner
+                else:
+                    woken[q] = False  # all have been looked at
             if soonest[q] < best_time:
                 best, best_time = q, soonest[q]
         slot = place[best]
@@ -318,7 +325,8 @@ def timeline(
         end[i] = finish + latency[i]
         stale[best] = True
         for q in range(queues):
-            stale[q] |= watched[i] >> q & 1
+            if watched[i] >> q & 1:
+                stale[q] = woken[q] = True
         count[best] -= 1
         for s in range(slot, count[best]):
             waiting[best, s] = waiting[best, s + 1]

@@ -46,7 +46,7 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
     """Time a program on a machine, which may be another than the one it was recorded on. `order`
     is the program's own if not given."""
     columns, order = program.columns(), order or program.order
-    policy = POLICIES[order]
+    policy, boxes = POLICIES[order], program.box_table()
     table = CallTable(program.calls, machine, policy)
     row, count = table.rows_for(columns.call, policy), len(columns.call)
     queue = table.queue[row]
@@ -54,14 +54,14 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
     reload = np.zeros(count, np.bool_)
     version = np.zeros(len(columns.operands) if policy.horizon_ns else 0, np.int32)
     first, needs = native.dependencies(
-        queue, columns.start, columns.operands, table.reads[row], *neighbours(program),
+        queue, columns.start, columns.operands, table.reads[row], *neighbours(program, boxes),
         table.weights[row], previous, reload, version,
     )  # fmt: skip
     for consumer, producer in program.edges:
         waits = previous[consumer]
         waits[queue[producer]] = max(waits[queue[producer]], producer)
     peaks = [
-        take_over(program, columns, queue, previous, region, capacity)
+        take_over(program, boxes, columns, queue, previous, region, capacity)
         for region, capacity in (
             (MemoryRegion.sbuf, machine.sbuf.usable_bytes),
             (MemoryRegion.psum, machine.psum.partition_bytes),

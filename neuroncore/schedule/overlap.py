@@ -19,12 +19,11 @@ EXACT_PAIRS = 2000  # of strided accesses that are compared byte by byte
 EXACT_BYTES = 1 << 16
 
 
-def neighbours(program: Program) -> tuple[Array, Array]:
+def neighbours(program: Program, boxes: Array) -> tuple[Array, Array]:
     """The boxes that each box shares bytes with, itself among them: indices, and where each box's
-    begin."""
-    count = len(program.boxes)
-    box = np.array([b[1:5] for b in program.boxes], np.int64).reshape(count, 4)
-    area = np.array([b[0] for b in program.boxes], np.int64)
+    begin. `boxes` is the program's table of them."""
+    count = len(boxes)
+    area, box = boxes[:, 0], np.ascontiguousarray(boxes[:, 1:5])
     order = np.lexsort((box[:, 0], area)).astype(np.int32)
     edges = np.flatnonzero(np.diff(area[order], prepend=-1, append=-1))
     counts = np.zeros(count, np.int64)

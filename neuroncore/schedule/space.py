@@ -4,6 +4,7 @@ the older API's compiler can't fit it spills.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,39 +13,40 @@ import numpy.typing as npt
 from neuroncore.enums import MemoryRegion
 from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
-from neuroncore.program import Columns, Program
+from neuroncore.program import Box, Columns, Program
 from neuroncore.schedule.timeline import QUEUES
 from neuroncore.spills import traffic
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.schedule")
+BYTE_END = Box._fields.index("byte_end")
 
 
 def take_over(
-    program: Program, columns: Columns, queue: Array, previous: Array, region: MemoryRegion,
-    capacity: int,
+    program: Program, boxes: Array, columns: Columns, queue: Array, previous: Array,
+    region: MemoryRegion, capacity: int,
 ) -> int:  # fmt: skip
     """Let tiles that the system places in one memory wait for space; the peak bytes per partition.
 
     Tiles at addresses of the kernel's choosing overlap as it chose, and are counted by their end.
     """
-    boxes = program.boxes
-    area = np.array([b[0] for b in boxes], np.int64)[columns.operands]
-    ids = [a for a, info in program.areas.items() if info.region is region and not info.placed]
-    placed = [a for a, info in program.areas.items() if info.region is region and info.placed]
-    fixed = max((b.byte_end for b in boxes if b.area in placed), default=0)
-    if not ids:
+    areas = (info for info in program.areas.items() if info[1].region is region)
+    rows = ((area, info.placed, info.row_bytes) for area, info in areas)
+    own = np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, 3)
+    placed = own[:, 1] > 0
+    fixed = int(boxes[np.isin(boxes[:, 0], own[placed, 0]), BYTE_END].max(initial=0))
+    ids, size = own[~placed, 0], own[~placed, 2]
+    if not len(ids):
         return fixed
-    number = np.full(int(max(program.areas)) + 1, -1, np.int64)
+    number = np.full(int(max(program.areas)) + 1, -1, np.int32)
     number[ids] = np.arange(len(ids))
-    users = np.repeat(np.arange(len(queue)), np.diff(columns.start))
-    tile = number[area]
+    users = np.repeat(np.arange(len(queue), dtype=np.int32), np.diff(columns.start))
+    tile = number[boxes[:, 0]][columns.operands]
     users, tile = users[tile >= 0], tile[tile >= 0]
-    birth = np.full(len(ids), len(queue), np.int64)
+    birth = np.full(len(ids), len(queue), np.int32)
     np.minimum.at(birth, tile, users)
     last_user = np.full((len(ids), len(QUEUES)), -1, np.int32)
-    np.maximum.at(last_user, (tile, queue[users]), users.astype(np.int32))
-    size = np.array([program.areas[a].row_bytes for a in ids], np.int64)
+    np.maximum.at(last_user, (tile, queue[users]), users)
     live = np.zeros(len(queue) + 1, np.int64)
     peak: int = native.reuse_of_space(
         queue, np.argsort(birth, kind="stable"), birth,
