@@ -202,7 +202,7 @@ def _wait(
 
 @inlined
 def _warmed(
-    begin: float, busy: float, filled: bool, warmup: float, cooling: float, cooled: float,
+    begin: float, busy: Any, filled: Any, warmup: float, cooling: float, cooled: float,
     cold: float, recent: Array, state: Array,
 ) -> float:  # fmt: skip
     """How long the PE takes for work of `busy` at full clock.
