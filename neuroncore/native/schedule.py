@@ -223,7 +223,7 @@ def _warmed(
     if idle or (state[3] > 0.0 and state[2] <= 0.0):
         state[2], state[3], state[4] = 0.0, 0.0, begin
     left = warmup - state[2]
-    taken = busy
+    taken: float = busy
     if state[3] == 0.0:
         taken = busy / cold
         if filled and taken > left:  # it becomes warm on the way
