@@ -1,11 +1,16 @@
 """What docs/ says is what the code says."""
 
+import re
+import tomllib
+
 import pytest
 from accepted import make_instructions, module
 
 from neuroncore.options import Options
+from neuroncore.report import ranges
 
 make_numerics = module("make_numerics")
+make_calibration = module("make_calibration")
 
 
 def test_the_table_of_instructions_and_formats_is_current():
@@ -35,3 +40,17 @@ def test_every_option_is_explained():
     explained = {name: text for name, _, _, text in make_numerics.fields()}
     assert list(explained) == list(Options.__dataclass_fields__)
     assert all(text.endswith(".") and len(text) > 40 for text in explained.values())
+
+
+def test_the_calibration_page_has_the_ranges_that_are_reported():
+    rows = re.findall(
+        r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) \| (\d+) \| (\d+) \|$",
+        make_calibration.PAGE.read_text(),
+        re.MULTILINE,
+    )
+    told = {name: (float(low), float(high), *map(int, counts)) for name, low, high, *counts in rows}
+    stated = tomllib.loads(ranges.FILE.read_text())["range"]
+    assert set(told) == {r["bound"] for r in stated}, "run docs/make_calibration.py"
+    for r in stated:
+        wanted = r["low"], r["high"], r["points"], r["chains"]
+        assert told[r["bound"]] == pytest.approx(wanted, abs=0.011), "run docs/make_calibration.py"

@@ -1,0 +1,395 @@
+"""Writes docs/calibration.md: how estimates compare with measurements.
+
+    neuroncore score CSV --records FOLDER --by generation --by source --by limit --json > SCORE.json
+    python bench/calibration/fit.py CSV --records FOLDER --json FIT.json
+    python docs/make_calibration.py SCORE.json FIT.json
+
+The tables are those of the two files, of neuroncore/report/ranges.toml and of
+bench/calibration/offsets.toml; the text is here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from neuroncore import machine
+from neuroncore.report import ranges
+from neuroncore.report.ranges import Range, Residual
+
+HERE = Path(__file__).parent
+PAGE = HERE / "calibration.md"
+OFFSETS = HERE.parent / "bench/calibration/offsets.toml"
+
+Json = dict[str, Any]
+
+HEAD = """\
+# Calibration
+
+How the estimates of the cycle model compare with latencies that others have measured on Trainium
+and published. This page is written by `docs/make_calibration.py`.
+
+## What is predicted, and how
+
+A row of the table of measurements is a kernel with published source, its shapes and formats, the
+machine, the way it was measured, and the time of one run on one core. Two qualities of rows take
+part: direct measurements, and direct ones with a known caveat. `bench/calibration/record.py` runs
+each kernel here, unchanged, and keeps its record: the instructions that it issued, with no data.
+`neuroncore score` schedules the record on the machine of the row, takes the span from the begin
+of the first DMA to the end of the last one on the slowest core, and adds what the harness is known
+to add. The error of an estimate is |estimate / measurement - 1|.
+
+Nothing in the model knows which kernel it times. What kernels of the older API become is modelled
+as a compiler's reordering ("compiled"), what those of today's API become as next to none
+("scheduled"); `neuroncore/schedule/order.py` says why.
+
+Variants of one kernel that one harness measured are a chain. Latencies that nki-library asserts in
+its tests are constants, and their unit is inferred: they have a line of their own and take no part
+in any other figure, any fit or any range.
+"""
+
+ERRORS = """\
+
+## Errors
+
+What `neuroncore score` says of the table. `limit` is what bounds the estimate; the last two columns
+are of the ranges that estimates are reported with, see below.
+
+"""
+
+ORDER = """\
+
+## Order of variants
+
+Within each chain, the rank correlation of estimates and measurements (Spearman, from three variants
+on), and how many of the pairs that differ by more than 10 % are in the right order.
+"""
+
+RANGES = """\
+
+## Ranges
+
+Every estimate is reported with a range that 80 % of measurements are expected in. It is the
+estimate times two factors, from the ratios of measurement to estimate of the kernels below whose
+*estimate* is bound by the same resource. The factors are order statistics: of n ratios, number
+(n + 1) / 10 from below and from above, rounded outwards, which leaves a tenth of further kernels
+out on either side if these are like the ones at hand. A class of fewer than {points} kernels, or of
+fewer than {chains} chains, has no range of its own: an engine then has that of all engines,
+everything else that of all kernels. Classes by machine or by order as well were tried; they are
+narrower, and hold less often for chains that they were not made of.
+
+{table}
+
+| ranges made of | covered | median half-width |
+| --- | ---: | ---: |
+| the kernels themselves | {covered} |
+| the other chains, for each chain | {left_out} |
+
+The half-width is half the length of a range, as a part of the estimate. For a kernel of yours
+expect the second line. A range says nothing of what no measured kernel does.
+"""
+
+FIT = """\
+
+## What was fitted
+
+Most costs are documented, or were measured on single instructions; `neuroncore machines trn2`
+prints each with its source. These were chosen by the latencies of whole kernels, out of a few
+plausible values each, by `bench/calibration/fit.py`:
+
+{numbers}
+
+All combinations are tried. The best has the smallest median error; of equal ones, that with more
+kernels within 25 %. Then every chain is left out in turn, and estimated with what the others
+choose.
+"""
+
+# Order, field of bench/calibration/fit.py, what it is, and the values that are tried.
+NUMBERS = (
+    ("scheduled", "window", "instructions of today's API among which an engine takes the first "
+     "that is ready", "1, 2, 3, 4"),
+    ("compiled", "window", "the same of the older API, whose compiler reorders", "32, 128"),
+    ("compiled", "transfer_ns", "what a DMA engine of trn1 takes for a transfer, beside moving its "
+     "bytes", "0, 60, 120 ns"),
+    ("compiled", "reciprocal", "elements per lane and cycle of trn1's Vector engine: the "
+     "documented eighth, or what a published profile leaves", "0.125, 0.42"),
+    ("compiled", "offset_us", "what is added to the span on trn1", "10, 15, 20 us"),
+)  # fmt: skip
+
+WHOLE = "published latencies of kernels"  # as machine files have it
+OTHERS = """
+These numbers of the machine files come from published latencies of whole kernels too. Each follows
+from a few kernels in which nothing else explains a difference; they are not part of the fit.
+"""
+
+HARNESSES = """\
+
+## What harnesses add
+
+One number for each machine and way to measure, added for all of its rows. `fitted` ones follow from
+rows of that harness; what is not listed is not known, and nothing is added for it.
+"""
+
+# What is wrong, why, and the rows that show it.
+WRONG = (
+    (
+        "Matrix products of the SDK's tutorial on trn1, but for the last step. They were published "
+        "with an older compiler.",
+        ("M0337", "M0339", "M0341"),
+    ),
+    (
+        "Transfers of 4 bytes, and of a few: the vector additions of CS149's first steps. What a "
+        "DMA queue does with tens of thousands of them is not known; ours overlap too well.",
+        ("M0290", "M0291"),
+    ),
+    (
+        "Batched products in float32 with K = 64 of the published baseline: the Tensor engine "
+        "seems to run at half clock for longer than our warm-up says.",
+        ("M0953", "M0989"),
+    ),
+    (
+        "Large loads and stores that follow one another: two variants of silu whose transfers on "
+        "the device don't overlap, and do here.",
+        ("M1085", "M1087"),
+    ),
+    (
+        "Kernels that take the device about three times as long, while variants with the same "
+        "products are estimated well. Of the first its profile has DMA active for 89 % of the "
+        "time, at 105 GB/s, where here the Tensor engine bounds it. Why is not known.",
+        ("M1032", "M1094", "M0952"),
+    ),
+    (
+        "Tiles that don't fit into SBUF: the compiler spills. What it spills is estimated, and so "
+        "is when.",
+        ("M0363", "M0365", "M0367", "M1103"),
+    ),
+    (
+        "A depthwise convolution of autocomp's: variants with 131,072 instructions on three "
+        "elements each. The compiler must have made fewer of them: the fastest takes 3.5 ns for "
+        "each, which no engine can.",
+        ("M0271", "M0272", "M0273"),
+    ),
+    (
+        "Attention of a single token (nki-moe-megakernel), where latencies add up: a window of 2 "
+        "is too small for some variants, and there is no larger one that others allow.",
+        ("M1440", "M1441", "M1442", "M1443", "M1445", "M1485", "M1486"),
+    ),
+    ("One variant of it whose transfers take three times as long here.", ("M1438",)),
+    (
+        "Unfused attention on short sequences: a small kernel with a store and a load between its "
+        "parts.",
+        ("M1138", "M1140", "M1148"),
+    ),
+    (
+        "A product that nki-autotune generated, whose order of instructions is poor: the compiler "
+        "makes more of it than we do.",
+        ("M1110",),
+    ),
+)
+
+REPEAT = """\
+
+## Again
+
+The table of measurements and the kernels are other people's, and not part of this repository; with
+checkouts of them
+
+```
+python bench/calibration/record.py CSV FOLDER --sources [NAME=]PATH ...    # an hour
+neuroncore score CSV --records FOLDER --by generation --by limit           # two minutes
+python bench/calibration/ranges.py CSV --records FOLDER                    # writes ranges.toml
+python bench/calibration/fit.py CSV --records FOLDER                       # ten minutes
+```
+"""
+
+
+def page(score: Json, fit: Json) -> str:
+    return "".join(
+        (
+            HEAD,
+            ERRORS,
+            errors(score["errors"]),
+            ORDER,
+            "\n",
+            order(score),
+            stated(score["rows"]),
+            FIT.format(numbers=numbers(fit).rstrip()),
+            "\n",
+            fitted(fit),
+            OTHERS,
+            "\n",
+            others(),
+            HARNESSES,
+            "\n",
+            harnesses(),
+            "\n## Where the model is known to be wrong\n\n",
+            wrong(score["rows"]),
+            "\n## Every kernel\n\n",
+            kernels(score),
+            REPEAT,
+        )
+    )
+
+
+def table(head: str, rows: Iterable[Sequence[object]]) -> str:
+    """Markdown; columns after the first one are numbers."""
+    columns = head.split(" | ")
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def errors(groups: Json) -> str:
+    return table(
+        "kernels | number | median error | within 25 % | in their range | half-width",
+        (
+            (
+                name,
+                e["count"],
+                *(f"{e[k]:.1%}" for k in ("median", "close", "covered", "half_width")),
+            )
+            for name, e in groups.items()
+        ),
+    )
+
+
+def order(score: Json) -> str:
+    rows = [
+        (c["name"], c["count"], "-" if c["spearman"] is None else f"{c['spearman']:.2f}",
+         f"{c['right']} of {c['pairs']}")
+        for c in score["chains"]
+    ]  # fmt: skip
+    total = score["order"]
+    rows.append(
+        (f"**all {total['chains']}**", sum(c["count"] for c in score["chains"]),
+         f"{total['spearman']:.2f} (median)",
+         f"{total['right']} of {total['pairs']}: {total['accuracy']:.1%}")
+    )  # fmt: skip
+    return table("chain | variants | Spearman | pairs in order", rows)
+
+
+def stated(rows: Sequence[Json]) -> str:
+    residuals = [Residual(1 / r["ratio"], r["limit"], r["chain"] or r["id"]) for r in rows]
+    found = ranges.fitted(residuals)
+    return RANGES.format(
+        points=ranges.LEAST_POINTS,
+        chains=ranges.LEAST_CHAINS,
+        table=table(
+            "bound by | from | to | kernels | chains",
+            (
+                (name, f"{r.low:.2f}", f"{r.high:.2f}", r.points, r.chains)
+                for name, r in found.items()
+            ),
+        ).rstrip(),
+        covered=cells((r, ranges.chosen(found, r.bound)) for r in residuals),
+        left_out=cells(ranges.left_out(residuals)),
+    )
+
+
+def cells(pairs: Iterable[tuple[Residual, Range]]) -> str:
+    found = ranges.coverage(pairs)
+    return f"{found.share:.1%} | {found.half_width:.1%}"
+
+
+def numbers(fit: Json) -> str:
+    return table(
+        "number | in use | tried",
+        (
+            (f"{text} (`{order}`, `{name}`)", f"{fit['orders'][order]['in use'][name]:g}", tried)
+            for order, name, text, tried in NUMBERS
+        ),
+    )
+
+
+def others() -> str:
+    fitted = {"dma.transfer_ns", "engine.vector.rate.reciprocal"}
+    return table(
+        "number | machine | value",
+        (
+            (f"`{path}`", name, fact.value)
+            for name in ("trn1", "trn2", "trn3")
+            for target in (machine.load(name),)
+            for path, fact in target.facts.items()
+            if target.sources.get(fact.source, "").startswith(WHOLE) and fact.grade != "assumed"
+            if name != "trn1" or path not in fitted
+        ),
+    )
+
+
+def fitted(fit: Json) -> str:
+    def row(name: str, kernels: object, which: str, found: Json) -> tuple[object, ...]:
+        return name, kernels, which, f"{found['median']:.1%}", f"{found['close']:.1%}"
+
+    def rows() -> Iterator[tuple[object, ...]]:
+        for name, own in (*fit["orders"].items(), ("all", fit["all"])):
+            for which in ("best", "in use", "left out"):
+                yield row(name, own.get("kernels", ""), which, own[which])
+
+    choices = [
+        f"{choice['chains']} of {own['chains']} `{name}` chains with a window of "
+        f"{choice['window']}"
+        + (
+            f", {choice['transfer_ns']:g} ns, {choice['reciprocal']:g} and "
+            f"{choice['offset_us']:g} us"
+            if name == "compiled"
+            else ""
+        )
+        for name, own in fit["orders"].items()
+        for choice in own["chosen"]
+    ]
+    told = table("kernels | number | estimated with | median error | within 25 %", rows())
+    return f"{told}\nThe others choose for {'; for '.join(choices)}.\n"
+
+
+def harnesses() -> str:
+    return table(
+        "machine, measured by | us | grade",
+        (
+            (f"{h['generation']}, {h['measured_by']}", f"{h['offset_us']:g}", h["grade"])
+            for h in tomllib.loads(OFFSETS.read_text("utf-8"))["harness"]
+        ),
+    )
+
+
+def wrong(rows: Sequence[Json]) -> str:
+    by_id = {r["id"]: r for r in rows}
+
+    def told(ids: Sequence[str]) -> str:
+        return ", ".join(f"{i} {by_id[i]['ratio']:.2f}" for i in ids if i in by_id)
+
+    lines = (f"* {text} Estimate over measurement: {told(ids)}.\n" for text, ids in WRONG)
+    listed = {i for _, ids in WRONG for i in ids}
+    rest = [r for r in rows if r["id"] not in listed and not 0.75 <= r["ratio"] <= 4 / 3]
+    others = ", ".join(f"{r['id']} {r['ratio']:.2f}" for r in rest) or "none"
+    return f"{''.join(lines)}* Not explained, and outside 0.75 to 1.33: {others}.\n"
+
+
+def kernels(score: Json) -> str:
+    def row(r: Json) -> tuple[object, ...]:
+        held = r["low"] <= 1 / r["ratio"] <= r["high"]
+        name = f"{r['id']} {r['kernel']}" + (" (spilled)" if r["spilled"] else "")
+        return (
+            name, r["generation"], f"{r['estimated_us']:.1f}", f"{r['measured_us']:.1f}",
+            f"{r['ratio']:.2f}", r["limit"], "" if held else "outside",
+        )  # fmt: skip
+
+    head = "kernel | machine | estimate, us | measured, us | ratio | estimate bound by | range"
+    gone = len(score["missing"])
+    missing = f" {gone} further rows have no record: their kernels do not run here." if gone else ""
+    return (
+        f"Estimates are with what the harness adds, and are no measurements.{missing}\n\n"
+        "<details><summary>All rows</summary>\n\n"
+        f"{table(head, map(row, score['rows']))}\n</details>\n"
+    )
+
+
+def main() -> None:
+    score, fit = (json.loads(Path(name).read_text("utf-8")) for name in sys.argv[1:3])
+    PAGE.write_text(page(score, fit), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
