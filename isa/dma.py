@@ -101,6 +101,10 @@ def priority_classes(call: Call, machine: Machine) -> KernelError | None:
     )
 
 
+def is_load(call: Call) -> bool:
+    return call.view("dst").on_chip and not call.view("src").on_chip
+
+
 @instruction(
     engine.dma,
     engine.sync,
@@ -109,6 +113,7 @@ def priority_classes(call: Call, machine: Machine) -> KernelError | None:
     choose=lambda call, machine: engine.dma,
     rules=[same_total("dst", "src"), bits_if_opaque("dst", "src"), descriptors, priority_classes],
     opcode="DMA_DIRECT2D",
+    made_once=is_load,
 )
 def dma_copy(
     dst: Annotated[Tile, replace(WRITTEN, moved=True)],

@@ -334,8 +334,7 @@ def rate_of(formats: set[Format]) -> str:
 
 def matmul_cost(call: Call, machine: Machine) -> cost.Cost:
     """One column of moving per cycle; loading the stationary tile can hide behind the last one.
-    A float32 operand of zeros and ones takes one pass (ISA). That a contraction of 64 rows of
-    float32 took twice as long on trn2 as one of 128 (FIT) is not modelled: nothing explains it."""
+    A float32 operand of zeros and ones takes one pass (ISA)."""
     kind = rate_of({call.view("stationary").dtype, call.view("moving").dtype})
     if call["is_transpose"] and machine.has("native_transpose"):
         kind = transpose_kind(call.view("stationary"))

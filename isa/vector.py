@@ -66,6 +66,14 @@ MaybeSingle = Annotated[
 # --- copies ---------------------------------------------------------------------------------------
 
 
+def left_open(call: Call) -> list[engine]:
+    """Where the kernel names no engine, all that reach the operands: GpSimd reaches no PSUM."""
+    if call["engine"] is not unknown:
+        return [call.engine]
+    in_psum = any(view.region is PSUM for view in call.views())
+    return [unit for unit in call.instruction.engines if not (in_psum and unit is gpsimd)]
+
+
 @instruction(
     vector,
     scalar,
@@ -78,6 +86,7 @@ MaybeSingle = Annotated[
         indirect_on(vector, scalar),
     ],
     opcode="COPY",
+    dealt_to=left_open,
 )
 def tensor_copy(
     dst: Annotated[Tile, Operand(writes=True, moved=True, indirect=True)],
@@ -210,6 +219,7 @@ def tensor_tensor_engine(call: Call, machine: Machine) -> KernelError | None:
         bitvec_on_integers("dst", "data1", "data2", ops=("op",)),
         tensor_tensor_engine,
     ],
+    made_once=lambda call: True,
 )
 def tensor_tensor(
     dst: Scattered, data1: Gathered, data2: In, op: AnyOp, engine: engine = unknown

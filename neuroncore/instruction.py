@@ -67,6 +67,8 @@ class Instruction:
     opcode: str
     wants_core: bool
     named: bool  # whether the API's function takes a `name`
+    dealt_to: Callable[[Call], Sequence[engine]] | None
+    made_once: Callable[[Call], bool] | None
 
     @property
     def equation(self) -> str:
@@ -137,11 +139,17 @@ def instruction(
     feature: str | None = None,
     opcode: str | None = None,
     named: bool = True,
+    dealt_to: Callable[[Call], Sequence[engine]] | None = None,
+    made_once: Callable[[Call], bool] | None = None,
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Define one instruction from the function that is its meaning.
 
     `choose` picks an engine where the kernel leaves it open; otherwise it is the first of
     `engines`. `feature` is what a machine must have. `opcode` is the profiler's name for it.
+
+    What the older API's compiler may do: `dealt_to` says among which engines it chooses for a call,
+    and `made_once` whether it leaves out a call that does the same with the same data as one before
+    it. All that such a call depends on has to be a tile or in the Call.
     """
 
     def define(meaning: Callable[..., Any]) -> Instruction:
@@ -160,6 +168,8 @@ def instruction(
             opcode=opcode or name.upper(),
             wants_core="core" in inspect.signature(meaning).parameters,
             named=named,
+            dealt_to=dealt_to,
+            made_once=made_once,
         )
         return INSTRUCTIONS[name]
 

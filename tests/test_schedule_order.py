@@ -236,11 +236,23 @@ def test_a_sum_of_other_data_is_made():
     assert in_order(different, "compiled").busy[-1] == 0
 
 
-def load_twice(between, rewritten=False, dtype="float32"):
+def test_a_sum_that_has_been_overwritten_is_made_again():
+    device = Device()
+    a, b, x, y = (device.zeros((128, 512)) for _ in range(4))
+    device.issue("tensor_tensor", x, a, b, nl.add, engine=VECTOR)
+    device.issue("memset", x[:1], 1.0)
+    device.issue("tensor_tensor", y, a, b, nl.add, engine=VECTOR)
+    assert in_order(device, "compiled").busy[-1] > 0
+
+
+def load_twice(between, rewritten=False, overwritten=False, dtype="float32"):
     """The same data into two tiles, and so many instructions between."""
     device = Device()
     hbm, other = (device.zeros((128, 512), buffer="hbm") for _ in range(2))
-    device.issue("dma_copy", device.empty((128, 512)), hbm)
+    first = device.empty((128, 512))
+    device.issue("dma_copy", first, hbm)
+    if overwritten:
+        device.issue("memset", first[:, 100:200], 0.0)
     for _ in range(between):
         device.issue("memset", device.empty((1, 1)), 0.0)
     if rewritten:
@@ -257,6 +269,7 @@ def load_twice(between, rewritten=False, dtype="float32"):
         (127, {}, True),
         (128, {}, False),
         (0, {"rewritten": True}, False),
+        (0, {"overwritten": True}, False),
         (0, {"dtype": "bfloat16"}, False),
     ],
 )

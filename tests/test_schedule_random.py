@@ -175,7 +175,7 @@ def dealt(steps, policy):
 
 def repeats(steps, policy):
     """Of each instruction the one whose result it can have: sums of the same data and loads of the
-    same data soon after; None if there is no such."""
+    same data soon after, not overwritten since; None if there is no such."""
     if not policy.horizon_ns:
         return [None] * len(steps)
     seen, result = {}, []
@@ -187,6 +187,7 @@ def repeats(steps, policy):
             key = (step.call, *step.operands, *versions)
             found, seen[key] = seen.get(key), i
         near = found is not None and (not is_load or i - found <= policy.reach)
+        near = near and not any(s.writes & steps[found].writes for s in steps[found + 1 : i])
         result.append(found if near else None)
     return result
 

@@ -58,7 +58,7 @@ def overlap_pairs(
 @compiled
 def dependencies(
     queue: Array, start: Array, operands: Array, reads: Array, near: Array, near_start: Array,
-    weights: Array, previous: Array, reload: Array, version: Array,
+    weights: Array, previous: Array, reload: Array, version: Array, gone: Array,
 ) -> Any:  # fmt: skip
     """What each instruction waits for: needs[first[i]:first[i + 1]], the last writers of all that
     it reads or overwrites, and previous[i, q], the last instruction of queue q that reads what it
@@ -66,7 +66,8 @@ def dependencies(
 
     The first `reads[i]` operands of i are read. weights[i] is which of them is a stationary tile,
     or -1; reload[i] tells whether it differs from the one that is in the array already. version[k]
-    is who wrote operand k last, if there is room for it.
+    is who wrote operand k last, if there is room for it; gone[i] becomes the first to overwrite any
+    of what i wrote.
     """
     count, boxes, queues = queue.shape[0], near_start.shape[0] - 1, previous.shape[1]
     writer = np.full(boxes, -1, np.int32)
@@ -92,6 +93,8 @@ def dependencies(
                         needs[found] = w
                         found += 1
                 if k >= first_write:
+                    if w >= 0:
+                        gone[w] = min(gone[w], i)
                     for q in range(queues):
                         previous[i, q] = max(previous[i, q], reader[b, q])
             if version.shape[0]:
@@ -111,15 +114,14 @@ def dependencies(
 
 @compiled
 def reuse_of_space(
-    queue: Array, born: Array, birth: Array, deaths: Array, last_user: Array, size: Array,
-    capacity: int, previous: Array, live: Array,
+    born: Array, birth: Array, deaths: Array, last_user: Array, size: Array, capacity: int,
+    previous: Array,
 ) -> int:  # fmt: skip
     """Make instructions wait for the space that their tiles take over; the peak of live bytes.
 
     `born` lists a memory's tiles in the order of their first use, which is at instruction
     birth[t]; `deaths` in the order of their last. last_user[t, q] is the last instruction of
-    queue q to use tile t. Space that has been free the longest is taken first. live[i] becomes
-    the bytes in use at instruction i, where it changes.
+    queue q to use tile t. Space that has been free the longest is taken first.
     """
     tiles, queues = born.shape[0], last_user.shape[1]
     unused = capacity
@@ -134,7 +136,6 @@ def reuse_of_space(
             died += 1
         used += size[t]
         peak = max(peak, used)
-        live[i] = used
         need = size[t]
         fresh = min(unused, need)
         unused -= fresh
@@ -252,7 +253,7 @@ def timeline(
 
     Among the first window[q] instructions that queue q has not begun yet, and among all queues, the
     one that can begin first does; a window of 1 keeps a queue in order. What is `fresh` does not
-    count, and begin as soon as they can among the first reach[q]. A transfer (lane[i, 0] >=
+    count, and begins as soon as it can among the first reach[q]. A transfer (lane[i, 0] >=
     0) then occupies DMA engines lane[i, 0] to lane[i, 1] for lane_ns[i] each, first come first
     served; in a queue in order it is not complete before those ahead of it: all engines count
     every transfer on one semaphore (DMAO). cause[i] is the instruction that i waited for, -1 for

@@ -53,9 +53,10 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
     previous = np.full((count, len(QUEUES)), -1, np.int32)
     reload = np.zeros(count, np.bool_)
     version = np.zeros(len(columns.operands) if policy.horizon_ns else 0, np.int32)
+    gone = np.full(count, count, np.int32)
     first, needs = native.dependencies(
         queue, columns.start, columns.operands, table.reads[row], *neighbours(program, boxes),
-        table.weights[row], previous, reload, version,
+        table.weights[row], previous, reload, version, gone,
     )  # fmt: skip
     for consumer, producer in program.edges:
         waits = previous[consumer]
@@ -73,7 +74,7 @@ def schedule(program: Program, machine: Machine, order: Order | None = None) -> 
     taken = busy(table, row, queue, reload | table.picks_weights[row], machine)
     latency, transfer, lane = table.latency[row], table.lane_ns[row], table.lane[row]
     if policy.horizon_ns:
-        before = made_before(program.calls, columns, version, policy.reach)
+        before = made_before(program.calls, columns, version, gone, policy.reach)
         again = np.flatnonzero(before >= 0)
         taken[again] = latency[again] = transfer[again] = 0.0
         lane[again] = -1

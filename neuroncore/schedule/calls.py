@@ -12,7 +12,7 @@ from neuroncore.instruction import Call
 from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
 from neuroncore.operand import View
-from neuroncore.schedule.order import Policy, cost_of, variants
+from neuroncore.schedule.order import Policy, variants
 from neuroncore.schedule.timeline import LOADS, QUEUE_OF, SCALAR, STORES
 
 Array = npt.NDArray[Any]
@@ -26,7 +26,7 @@ class CallTable:
     def __init__(self, distinct: list[Call], machine: Machine, policy: Policy) -> None:
         several = [variants(call, policy) for call in distinct]
         calls = [call for choices in several for call in choices]
-        costs = [cost_of(call, machine) for call in calls]
+        costs = [call.instruction.cost(call, machine) for call in calls]
         count = len(calls)
         self.last = np.cumsum([len(choices) for choices in several], dtype=np.int64)
         self.first = self.last - np.array([len(choices) for choices in several], np.int64)

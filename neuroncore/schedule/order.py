@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.cost import Cost
-from neuroncore.enums import MemoryRegion, engine
+from neuroncore.enums import engine
 from neuroncore.instruction import Call
-from neuroncore.machine import Machine
 from neuroncore.program import Columns, Order
 
 Array = npt.NDArray[Any]
@@ -50,59 +47,40 @@ POLICIES: dict[Order, Policy] = {
 
 
 def variants(call: Call, policy: Policy) -> list[Call]:
-    """A call on each engine that may run it: PSUM is out of GpSimd's reach."""
-    if policy.horizon_ns and call.name == "dma_transpose" and call.view("src").dtype.itemsize == 4:
-        return [replace(call, engine=engine.tensor)]
-    if not policy.horizon_ns or call.name != "tensor_copy":
+    """A call on each engine that may run it."""
+    if not policy.horizon_ns or call.instruction.dealt_to is None:
         return [call]
-    if call["engine"] is not engine.unknown:
-        return [call]
-    in_psum = any(view.region is MemoryRegion.psum for view in call.views())
-    units = [u for u in call.instruction.engines if not (in_psum and u is engine.gpsimd)]
-    return [replace(call, engine=unit) for unit in units]
+    return [replace(call, engine=unit) for unit in call.instruction.dealt_to(call)]
 
 
-def cost_of(call: Call, machine: Machine) -> Cost:
-    """What a call costs on the engine that it was given to.
+def made_before(
+    calls: list[Call], columns: Columns, version: Array, gone: Array, reach: int
+) -> Array:
+    """The instruction before each that did the same with the same data and whose result is still
+    there, of loads not more than `reach` before; -1 where there is none.
 
-    The older compiler loads 32-bit tiles as they are and transposes them on the Tensor engine: a
-    published product that leaves transposes to loads takes as long as one that makes them itself.
-    """
-    if call.name != "dma_transpose" or call.engine is not engine.tensor:
-        return call.instruction.cost(call, machine)  # type: ignore[no-any-return]
-    unit, side = machine.engines["tensor"], machine.limits.partitions
-    blocks = ceil(call.view("src").size / side**2)
-    cycles = blocks * (unit.overhead_cycles + side / unit.rate["transpose_float32"])
-    return Cost(cycles / unit.clock_ghz, machine.dma.load_latency_ns + unit.latency_ns)
-
-
-def made_before(calls: list[Call], columns: Columns, version: Array, reach: int) -> Array:
-    """The instruction before each that did the same with the same data, of loads not more than
-    `reach` before; -1 where there is none.
-
-    Besides loads it is tensor_tensor, which has no operands but tiles: what else two of their Calls
-    may differ in is in the Call. version[k] is who wrote operand k last.
+    version[k] is who wrote operand k last, gone[i] who first overwrites any of what i wrote.
     """
     before = np.full(len(columns.call), -1, np.int32)
-    for name, reads, most in (("tensor_tensor", 2, len(before)), ("dma_copy", 1, reach)):
-        alike = np.array([_reads_alone(c, name) for c in calls], np.bool_)
-        found = np.flatnonzero(alike[columns.call])
+    reads = np.array([len(call.reads) if _is_made_once(call) else 0 for call in calls], np.int32)
+    most = np.array([reach if call.engine is engine.dma else len(before) for call in calls])
+    for count in np.unique(reads[reads > 0]):
+        found = np.flatnonzero(reads[columns.call] == count)
         key = columns.call[found].astype(np.uint64)
         for values in (columns.operands, version):
-            for k in range(reads):
+            for k in range(count):
                 key = (key * _MIX) ^ values[columns.start[found] + k].astype(np.uint64)
         by_key = np.argsort(key, kind="stable")
-        one, next_one = by_key[:-1], by_key[1:]
-        again = (key[one] == key[next_one]) & (found[next_one] - found[one] <= most)
-        before[found[next_one[again]]] = found[one[again]]
+        one, following = found[by_key[:-1]], found[by_key[1:]]
+        again = (key[by_key[:-1]] == key[by_key[1:]]) & (gone[one] >= following)
+        again &= following - one <= most[columns.call[one]]
+        before[following[again]] = one[again]
     return before
 
 
-def _reads_alone(call: Call, name: str) -> bool:
-    """Whether a Call is of that name, and of a copy that it is a load, at a known address."""
-    if call.name != name or call.dynamic:
-        return False
-    return name != "dma_copy" or (not call.view("src").on_chip and call.view("dst").on_chip)
+def _is_made_once(call: Call) -> bool:
+    once = call.instruction.made_once
+    return once is not None and not call.dynamic and once(call)
 
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash

@@ -47,10 +47,9 @@ def take_over(
     np.minimum.at(birth, tile, users)
     last_user = np.full((len(ids), len(QUEUES)), -1, np.int32)
     np.maximum.at(last_user, (tile, queue[users]), users)
-    live = np.zeros(len(queue) + 1, np.int64)
     peak: int = native.reuse_of_space(
-        queue, np.argsort(birth, kind="stable"), birth,
-        np.argsort(last_user.max(axis=1), kind="stable"), last_user, size, capacity, previous, live,
+        np.argsort(birth, kind="stable"), birth, np.argsort(last_user.max(axis=1), kind="stable"),
+        last_user, size, capacity, previous,
     )  # fmt: skip
     return max(peak, fixed)
 
