@@ -35,7 +35,9 @@ class Cost:
     """`busy_ns` until the engine takes its next instruction, `latency_ns` more until the result
     can be read. `weights_ns` is how long the array's input is kept by loading `weights_operand`,
     unless it is already there, and `weights_latency_ns` how long the load takes from its begin
-    until a column can stream past. `table` names the activation table that must be loaded."""
+    until a column can stream past: what bench/instructions.py holds against published times of
+    single instructions; the schedule has no use for it. `table` names the activation table that
+    must be loaded."""
 
     busy_ns: float
     latency_ns: float

@@ -96,7 +96,11 @@ class Engine:
 
 @dataclass(frozen=True)
 class Dma:
-    """The 16 engines that serve one core. A packet is one contiguous run of bytes."""
+    """The 16 engines that serve one core. A packet is one contiguous run of bytes.
+
+    `software_start_ns` and `hardware_issue_ns` are what bench/instructions.py predicts for single
+    DMAs that were measured; the schedule leaves descriptors to queues of their own.
+    """
 
     engines: int
     partitions_per_engine: int

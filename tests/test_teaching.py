@@ -154,6 +154,16 @@ def with_hoisted_loads(left, right):
     return out
 
 
+def product_of_tiles(own, others, m, n):
+    """Of tile m of each on the left and tile n of each on the right."""
+    total = sums()
+    for one, other in zip(own, others):
+        x = one[:, nl.ds(m * ROWS, ROWS)]
+        y = other[:, nl.ds(n * COLUMNS, COLUMNS)]
+        total += nl.matmul(x, y, transpose_x=True)
+    return total
+
+
 def with_blocks(left, right, block_m=2, block_n=2):
     """Those of a block of tiles are loaded once for it."""
     ms, ns, ks = tiles(left, right)
@@ -165,11 +175,7 @@ def with_blocks(left, right, block_m=2, block_n=2):
             others = [load_tile(right, k, bn, block_n * COLUMNS) for k in range(ks)]
             for m in range(block_m):
                 for n in range(block_n):
-                    total = sums()
-                    for one, other in zip(own, others):
-                        x = one[:, nl.ds(m * ROWS, ROWS)]
-                        y = other[:, nl.ds(n * COLUMNS, COLUMNS)]
-                        total += nl.matmul(x, y, transpose_x=True)
+                    total = product_of_tiles(own, others, m, n)
                     tile = nl.copy(total, dtype=out.dtype)
                     put(out, bm * block_m + m, bn * block_n + n, tile)
     return out
@@ -186,12 +192,7 @@ def with_blocks_in_depth(left, right, block_k=8):
         others = [load_tile(right, bk * block_k + k, 0, ns * COLUMNS) for k in depth]
         for m in range(ms):
             for n in range(ns):
-                total = sums()
-                for one, other in zip(own, others):
-                    x = one[:, nl.ds(m * ROWS, ROWS)]
-                    y = other[:, nl.ds(n * COLUMNS, COLUMNS)]
-                    total += nl.matmul(x, y, transpose_x=True)
-                parts[:, m, n, :] += total
+                parts[:, m, n, :] += product_of_tiles(own, others, m, n)
     for m in range(ms):
         for n in range(ns):
             put(out, m, n, nl.copy(parts[:, m, n, :], dtype=out.dtype))
