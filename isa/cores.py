@@ -23,7 +23,7 @@ Shared = Annotated[
     Operand(
         writes=True,  # whoever touches the data waits for the barrier, and it for them
         partial=True,
-        regions=(MemoryRegion.shared_hbm,),
+        regions=(MemoryRegion.shared_hbm, SBUF),
         starts=False,
         free_dims=None,
         moved=True,
@@ -60,6 +60,13 @@ def core_barrier(
     data: Shared, cores: Sequence[int], engine: engine = engine.gpsimd, *, core: Core
 ) -> None:
     """no core goes on before all of `cores` are here; what they wrote to data is then there"""
+    if data.region is SBUF:
+        # Published kernels end a loop so; the documents want shared HBM.
+        core.report(
+            "NOT_SHARED",
+            f"core_barrier: data ({data}) is this core's own; nothing of the other core's is there "
+            "after the barrier that wasn't before",
+        )
     require(
         tuple(cores) == CORES,
         "core_barrier brings together cores 0 and 1",

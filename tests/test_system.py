@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from neuroncore.errors import (
+    BufferKindError,
     DeadlockError,
     DtypeError,
     FreeSizeError,
@@ -76,6 +77,28 @@ def crossed(x):
 
 def test_after_a_barrier_a_core_reads_what_the_other_wrote():
     np.testing.assert_array_equal(crossed[2](X), np.concatenate([X[32:], X[:32]]))
+
+
+@nki.jit
+def counted(x, region):
+    """Both cores meet at what neither can see of the other."""
+    rank = nl.program_id(0)
+    own = nl.ndarray((1, 1), nl.int32, buffer=region)
+    out = nl.ndarray((2, 1), nl.int32, buffer=nl.shared_hbm)
+    nisa.memset(own, rank + 1)
+    nisa.core_barrier(own, (0, 1))
+    nl.store(out[rank : rank + 1], own)
+    return out
+
+
+def test_a_barrier_on_what_is_not_shared_is_remarked():
+    with pytest.warns(NeuronWarning, match=r"NOT_SHARED\] core_barrier: data .* this core's own"):
+        np.testing.assert_array_equal(counted[2](X, nl.sbuf), [[1], [2]])
+
+
+def test_a_barrier_takes_no_psum():
+    with pytest.raises(BufferKindError, match="data must be in hbm or sbuf"):
+        counted[2](X, nl.psum)
 
 
 def test_without_a_barrier_the_race_is_found():
