@@ -55,6 +55,7 @@ def barrier_cost(call: Call, machine: Machine) -> cost.Cost:
     engine.sync,
     cost=barrier_cost,
     feature="logical_core",
+    meets=True,
 )
 def core_barrier(
     data: Shared, cores: Sequence[int], engine: engine = engine.gpsimd, *, core: Core
@@ -106,6 +107,7 @@ def small_enough_for_gpsimd(call: Call, machine: Machine) -> KernelError | None:
     rules=[same_dtype("src", "dst"), same_elements("src", "dst"), small_enough_for_gpsimd],
     feature="logical_core",
     opcode="SENDRECV",
+    meets=True,
 )
 def sendrecv(
     src: Annotated[

@@ -69,6 +69,7 @@ class Instruction:
     named: bool  # whether the API's function takes a `name`
     dealt_to: Callable[[Call], Sequence[engine]] | None
     made_once: Callable[[Call], bool] | None
+    meets: bool  # whether it ends when the other core is at the same point
 
     @property
     def equation(self) -> str:
@@ -141,11 +142,14 @@ def instruction(
     named: bool = True,
     dealt_to: Callable[[Call], Sequence[engine]] | None = None,
     made_once: Callable[[Call], bool] | None = None,
+    meets: bool = False,
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Define one instruction from the function that is its meaning.
 
     `choose` picks an engine where the kernel leaves it open; otherwise it is the first of
     `engines`. `feature` is what a machine must have. `opcode` is the profiler's name for it.
+    With `meets` it is not over before the other core has begun its own, the same one of its
+    program.
 
     What the older API's compiler may do: `dealt_to` says among which engines it chooses for a call,
     and `made_once` whether it leaves out a call that does the same with the same data as one before
@@ -170,6 +174,7 @@ def instruction(
             named=named,
             dealt_to=dealt_to,
             made_once=made_once,
+            meets=meets,
         )
         return INSTRUCTIONS[name]
 

@@ -9,14 +9,13 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from device import TARGETS, Device
+from device import TARGETS, Device, launched
 from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
 
 from neuroncore import machine
 from neuroncore.cli import main
-from neuroncore.frontend.settings import settings
-from neuroncore.options import Options, Order
+from neuroncore.options import Order
 from neuroncore.program import Program
 from neuroncore.record import Record, load, save
 from neuroncore.report import saved
@@ -28,6 +27,7 @@ from neuroncore.schedule.order import POLICIES
 VECTOR, SCALAR, GPSIMD = nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd
 SHARED = {"Vector", "Scalar", "GpSimd"}
 ORDERS = tuple(POLICIES)
+FEW = np.ones((4, 8), np.float32)
 
 
 def in_order(device, order):
@@ -301,26 +301,9 @@ def before(x):
     return out
 
 
-class Kept:
-    """An observer that keeps the last launch."""
-
-    def begun(self, core):
-        pass
-
-    def done(self, run):
-        self.run = run
-
-
-def launched(kernel, **options):
-    kept = Kept()
-    with settings(observer=kept, options=Options(**options)):
-        kernel(np.ones((4, 8), np.float32))
-    return kept.run
-
-
 @pytest.mark.parametrize(("kernel", "order"), [(today, "scheduled"), (before, "compiled")])
 def test_each_api_has_the_order_of_its_compiler(kernel, order):
-    program = launched(kernel).core.program
+    program = launched(kernel, FEW).core.program
     timeline = schedule(program, machine.load("trn2"))
     assert program.order == timeline.order == order
 
@@ -328,7 +311,7 @@ def test_each_api_has_the_order_of_its_compiler(kernel, order):
 @pytest.mark.parametrize("kernel", [today, before])
 @pytest.mark.parametrize("order", ORDERS)
 def test_options_choose_before_the_api_does(kernel, order):
-    assert launched(kernel, order=order).core.program.order == order
+    assert launched(kernel, FEW, order=order).core.program.order == order
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -399,7 +382,7 @@ def test_the_command_refuses_an_order_that_there_is_not(capsys):
 
 @pytest.mark.parametrize("kernel", [today, before])
 def test_a_saved_profile_has_the_order(kernel, tmp_path):
-    kept = launched(kernel)
+    kept = launched(kernel, FEW)
     saved.save(kept, None, tmp_path / "x.ntff")
     (figures,) = saved.summaries(saved.read(tmp_path / "x.ntff", "ntff")).values()
     assert figures["order"] == kept.core.program.order

@@ -180,11 +180,11 @@ def balanced(
 @inlined
 def _wait(
     i: int, q: int, chained: bool, queue: Array, needs: Array, first: Array, previous: Array,
-    end: Array, sync_ns: float,
+    partner: Array, end: Array, sync_ns: float,
 ) -> Any:  # fmt: skip
     """When all that instruction i of queue q waits for is there, and what was last; -1 and
-    something that has not begun, if there is such. In a `chained` queue results needn't be there
-    for the next."""
+    something whose end isn't known yet, if there is such. In a `chained` queue results needn't be
+    there for the next."""
     time, waited = 0.0, -1
     for k in range(first[i], first[i + 1] + previous.shape[1]):
         p = needs[k] if k < first[i + 1] else previous[i, k - first[i + 1]]
@@ -193,7 +193,7 @@ def _wait(
         if end[p] < 0.0:
             return -1.0, p
         own = queue[p] == q
-        if own and chained:
+        if own and chained and partner[p] < 0:
             continue
         there = end[p] + (0.0 if own else sync_ns)
         if there > time:
@@ -245,34 +245,40 @@ def _warmed(
 @compiled
 def timeline(
     queue: Array, order: Array, queue_start: Array, first: Array, needs: Array, previous: Array,
-    busy: Array, latency: Array, lane: Array, lane_ns: Array, sync_ns: float, pe: int,
-    filled: Array, warmup: float, cooling: float, cooled: float, cold: float, window: Array,
-    reach: Array, fresh: Array, begin: Array, end: Array, cause: Array,
+    partner: Array, busy: Array, latency: Array, lane: Array, lane_ns: Array, sync_ns: float,
+    pe: int, filled: Array, warmup: float, cooling: float, cooled: float, cold: float,
+    limits: Array, fresh: Array, begin: Array, done: Array, end: Array, cause: Array,
 ) -> None:  # fmt: skip
-    """When each instruction begins and when its result is there, in nanoseconds.
+    """When each instruction begins, has done its work, and when its result is there, in
+    nanoseconds, on cores of previous.shape[1] queues each.
 
-    Among the first window[q] instructions that queue q has not begun yet, and among all queues, the
-    one that can begin first does; a window of 1 keeps a queue in order. What is `fresh` does not
-    count, and begins as soon as it can among the first reach[q]. A transfer (lane[i, 0] >=
-    0) then occupies DMA engines lane[i, 0] to lane[i, 1] for lane_ns[i] each, first come first
-    served; in a queue in order it is not complete before those ahead of it: all engines count
-    every transfer on one semaphore (DMAO). cause[i] is the instruction that i waited for, -1 for
-    none, -2 for its own queue. Instructions of the PE get busier while it is cold.
+    Among the first limits[q, 0] instructions that queue q has not begun yet, and among all queues,
+    the one that can begin first does; a window of 1 keeps a queue in order. What is `fresh` does
+    not count, and begins as soon as it can among the first limits[q, 1]. A transfer (lane[i, 0] >=
+    0) then occupies DMA engines lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each, first
+    come first served; in a queue in order it is not complete before those ahead of it: all engines
+    count every transfer on one semaphore (DMAO). Where cores meet, i ends when partner[i] has done
+    its part as well. cause[i] is the instruction that i waited for, -1 for none, -2 for its own
+    queue. Instructions of the PE get busier while it is cold.
 
     What a queue would begin next is looked for again when it has begun something, or when it is
-    woken: something has begun that an instruction in its window waits for. watched[i] has a bit for
-    each queue that i wakes.
+    woken: the end of something is known that an instruction in its window waits for. watched[i] has
+    a bit for each queue that i wakes.
     """
+    window, reach = limits[:, 0], limits[:, 1]
     queues, widest = queue_start.shape[0] - 1, reach.max()
+    own_queues = previous.shape[1]
+    cores = queues // own_queues
     waiting = np.zeros((queues, widest), np.int32)  # the instructions in each window, in order
     ready = np.full((queues, widest), -1.0)  # of each; -1 not known yet
     why = np.full((queues, widest), -1, np.int32)  # or what must begin before it is known
-    watched = np.zeros(queue.shape[0], np.uint8)
+    watched = np.zeros(queue.shape[0], np.uint16)
     stale, woken = np.ones(queues, np.bool_), np.zeros(queues, np.bool_)
     place, soonest = np.zeros(queues, np.int64), np.zeros(queues)
     count, head = np.zeros(queues, np.int64), queue_start[:-1].copy()
-    free, engines, complete = np.zeros(queues), np.zeros(64), np.zeros(queues)
-    recent, state = np.zeros((RECENT, 2)), np.array([0.0, 0.0, 0.0, 0.0, -np.inf])
+    free, engines, complete = np.zeros(queues), np.zeros((cores, 64)), np.zeros(queues)
+    recent, state = np.zeros((cores, RECENT, 2)), np.zeros((cores, 5))
+    state[:, 4] = -np.inf
     for q in range(queues):
         while count[q] < reach[q] and head[q] < queue_start[q + 1]:
             waiting[q, count[q]] = order[head[q]]
@@ -294,8 +300,9 @@ def timeline(
                         if w >= 0 and not (awake and end[w] >= 0.0):
                             continue
                         ready[q, s], why[q, s] = _wait(
-                            waiting[q, s], q, q == pe, queue, needs, first, previous, end, sync_ns
-                        )
+                            waiting[q, s], q, q % own_queues == pe, queue, needs, first, previous,
+                            partner, end, sync_ns,
+                        )  # fmt: skip
                         if ready[q, s] < 0.0:
                             watched[why[q, s]] |= 1 << q
                             continue
@@ -312,21 +319,31 @@ def timeline(
         i = waiting[best, slot]
         begin[i] = best_time
         cause[i] = why[best, slot] if ready[best, slot] >= free[best] else -2
-        if best == pe and warmup > 0.0:
+        core, unit = divmod(best, own_queues)
+        if unit == pe and warmup > 0.0:
             busy[i] = _warmed(
-                best_time, busy[i], filled[i], warmup, cooling, cooled, cold, recent, state
-            )
+                best_time, busy[i], filled[i], warmup, cooling, cooled, cold, recent[core],
+                state[core],
+            )  # fmt: skip
         finish = free[best] = best_time + busy[i]
         if lane[i, 0] >= 0:
             moved = complete[best] if window[best] == 1 else 0.0
             for e in range(lane[i, 0], lane[i, 1] + 1):
-                engines[e] = max(engines[e], finish) + lane_ns[i]
-                moved = max(moved, engines[e])
+                engines[core, e] = max(engines[core, e], finish) + lane_ns[i]
+                moved = max(moved, engines[core, e])
             finish = complete[best] = moved
-        end[i] = finish + latency[i]
+        done[i] = finish
+        other = partner[i]
+        wakes = watched[i]
+        if other < 0:
+            end[i] = finish + latency[i]
+        elif begin[other] >= 0.0:
+            met = max(finish, done[other]) + sync_ns
+            end[i], end[other] = met + latency[i], met + latency[other]
+            wakes |= watched[other]
         stale[best] = True
         for q in range(queues):
-            if watched[i] >> q & 1:
+            if wakes >> q & 1:
                 stale[q] = woken[q] = True
         count[best] -= 1
         for s in range(slot, count[best]):

@@ -38,6 +38,7 @@ class CallTable:
         self.weights = np.full(count, -1, np.int32)
         self.picks_weights = np.zeros(count, np.bool_)  # by an index, which may have changed
         self.filled = np.zeros(count, np.bool_)  # products with more than half of the PE's rows
+        self.meets = np.array([c.instruction.meets for c in calls], np.bool_)
         self.lane = np.full((count, 2), -1, np.int32)
         self.lane_ns = np.zeros(count, np.float64)
         names = sorted({c.table for c in costs if c.table})
