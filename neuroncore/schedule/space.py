@@ -4,7 +4,6 @@ the older API's compiler can't fit it spills.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from neuroncore.enums import MemoryRegion
 from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
-from neuroncore.program import Box, Columns, Program
+from neuroncore.program import Area, Box, Columns, Program
 from neuroncore.schedule.timeline import QUEUES
 from neuroncore.spills import traffic
 
@@ -30,12 +29,13 @@ def take_over(
 
     Tiles at addresses of the kernel's choosing overlap as it chose, and are counted by their end.
     """
-    areas = (info for info in program.areas.items() if info[1].region is region)
-    rows = ((area, info.placed, info.row_bytes) for area, info in areas)
-    own = np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, 3)
-    placed = own[:, 1] > 0
-    fixed = int(boxes[np.isin(boxes[:, 0], own[placed, 0]), BYTE_END].max(initial=0))
-    ids, size = own[~placed, 0], own[~placed, 2]
+    area, kinds, kind = _areas(program)
+    own = np.array([k.region is region for k in kinds], np.bool_)
+    placed = np.array([k.placed for k in kinds], np.bool_)
+    fixed_areas = area[(own & placed)[kind]]
+    fixed = int(boxes[np.isin(boxes[:, 0], fixed_areas), BYTE_END].max(initial=0))
+    free = (own & ~placed)[kind]
+    ids, size = area[free], np.array([k.row_bytes for k in kinds], np.int64)[kind[free]]
     if not len(ids):
         return fixed
     number = np.full(int(max(program.areas)) + 1, -1, np.int32)
@@ -52,6 +52,15 @@ def take_over(
         last_user, size, capacity, previous,
     )  # fmt: skip
     return max(peak, fixed)
+
+
+def _areas(program: Program) -> tuple[Array, list[Area], Array]:
+    """The program's areas by number, their kinds, and which kind each is of. Those alike share one
+    object."""
+    count, areas = len(program.areas), list(program.areas.values())
+    same = np.fromiter(map(id, areas), np.int64, count)
+    _, first, kind = np.unique(same, return_index=True, return_inverse=True)
+    return np.fromiter(program.areas, np.int64, count), [areas[i] for i in first], kind
 
 
 def spill_ns(program: Program, machine: Machine) -> float:
