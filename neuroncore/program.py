@@ -1,13 +1,14 @@
 """The record of a run: which instructions were issued, on which bytes, from which lines.
 
-It is kept in columns. A row is a Call's index, a line's index and one access per tile operand;
-Calls, lines and accesses are tables of what is distinct. A kernel that touches a new tile with
-every instruction leaves about 200 bytes for each, others 30.
+It is kept in columns. A row is a Call's index, a line's index and one box per tile operand; Calls,
+lines, boxes and their geometries are tables of what is distinct. A kernel that touches a new tile
+with every instruction leaves about 200 bytes for each, others 20.
 """
 
 from __future__ import annotations
 
 import sys
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -20,14 +21,18 @@ import numpy.typing as npt
 from neuroncore import access, source
 from neuroncore.enums import MemoryRegion
 from neuroncore.instruction import Call
-from neuroncore.memory import Image, Storage
+from neuroncore.memory import Storage
 from neuroncore.options import Order as Order
 from neuroncore.tile import Tile
 
 Array = npt.NDArray[Any]
 Extent = tuple[int, int, int, int, bool]  # a Box without its area
 Pattern = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides, element size
-FLUSH = 1 << 16  # rows kept as lists before they are packed
+Geometry = tuple[Extent, Pattern | None]  # the pattern of what isn't dense
+AREA_BITS = 48  # of a key that a geometry shares with an area
+FLUSH = (
+    1 << 16
+)  # rows that are kept in lists, which grow faster than arrays, before they are packed
 
 
 class Area(NamedTuple):
@@ -44,8 +49,8 @@ class Area(NamedTuple):
 class Box(NamedTuple):
     """The bytes of an access: partitions or rows, times bytes within each, half open.
 
-    `dense` says that all bytes in it belong to the access; otherwise its exact pattern is in
-    `Program.patterns`.
+    `dense` says that all bytes in it belong to the access; otherwise `Program.pattern` has its
+    exact one.
     """
 
     area: int
@@ -77,32 +82,29 @@ class Program:
         self.calls: list[Call] = []
         self.lines: list[tuple[CodeType, int] | source.Place] = []
         self.areas: dict[int, Area] = {}
-        self.boxes: list[Box] = []
-        self.patterns: dict[int, Pattern] = {}
         self.edges: list[tuple[int, int]] = []  # (consumer, producer), as the kernel asked for
-        self.rows: list[list[int]] = []
-        self._packed: list[Array] = []
-        self._widths: list[Array] = []
-        self._whole: Columns | None = None  # of a program that was saved
-        self.packed = 0  # rows that are in arrays already
+        self.full = self.limit == 0  # whether the next instruction is left out
+        self._rows: list[int] = []  # one after the other
+        self._widths: list[int] = []  # and how long each is
+        self._packed: list[tuple[Array, Array]] = []  # the same, of those before
         self._room = min(FLUSH, self.limit)  # rows until they are packed
-        self._box_index: dict[Box | tuple[Box, Pattern], int] = {}
-        self._area_rows: dict[Area, Area] = {}  # tensors of a loop have equal ones
-        self._extents: dict[tuple[Any, ...], Extent] = {}
+        self._count = 0  # of those that are
+        self._whole: Columns | None = None  # of a program that was saved
+        self._box_area, self._box_geometry = array("q"), array("i")
+        self._geometries: list[Geometry] = []
+        self._box_index: dict[int, int] = {}
+        self._geometry_index: dict[Geometry, int] = {}
+        self._seen: dict[tuple[Any, ...], int] = {}  # tiles alike -> their geometry
+        self._kinds: dict[tuple[Any, ...], Area] = {}  # tensors of a loop have equal ones
         self._line_index: dict[tuple[int, int], int] = {}
 
     def __len__(self) -> int:
-        return self.packed + len(self.rows)
+        return self._count + len(self._widths)
 
     @property
     def issued(self) -> int:
         """All instructions, recorded or not."""
         return len(self) + self.left_out
-
-    @property
-    def full(self) -> bool:
-        """Whether the next instruction is left out."""
-        return self.packed >= self.limit
 
     @property
     def ending(self) -> str:
@@ -122,16 +124,19 @@ class Program:
     # --- writing -------------------------------------------------------------------------------
 
     def append(self, row: list[int]) -> None:
-        self.rows.append(row)
-        if len(self.rows) >= self._room:
+        """Of the indices of a Call, a line and boxes."""
+        self._rows += row
+        self._widths.append(len(row))
+        if len(self._widths) >= self._room:
             self._pack()
 
     def _pack(self) -> None:
-        self._packed.append(np.fromiter(chain.from_iterable(self.rows), np.int32))
-        self._widths.append(np.fromiter(map(len, self.rows), np.uint16, len(self.rows)))
-        self.packed += len(self.rows)
-        self._room = min(FLUSH, self.limit - self.packed)
-        self.rows.clear()
+        count = len(self._widths)
+        rows, widths = np.array(self._rows, np.int32), np.array(self._widths, np.uint16)
+        self._packed.append((rows, widths))
+        self._rows, self._widths, self._count = [], [], self._count + count
+        self._room = min(FLUSH, self.limit - self._count)
+        self.full = self._room == 0
 
     def line(self, code: CodeType, instruction: int) -> int:
         """The index of a place in the user's code."""
@@ -147,65 +152,87 @@ class Program:
         if tile.picks is not None:
             tile._access = self.access(tile.picked_from)
             return tile._access
-        storage, item = tile.storage, tile.dtype.itemsize
-        area = self._area(storage)
+        storage, image = tile.storage, tile.storage.image
+        area = storage.id if image is None else image.id
+        if area not in self.areas:
+            self.areas[area] = self._area(storage)
         # the same geometry comes back with every new tile of a loop
-        shape = (tile.offset, tile.shape, tile.strides, item, bool(tile.dynamic))
-        place = (
-            *(storage.on_chip, storage.partition0, storage.partitions),
-            *(storage.byte0, storage.row_bytes, storage.shape[-1] * storage.dtype.itemsize),
-        )
-        extent = self._extents.get((shape, place))
-        if extent is None:
-            extent = self._extents[shape, place] = _extent(tile)
-        box = Box(area, *extent)
-        pattern = None if box.dense else _pattern(tile)
-        key = box if pattern is None else (box, pattern)
+        alike = (
+            tile.offset, tile.shape, tile.strides, tile.dtype, bool(tile.dynamic), storage.shape,
+            storage.dtype, storage.region, storage.partition0, storage.byte0, image is None,
+        )  # fmt: skip
+        geometry = self._seen.get(alike)
+        if geometry is None:
+            geometry = self._seen[alike] = self._geometry(tile)
+        key = geometry << AREA_BITS | area
         index = self._box_index.get(key)
         if index is None:
-            index = self._box_index[key] = len(self.boxes)
-            self.boxes.append(box)
-            if pattern is not None:
-                self.patterns[index] = pattern
+            index = self._box_index[key] = len(self._box_area)
+            self._box_area.append(area)
+            self._box_geometry.append(geometry)
         tile._access = index
         return index
 
-    def _area(self, storage: Storage) -> int:
-        if storage.image is not None:
-            return self._image(storage.image, storage.region)
-        if storage.id not in self.areas:
-            line = self.line(*storage.born) if storage.born else -1
-            name, rows = storage.name, storage.partitions
-            row = Area(storage.region, name, rows, storage.row_bytes, False, line)
-            self.areas[storage.id] = self._area_rows.setdefault(row, row)
-        return storage.id
+    def _geometry(self, tile: Tile) -> int:
+        extent = _extent(tile)
+        *_, dense = extent
+        return self._geometry_number((extent, None if dense else _pattern(tile)))
 
-    def _image(self, image: Image, region: MemoryRegion) -> int:
-        if image.id not in self.areas:
-            self.areas[image.id] = Area(region, region.value, image.rows, image.row_bytes, True, -1)
-        return image.id
+    def _geometry_number(self, geometry: Geometry) -> int:
+        number = self._geometry_index.setdefault(geometry, len(self._geometries))
+        if number == len(self._geometries):
+            self._geometries.append(geometry)
+        return number
+
+    def _area(self, storage: Storage) -> Area:
+        region, image = storage.region, storage.image
+        if image is not None:
+            return Area(region, region.value, image.rows, image.row_bytes, True, -1)
+        line = self.line(*storage.born) if storage.born else -1
+        kind = region, storage.name, storage.partitions, storage.row_bytes, False, line
+        found = self._kinds.get(kind)
+        if found is None:
+            found = self._kinds[kind] = Area(*kind)
+        return found
 
     # --- reading -------------------------------------------------------------------------------
 
     def columns(self) -> Columns:
         if self._whole is not None:
             return self._whole
-        if self.rows:
+        if self._widths:
             self._pack()
         if not self._packed:
             nothing = np.zeros(0, np.int32)
             return Columns(nothing, nothing, np.zeros(1, np.int64), nothing)
-        flat, widths = np.concatenate(self._packed), np.concatenate(self._widths).astype(np.int64)
-        ends = np.cumsum(widths)
-        begins = ends - widths
-        keep = np.ones(len(flat), np.bool_)
-        keep[begins] = keep[begins + 1] = False
-        start = np.concatenate([[0], np.cumsum(widths - 2)])
-        return Columns(flat[begins], flat[begins + 1], start, flat[keep])
+        rows, widths = map(np.concatenate, zip(*self._packed, strict=True))
+        begins = np.zeros(len(widths) + 1, np.int64)
+        np.cumsum(widths, out=begins[1:])
+        start, begins = begins - 2 * np.arange(len(begins)), begins[:-1]
+        is_operand = np.ones(len(rows), np.bool_)
+        is_operand[begins] = is_operand[begins + 1] = False
+        return Columns(rows[begins], rows[begins + 1], start, rows[is_operand])
 
     def box_table(self) -> Array:
         """A row of integers for each box, with its fields in their order."""
-        return _table(self.boxes, len(Box._fields))
+        extents = np.array([extent for extent, _ in self._geometries], np.int64).reshape(-1, 5)
+        area, geometry = _values(self._box_area), _values(self._box_geometry)
+        return np.column_stack([area, extents[geometry]])
+
+    @property
+    def boxes(self) -> list[Box]:
+        *places, dense = self.box_table().T.tolist()
+        return list(map(Box, *places, map(bool, dense)))
+
+    def strided(self) -> Array:
+        """Whether each box is not dense, and has a pattern."""
+        own = np.array([pattern is not None for _, pattern in self._geometries], np.bool_)
+        return own[_values(self._box_geometry)]
+
+    def pattern(self, box: int) -> Pattern:
+        _, pattern = self._geometries[self._box_geometry[box]]
+        assert pattern is not None, "box is dense"
+        return pattern
 
     def place(self, line: int) -> source.Place:
         site = self.lines[line]
@@ -226,7 +253,7 @@ class Program:
             "area_kinds": list(kinds),
             "areas": _table([(area, kinds[info]) for area, info in self.areas.items()], 2),
             "boxes": self.box_table(),
-            "patterns": self.patterns,
+            "patterns": {box: self.pattern(box) for box in np.flatnonzero(self.strided()).tolist()},
             "edges": self.edges,
             "columns": columns,
         }
@@ -236,13 +263,21 @@ class Program:
         columns: Columns = state["columns"]
         Program.__init__(self, limit=len(columns.call))
         self.order = state.get("order", "in-order")
-        for name in ("left_out", "calls", "lines", "patterns", "edges"):
+        for name in ("left_out", "calls", "lines", "edges"):
             setattr(self, name, state[name])
         kinds = state["area_kinds"]
         self.areas = {i: kinds[kind] for i, kind in state["areas"].tolist()}
-        *places, dense = state["boxes"].T.tolist()
-        self.boxes = list(map(Box, *places, map(bool, dense)))
-        self._whole, self.packed = columns, len(columns.call)
+        table, patterns = state["boxes"], state["patterns"]
+        self._box_area.frombytes(table[:, 0].tobytes())
+        for box, (*extent, dense) in enumerate(table[:, 1:].tolist()):
+            geometry = (*extent, dense > 0), patterns.get(box)
+            self._box_geometry.append(self._geometry_number(geometry))
+        self._whole, self._count, self.full = columns, len(columns.call), True
+
+
+def _values(column: array[int]) -> Array:
+    """A copy: what numpy looks at can't grow."""
+    return np.array(column, column.typecode)
 
 
 def _table(rows: Sequence[Sequence[int]], width: int) -> Array:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.instruction import Call
-from neuroncore.program import Program
+from neuroncore.program import Box, Program
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 
@@ -70,9 +70,10 @@ class Step:
 
 def traffic(program: Program, capacity: int) -> Traffic:
     """Replay a program in an SBUF that has `capacity` bytes per partition for its tiles."""
-    pieces, piece_of = _pieces(program)
-    steps = list(_steps(program, pieces, piece_of))
-    same_as, loads = _repetitions(program, steps, pieces, piece_of)
+    boxes = program.boxes
+    pieces, piece_of = _pieces(program, boxes)
+    steps = list(_steps(program, boxes, pieces, piece_of))
+    same_as, loads = _repetitions(boxes, steps, pieces, piece_of)
     first = _replay(steps, pieces, same_as, loads, capacity)
     lines = {steps[loads[p]].line for p in first.dropped}
     for piece, load in loads.items():
@@ -85,14 +86,12 @@ def traffic(program: Program, capacity: int) -> Traffic:
     return Traffic(kept, reread, final.saved, final.reloaded)
 
 
-def _pieces(program: Program) -> tuple[list[Piece], list[int]]:
+def _pieces(program: Program, boxes: Sequence[Box]) -> tuple[list[Piece], list[int]]:
     """The pieces, and in which each of the program's boxes is; a tensor in HBM is one."""
     pieces: list[Piece] = []
-    piece_of = [-1] * len(program.boxes)
+    piece_of = [-1] * len(boxes)
     last = -1
-    for index, box in sorted(
-        enumerate(program.boxes), key=lambda item: (item[1].area, item[1].byte)
-    ):
+    for index, box in sorted(enumerate(boxes), key=lambda item: (item[1].area, item[1].byte)):
         area = program.areas[box.area]
         on_chip = area.region in (SBUF, PSUM)
         if last != box.area or (on_chip and box.byte >= pieces[-1].byte_end):
@@ -105,13 +104,15 @@ def _pieces(program: Program) -> tuple[list[Piece], list[int]]:
     return pieces, piece_of
 
 
-def _steps(program: Program, pieces: Sequence[Piece], piece_of: Sequence[int]) -> Iterator[Step]:
+def _steps(
+    program: Program, table: Sequence[Box], pieces: Sequence[Piece], piece_of: Sequence[int]
+) -> Iterator[Step]:
     columns = program.columns()
     start, operands = columns.start.tolist(), columns.operands.tolist()
     rows = zip(columns.call.tolist(), columns.line.tolist(), strict=True)
     whole = [
         box.dense and box[1:5] == (p.row, p.row_end, p.byte, p.byte_end)
-        for box, p in zip(program.boxes, map(pieces.__getitem__, piece_of), strict=True)
+        for box, p in zip(table, map(pieces.__getitem__, piece_of), strict=True)
     ]
     for row, (index, line) in enumerate(rows):
         call = program.calls[index]
@@ -127,7 +128,7 @@ def _steps(program: Program, pieces: Sequence[Piece], piece_of: Sequence[int]) -
 
 
 def _repetitions(
-    program: Program, steps: Sequence[Step], pieces: Sequence[Piece], piece_of: Sequence[int]
+    boxes: Sequence[Box], steps: Sequence[Step], pieces: Sequence[Piece], piece_of: Sequence[int]
 ) -> tuple[list[int], dict[int, int]]:
     """For each piece the first one with the same content, itself if there is none; and the
     instruction that loads a piece, of those that are loaded whole and never written again."""
@@ -144,7 +145,7 @@ def _repetitions(
 
     def where(box: int) -> object:
         """A box within its piece, or in HBM."""
-        piece, (_, row, row_end, byte, byte_end, _) = pieces[piece_of[box]], program.boxes[box]
+        piece, (_, row, row_end, byte, byte_end, _) = pieces[piece_of[box]], boxes[box]
         if not piece.on_chip:
             return box
         return row - piece.row, row_end - piece.row, byte - piece.byte, byte_end - piece.byte

@@ -57,6 +57,13 @@ class Device:
         """A tile for when only its geometry matters."""
         return self.tile(np.zeros(shape), dtype, buffer, address)
 
+    def repeat(self, times):
+        """Note the last instruction so many times more: the record tells nothing else apart."""
+        columns = self.core.program.columns()
+        boxes = columns.operands[columns.start[-2] :]
+        for _ in range(times):
+            self.core.program.append([columns.call[-1], columns.line[-1], *boxes])
+
     def timeline(self, target=None):
         """When everything that was issued happens, on this machine or another."""
         return schedule(self.core.program, machine.load(target) if target else self.core.machine)

@@ -26,12 +26,6 @@ def operands(device, k=128, m=128, n=512, form="bfloat16"):
     return list(tiles)
 
 
-def again(device, times):
-    """Issue the last instruction so many times more; the record tells nothing else apart."""
-    rows = device.core.program.rows
-    rows.extend([rows[-1]] * times)
-
-
 def warm(device):
     """The timeline of an array that needs no warming up."""
     it = device.core.machine
@@ -58,7 +52,7 @@ def matmul_cycles(target, k=128, m=128, n=512, form="bfloat16", **how):
     """Of a second matmul with the same stationary tile, whose weights are there already."""
     device = Device(target)
     device.issue("nc_matmul", *operands(device, k, m, n, form), **how)
-    again(device, 1)
+    device.repeat(1)
     return columns(device)
 
 
@@ -70,7 +64,7 @@ PASS = 7  # cycles between two passes (trn2's traces: 216 ns for 512 columns, 42
 def test_a_long_stream_reaches_the_peak(target, form):
     device = Device(target)
     device.issue("nc_matmul", *operands(device, form=form))
-    again(device, 399)
+    device.repeat(399)
     it = device.core.machine
     engine = it.engines["tensor"]
     rate = engine.rate["float8" if form.startswith("float8") else form]
@@ -109,7 +103,7 @@ def test_columns_16_bytes_apart_come_at_half_the_rate(target, step, cycles):
     dst, stationary, _ = operands(device)
     moving = device.zeros((128, 512 * step), "bfloat16")[:, 0 : 512 * step : step]
     device.issue("nc_matmul", dst, stationary, moving)
-    again(device, 1)
+    device.repeat(1)
     assert columns(device) == pytest.approx(cycles)
 
 
@@ -189,7 +183,7 @@ def test_a_stationary_tile_that_was_rewritten_is_loaded_again():
     device.issue("nc_matmul", dst, stationary, moving)
     device.issue("memset", stationary, 1.0)
     device.issue("nc_matmul", dst, stationary, moving)
-    again(device, 1)
+    device.repeat(1)
     assert columns(device, 2) == pytest.approx(columns(device, 0))
     assert columns(device, 3) == pytest.approx(519)
 
@@ -203,7 +197,7 @@ def test_a_transpose_streams_the_partitions_of_its_data(target, rows, free):
     device.issue(
         "nc_transpose", device.empty((free, rows), narrow, "psum"), data, engine=nisa.engine.tensor
     )
-    again(device, 1)
+    device.repeat(1)
     together = 2 if target == "trn3" else 1  # v4 transposes two at a time
     assert columns(device) == pytest.approx(max(64, PASS + rows / together))
 
@@ -215,7 +209,7 @@ def test_from_v3_a_float32_transpose_is_twice_as_fast_as_a_float32_product(targe
     device = Device(target)
     dst, data = device.empty((128, 128), buffer="psum"), device.zeros((128, 128))
     device.issue("nc_transpose", dst, data, engine=nisa.engine.tensor)
-    again(device, 1)
+    device.repeat(1)
     assert columns(device) == pytest.approx(cycles)
     assert matmul_cycles(target, n=128, form="float32") == pytest.approx(512 + 2 * PASS)
 
@@ -235,7 +229,7 @@ def test_a_matmul_in_transpose_mode_is_a_transpose(turned, cycles):
     device = Device("trn2")
     dst, data, identity = operands(device, n=128, form="float32")
     device.issue("nc_matmul", dst, data, identity, is_transpose=turned)
-    again(device, 1)
+    device.repeat(1)
     assert columns(device) == pytest.approx(cycles)
 
 
@@ -255,7 +249,7 @@ def test_accumulating_products_follow_each_other_without_waiting_for_sums(target
     device = Device(target)
     dst, stationary, moving = operands(device)
     device.issue("nc_matmul", dst, stationary, moving)
-    again(device, 7)
+    device.repeat(7)
     timeline = warm(device)
     assert np.diff(timeline.begin) == pytest.approx(timeline.busy[:-1])
     device.issue("tensor_copy", device.empty((128, 512)), dst)
@@ -267,7 +261,7 @@ def test_accumulating_products_follow_each_other_without_waiting_for_sums(target
 def test_flops_are_counted_whatever_their_speed():
     device = Device()
     device.issue("nc_matmul", *operands(device, 64, 32, 100))
-    again(device, 2)
+    device.repeat(2)
     device.issue("activation", device.empty((1, 8)), nl.exp, device.zeros((1, 8)))
     data, dst = device.zeros((64, 32)), device.empty((32, 64), buffer="psum")
     device.issue("nc_transpose", dst, data, engine=nisa.engine.tensor)

@@ -23,8 +23,7 @@ def reached(target, form, mode=None):
     else:
         perf_mode = nisa.matmul_perf_mode[mode or "none"]
         device.issue("nc_matmul", dst, weights, moving, perf_mode=perf_mode)
-    rows = device.core.program.rows
-    rows.extend([rows[-1]] * TIMES)
+    device.repeat(TIMES)
     begin = device.timeline().begin
     products = {"double_row": 2, "mx": 4}.get(mode, 1) * 2 * 128 * 128 * WIDTH
     return products * WARM / (begin[-1] - begin[-1 - WARM]) / 1e3

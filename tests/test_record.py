@@ -18,12 +18,18 @@ def here():
     return sys._getframe(1).f_lineno
 
 
+def box_of(program, tile):
+    index = program.access(tile)
+    return program.boxes[index]
+
+
 def boxes_of(device, row=-1):
     """The boxes of one instruction's operands, reads first."""
     columns = device.core.program.columns()
     start = columns.start[: len(columns.call) + 1]
     row %= len(columns.call)
-    return [device.core.program.boxes[i] for i in columns.operands[start[row] : start[row + 1]]]
+    boxes = device.core.program.boxes
+    return [boxes[i] for i in columns.operands[start[row] : start[row + 1]]]
 
 
 def rows_of(device):
@@ -130,7 +136,7 @@ def test_boxes_of_simple_windows():
 def test_hbm_is_cut_into_rows_of_the_last_axis(key, box):
     device = Device()
     program = device.core.program
-    assert program.boxes[program.access(device.empty((4, 6, 5), buffer="hbm")[key])][1:] == box
+    assert box_of(program, device.empty((4, 6, 5), buffer="hbm")[key])[1:] == box
 
 
 def random_view(data, tile, offsets):
@@ -154,7 +160,7 @@ def touched(program, index, pitch):
     if box.dense:
         rows, columns = np.mgrid[box.row : box.row_end, box.byte : box.byte_end]
         return set(zip(rows.ravel().tolist(), columns.ravel().tolist()))
-    start, shape, steps, item = program.patterns[index]
+    start, shape, steps, item = program.pattern(index)
     reach = np.full(shape, start)
     for axis, step in enumerate(steps):
         index_along = np.arange(shape[axis]).reshape([-1] + [1] * (len(shape) - axis - 1))
@@ -198,8 +204,8 @@ def test_tensors_of_one_geometry_and_different_rows_don_t_mix():
     program = device.core.program
     wide = device.empty((2, 4), "float32", "hbm").view("bfloat16")
     narrow = device.empty((4, 4), "bfloat16", "hbm").reshape((2, 8))
-    assert program.boxes[program.access(wide)][1:] == (0, 2, 0, 16, True)
-    assert program.boxes[program.access(narrow)][1:] == (0, 4, 0, 8, False)
+    assert box_of(program, wide)[1:] == (0, 2, 0, 16, True)
+    assert box_of(program, narrow)[1:] == (0, 4, 0, 8, False)
 
 
 def test_a_run_time_index_may_touch_the_whole_tensor():

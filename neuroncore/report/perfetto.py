@@ -104,7 +104,7 @@ def _space(timeline: Timeline) -> Iterator[dict[str, Any]]:
 def _usage(timeline: Timeline, region: MemoryRegion) -> Iterator[tuple[float, int]]:
     """When the tiles that the system places come and go."""
     program, columns = timeline.program, timeline.columns
-    area = np.array([b.area for b in program.boxes], np.int64)[columns.operands]
+    area = program.box_table()[:, 0][columns.operands]
     users = np.repeat(np.arange(len(timeline.queue)), np.diff(columns.start))
     changes: list[tuple[float, int]] = []
     wanted = [a for a, i in program.areas.items() if i.region is region and not i.placed]

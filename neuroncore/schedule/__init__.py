@@ -40,6 +40,8 @@ def schedule_cores(
 ) -> list[Timeline]:
     """Time the programs of the cores of one launch, which share what HBM gives, and wait for each
     other where they meet."""
+    if not programs:
+        return []
     shared = machine.beside(len(programs))
     return _timed([prepared(program, shared, order) for program in programs], machine)
 

@@ -55,14 +55,13 @@ def _reached(begin: Array, end: Array) -> int:
 def _without_near_misses(program: Program, near: Array, start: Array) -> tuple[Array, Array]:
     """Drop pairs of strided accesses that interleave: their boxes overlap, their bytes don't."""
     owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    strided = np.zeros(len(start) - 1, np.bool_)
-    strided[list(program.patterns)] = True
+    strided = program.strided()
     suspects = np.flatnonzero(strided[owner] & strided[near] & (owner < near))
     if not 0 < len(suspects) <= EXACT_PAIRS:
         return near, start
     meet = cache(_meet)  # a loop's accesses lie to each other as they did the time before
     pairs = {(int(owner[s]), int(near[s])) for s in suspects}
-    apart = {pair for pair in pairs if not meet(*_beside(*(program.patterns[k] for k in pair)))}
+    apart = {pair for pair in pairs if not meet(*_beside(*map(program.pattern, pair)))}
     keep = np.array(
         [(min(a, b), max(a, b)) not in apart for a, b in zip(owner, near, strict=True)], np.bool_
     )
