@@ -205,7 +205,22 @@ def test_free_axes_of_size_1_are_repeated():
     assert np.array_equal(got.numpy(), x + y)
 
 
-@pytest.mark.parametrize("other", [(4, 5), (3, 6), (1, 6)])
+@pytest.mark.parametrize("column", [(4, 1), (4,), (4, 1, 1, 1)])
+@pytest.mark.parametrize("shape", [(4, 6), (4, 3, 5), (4, 2, 3, 5)])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_one_element_per_partition_goes_along_all_free_axes(shape, column, swapped):
+    device = Older()
+    x, c = numbers(shape), numbers((4, 1), 1)
+    operands = (
+        device.tile(x),
+        device.tile(c)[:, 0] if column == (4,) else device.tile(c.reshape(column)),
+    )
+    got = device.call(nisa.tensor_tensor, *operands[:: -1 if swapped else 1], nl.subtract)
+    difference = x - c.reshape(4, *(1 for _ in shape[1:]))
+    assert np.array_equal(got.numpy(), -difference if swapped else difference)
+
+
+@pytest.mark.parametrize("other", [(4, 5), (3, 6), (1, 6), (4, 2, 4), (3, 1)])
 def test_sizes_that_differ_are_refused(other):
     device = Older()
     with pytest.raises(KernelError):

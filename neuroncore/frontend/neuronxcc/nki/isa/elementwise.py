@@ -116,10 +116,11 @@ def tensor_tensor(
     engine: Any = engine.unknown,
     **kwargs: Any,
 ) -> Tensor:
-    """data1 <op> data2; free axes of size 1 are repeated."""
+    """data1 <op> data2; free axes of size 1 are repeated, and one element per partition is along
+    all of them."""
     check_keywords(kwargs)
     flush()
-    x, y = tile(data1, "data1"), tile(data2, "data2")
+    x, y = _of_one_rank(tile(data1, "data1"), tile(data2, "data2"))
     if x.shape != y.shape and len(x.shape) == len(y.shape):
         shape = (x.shape[0], *map(max, zip(x.shape[1:], y.shape[1:], strict=True)))
         if all(n in (1, m) for t in (x, y) for n, m in zip(t.shape[1:], shape[1:], strict=True)):
@@ -136,6 +137,15 @@ def tensor_tensor(
         op=operator,
         engine=engine_of(engine),
     )
+
+
+def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The pages don't say so, but students' kernels that ran on Trainium add [128, 1] to 3D."""
+    x, y = (
+        t.reshape((t.shape[0], *(1 for _ in other.shape[1:]))) if t.free_size == 1 else t
+        for t, other in ((x, y), (y, x))
+    )
+    return x, y
 
 
 def _operand(value: Any, name: str) -> Any:
