@@ -31,6 +31,9 @@ class DynamicSlice:
     size: int
 
 
+DROPPED = -1  # the count of an axis that an integer takes away
+
+
 class Indexed(Tile):
     """A tile with indexing."""
 
@@ -40,7 +43,7 @@ class Indexed(Tile):
         """A view by integers, slices with steps, `...`, nl.ds and registers.
 
         An integer drops its axis; on the chip axis 0 stays, with size 1, and so does the last
-        axis where fewer than two would be left.
+        axis where fewer than two would be left. A view may be empty, but no instruction takes it.
         """
         keys = key if isinstance(key, tuple) else (key,)
         shape, strides = self.shape, self.strides
@@ -52,6 +55,7 @@ class Indexed(Tile):
         new_strides: list[int] = []
         offset = self.offset
         dynamic: tuple[Dynamic, ...] = self.dynamic
+        empty: int | None = None
         for axis, k in enumerate(keys):
             size, stride = shape[axis], strides[axis]
             if type(k) is slice:
@@ -61,21 +65,27 @@ class Indexed(Tile):
                     continue
                 start, count, step = self._bounds(k, axis)
             elif type(k) is int:
-                start, count, step = self._integer(k, axis), int(on_chip and axis == 0), 1
+                start, step = self._integer(k, axis), 1
+                count = 1 if on_chip and axis == 0 else DROPPED
             else:
                 start, count, step, moved = self._other(k, axis)
                 dynamic = (*dynamic, *moved)
             if axis == 0 and dynamic and dynamic[0].vector and (start or count != size):
                 raise self._chosen_at_run_time(axis)
             offset += start * stride
-            if count == 0:  # the axis goes away
-                continue
+            if count < 1:
+                if count == DROPPED:
+                    continue
+                empty = axis
             new_shape.append(count)
             new_strides.append(stride * step)
         if len(new_shape) < (2 if on_chip else 1):
             new_shape.append(1)
             new_strides.append(1)
-        return self.window(tuple(new_shape), tuple(new_strides), offset, dynamic=dynamic)
+        view = self.window(tuple(new_shape), tuple(new_strides), offset, dynamic=dynamic)
+        if empty is not None:
+            view.fault = ShapeError(f"the slice of axis {empty} is empty", got=repr(view))
+        return view
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """`t[key] = tile`, both on the chip, is a tensor_copy, as the vendor's guide to migration
@@ -113,7 +123,7 @@ class Indexed(Tile):
         return index % size
 
     def _bounds(self, k: slice, axis: int) -> tuple[int, int, int]:
-        """First element, count and step of a slice; all of it must exist."""
+        """First element, count and step of a slice; all of it must exist, but it may be empty."""
         size = self.shape[axis]
         start = 0 if k.start is None else self._bound(k.start, axis)
         stop = size if k.stop is None else self._bound(k.stop, axis)
@@ -125,9 +135,7 @@ class Indexed(Tile):
                 hint="an explicit pattern with a negative stride can run backwards: tensor.ap",
             )
         start, stop = start + size * (start < 0), stop + size * (stop < 0)
-        if not 0 <= start < stop <= size:
-            if start >= 0 and start == stop <= size:
-                raise ShapeError(f"the slice of axis {axis} is empty", got=f"{start}:{stop}")
+        if not 0 <= start <= stop <= size:
             raise self._outside(f"index range [{start}, {stop - 1}]", axis)
         return start, -(-(stop - start) // step), step
 
@@ -146,12 +154,12 @@ class Indexed(Tile):
             ) from None
 
     def _other(self, k: Any, axis: int) -> tuple[int, int, int, tuple[Dynamic, ...]]:
-        """Index kinds beside plain slices and ints; a count of 0 drops the axis."""
+        """Index kinds beside plain slices and ints."""
         size = self.shape[axis]
-        keep = int(self.storage.on_chip and axis == 0)
+        keep = 1 if self.storage.on_chip and axis == 0 else DROPPED
         if isinstance(k, DynamicSlice):
             count = self._bound(k.size, axis)
-            if count < 1 or count > size:
+            if not 0 <= count <= size:
                 raise self._outside(f"a window of {count}", axis)
             if isinstance(k.start, VirtualRegister):
                 return 0, count, 1, (self._moved(k.start, axis, size - count),)
