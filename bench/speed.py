@@ -115,6 +115,27 @@ def numpy_lines(rng: np.random.Generator) -> Iterator[Line]:
         yield timed(name, found, limit)
 
 
+def record_lines(rng: np.random.Generator) -> Iterator[Line]:
+    """Runs of kernels of many instructions, beside the same that leave no record."""
+    x = rng.standard_normal((512, 1024), np.float32)
+    a_t, b = (rng.standard_normal((1024, 1024), np.float32) for _ in range(2))
+    cases: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
+        ("softmax 512 x 1024", ch02_softmax.softmax, (x,)),
+        ("attention 1024 x 128", ch07_attention.attention, ch07_attention.inputs(rng)),
+        ("matmul 1024 x 1024 x 1024", matmul, (a_t, b)),
+    )
+    for name, kernel, given in cases:
+
+        def unrecorded() -> None:
+            with settings(options=Options(record=False)):
+                kernel(*given)  # noqa: B023
+
+        found = ratio(lambda: kernel(*given), unrecorded, pairs=31)  # noqa: B023
+        with_record, without = (s * 1e3 for s in found[1:])
+        remark = f"{with_record:.1f} ms; without {without:.1f} ms"
+        yield f"recorded {name} float32", found[0], 1.2, remark
+
+
 def timed(name: str, found: tuple[float, ...], limit: float) -> Line:
     median, ours, theirs = found
     return name, median, limit, f"{ours * 1e3:.1f} ms; numpy {theirs * 1e3:.1f} ms"
@@ -234,6 +255,7 @@ def main() -> int:
         chain_lines(rng),
         matmul_lines(rng),
         numpy_lines(rng),
+        record_lines(rng),
         issue_lines(),
         import_lines(),
         schedule_lines(),
