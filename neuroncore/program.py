@@ -224,6 +224,14 @@ class Program:
         *places, dense = self.box_table().T.tolist()
         return list(map(Box, *places, map(bool, dense)))
 
+    def area_kinds(self) -> tuple[Array, list[Area], Array]:
+        """The areas by number, their kinds, and which kind each is of. Those alike share one
+        object."""
+        count, areas = len(self.areas), list(self.areas.values())
+        same = np.fromiter(map(id, areas), np.int64, count)
+        _, first, kind = np.unique(same, return_index=True, return_inverse=True)
+        return np.fromiter(self.areas, np.int64, count), [areas[i] for i in first], kind
+
     def strided(self) -> Array:
         """Whether each box is not dense, and has a pattern."""
         own = np.array([pattern is not None for _, pattern in self._geometries], np.bool_)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from neuroncore.enums import MemoryRegion
 from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
-from neuroncore.program import Area, Box, Columns, Program
+from neuroncore.program import Box, Columns, Program
 from neuroncore.schedule.timeline import QUEUES
 from neuroncore.spills import traffic
 
@@ -29,7 +29,7 @@ def take_over(
 
     Tiles at addresses of the kernel's choosing overlap as it chose, and are counted by their end.
     """
-    area, kinds, kind = _areas(program)
+    area, kinds, kind = program.area_kinds()
     own = np.array([k.region is region for k in kinds], np.bool_)
     placed = np.array([k.placed for k in kinds], np.bool_)
     fixed_areas = area[(own & placed)[kind]]
@@ -52,15 +52,6 @@ def take_over(
         last_user, size, capacity, previous,
     )  # fmt: skip
     return max(peak, fixed)
-
-
-def _areas(program: Program) -> tuple[Array, list[Area], Array]:
-    """The program's areas by number, their kinds, and which kind each is of. Those alike share one
-    object."""
-    count, areas = len(program.areas), list(program.areas.values())
-    same = np.fromiter(map(id, areas), np.int64, count)
-    _, first, kind = np.unique(same, return_index=True, return_inverse=True)
-    return np.fromiter(program.areas, np.int64, count), [areas[i] for i in first], kind
 
 
 def spill_ns(program: Program, machine: Machine) -> float:
