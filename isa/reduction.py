@@ -44,6 +44,7 @@ from .vector import BOTH, Arithmetic, MaybeSingle, Number, unary_operand
 
 vector, unknown = engine.vector, engine.unknown
 LOAD_REDUCE = reduce_cmd.load_reduce
+MOST_FREE_AXES = 4
 
 Reduction = Annotated[Operator, Op(names=("add", "multiply", "maximum", "minimum"), reduces=True)]
 Max = Annotated[Operator, Op(names=("maximum",))]
@@ -55,10 +56,26 @@ def reduced_axes(call: Call) -> int:
     rank = len(call.view("data").shape)
     axis = call["axis"]
     given = axis if isinstance(axis, tuple) else (axis,)
-    if not all(isinstance(a, int) and -rank <= a < rank for a in given):
+    if not all(isinstance(a, int) for a in given):
         return 0
-    axes = sorted(a % rank for a in given)
-    return len(axes) if axes == list(range(rank - len(axes), rank)) and 0 not in axes else 0
+    return trailing(given, rank) or counted_from_within(given, rank)
+
+
+def trailing(axes: tuple[int, ...], rank: int) -> int:
+    """How many axes these are, if they are the last, and not the first."""
+    if not all(-rank <= a < rank for a in axes):
+        return 0
+    found = sorted(a % rank for a in axes)
+    return len(found) if found == list(range(rank - len(found), rank)) and 0 not in found else 0
+
+
+def counted_from_within(axes: tuple[int, ...], rank: int) -> int:
+    """The same in releases 0.1 and 0.2 of the API, where 1 is the innermost axis whatever the rank.
+    They document up to [1, 2, 3, 4]; nki-library's kernels of 0.2 call the innermost one 4 too."""
+    found = sorted(axes)
+    consecutive = found == list(range(found[0], found[0] + len(found))) if found else False
+    ends = consecutive and (found[0] == 1 or found[-1] == MOST_FREE_AXES)
+    return len(found) if ends and found[0] >= 1 and len(found) < rank else 0
 
 
 def folds_the_last_axes(call: Call, machine: Machine) -> KernelError | None:
@@ -120,9 +137,18 @@ def tensor_reduce(
     axis: Annotated[int | tuple[int, ...], Static(sequence=True)],
     negate: bool = False,
     keepdims: bool = False,
+    *,
+    core: Core,
 ) -> None:
     """dst[p, ...] = data[p, ..., 0] <op> data[p, ..., 1] <op> ... over the last axes"""
-    axes = 1 if isinstance(axis, int) else len(axis)
+    given = (axis,) if isinstance(axis, int) else axis
+    axes = len(given)
+    if not trailing(given, len(data.shape)):
+        core.report(
+            "AXIS_FROM_WITHIN",
+            f"tensor_reduce: axis {axis} of {data} folds its last {axes}, as in releases 0.1 and "
+            "0.2, where 1 is the innermost axis; later ones refuse it",
+        )
     if op.kind == "bitvec":
         dst.codes()[...] = numeric.shaped(numeric.reduce(op, data.codes(), axes), dst.shape)
         return

@@ -81,35 +81,24 @@ def _pieces(program: Program) -> Pieces:
     areas, kinds, kind = program.area_kinds()
     kind_of = np.zeros(areas.max(initial=0) + 1, np.int64)
     kind_of[areas] = kind
-    in_order = np.lexsort((boxes[:, 3], boxes[:, 0]))
-    area, row, row_end, byte, byte_end, _ = np.ascontiguousarray(boxes[in_order].T)
-    kind = kind_of[area]
+    kind = kind_of[boxes[:, 0]]
     on_chip = np.array([k.region in (SBUF, PSUM) for k in kinds], np.bool_)[kind]
     movable = np.array([k.region is SBUF and not k.placed for k in kinds], np.bool_)[kind]
-    begins = np.diff(area, prepend=-1) > 0
-    begins[1:] |= on_chip[1:] & (byte[1:] >= _reached(area, byte_end)[:-1])
-    first = np.flatnonzero(begins)
-    extent = np.column_stack([
-        np.minimum.reduceat(row, first), np.maximum.reduceat(row_end, first),
-        byte[first], np.maximum.reduceat(byte_end, first),
-    ])  # fmt: skip
-    of_box = np.empty(len(boxes), np.int64)
-    of_box[in_order] = np.cumsum(begins) - 1
-    own, around = boxes[:, 1:5], extent[of_box]
-    place = np.where(
-        on_chip[first][of_box, None], own - around[:, [0, 0, 2, 2]], np.arange(len(boxes))[:, None]
-    )
-    width = extent[:, 3] - extent[:, 2]
+    in_order = np.lexsort((boxes[:, 3], boxes[:, 0]))  # by the first byte, area by area
+    of_box, first, extents = native.pieces(boxes, in_order, on_chip)
+    own, around = boxes[:, 1:5], extents[of_box]
+    row, row_end, byte, byte_end = extents.T
     return Pieces(
-        of_box, (boxes[:, 5] > 0) & (own == around).all(axis=1), place, on_chip[first],
-        movable[first], width, width * (extent[:, 1] - extent[:, 0]),
-    )  # fmt: skip
-
-
-def _reached(area: Array, end: Array) -> Array:
-    """The greatest end so far in the same area; areas come one after the other."""
-    above = np.cumsum(np.diff(area, prepend=-1) > 0) * (end.max(initial=0) + 1)
-    return np.maximum.accumulate(end + above) - above
+        of_box=of_box,
+        whole=(boxes[:, 5] > 0) & (own == around).all(axis=1),
+        place=np.where(
+            on_chip[:, None], own - around[:, [0, 0, 2, 2]], np.arange(len(boxes))[:, None]
+        ),
+        on_chip=on_chip[first],
+        movable=movable[first],
+        width=byte_end - byte,
+        nbytes=(byte_end - byte) * (row_end - row),
+    )
 
 
 def _turns(call: Call) -> bool:

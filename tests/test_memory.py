@@ -11,6 +11,7 @@ from neuroncore.errors import (
     CapacityError,
     OutOfBoundsError,
     PartitionLimitError,
+    ShapeError,
     SignatureError,
     StartPartitionError,
 )
@@ -58,10 +59,22 @@ def test_on_chip_tensors_have_at_most_128_partitions(buffer):
     assert device.empty((129, 3), buffer="hbm").shape == (129, 3)
 
 
-@pytest.mark.parametrize("shape", [(), (0, 3), (2, -1), (2.0, 3), "ab", None])
-def test_shapes_are_positive_integers(shape):
+@pytest.mark.parametrize("shape", [(), (2, -1), (2.0, 3), "ab", None])
+def test_shapes_are_integers(shape):
     with pytest.raises(SignatureError, match="is not a shape"):
         Device().empty(shape)
+
+
+@pytest.mark.parametrize("buffer", ["sbuf", "psum", "hbm"])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 4)])
+def test_a_tensor_may_have_no_elements_but_no_instruction_takes_it(shape, buffer):
+    device = Device()
+    tensor = device.empty(shape, buffer=buffer)
+    assert tensor.shape == shape
+    for part in (tensor, tensor[...]):
+        with pytest.raises(ShapeError, match="has no elements"):
+            device.issue("dma_copy" if buffer == "hbm" else "memset", part, 0)
+    assert not device.opcodes
 
 
 def test_one_axis_becomes_two_on_the_chip_only():

@@ -114,6 +114,41 @@ def test_without_a_barrier_the_race_is_found():
         early[2](X)
 
 
+@nki.jit
+def halved(x, twice=False):
+    """Each core writes half of a result that it has for itself."""
+    rank = nl.program_id(0)
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.private_hbm)
+    nl.store(half(out, rank), nl.load(half(x, rank)))
+    if twice:
+        nl.store(half(out, 1 - rank), nl.full(half(x, 0).shape, -1.0, x.dtype))
+    return out
+
+
+def test_a_result_is_one_tensor_for_both_cores():
+    np.testing.assert_array_equal(halved[2](X), X)
+
+
+def test_of_what_both_cores_wrote_the_first_one_s_is_returned():
+    want = np.where(np.arange(len(X))[:, None] < 32, X, -1)
+    np.testing.assert_array_equal(halved[2](X, True), want)
+
+
+def test_what_no_core_wrote_is_missed():
+    @nki.jit
+    def quarters(x):
+        rank = nl.program_id(0)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.private_hbm)
+        nl.store(half(out, rank)[0:5], nl.load(half(x, rank)[0:5]))
+        return out
+
+    with pytest.warns(NeuronWarning, match="OUTPUT_NOT_WRITTEN"):
+        got = quarters[2](X)
+    for rank in range(2):
+        np.testing.assert_array_equal(half(got, rank)[0:5], half(X, rank)[0:5])
+        assert np.isnan(half(got, rank)[5:]).all()
+
+
 def test_each_core_has_hbm_of_its_own():
     @nki.jit
     def kept_apart(x):

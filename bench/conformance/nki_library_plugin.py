@@ -23,7 +23,7 @@ from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import neuron_dtypes
@@ -82,6 +82,11 @@ class Frontend:
         return ModuleType("compiled")
 
 
+def _traced(kernel: Any, target: str, lnc: int, inputs: Any, *_: Any) -> tuple[ModuleType, None]:
+    """The same in the suite of release 2.28."""
+    return Frontend().compile(kernel, inputs, target, lnc), None
+
+
 def _stand_in_for_unpublished() -> None:
     _stand_in("nki.compiler.frontend", NKIFrontend=Frontend, ParserFrontend=Frontend)
     _stand_in("test.utils.perf_analysis_private", analyze_trace=None)
@@ -94,6 +99,13 @@ def _stand_in_for_unpublished() -> None:
         _stand_in("neuronxcc", nki=nki)
         _stand_in("neuronxcc.nki", typing=nki.typing)
         sys.modules["neuronxcc.nki.typing"] = nki.typing
+    _stand_in(
+        "neuronxcc.nki_standalone",
+        NKI_IR_VERSION=SimpleNamespace(beta2=None),
+        _compile_nki_ir_to_tensorizer_ir=_traced,
+        _write_tensorizer_ir=lambda module, folder: None,
+        compile_nki_ir_kernel_to_neff=None,
+    )
     for name in ("neuronxcc.starfish", "neuronxcc.starfish.support"):
         _stand_in(name)
     sys.modules["neuronxcc.starfish.support.dtype"] = neuron_dtypes

@@ -18,6 +18,28 @@ BEFORE, AFTER = 0, 1
 MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash
 
 
+@compiled
+def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
+    """The piece that each box is in; of each piece its first box, and its ends in rows and bytes.
+
+    A box is [area, row, row_end, byte, byte_end, ...]; `in_order` sorts boxes by area and first
+    byte. A piece ends before a box that begins behind all that are in it.
+    """
+    of_box, first = np.zeros(boxes.shape[0], np.int64), np.zeros(boxes.shape[0], np.int64)
+    extents = np.zeros((boxes.shape[0], 4), np.int64)
+    last = -1
+    for b in in_order:
+        _, row, row_end, byte, byte_end = boxes[b, :5]
+        same_area = last >= 0 and boxes[b, 0] == boxes[first[last], 0]
+        if not same_area or (on_chip[b] and byte >= extents[last, 3]):
+            last += 1
+            first[last], extents[last] = b, boxes[b, 1:5]
+        of_box[b], extent = last, extents[last]
+        extent[0], extent[1] = min(extent[0], row), max(extent[1], row_end)
+        extent[3] = max(extent[3], byte_end)
+    return of_box, first[: last + 1].copy(), extents[: last + 1].copy()
+
+
 # --- repetitions ----------------------------------------------------------------------------------
 
 
@@ -32,14 +54,14 @@ def repetitions(
     turns[c] tells whether call c is a transpose or a copy of one, place[b] is where box b is within
     its piece, a row of integers.
     """
-    pieces, count = on_chip.shape[0], call.shape[0]
-    same_as, load = np.arange(pieces), np.full(pieces, -1)
-    writers, final, alone, turned, first_read = _history(start, reads, piece, turns[call], pieces)
-    key = np.ones(pieces, np.uint64)  # of how its content is made
-    inputs = np.zeros(pieces, np.int64)
-    external, repeated = np.ones(pieces, np.bool_), np.zeros(pieces, np.bool_)
-    known = np.full(2 * pieces + 1, -1)  # pieces, by key
-    for i in range(count):
+    count = on_chip.shape[0]
+    same_as, load = np.arange(count), np.full(count, -1)
+    writers, final, alone, turned, first_read = _history(start, reads, piece, turns[call], count)
+    key = np.ones(count, np.uint64)  # of how its content is made
+    inputs = np.zeros(count, np.int64)
+    external, repeated = np.ones(count, np.bool_), np.zeros(count, np.bool_)
+    known = np.full(2 * count + 1, -1)  # pieces, by key
+    for i in range(call.shape[0]):
         first_write = start[i] + reads[i]
         if first_write == start[i + 1]:
             continue
@@ -73,14 +95,13 @@ def repetitions(
 
 
 @compiled
-def _history(start: Array, reads: Array, piece: Array, turns: Array, pieces: int) -> Any:
+def _history(start: Array, reads: Array, piece: Array, turns: Array, count: int) -> Any:
     """Of each piece: how many instructions write it, the last of them, whether none of them writes
     anything besides, whether all turn; and the first instruction that reads it."""
-    count = reads.shape[0]
-    writers, final = np.zeros(pieces, np.int64), np.full(pieces, -1)
-    alone, turned = np.ones(pieces, np.bool_), np.ones(pieces, np.bool_)
-    first_read = np.full(pieces, count)
-    for i in range(count):
+    writers, final = np.zeros(count, np.int64), np.full(count, -1)
+    alone, turned = np.ones(count, np.bool_), np.ones(count, np.bool_)
+    first_read = np.full(count, reads.shape[0])
+    for i in range(reads.shape[0]):
         first_write = start[i] + reads[i]
         for k in range(start[i], first_write):
             first_read[piece[k]] = min(first_read[piece[k]], i)
@@ -125,13 +146,13 @@ def replay(
     entry for its ends, the one that has not been used for the longest time first; `idle` are those
     that only stay so that a load can be left out.
     """
-    pieces = same_as.shape[0]
+    ends = same_as.shape[0]
     runs = kept(start, reads, piece, same_as)
     used_as, used_next_as = _uses(start, reads, piece, whole, same_as, movable, runs)
-    resident, idle = _no_pieces(pieces), _no_pieces(pieces)
-    seen, clean = np.zeros(pieces, np.bool_), np.zeros(pieces, np.bool_)  # clean: HBM has it too
-    last_use = np.full(pieces, -1)
-    dropped = np.zeros(pieces, np.int64)
+    resident, idle = _no_pieces(ends), _no_pieces(ends)
+    seen, clean = np.zeros(ends, np.bool_), np.zeros(ends, np.bool_)  # clean: HBM has it too
+    last_use = np.full(ends, -1)
+    dropped = np.zeros(ends, np.int64)
     used, saved, reloaded = 0, 0, 0
     for i in range(runs.shape[0]):
         if not runs[i]:
@@ -151,10 +172,10 @@ def replay(
             _take_out(resident, tile)
             _put_last(resident, tile)
         while used > capacity:
-            victim = idle[AFTER, pieces]
-            if victim == pieces:
-                victim = resident[AFTER, pieces]
-            if victim == pieces or last_use[victim] == i:
+            victim = idle[AFTER, ends]
+            if victim == ends:
+                victim = resident[AFTER, ends]
+            if victim == ends or last_use[victim] == i:
                 break
             _take_out(idle, victim)
             _take_out(resident, victim)
@@ -207,15 +228,15 @@ def _uses(
 
 
 @inlined
-def _no_pieces(pieces: int) -> Array:
+def _no_pieces(ends: int) -> Array:
     """links[BEFORE, p] and links[AFTER, p] are the neighbours of p, -1 if it is not in the list."""
-    links = np.full((2, pieces + 1), -1)
-    links[:, pieces] = pieces
+    links = np.full((2, ends + 1), -1)
+    links[:, ends] = ends
     return links
 
 
 @inlined
-def _take_out(links: Array, tile: int) -> None:
+def _take_out(links: Array, tile: Any) -> None:
     if links[AFTER, tile] >= 0:
         before, after = links[BEFORE, tile], links[AFTER, tile]
         links[AFTER, before], links[BEFORE, after] = after, before
@@ -223,7 +244,7 @@ def _take_out(links: Array, tile: int) -> None:
 
 
 @inlined
-def _put_last(links: Array, tile: int) -> None:
+def _put_last(links: Array, tile: Any) -> None:
     ends = links.shape[1] - 1
     last = links[BEFORE, ends]
     links[AFTER, last] = links[BEFORE, ends] = tile

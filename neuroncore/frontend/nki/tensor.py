@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from neuroncore import access
 from neuroncore.access import Dims
 from neuroncore.enums import MemoryRegion
@@ -19,6 +21,11 @@ from neuroncore.frontend.nki.pattern import Patterned
 from neuroncore.frontend.nki.pattern import format_of as format_of
 from neuroncore.register import VirtualRegister
 from neuroncore.tile import Dynamic, Tile
+
+
+def identity(n: int, dtype: Any) -> Any:
+    """An n x n identity matrix for nl.shared_constant, as releases before 0.3 had it here."""
+    return np.identity(n).astype(format_of(dtype, position=1).numpy)
 
 
 class NkiTensor(Patterned):

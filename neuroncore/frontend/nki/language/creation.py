@@ -12,7 +12,7 @@ import numpy as np
 from neuroncore import access
 from neuroncore.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
-from neuroncore.errors import BufferKindError, DynamicControlError, SignatureError
+from neuroncore.errors import BufferKindError, DynamicControlError, ShapeError, SignatureError
 from neuroncore.formats import Format, uint8
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.tensor import NkiTensor, format_of
@@ -38,7 +38,8 @@ def ndarray(
     name: str = "",
     address: tuple[int, int] | None = None,
 ) -> NkiTensor:
-    """A new tensor whose contents are undefined until something writes them.
+    """A new tensor whose contents are undefined until something writes them. One without elements
+    can be made, so that a kernel comes to its own checks, but no instruction takes it.
 
     With `address=(partition, byte)` it is that piece of SBUF or PSUM and shares it with whatever
     else is placed there; otherwise the system finds it a place of its own.
@@ -56,7 +57,10 @@ def ndarray(
     storage = core.memory.allocate(buffer, sizes, _format(dtype), name, address)
     if core.program is not None:
         storage.born = core.birthplace()
-    return NkiTensor(storage, sizes, access.dense(sizes), 0, storage.dtype)
+    tensor = NkiTensor(storage, sizes, access.dense(sizes), 0, storage.dtype)
+    if 0 in sizes:
+        tensor.fault = ShapeError(f"{tensor!r} has no elements")
+    return tensor
 
 
 def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
@@ -75,12 +79,12 @@ def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
             because="the first axis of a tensor is its partition axis; par_dim moves nothing",
             hint="move the blocks behind it, into the free axes, or keep a list of tensors",
         )
-    if not sizes or min(sizes) < 1:
+    if not sizes or min(sizes) < 0:
         raise SignatureError(
             f"{shape!r} is not a shape",
             argument="shape",
             position=0,
-            expected="a tuple of positive ints",
+            expected="a tuple of ints, none of them negative",
         )
     return (*sizes, 1) if len(sizes) == 1 and buffer in ON_CHIP else sizes
 

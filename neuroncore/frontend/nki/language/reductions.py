@@ -29,17 +29,18 @@ Axis = int | Sequence[int]
 
 
 def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
-    """The axes to fold, counted from the front. Raises ShapeError for the partition."""
+    """The axes to fold, counted from the front. Raises ShapeError unless they are the last."""
     given = (axis,) if isinstance(axis, int) else tuple(axis)
     axes = tuple(sorted(x._axis(a) for a in given))
-    if 0 in axes:
+    rank = len(x.shape)
+    if 0 in axes or axes != tuple(range(rank - len(axes), rank)):
         raise ShapeError(
-            f"axis 0 of {x!r} can't be reduced",
+            f"axis {0 if 0 in axes else axis} of {x!r} can't be reduced",
             argument="axis",
             position=1,
             expected="the last free axes",
             got=repr(axis),
-            because="axis 0 is the partition: a lane folds what streams past it",
+            because="a lane folds what streams past it; axis 0 is the lanes themselves",
             hint="nl.transpose first, or a product with ones: nl.matmul",
         )
     return axes
