@@ -361,10 +361,8 @@ class Tensor(Tile):
         offset, *steps, last = (n * old // new for n in sizes)
         return self.window((*outer, last), (*steps, 1 if old != new else step), offset, form)
 
-    def reshape(self, shape: Sequence[int] | int, *more: int) -> Tensor:
-        """The same elements in row-major order in another shape; one size may be -1. Published
-        kernels give sizes one by one as well, as to numpy."""
-        shape = shape if isinstance(shape, Sequence) else (shape, *more)
+    def reshape(self, shape: Sequence[int]) -> Tensor:
+        """The same elements in row-major order in another shape; one size may be -1."""
         sizes = access.inferred(tuple(map(operator.index, shape)), self.size)
         first = int(self.storage.on_chip)
         strides = None
