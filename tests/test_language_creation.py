@@ -4,6 +4,7 @@ import math
 import re
 
 import ml_dtypes
+import nki
 import nki.language as nl
 import numpy as np
 import pytest
@@ -332,3 +333,9 @@ def test_a_function_becomes_the_instructions_its_docstring_names(name):
     device.call(function, *arguments)
     issued = {call.instruction.name for call in device.core.program.calls}
     assert issued and issued <= instructions_in(function.__doc__)
+
+
+@pytest.mark.parametrize("dtype", [nl.int8, nl.float32, nl.bfloat16])
+def test_an_identity_as_releases_before_0_3_had_it(dtype):
+    got = made(nl.shared_constant, nki.tensor.identity(5, dtype))[1]
+    assert got.dtype == dtype and np.array_equal(got.numpy(), np.eye(5).astype(got.numpy().dtype))

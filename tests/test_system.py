@@ -5,6 +5,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from device import Device
 
 from neuroncore.errors import (
     BufferKindError,
@@ -14,6 +15,7 @@ from neuroncore.errors import (
     KernelError,
     NotEmulated,
     ShapeError,
+    SignatureError,
     TargetError,
 )
 from neuroncore.frontend.launch import NeuronWarning, launch
@@ -58,6 +60,23 @@ def test_every_format_is_exchanged_bit_by_bit(dtype):
     x = np.arange(64 * 3).reshape(64, 3).astype(getattr(nl, dtype).numpy)
     got = swapped[2](x)
     assert got.tobytes() == np.concatenate([x[32:], x[:32]]).tobytes()
+
+
+def test_the_engine_that_releases_before_0_3_asked_for_is_not_looked_at():
+    @nki.jit
+    def sent(x):
+        rank = nl.program_id(0)
+        tile = nl.load(half(x, rank))
+        other = nl.ndarray(tile.shape, x.dtype, buffer=nl.sbuf)
+        nisa.sendrecv(tile, other, 1 - rank, 1 - rank, 0, use_gpsimd_dma=True)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(half(out, rank), other)
+        return out
+
+    with pytest.warns(UserWarning, match="sendrecv ignores use_gpsimd_dma="):
+        np.testing.assert_array_equal(sent[2](X), np.concatenate([X[32:], X[:32]]))
+    with pytest.raises(SignatureError, match="memset has no parameter 'use_gpsimd_dma'"):
+        Device().issue("memset", Device().empty((4, 6)), 1.0, use_gpsimd_dma=True)
 
 
 def test_a_core_may_send_to_itself():

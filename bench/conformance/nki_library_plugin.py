@@ -78,7 +78,8 @@ class Frontend:
     ) -> Any:
         generations = {name: generation for generation, name in nki_cpu_simulator.TARGETS.items()}
         os.environ["NKI_NC_VERSION"] = generations.get(target, "gen3")
-        nki_cpu_simulator.Simulation(kernel)[lnc](**(inputs or {}))
+        given = {name.removesuffix(".must_alias_input"): v for name, v in (inputs or {}).items()}
+        nki_cpu_simulator.Simulation(kernel)[lnc](**given)
         return ModuleType("compiled")
 
 

@@ -29,7 +29,7 @@ def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
     extents = np.zeros((boxes.shape[0], 4), np.int64)
     last = -1
     for b in in_order:
-        _, row, row_end, byte, byte_end = boxes[b, :5]
+        row, row_end, byte, byte_end = boxes[b, 1:5]
         same_area = last >= 0 and boxes[b, 0] == boxes[first[last], 0]
         if not same_area or (on_chip[b] and byte >= extents[last, 3]):
             last += 1

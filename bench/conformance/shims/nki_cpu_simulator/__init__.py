@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import neuron_dtypes as neuron_dtypes  # numpy learns the packed formats
@@ -23,7 +24,6 @@ OPTIONS = Options(mx_scale="ocp")
 TARGETS = {"gen2": "trn1", "gen3": "trn2", "gen4": "trn3"}
 # The name that is imported, and ours.
 MODULES = {
-    "builtin": "nki.language",
     "compiler": "nki.compiler",
     "isa": "nki.isa",
     "isa.constants": "nki.isa.constants",
@@ -32,6 +32,9 @@ MODULES = {
     "tensor": "nki.tensor",
     "typing": "nki.typing",
 }
+
+BUILTIN = ModuleType("builtin")  # a name that kernels of NKI 0.2 use without importing it
+BUILTIN.lang = nki.language  # type: ignore[attr-defined]
 
 raised: BaseException | None = None
 
@@ -61,6 +64,7 @@ class Simulation:
 
 def _stand_in() -> None:
     sys.modules[f"{__name__}.nki"] = nki
+    nki.builtin = sys.modules[f"{__name__}.nki.builtin"] = BUILTIN  # type: ignore[attr-defined]
     for name, ours in MODULES.items():
         module = sys.modules[f"{__name__}.nki.{name}"] = import_module(ours)
         parent, _, leaf = f"{__name__}.nki.{name}".rpartition(".")

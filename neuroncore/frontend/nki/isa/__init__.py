@@ -39,6 +39,8 @@ __all__ = ["NkiValidationError"]
 
 # NKI 0.1 ignored keywords it did not know, and these are still found in published kernels.
 IGNORED = frozenset({"dtype", "mask"})
+# What releases before 0.3 had, and no result depends on.
+REMOVED = {"sendrecv": {"use_gpsimd_dma"}, "dma_copy": {"unique_indices"}}
 
 
 class _Missing:
@@ -179,7 +181,7 @@ def _settle(
     """Refuse a call that doesn't fit the signature, or drop what is known to be harmless."""
     form = f"nisa.{instruction.name}{_signature(instruction)}"
     for name in unknown:
-        if name not in IGNORED:
+        if name not in IGNORED and name not in REMOVED.get(instruction.name, ()):
             hint = did_you_mean(name, given)
             raise SignatureError(
                 f"{instruction.name} has no parameter {name!r}",
