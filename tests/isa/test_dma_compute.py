@@ -66,6 +66,14 @@ def test_the_sum_runs_from_left_to_right(count):
     assert np.array_equal(bits(found), bits(added(*data)))
 
 
+def test_releases_before_0_3_had_scales_before_the_operator():
+    device = Device()
+    data, dst = [normal((5, 7), seed) for seed in range(2)], device.empty((5, 7))
+    tiles = [device.tile(d, buffer="hbm") for d in data]
+    device.issue("dma_compute", dst, tiles, [1.0, 1.0], nl.add)
+    assert np.array_equal(bits(dst.numpy()), bits(added(*data)))
+
+
 def test_zeros_keep_their_sign():
     device = Device()
     zeros = device.tile(np.full((1, 2), -0.0, np.float32))

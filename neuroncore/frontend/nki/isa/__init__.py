@@ -6,6 +6,7 @@ end. Parameters of older releases that published kernels still pass are accepted
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
 from collections.abc import Callable
@@ -107,8 +108,24 @@ def __getattr__(name: str) -> Callable[..., NkiInstruction]:
     if instruction is None:
         hint = did_you_mean(name, INSTRUCTIONS)
         raise AttributeError(f"nki.isa has no {name!r}" + (f"; {hint}" if hint else ""))
-    function = globals()[name] = _function(instruction)
+    function = _function(instruction)
+    if name == "dma_compute":
+        function = _with_scales_first(function)
+    globals()[name] = function
     return function
+
+
+def _with_scales_first(dma_compute: Callable[..., NkiInstruction]) -> Callable[..., NkiInstruction]:
+    """Releases before 0.3 had `scales` before `reduce_op`."""
+
+    @functools.wraps(dma_compute)
+    def either_way(*args: Any, **named: Any) -> NkiInstruction:
+        if len(args) == 4 and isinstance(args[2], list | tuple):
+            dst, srcs, scales, reduce_op = args
+            args = dst, srcs, reduce_op, scales
+        return dma_compute(*args, **named)
+
+    return either_way
 
 
 def __dir__() -> list[str]:
