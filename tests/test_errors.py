@@ -351,7 +351,6 @@ def test_the_three_kinds_of_failure_don_t_mix():
         lambda: nl.ndarray((2, 2), nl.float32),
         lambda: nisa.memset(None, 0.0),
         lambda: nisa.register_alloc(0),
-        lambda: nl.program_id(0),
     ],
 )
 def test_outside_a_kernel_there_is_no_core(use):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.core import current, running
+from neuroncore.core import running
 from neuroncore.errors import DynamicControlError
 from neuroncore.frontend.nki.indexing import DynamicSlice
 from neuroncore.frontend.nki.tensor import NkiTensor
@@ -83,28 +83,36 @@ def while_loop(
             )
 
 
-def program_id(axis: int = 0) -> int:
-    """Which program of the launch grid this is, along one axis."""
-    core = current()
+# Outside kernels the functions of the published package have no body, and return None: the three
+# below do so too, since nki-library's tests of 2.28 plan there what a kernel will do.
+
+
+def program_id(axis: int = 0) -> int | None:
+    """Which program of the launch grid this is, along one axis; None outside kernels."""
+    core = running()
+    if core is None:
+        return None
     grid = core.grid or (1,)
     return int(np.unravel_index(core.program_id, grid)[axis]) if axis < len(grid) else 0
 
 
-def num_programs(axes: int | tuple[int, ...] | None = 0) -> int:
+def num_programs(axes: int | tuple[int, ...] | None = 0) -> int | None:
     """How many programs the launch grid has along some axes; along all of them for None. It has
-    one along axes that were not given."""
-    grid = current().grid or (1,)
+    one along axes that were not given. None outside kernels."""
+    core = running()
+    if core is None:
+        return None
+    grid = core.grid or (1,)
     if axes is None:
         return prod(grid)
     wanted = (axes,) if isinstance(axes, int) else axes
     return prod(grid[a] for a in wanted if a < len(grid))
 
 
-def program_ndim() -> int:
-    """Axes of the launch grid; 0 without one, and outside kernels: nki-library's tests plan there
-    what a kernel will do."""
+def program_ndim() -> int | None:
+    """Axes of the launch grid, 0 without one; None outside kernels."""
     core = running()
-    return len(core.grid) if core is not None else 0
+    return len(core.grid) if core is not None else None
 
 
 def no_reorder() -> contextlib.AbstractContextManager[None]:
