@@ -100,6 +100,41 @@ def test_a_load_is_made_once_while_its_tile_can_stay():
     assert program.spilled(1) == (0, 0)
 
 
+def test_what_only_stays_to_leave_out_a_load_makes_room_first():
+    """Before a, which has not been used for longer."""
+    program = Program()
+    source, (a, b) = program.source(), program.tiles(2)
+    program.write(a)
+    program.read(program.load(source))
+    program.write(b)
+    program.read(b)
+    program.read(program.load(source))
+    program.read(a)
+    assert program.spilled(2) == (0, 0)
+    assert all(program.kept(2))
+
+
+def test_what_a_second_load_left_out_is_used_for_is_like_other_tiles():
+    program = Program()
+    source, (a, b) = program.source(), program.tiles(2)
+    program.read(program.load(source))
+    program.write(a)
+    tile = program.load(source)
+    program.read(tile)
+    program.write(b)  # displaces a
+    program.read(tile, a, b)
+    assert program.spilled(2) == (1, 1)
+    assert program.kept(2) == [True] * 3 + [False] + [True] * 5
+
+
+def test_an_instruction_that_writes_nothing_is_never_left_out():
+    program = Program()
+    register = program.call(nisa.register_alloc, 0)
+    for _ in range(2):
+        program.issue("register_load", register, program.zeros((1, 1), "int32"))
+    assert all(program.kept())
+
+
 def test_a_load_is_made_again_after_a_store():
     program = Program()
     source = program.source()
@@ -157,6 +192,18 @@ def test_a_transpose_that_can_not_stay_is_spilled_and_not_made_again():
     size = WIDTH * 128 * 4
     assert (found.spill_save_bytes, found.spill_reload_bytes) == (size, 2 * size)
     assert found.reread_bytes == 0
+
+
+def test_a_transpose_that_stays_for_another_is_like_other_tiles():
+    program = Program()
+    source, (b,), a = program.source(), program.tiles(1), program.empty((128, WIDTH // 2))
+    program.write(a)
+    program.read(turned(program, program.load(source)))
+    program.write(b)  # displaces a
+    program.read(b)
+    program.read(turned(program, program.load(source)))
+    program.read(a)
+    assert program.spilled(3) == (0.5, 0.5)
 
 
 def test_a_loaded_tile_is_not_saved_but_read_again():
