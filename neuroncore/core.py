@@ -208,6 +208,17 @@ class Core:
                     return error
         return SignatureError(f"{instruction.name} was given arguments it can't use")
 
+    def leave_out(
+        self, instruction: Instruction, arguments: dict[str, Any], fault: KernelError
+    ) -> None:
+        """An instruction that writes nothing isn't issued: kernels of nki-library have such, for
+        sizes at the end of their range. Raises the fault of an operand of any other."""
+        writes = (p.name for p in instruction.operands if p.operand and p.operand.writes)
+        tiles = [arguments[n] for n in writes if isinstance(arguments[n], Tile)]
+        if not tiles or any(tile.size for tile in tiles):
+            raise fault
+        self.report("NO_ELEMENTS", f"{instruction.name} is left out: {tiles[0]} has no elements")
+
     # --- what was never written ------------------------------------------------------------------
 
     def check_written(

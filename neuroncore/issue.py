@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from neuroncore.enums import engine, oob_mode
+from neuroncore.errors import KernelError
 from neuroncore.instruction import INSTRUCTIONS, Instruction, Parameter
 from neuroncore.operand import PSUM, Act, Op, Operand, Static, are_tiles, spread
 from neuroncore.tile import Tile
@@ -33,6 +34,7 @@ def issuer(name: str) -> Callable[..., None]:
         "SKIP": oob_mode.skip,
         "frame_at": sys._getframe,
         "spread": spread,
+        "KernelError": KernelError,
         "kinds": _kinds,
         "are_tiles": are_tiles,
     }
@@ -58,6 +60,8 @@ def _body(instruction: Instruction) -> Iterator[str]:
     parts = [part for p in instruction.parameters if (part := _key_part(p))]
     yield f"    key = (INSTRUCTION, {', '.join(parts)})"
     yield "    call = core.calls.get(key)"
+    yield "except KernelError as fault:"
+    yield f"    return core.leave_out(INSTRUCTION, {everything}, fault)"
     yield "except (AttributeError, TypeError):"
     yield f"    raise core.misused(INSTRUCTION, {{{given}}}) from None"
     yield "if call is None:"

@@ -108,7 +108,7 @@ def test_bad_indices_are_refused(key, kind, says):
         *[((slice(1, 3), slice(2, 2)), 1), ((0, nl.ds(3, 0), slice(1, 4)), 1)],
     ],
 )
-def test_a_view_may_be_empty_but_no_instruction_takes_it(key, axis):
+def test_a_view_may_be_empty_but_nothing_is_read_from_it(key, axis):
     """A core's share of too few rows: a kernel makes the view, and never comes to use it."""
     device = Device()
     for buffer in ("sbuf", "hbm"):

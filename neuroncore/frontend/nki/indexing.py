@@ -43,7 +43,7 @@ class Indexed(Tile):
         """A view by integers, slices with steps, `...`, nl.ds and registers.
 
         An integer drops its axis; on the chip axis 0 stays, with size 1, and so does the last
-        axis where fewer than two would be left. A view may be empty, but no instruction takes it.
+        axis where fewer than two would be left. A view may be empty.
         """
         keys = key if isinstance(key, tuple) else (key,)
         shape, strides = self.shape, self.strides

@@ -38,8 +38,8 @@ def ndarray(
     name: str = "",
     address: tuple[int, int] | None = None,
 ) -> NkiTensor:
-    """A new tensor whose contents are undefined until something writes them. One without elements
-    can be made, so that a kernel comes to its own checks, but no instruction takes it.
+    """A new tensor whose contents are undefined until something writes them. It may be one without
+    elements.
 
     With `address=(partition, byte)` it is that piece of SBUF or PSUM and shares it with whatever
     else is placed there; otherwise the system finds it a place of its own.
