@@ -215,7 +215,7 @@ class Core:
         sizes at the end of their range. Raises the fault of an operand of any other."""
         writes = (p.name for p in instruction.operands if p.operand and p.operand.writes)
         tiles = [arguments[n] for n in writes if isinstance(arguments[n], Tile)]
-        if not tiles or any(tile.size for tile in tiles):
+        if instruction.meets or not tiles or any(tile.size for tile in tiles):
             raise fault
         self.report("NO_ELEMENTS", f"{instruction.name} is left out: {tiles[0]} has no elements")
 

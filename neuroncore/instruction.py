@@ -148,7 +148,7 @@ def instruction(
 
     `choose` picks an engine where the kernel leaves it open; otherwise it is the first of
     `engines`. `feature` is what a machine must have. `opcode` is the profiler's name for it.
-    With `meets` it is not over before the other core has begun its own, the same one of its
+    With `meets` it is not over before the other core has done its part of it, the same one of its
     program.
 
     What the older API's compiler may do: `dealt_to` says among which engines it chooses for a call,

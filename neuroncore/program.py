@@ -30,9 +30,7 @@ Extent = tuple[int, int, int, int, bool]  # a Box without its area
 Pattern = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides, element size
 Geometry = tuple[Extent, Pattern | None]  # the pattern of what isn't dense
 AREA_BITS = 48  # of a key that a geometry shares with an area
-FLUSH = (
-    1 << 16
-)  # rows that are kept in lists, which grow faster than arrays, before they are packed
+FLUSH = 1 << 16  # rows kept in lists, which grow faster than arrays, before they are packed
 
 
 class Area(NamedTuple):

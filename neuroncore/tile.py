@@ -229,9 +229,8 @@ class Tile:
                 row, byte = divmod(self.offset * item, row_bytes)
                 start = storage.origin + row * storage.pitch + byte
                 strides[0] = storage.pitch
-            self._array = np.ndarray(
-                self.shape, self.held.storage, storage.data, start, tuple(strides)
-            )
+            data = storage.data if 0 not in self.shape else np.empty(start + item, np.uint8)
+            self._array = np.ndarray(self.shape, self.held.storage, data, start, tuple(strides))
         return self._array
 
     def values(self) -> Array:

@@ -78,3 +78,16 @@ def test_what_is_issued_later_is_not_emulated():
 def test_only_instructions_can_be_waited_for():
     with pytest.raises(SignatureError, match="not str"):
         timeline(lambda x: independent(x, lambda vector, scalar: scalar.depends_on("vector")))
+
+
+def test_what_is_left_out_orders_nothing():
+    def kernel(x):
+        tile, out = nl.load(x), nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nothing = nisa.memset(tile[0:0], 0.0)
+        first = nisa.tensor_copy(tile, tile)
+        nisa.memset(tile[0:0], 0.0).depends_on(first, nothing)
+        nisa.dma_copy(out, tile).depends_on(nothing)
+        return out
+
+    found = timeline(kernel)
+    assert (found.begin >= 0).all() and np.isfinite(found.total_ns)

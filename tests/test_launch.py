@@ -407,6 +407,28 @@ def test_a_read_of_what_nothing_wrote_is_reported_or_refused():
         kernel(values(3, 7))
 
 
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0)])
+def test_arguments_and_results_may_have_no_elements(shape):
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, x)
+        return out, out[:, 0:0], x
+
+    with pytest.warns(NeuronWarning, match="NO_ELEMENTS"):
+        out, part, given = kernel(np.zeros(shape, np.float32))
+    assert (out.shape, part.shape, given.shape) == (shape, (shape[0], 0), shape)
+
+
+def test_a_result_may_be_where_a_register_says():
+    @nki.jit
+    def kernel(x):
+        return x[nl.ds(nisa.register_alloc(3), 5)]
+
+    x = values(9, 7)
+    np.testing.assert_array_equal(kernel(x), x[3:8])
+
+
 def test_an_observer_is_told_instead():
     class Observer:
         def __init__(self):

@@ -5,7 +5,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from device import Device
+from device import Device, launched
 
 from neuroncore.errors import (
     BufferKindError,
@@ -146,6 +146,49 @@ def halved(x, twice=False):
 
 def test_a_result_is_one_tensor_for_both_cores():
     np.testing.assert_array_equal(halved[2](X), X)
+
+
+def test_results_are_completed_where_they_are_the_same_one():
+    @nki.jit
+    def named(x):
+        rank = nl.program_id(0)
+        one, two = (nl.ndarray(x.shape, x.dtype, buffer=nl.private_hbm) for _ in range(2))
+        for scale, out in ((1.0, one), (-1.0, two)):
+            nl.store(half(out, rank), nl.multiply(nl.load(half(x, rank)), scale))
+        return {"one": one, "two": [two]} if rank else {"two": [two], "one": one}
+
+    got = named[2](X)
+    np.testing.assert_array_equal(got["one"], X)
+    np.testing.assert_array_equal(got["two"][0], -X)
+
+
+def test_their_errors_are_found_too():
+    @nki.jit
+    def rounded(x, buffer):
+        rank = nl.program_id(0)
+        out = nl.ndarray(x.shape, x.dtype, buffer=buffer)
+        nl.store(half(out, rank), nl.exp(nl.load(half(x, rank))))
+        return out
+
+    x = (X / 64).astype(np.float32)
+    own, shared = (
+        launched(rounded[2], x, buffer, precision=True).precision.results[0]
+        for buffer in (nl.private_hbm, nl.shared_hbm)
+    )
+    assert own.rel_l2 == pytest.approx(shared.rel_l2) and 0 < own.rel_l2 < 1e-6
+    np.testing.assert_array_equal(own.exact, shared.exact)
+
+
+@pytest.mark.parametrize("rows", [(0, 0), (0, 2)])
+def test_cores_meet_at_data_that_has_elements(rows):
+    @nki.jit
+    def meets(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nisa.core_barrier(out[0 : rows[nl.program_id(0)]], (0, 1))
+        return out
+
+    with pytest.raises(ShapeError, match="is empty"):
+        meets[2](X)
 
 
 def test_of_what_both_cores_wrote_the_first_one_s_is_returned():

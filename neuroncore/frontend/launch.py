@@ -16,13 +16,21 @@ import numpy.typing as npt
 from neuroncore import access, codec
 from neuroncore.core import Core, Finding, on
 from neuroncore.enums import MemoryRegion
-from neuroncore.errors import DtypeError, NotEmulated, SignatureError, TargetError, UsageError
+from neuroncore.errors import (
+    DtypeError,
+    NotEmulated,
+    ShapeError,
+    SignatureError,
+    TargetError,
+    UsageError,
+)
 from neuroncore.formats import Format, lookup
 from neuroncore.frontend.settings import current_settings, environment_options, target_machine
 from neuroncore.machine import Machine
 from neuroncore.memory import Storage
 from neuroncore.options import Options
-from neuroncore.precision.findings import Precision
+from neuroncore.precision import doubles
+from neuroncore.precision.findings import Precision, add
 from neuroncore.precision.shadow import Shadow
 from neuroncore.program import Order
 from neuroncore.system import System
@@ -202,7 +210,11 @@ class _Inputs:
         return self._tensor(self.adopted[id(value)][1])
 
     def _tensor(self, storage: Storage) -> Tile:
-        return self.tensor(storage, storage.shape, access.dense(storage.shape), 0, storage.dtype)
+        strides = access.dense(storage.shape)
+        tensor = self.tensor(storage, storage.shape, strides, 0, storage.dtype)
+        if not tensor.size:
+            tensor.fault = ShapeError(f"{tensor!r} has no elements")
+        return tensor
 
     def _adopt(self, value: Any, name: str) -> Storage:
         self.torch |= _is_torch(value)
@@ -247,6 +259,7 @@ class _Inputs:
             )
         if tile.covers_storage and storage.id in self.given and tile.shape == storage.shape:
             return self.given[storage.id]
+        tile = tile.resolved("the result") if tile.dynamic else tile
         self._poison_unwritten(tile)
         codes = tile.codes()
         if codes.dtype != tile.held.numpy:
@@ -255,7 +268,7 @@ class _Inputs:
 
     def _poison_unwritten(self, tile: Tile) -> None:
         missing = tile.missing()
-        if missing is None:
+        if missing is None or not tile.size:
             return
         tile.poison(missing)
         self.core.report(
@@ -278,15 +291,31 @@ class _Inputs:
 def _complete(result: Any, other: Any) -> None:
     """An output is one tensor for all cores, even if a kernel allocates it as each core's own: what
     this core hasn't written of it is what the other one has (nki-library's kernels of NKI 0.2)."""
-    for mine, theirs in zip(_tiles(result), _tiles(other), strict=False):
-        if mine.storage is theirs.storage or mine.shape != theirs.shape:
-            continue
+    for mine, theirs in _pairs(result, other):
+        alike = (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
         missing, never = mine.missing(), theirs.missing()
-        if missing is None:
+        if mine.storage is theirs.storage or not alike or missing is None:
             continue
         brought = missing if never is None else missing & ~never
         mine.codes()[brought] = theirs.codes()[brought]
         mine.mark_written(brought)
+        own, double = mine.storage.double, theirs.storage.double
+        if own is not None and double is not None:
+            exact = doubles.on(double.storage, theirs).codes()
+            doubles.on(own.storage, mine).codes()[brought] = exact[brought]
+            add(own.energy, double.energy)
+
+
+def _pairs(one: Any, other: Any) -> Iterator[tuple[Tile, Tile]]:
+    """The tensors at the same places of two results."""
+    if isinstance(one, Tile) and isinstance(other, Tile):
+        yield one, other
+    elif isinstance(one, dict) and isinstance(other, dict):
+        for key in one.keys() & other.keys():
+            yield from _pairs(one[key], other[key])
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        for pair in zip(one, other, strict=False):
+            yield from _pairs(*pair)
 
 
 def _tiles(value: Any) -> Iterator[Tile]:

@@ -272,7 +272,7 @@ def timeline(
     waiting = np.zeros((queues, widest), np.int32)  # the instructions in each window, in order
     ready = np.full((queues, widest), -1.0)  # of each; -1 not known yet
     why = np.full((queues, widest), -1, np.int32)  # or what must begin before it is known
-    watched = np.zeros(queue.shape[0], np.uint32)
+    watched = np.zeros(queue.shape[0], np.uint32)  # up to four cores
     stale, woken = np.ones(queues, np.bool_), np.zeros(queues, np.bool_)
     place, soonest = np.zeros(queues, np.int64), np.zeros(queues)
     count, head = np.zeros(queues, np.int64), queue_start[:-1].copy()

@@ -96,7 +96,8 @@ def _joined(arrays: Sequence[Array], at: Sequence[int] | Array | None = None) ->
 
 
 def _partners(works: Sequence[Work], at: Array) -> Array:
-    """What has to have begun in the other core for each instruction to end; -1 for nothing."""
+    """What the other core has to have done for each instruction to end; -1 for nothing. Launches
+    have two cores at most."""
     partner = np.full(at[-1], -1, np.int32)
     if len(works) == 2:
         both = min(len(work.meetings) for work in works)  # a record may end before the other

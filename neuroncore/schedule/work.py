@@ -95,7 +95,7 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
 
 
 def _hold_up(meetings: Array, queue: Array, lane: Array, previous: Array) -> None:
-    """An engine that waits for the other core begins nothing else; DMA rings go on."""
+    """An engine that waits for the other core begins nothing that comes after; DMA rings go on."""
     barriers = meetings[lane[meetings, 0] < 0]
     for q in np.unique(queue[barriers]):
         own = np.flatnonzero(queue == q)

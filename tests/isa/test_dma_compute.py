@@ -71,6 +71,7 @@ def test_releases_before_0_3_had_scales_before_the_operator():
     data, dst = [normal((5, 7), seed) for seed in range(2)], device.empty((5, 7))
     tiles = [device.tile(d, buffer="hbm") for d in data]
     device.issue("dma_compute", dst, tiles, [1.0, 1.0], nl.add)
+    device.issue("dma_compute", dst, tiles, (1.0, 1.0), reduce_op=nl.add)
     assert np.array_equal(bits(dst.numpy()), bits(added(*data)))
 
 

@@ -220,6 +220,13 @@ def test_one_element_per_partition_goes_along_all_free_axes(shape, column, swapp
     assert np.array_equal(got.numpy(), -difference if swapped else difference)
 
 
+def test_of_two_columns_the_result_has_the_more_axes():
+    device = Older()
+    a, b = device.tile(numbers((4, 1, 1))), device.tile(numbers((4, 1), 1))
+    for pair in ((a, b), (b, a)):
+        assert device.call(nisa.tensor_tensor, *pair, nl.add).shape == (4, 1, 1)
+
+
 @pytest.mark.parametrize("other", [(4, 5), (3, 6), (1, 6), (4, 2, 4), (3, 1)])
 def test_sizes_that_differ_are_refused(other):
     device = Older()

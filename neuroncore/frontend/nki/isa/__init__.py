@@ -78,8 +78,9 @@ class NkiInstruction:
             if producer.row > self.row:
                 raise NotEmulated("depends_on an instruction that is issued later")
             program = self.program
-            if program is not None and producer is not self and self.row < len(program):
-                program.edges.append((self.row, producer.row))
+            if program is None or not 0 <= producer.row < self.row < len(program):
+                continue  # not recorded, or left out: then its row is that of the one before it
+            program.edges.append((self.row, producer.row))
         return self
 
 
@@ -120,9 +121,9 @@ def _with_scales_first(dma_compute: Callable[..., NkiInstruction]) -> Callable[.
 
     @functools.wraps(dma_compute)
     def either_way(*args: Any, **named: Any) -> NkiInstruction:
-        if len(args) == 4 and isinstance(args[2], list | tuple):
-            dst, srcs, scales, reduce_op = args
-            args = dst, srcs, reduce_op, scales
+        if len(args) > 2 and isinstance(args[2], list | tuple):
+            dst, srcs, scales, *operator = args
+            return dma_compute(dst, srcs, *operator, scales=scales, **named)
         return dma_compute(*args, **named)
 
     return either_way

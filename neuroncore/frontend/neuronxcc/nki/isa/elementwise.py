@@ -142,7 +142,9 @@ def tensor_tensor(
 def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """The pages don't say so, but students' kernels that ran on Trainium add [128, 1] to 3D."""
     x, y = (
-        t.reshape((t.shape[0], *(1 for _ in other.shape[1:]))) if t.free_size == 1 else t
+        t.reshape((t.shape[0], *(1 for _ in other.shape[1:])))
+        if t.free_size == 1 and (other.free_size > 1 or len(t.shape) < len(other.shape))
+        else t
         for t, other in ((x, y), (y, x))
     )
     return x, y
