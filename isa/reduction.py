@@ -156,11 +156,11 @@ def tensor_reduce(
     dst.store(np.negative(result) if negate else result)
 
 
-def accumulators(core: Core, unit: engine, data: Tile) -> Any:
+def accumulators(core: Core, unit: engine, data: Tile, count: int | None = None) -> Any:
     """The accumulator registers of the lanes that `data` streams through: one per partition of
-    the input (ISA, activation_reduce)."""
+    the input (ISA, activation_reduce), or the first `count` from there on."""
     first = data.start_partition
-    return core.accumulators[unit][first : first + data.shape[0]]
+    return core.accumulators[unit][first : first + (count or data.shape[0])]
 
 
 def accumulate(

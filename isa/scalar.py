@@ -11,7 +11,7 @@ import numpy as np
 from neuroncore import buffers, cost, numeric
 from neuroncore.core import Core
 from neuroncore.enums import engine, reduce_cmd
-from neuroncore.errors import DtypeError, KernelError, OperatorError, TargetError
+from neuroncore.errors import DtypeError, KernelError, OperatorError, ShapeError, TargetError
 from neuroncore.formats import (
     FORMATS,
     bfloat16,
@@ -88,9 +88,27 @@ def bias_on_this_machine(call: Call, machine: Machine) -> KernelError | None:
     return None
 
 
+def reads_all_its_registers(call: Call, machine: Machine) -> KernelError | None:
+    """nki-library's router_topk of NKI 0.2 reads more of them than data has partitions."""
+    data, result = call.view("data"), call.arguments.get("reduce_res")
+    if not isinstance(result, View) or result.partitions == data.partitions:
+        return None
+    lanes = machine.limits.partitions
+    if data.partitions < result.partitions <= lanes - data.partition:
+        return None
+    return ShapeError(
+        f"{call.name}: reduce_res has {result.partitions} partitions, data has {data.partitions}",
+        argument="reduce_res",
+        expected=f"{data.partitions} partitions, as data ({data})",
+        got=str(result),
+        because="lane p of the engine reads and writes partition p",
+        also="err_num_partition_mismatch",
+    )
+
+
 ACTIVATION_RULES = (
     same_elements("dst", "data"),
-    same_partitions("data", "bias", "scale", "reduce_res"),
+    same_partitions("data", "bias", "scale"),
     bias_on_this_machine,
 )
 
@@ -98,7 +116,11 @@ ACTIVATION_RULES = (
 @instruction(
     scalar,
     cost=cost.dynamic(activation_cost),
-    rules=[*ACTIVATION_RULES, commands("idle", "reset", "reduce", "reset_reduce")],
+    rules=[
+        *ACTIVATION_RULES,
+        reads_all_its_registers,
+        commands("idle", "reset", "reduce", "reset_reduce"),
+    ],
     opcode="ACTIVATE",
 )
 def activation(
@@ -129,7 +151,8 @@ def activation(
         out[...] = result
     numeric.finish(dst, out)
     if reduce_res is not None:
-        read_out(core, reduce_res, accumulators(core, scalar, data))
+        registers = accumulators(core, scalar, data, reduce_res.shape[0])
+        read_out(core, reduce_res, registers)
 
 
 def report_outside(core: Core, op: Function, x: Any) -> None:
@@ -160,7 +183,12 @@ def affine(value: Any, scale: Any, bias: Any) -> Any:
     return value
 
 
-@instruction(scalar, cost=cost.dynamic(activation_cost), rules=ACTIVATION_RULES, opcode="ACTIVATE")
+@instruction(
+    scalar,
+    cost=cost.dynamic(activation_cost),
+    rules=[*ACTIVATION_RULES, same_partitions("data", "reduce_res")],
+    opcode="ACTIVATE",
+)
 def activation_reduce(
     dst: Scattered,
     op: Activation,

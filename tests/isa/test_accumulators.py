@@ -41,6 +41,25 @@ def summed(device, data, command, result=True, **options):
 # --- activation -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("rows", "start"), [(64, 0), (32, 64), (5, 96)])
+def test_registers_beyond_those_of_data_may_be_read_out_too(rows, start):
+    device, lanes = Device(), 128 - start
+    data = np.random.default_rng(0).standard_normal((rows, 7), np.float32)
+    tile = device.tile(data, address=(start, 0))
+    res, dst = device.empty((lanes, 1)), device.empty(data.shape)
+    command = {"reduce_op": nl.add, "reduce_cmd": RESET_REDUCE}
+    device.issue("activation", dst, nl.copy, tile, reduce_res=res, **command)
+    same(res.numpy()[:rows], folded("add", 0, data))
+    assert np.isnan(res.numpy()[rows:]).all() and device.findings == ["UNINIT_READ"]
+    for count in (rows - 1, lanes + 1):
+        if 0 < count <= 128:
+            wrong = device.empty((count, 1))
+            device.refuses(
+                ShapeError, "activation", dst, nl.copy, tile, reduce_res=wrong, **command,
+                words=["reduce_res has"],
+            )  # fmt: skip
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_sum_starts_from_zero_and_runs_from_left_to_right(target, shape):
