@@ -87,7 +87,7 @@ def _meet(one: Pattern, two: Pattern) -> bool:
     """Whether two strided accesses share a byte; said of large ones without looking."""
     if max(prod(shape) * item for _, shape, _, item in (one, two)) > EXACT_BYTES:
         return True
-    return bool(np.intersect1d(_bytes(one), _bytes(two)).size)
+    return bool(np.isin(_bytes(one), _bytes(two)).any())
 
 
 def _stays_in_its_row(pattern: Pattern) -> bool:
