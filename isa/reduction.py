@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -44,7 +45,6 @@ from .vector import BOTH, Arithmetic, MaybeSingle, Number, unary_operand
 
 vector, unknown = engine.vector, engine.unknown
 LOAD_REDUCE = reduce_cmd.load_reduce
-MOST_FREE_AXES = 4
 
 Reduction = Annotated[Operator, Op(names=("add", "multiply", "maximum", "minimum"), reduces=True)]
 Max = Annotated[Operator, Op(names=("maximum",))]
@@ -58,9 +58,11 @@ def reduced_axes(call: Call) -> int:
     given = axis if isinstance(axis, tuple) else (axis,)
     if not all(isinstance(a, int) for a in given):
         return 0
-    return trailing(given, rank) or counted_from_within(given, rank)
+    most = call.machine.limits.free_dims
+    return trailing(given, rank) or counted_from_within(given, rank, most)
 
 
+@cache
 def trailing(axes: tuple[int, ...], rank: int) -> int:
     """How many axes these are, if they are the last, and not the first."""
     if not all(-rank <= a < rank for a in axes):
@@ -69,12 +71,13 @@ def trailing(axes: tuple[int, ...], rank: int) -> int:
     return len(found) if found == list(range(rank - len(found), rank)) and 0 not in found else 0
 
 
-def counted_from_within(axes: tuple[int, ...], rank: int) -> int:
-    """The same in releases 0.1 and 0.2 of the API, where 1 is the innermost axis whatever the rank.
-    They document up to [1, 2, 3, 4]; nki-library's kernels of 0.2 call the innermost one 4 too."""
+def counted_from_within(axes: tuple[int, ...], rank: int, most: int) -> int:
+    """The same in releases 0.1 and 0.2 of the API, where 1 is the innermost axis whatever the rank,
+    of as many as an instruction has at most. nki-library's kernels of 0.2 give the innermost one
+    the last number too."""
     found = sorted(axes)
     consecutive = found == list(range(found[0], found[0] + len(found))) if found else False
-    ends = consecutive and (found[0] == 1 or found[-1] == MOST_FREE_AXES)
+    ends = consecutive and (found[0] == 1 or found[-1] == most)
     return len(found) if ends and found[0] >= 1 and len(found) < rank else 0
 
 

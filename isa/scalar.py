@@ -11,7 +11,7 @@ import numpy as np
 from neuroncore import buffers, cost, numeric
 from neuroncore.core import Core
 from neuroncore.enums import engine, reduce_cmd
-from neuroncore.errors import DtypeError, KernelError, OperatorError, ShapeError, TargetError
+from neuroncore.errors import DtypeError, KernelError, OperatorError, TargetError
 from neuroncore.formats import (
     FORMATS,
     bfloat16,
@@ -88,22 +88,16 @@ def bias_on_this_machine(call: Call, machine: Machine) -> KernelError | None:
     return None
 
 
-def reads_all_its_registers(call: Call, machine: Machine) -> KernelError | None:
-    """nki-library's router_topk of NKI 0.2 reads more of them than data has partitions."""
-    data, result = call.view("data"), call.arguments.get("reduce_res")
-    if not isinstance(result, View) or result.partitions == data.partitions:
+one_register_for_each = same_partitions("data", "reduce_res")
+
+
+def registers_of_data_or_more(call: Call, machine: Machine) -> KernelError | None:
+    """nki-library's router_topk of NKI 0.2 reads out more of them than data has partitions."""
+    data, result = call.view("data"), call["reduce_res"]
+    beyond = machine.limits.partitions - data.partition
+    if isinstance(result, View) and data.partitions < result.partitions <= beyond:
         return None
-    lanes = machine.limits.partitions
-    if data.partitions < result.partitions <= lanes - data.partition:
-        return None
-    return ShapeError(
-        f"{call.name}: reduce_res has {result.partitions} partitions, data has {data.partitions}",
-        argument="reduce_res",
-        expected=f"{data.partitions} partitions, as data ({data})",
-        got=str(result),
-        because="lane p of the engine reads and writes partition p",
-        also="err_num_partition_mismatch",
-    )
+    return one_register_for_each(call, machine)
 
 
 ACTIVATION_RULES = (
@@ -118,7 +112,7 @@ ACTIVATION_RULES = (
     cost=cost.dynamic(activation_cost),
     rules=[
         *ACTIVATION_RULES,
-        reads_all_its_registers,
+        registers_of_data_or_more,
         commands("idle", "reset", "reduce", "reset_reduce"),
     ],
     opcode="ACTIVATE",
@@ -186,7 +180,7 @@ def affine(value: Any, scale: Any, bias: Any) -> Any:
 @instruction(
     scalar,
     cost=cost.dynamic(activation_cost),
-    rules=[*ACTIVATION_RULES, same_partitions("data", "reduce_res")],
+    rules=[*ACTIVATION_RULES, one_register_for_each],
     opcode="ACTIVATE",
 )
 def activation_reduce(

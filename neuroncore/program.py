@@ -212,15 +212,10 @@ class Program:
         return Columns(rows[begins], rows[begins + 1], start, rows[is_operand])
 
     def box_table(self) -> Array:
-        """A row of integers for each box, with its fields in their order."""
+        """A row of integers for each Box, with its fields in their order."""
         extents = np.array([extent for extent, _ in self._geometries], np.int64).reshape(-1, 5)
         area, geometry = _values(self._box_area), _values(self._box_geometry)
         return np.column_stack([area, extents[geometry]])
-
-    @property
-    def boxes(self) -> list[Box]:
-        *places, dense = self.box_table().T.tolist()
-        return list(map(Box, *places, map(bool, dense)))
 
     def area_kinds(self) -> tuple[Array, list[Area], Array]:
         """The areas by number, their kinds, and which kind each is of. Those alike share one

@@ -196,6 +196,8 @@ class Tile:
         if self._signature is None:
             if self.fault is not None:
                 raise self.fault
+            if 0 in self.shape:
+                raise ShapeError(f"{self!r} has no elements")
             region = self.storage.region
             byte = self.byte if region is MemoryRegion.psum else 0
             kind, home = 0, 0 if self.storage.placed else self.storage.partitions
@@ -220,6 +222,9 @@ class Tile:
         if self._array is None:
             if self.picks is not None:
                 raise self._picks("has no elements before an instruction picks them")
+            if 0 in self.shape:
+                self._array = np.empty(self.shape, self.held.storage)
+                return self._array
             storage = self.storage
             item = self.dtype.itemsize * storage.spread
             row_bytes = storage.row_bytes * storage.spread
@@ -229,8 +234,9 @@ class Tile:
                 row, byte = divmod(self.offset * item, row_bytes)
                 start = storage.origin + row * storage.pitch + byte
                 strides[0] = storage.pitch
-            data = storage.data if 0 not in self.shape else np.empty(start + item, np.uint8)
-            self._array = np.ndarray(self.shape, self.held.storage, data, start, tuple(strides))
+            self._array = np.ndarray(
+                self.shape, self.held.storage, storage.data, start, tuple(strides)
+            )
         return self._array
 
     def values(self) -> Array:

@@ -11,16 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore import program as program_module
-from neuroncore.program import Program
+from neuroncore.program import Box, Program
 
 
 def here():
     return sys._getframe(1).f_lineno
 
 
+def boxes_in(program):
+    return [Box(*row, dense > 0) for *row, dense in program.box_table().tolist()]
+
+
 def box_of(program, tile):
     index = program.access(tile)
-    return program.boxes[index]
+    return boxes_in(program)[index]
 
 
 def boxes_of(device, row=-1):
@@ -28,7 +32,7 @@ def boxes_of(device, row=-1):
     columns = device.core.program.columns()
     start = columns.start[: len(columns.call) + 1]
     row %= len(columns.call)
-    boxes = device.core.program.boxes
+    boxes = boxes_in(device.core.program)
     return [boxes[i] for i in columns.operands[start[row] : start[row + 1]]]
 
 
@@ -54,7 +58,7 @@ def test_a_row_has_its_call_its_line_and_a_box_per_tile():
     device.issue("tensor_scalar", out, a, nl.add, 1.0)
     columns = device.core.program.columns()
     assert columns.start.tolist() == [0, 3, 4, 6]
-    areas = [device.core.program.boxes[i].area for i in columns.operands]
+    areas = [boxes_in(device.core.program)[i].area for i in columns.operands]
     ids = {name: tile.storage.id for name, tile in (("a", a), ("b", b), ("out", out))}
     assert areas == [ids[n] for n in ("a", "b", "out", "a", "a", "out")]
     assert device.opcodes == ["TENSOR_TENSOR", "MEMSET", "TENSOR_SCALAR"]
@@ -103,7 +107,7 @@ def test_what_can_be_reused_is():
     for _ in range(3):
         device.issue("memset", tile[:, 1:3], 0.0)
         device.issue("memset", tile, 0.0)
-    assert len(device.core.program.boxes) == 2
+    assert len(boxes_in(device.core.program)) == 2
 
 
 # --- boxes ----------------------------------------------------------------------------------------
@@ -156,7 +160,7 @@ def random_view(data, tile, offsets):
 
 def touched(program, index, pitch):
     """The (row, byte)s that the record says an access touches: its box, or its exact pattern."""
-    box = program.boxes[index]
+    box = boxes_in(program)[index]
     if box.dense:
         rows, columns = np.mgrid[box.row : box.row_end, box.byte : box.byte_end]
         return set(zip(rows.ravel().tolist(), columns.ravel().tolist()))
@@ -191,7 +195,7 @@ def test_the_record_knows_every_byte(buffer, data):
     index = program.access(tile)
     assert program.access(tile) == index
     assert touched(program, index, pitch) == expected
-    box = program.boxes[index]
+    box = boxes_in(program)[index]
     rows, columns = zip(*expected)
     assert box.row == min(rows) and box.row_end == max(rows) + 1
     assert box.byte <= min(columns) and box.byte_end >= max(columns) + 1
@@ -294,7 +298,7 @@ def test_a_hundred_thousand_instructions():
     columns = device.core.program.columns()
     assert len(device.core.program) == len(columns.call) == count + 1
     assert len(columns.operands) == columns.start[-1] == 1 + count // 2 * 3
-    assert len(device.core.program.boxes) == 2
+    assert len(boxes_in(device.core.program)) == 2
     assert (columns.call[1::2] == columns.call[1]).all()
     assert (columns.line[2::2] == columns.line[2]).all()
 

@@ -115,7 +115,7 @@ def test_a_view_may_be_empty_but_nothing_is_read_from_it(key, axis):
         view = device.tile(VALUES, buffer=buffer)[key]
         assert 0 in view.shape and view[...].shape == view.shape
         for part in (view, view[...]):
-            with pytest.raises(ShapeError, match=f"the slice of axis {axis} is empty"):
+            with pytest.raises(ShapeError, match="has no elements"):
                 device.issue("dma_copy", device.empty((1, 1)), part)
     assert not device.opcodes
 

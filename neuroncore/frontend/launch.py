@@ -16,14 +16,7 @@ import numpy.typing as npt
 from neuroncore import access, codec
 from neuroncore.core import Core, Finding, on
 from neuroncore.enums import MemoryRegion
-from neuroncore.errors import (
-    DtypeError,
-    NotEmulated,
-    ShapeError,
-    SignatureError,
-    TargetError,
-    UsageError,
-)
+from neuroncore.errors import DtypeError, NotEmulated, SignatureError, TargetError, UsageError
 from neuroncore.formats import Format, lookup
 from neuroncore.frontend.settings import current_settings, environment_options, target_machine
 from neuroncore.machine import Machine
@@ -210,11 +203,7 @@ class _Inputs:
         return self._tensor(self.adopted[id(value)][1])
 
     def _tensor(self, storage: Storage) -> Tile:
-        strides = access.dense(storage.shape)
-        tensor = self.tensor(storage, storage.shape, strides, 0, storage.dtype)
-        if not tensor.size:
-            tensor.fault = ShapeError(f"{tensor!r} has no elements")
-        return tensor
+        return self.tensor(storage, storage.shape, access.dense(storage.shape), 0, storage.dtype)
 
     def _adopt(self, value: Any, name: str) -> Storage:
         self.torch |= _is_torch(value)
@@ -293,9 +282,9 @@ def _complete(result: Any, other: Any) -> None:
     this core hasn't written of it is what the other one has (nki-library's kernels of NKI 0.2)."""
     for mine, theirs in _pairs(result, other):
         alike = (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
-        missing, never = mine.missing(), theirs.missing()
-        if mine.storage is theirs.storage or not alike or missing is None:
+        if mine.storage is theirs.storage or not alike or (missing := mine.missing()) is None:
             continue
+        never = theirs.missing()
         brought = missing if never is None else missing & ~never
         mine.codes()[brought] = theirs.codes()[brought]
         mine.mark_written(brought)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.native import MIX
 from neuroncore.native.jit import compiled, inlined
 
 Array = npt.NDArray[Any]
 BEFORE, AFTER = 0, 1
-MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash
 
 
 @compiled

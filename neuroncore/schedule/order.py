@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from neuroncore.enums import engine
 from neuroncore.instruction import Call
+from neuroncore.native import MIX
 from neuroncore.program import Columns, Order
 
 Array = npt.NDArray[Any]
@@ -69,7 +70,7 @@ def made_before(
         key = columns.call[found].astype(np.uint64)
         for values in (columns.operands, version):
             for k in range(count):
-                key = (key * _MIX) ^ values[columns.start[found] + k].astype(np.uint64)
+                key = (key * MIX) ^ values[columns.start[found] + k].astype(np.uint64)
         by_key = np.argsort(key, kind="stable")
         one, following = found[by_key[:-1]], found[by_key[1:]]
         again = (key[by_key[:-1]] == key[by_key[1:]]) & (gone[one] >= following)
@@ -81,6 +82,3 @@ def made_before(
 def _is_made_once(call: Call) -> bool:
     once = call.instruction.made_once
     return once is not None and not call.dynamic and once(call)
-
-
-_MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash

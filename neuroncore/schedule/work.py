@@ -13,7 +13,7 @@ from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
 from neuroncore.program import Columns, Order, Program
 from neuroncore.schedule.calls import CallTable, busy
-from neuroncore.schedule.order import POLICIES, Policy, made_before
+from neuroncore.schedule.order import POLICIES, made_before
 from neuroncore.schedule.overlap import neighbours
 from neuroncore.schedule.space import spill_ns, take_over
 from neuroncore.schedule.timeline import LOADS, QUEUES, STORES
@@ -29,7 +29,6 @@ class Work:
 
     program: Program
     order: Order
-    policy: Policy
     columns: Columns
     queue: Array
     first: Array
@@ -89,7 +88,7 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
     meetings = np.flatnonzero(table.meets[row])
     _hold_up(meetings, queue, lane, previous)
     return Work(
-        program, order, policy, columns, queue, first, needs, previous, taken, latency, lane,
+        program, order, columns, queue, first, needs, previous, taken, latency, lane,
         transfer, table.filled[row], table.reads[row] == 0, limits, meetings, (sbuf, psum), spilled,
     )  # fmt: skip
 

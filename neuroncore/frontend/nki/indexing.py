@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from neuroncore.errors import (
     DynamicControlError,
     OutOfBoundsError,
-    ShapeError,
     SignatureError,
     ViewError,
 )
@@ -55,7 +54,6 @@ class Indexed(Tile):
         new_strides: list[int] = []
         offset = self.offset
         dynamic: tuple[Dynamic, ...] = self.dynamic
-        empty: int | None = None
         for axis, k in enumerate(keys):
             size, stride = shape[axis], strides[axis]
             if type(k) is slice:
@@ -73,19 +71,14 @@ class Indexed(Tile):
             if axis == 0 and dynamic and dynamic[0].vector and (start or count != size):
                 raise self._chosen_at_run_time(axis)
             offset += start * stride
-            if count < 1:
-                if count == DROPPED:
-                    continue
-                empty = axis
+            if count == DROPPED:
+                continue
             new_shape.append(count)
             new_strides.append(stride * step)
         if len(new_shape) < (2 if on_chip else 1):
             new_shape.append(1)
             new_strides.append(1)
-        view = self.window(tuple(new_shape), tuple(new_strides), offset, dynamic=dynamic)
-        if empty is not None:
-            view.fault = ShapeError(f"the slice of axis {empty} is empty", got=repr(view))
-        return view
+        return self.window(tuple(new_shape), tuple(new_strides), offset, dynamic=dynamic)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """`t[key] = tile`, both on the chip, is a tensor_copy, as the vendor's guide to migration

@@ -12,7 +12,7 @@ import numpy as np
 from neuroncore import access
 from neuroncore.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
-from neuroncore.errors import BufferKindError, DynamicControlError, ShapeError, SignatureError
+from neuroncore.errors import BufferKindError, DynamicControlError, SignatureError
 from neuroncore.formats import Format, uint8
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.tensor import NkiTensor, format_of
@@ -57,10 +57,7 @@ def ndarray(
     storage = core.memory.allocate(buffer, sizes, _format(dtype), name, address)
     if core.program is not None:
         storage.born = core.birthplace()
-    tensor = NkiTensor(storage, sizes, access.dense(sizes), 0, storage.dtype)
-    if 0 in sizes:
-        tensor.fault = ShapeError(f"{tensor!r} has no elements")
-    return tensor
+    return NkiTensor(storage, sizes, access.dense(sizes), 0, storage.dtype)
 
 
 def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:

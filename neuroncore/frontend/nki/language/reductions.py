@@ -29,18 +29,18 @@ Axis = int | Sequence[int]
 
 
 def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
-    """The axes to fold, counted from the front. Raises ShapeError unless they are the last."""
+    """The axes to fold, counted from the back, as every release has them. Raises ShapeError for the
+    partition."""
     given = (axis,) if isinstance(axis, int) else tuple(axis)
-    axes = tuple(sorted(x._axis(a) for a in given))
-    rank = len(x.shape)
-    if 0 in axes or axes != tuple(range(rank - len(axes), rank)):
+    axes = tuple(sorted(x._axis(a) - x.ndim for a in given))
+    if -x.ndim in axes:
         raise ShapeError(
-            f"axis {0 if 0 in axes else axis} of {x!r} can't be reduced",
+            f"axis 0 of {x!r} can't be reduced",
             argument="axis",
             position=1,
             expected="the last free axes",
             got=repr(axis),
-            because="a lane folds what streams past it; axis 0 is the lanes themselves",
+            because="axis 0 is the partition: a lane folds what streams past it",
             hint="nl.transpose first, or a product with ones: nl.matmul",
         )
     return axes
@@ -48,7 +48,7 @@ def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
 
 def _kept(x: NkiTensor, axis: Axis, keepdims: bool) -> tuple[int, ...]:
     """The shape that is left; on the chip at least two axes are."""
-    axes = _axes(x, axis)
+    axes = [a + x.ndim for a in _axes(x, axis)]
     sizes = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes]
     return tuple(sizes) if len(sizes) > 1 else (*sizes, 1)
 
