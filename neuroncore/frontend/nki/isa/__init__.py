@@ -110,8 +110,8 @@ def __getattr__(name: str) -> Callable[..., NkiInstruction]:
         hint = did_you_mean(name, INSTRUCTIONS)
         raise AttributeError(f"nki.isa has no {name!r}" + (f"; {hint}" if hint else ""))
     function = _function(instruction)
-    if name == "dma_compute":
-        function = _with_scales_first(function)
+    if name in REORDERED:
+        function = REORDERED[name](function)
     globals()[name] = function
     return function
 
@@ -127,6 +127,9 @@ def _with_scales_first(dma_compute: Callable[..., NkiInstruction]) -> Callable[.
         return dma_compute(*args, **named)
 
     return either_way
+
+
+REORDERED = {"dma_compute": _with_scales_first}
 
 
 def __dir__() -> list[str]:
