@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -69,17 +69,20 @@ def register_move(dst: VirtualRegister, src: VirtualRegister | int) -> None:
             argument="src",
             got=repr(src),
         )
-    dst.set(src.value if isinstance(src, VirtualRegister) else int(src))
+    if isinstance(src, VirtualRegister):
+        dst.set(src.value, src.loaded_by)
+    else:
+        dst.set(int(src))
 
 
 @instruction(
     sync, named=False, cost=memory_access, rules=[one_element("src")], opcode="TENSOR_LOAD"
 )
-def register_load(dst: VirtualRegister, src: OneIn) -> None:
+def register_load(dst: VirtualRegister, src: OneIn, core: Any) -> None:
     """dst = src[0, 0]"""
     require_register(dst, "dst")
     codes = src.codes() if src.dtype.is_integer else codec.encode(int32, src.values())
-    dst.set(int(codes.flat[0]))
+    dst.set(int(codes.flat[0]), -1 if core.program is None else core.program.issued)
 
 
 @instruction(

@@ -149,7 +149,7 @@ class Core:
         call.reads = tuple(n for n, o in declared.items() if o and o.reads)
         call.writes = tuple(n for n, o in declared.items() if o and o.writes)
         call.dynamic = tuple(n for n, v in tiles.items() if v.dynamic)
-        call.indices = tuple(n for n, v in tiles.items() if v.dynamic > 1)
+        call.indices = tuple(n for n, v in tiles.items() for _ in range(v.indices))
         return call
 
     def _outlived(self, arguments: dict[str, Any]) -> Iterator[KernelError]:
@@ -330,9 +330,13 @@ class Core:
             self.beside.scatter(results)
         for name in call.writes:
             original[name].storage.version += 1
-        indices = (original[n].dynamic[0].index for n in call.indices)
+        used = [d.index for n in call.dynamic for d in original[n].dynamic]
+        indices = (index for index in used if isinstance(index, Tile))
         reads, writes = ([original[n] for n in names] for names in (call.reads, call.writes))
         self.note(call, frame, *reads, *indices, *writes)
+        if self.program is not None:
+            registers = (index for index in used if isinstance(index, VirtualRegister))
+            self.program.wait(register.loaded_by for register in registers)
 
     def _pick(
         self, call: Call, picked: dict[str, Tile], arguments: dict[str, Any]

@@ -109,7 +109,7 @@ class Call:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     dynamic: tuple[str, ...] = field(default=())
-    indices: tuple[str, ...] = ()  # operands whose index is noted, after those that are read
+    indices: tuple[str, ...] = ()  # an operand per index that is noted, after those that are read
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]

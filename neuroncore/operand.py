@@ -45,6 +45,7 @@ class View(NamedTuple):
     stepped: bool = False  # leaves out partitions
     home: int = 0  # partitions of its storage, if that is anywhere; 0 if at an address
     picked_by: tuple[Any, ...] | None = None  # the signature of what picks
+    indices: int = 0  # tiles that its run-time offsets are read from
 
     @property
     def partitions(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import CodeType
@@ -80,7 +80,7 @@ class Program:
         self.calls: list[Call] = []
         self.lines: list[tuple[CodeType, int] | source.Place] = []
         self.areas: dict[int, Area] = {}
-        self.edges: list[tuple[int, int]] = []  # (consumer, producer), as the kernel asked for
+        self.edges: list[tuple[int, int]] = []  # (consumer, producer): depends_on, registers
         self.full = self.limit == 0  # whether the next instruction is left out
         self._rows: list[int] = []  # one after the other
         self._widths: list[int] = []  # and how long each is
@@ -120,6 +120,12 @@ class Program:
         return f"the first {len(self)} of {self.issued} instructions, where the record ends"
 
     # --- writing -------------------------------------------------------------------------------
+
+    def wait(self, producers: Iterable[int]) -> None:
+        """The last instruction may begin only after these, of which -1 is none."""
+        if not self.left_out:
+            last = len(self) - 1
+            self.edges += [(last, producer) for producer in producers if producer >= 0]
 
     def append(self, row: list[int]) -> None:
         """Of the indices of a Call, a line and boxes."""

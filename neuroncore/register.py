@@ -20,14 +20,16 @@ class VirtualRegister:
 
     It may index a tensor, bound a dynamic loop, be compared in `while reg:`, and be added to,
     multiplied and so on. A loop's own variable is frozen. Where Python needs a constant it raises
-    DynamicControlError, as tracing for the device does.
+    DynamicControlError, as tracing for the device does. `loaded_by` is the row, in the record, of
+    the last instruction that loaded from memory what the value comes from; -1 if there is none.
     """
 
-    __slots__ = ("_value", "frozen")
+    __slots__ = ("_value", "frozen", "loaded_by")
 
-    def __init__(self, value: int | None = None, frozen: bool = False) -> None:
+    def __init__(self, value: int | None = None, frozen: bool = False, loaded_by: int = -1) -> None:
         self._value = None if value is None else wrapped(int(value))
         self.frozen = frozen
+        self.loaded_by = loaded_by
 
     @property
     def value(self) -> int:
@@ -39,14 +41,14 @@ class VirtualRegister:
             )
         return self._value
 
-    def set(self, value: int) -> None:
+    def set(self, value: int, loaded_by: int = -1) -> None:
         if self.frozen:
             raise DynamicControlError(
                 "the variable of a dynamic loop can't be written",
                 because="the loop's own hardware counter holds it",
                 hint="copy it with nisa.register_move into a register of your own",
             )
-        self._value = wrapped(value)
+        self._value, self.loaded_by = wrapped(value), loaded_by
 
     def __bool__(self) -> bool:
         return self.value != 0
@@ -68,12 +70,13 @@ class VirtualRegister:
 
 def _arithmetic(name: str, compute: Callable[[int, int], int], swapped: bool) -> None:
     def method(self: VirtualRegister, other: Any) -> Any:
+        loaded_by = self.loaded_by
         if isinstance(other, VirtualRegister):
-            other = other.value
+            other, loaded_by = other.value, max(loaded_by, other.loaded_by)
         if not isinstance(other, int):
             return NotImplemented
         left, right = (other, self.value) if swapped else (self.value, other)
-        return VirtualRegister(int(compute(left, right)))
+        return VirtualRegister(int(compute(left, right)), loaded_by=loaded_by)
 
     setattr(VirtualRegister, f"__{'r' if swapped else ''}{name}__", method)
 

@@ -191,7 +191,7 @@ class Tile:
 
         (shape, strides, dtype, region, start partition, byte in PSUM, kind of dynamic offset,
         whether it leaves out partitions, partitions of its storage if that can be placed anywhere,
-        the signature of the index that picks)
+        the signature of the index that picks, tiles that its offsets are read from)
         """
         if self._signature is None:
             if self.fault is not None:
@@ -209,9 +209,10 @@ class Tile:
                 kind = 2 if self.dynamic[0].vector else 1
             rows_apart = self.strides[0] if self.shape[0] > 1 else self.row_elements
             stepped = self.storage.on_chip and rows_apart != self.row_elements
+            read = sum(isinstance(d.index, Tile) for d in self.dynamic)
             self._signature = (
                 *(self.shape, self.strides, self.dtype),
-                *(region, self.start_partition, byte, kind, stepped, home, index),
+                *(region, self.start_partition, byte, kind, stepped, home, index, read),
             )
         return self._signature
 

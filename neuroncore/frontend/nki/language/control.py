@@ -55,8 +55,10 @@ def dynamic_range(
             got=repr(step),
         )
     first, last = (0, _value(start)) if stop is None else (_value(start), _value(stop))
+    loads = (bound.loaded_by for bound in (start, stop) if isinstance(bound, VirtualRegister))
+    loaded_by = max(loads, default=-1)
     for i in builtins.range(first, last, step):
-        yield VirtualRegister(i, frozen=True)
+        yield VirtualRegister(i, frozen=True, loaded_by=loaded_by)
 
 
 def fori_loop(
@@ -73,7 +75,7 @@ def while_loop(
     """r = init; while r != 0: r = body_fun(r): a loop that the device runs."""
     register = init
     while register.value != 0:
-        register = body_fun(VirtualRegister(register.value, frozen=True))
+        register = body_fun(VirtualRegister(register.value, True, register.loaded_by))
         if not isinstance(register, VirtualRegister):
             raise DynamicControlError(
                 "the body of a while_loop returns its next condition",

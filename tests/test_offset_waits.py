@@ -1,0 +1,131 @@
+"""An access at a run-time offset waits for what computes the offset."""
+
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+
+from neuroncore.frontend.launch import launch
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.options import Options
+from neuroncore.schedule import schedule
+
+X = np.arange(64 * 512, dtype=np.float32).reshape(64, 512)
+COUNT = 40  # instructions that compute the offset one after another
+
+
+def computed():
+    """An offset in SBUF, 5 - 4, known only after many instructions."""
+    index = nl.ndarray((1, 1), nl.int32)
+    nisa.memset(index, 5 + COUNT)
+    for _ in range(COUNT + 4):
+        nisa.tensor_scalar(index, index, nl.subtract, 1)
+    return index
+
+
+def row_of(x, offset):
+    return x.ap([[512, 1], [1, 512]], scalar_offset=offset, indirect_dim=0)
+
+
+def fetch(x, offset):
+    nisa.dma_copy(nl.ndarray((1, 512), x.dtype), row_of(x, offset))
+
+
+def loaded(index):
+    register = nisa.register_alloc()
+    nisa.register_load(register, index)
+    return register
+
+
+def by_tile(x):
+    fetch(x, computed())
+
+
+def by_register(x):
+    fetch(x, loaded(computed()))
+
+
+def by_sum(x):
+    fetch(x, 1 + loaded(computed()) * 1)
+
+
+def by_moved_register(x):
+    register = nisa.register_alloc(0)
+    nisa.register_move(register, loaded(computed()))
+    fetch(x, register)
+
+
+def by_loop_variable(x):
+    for i in nl.dynamic_range(loaded(computed())):
+        fetch(x, i)
+
+
+def by_loop_condition(x):
+    def body(register):
+        fetch(x, register)
+        return nisa.register_alloc(0)
+
+    nl.while_loop(loaded(computed()), body)
+
+
+def by_slice(x):
+    nisa.dma_copy(nl.ndarray((1, 512), x.dtype), x[nl.ds(loaded(computed()), 1), :])
+
+
+def on_chip(x):
+    tile = nl.load(x)
+    out = nl.ndarray((64, 8), x.dtype)
+    nisa.tensor_copy(out, tile.ap([[512, 64], [1, 8]], scalar_offset=computed(), indirect_dim=1))
+
+
+def store(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.hbm)
+    zeros = nl.ndarray((1, 512), x.dtype)
+    nisa.memset(zeros, 0.0)
+    nisa.dma_copy(row_of(out, computed()), zeros)
+
+
+def timeline(function, order="scheduled"):
+    def kernel(x):
+        function(x)
+        return x
+
+    run = launch(kernel, (X,), tensor=NkiTensor, target="trn2", options=Options())
+    return schedule(run.core.program, run.machine, order)
+
+
+USES = [by_tile, by_register, by_sum, by_moved_register, by_loop_variable, by_loop_condition]
+
+
+@pytest.mark.parametrize("order", ["in-order", "scheduled", "compiled"])
+@pytest.mark.parametrize("use", [*USES, by_slice, on_chip, store])
+def test_the_access_waits_for_its_offset(use, order):
+    time = timeline(use, order)
+    names = [time.program.calls[i].name for i in time.columns.call]
+    computing = [i for i, name in enumerate(names) if name == "tensor_scalar"]
+    assert len(computing) == COUNT + 4
+    access = max(i for i, name in enumerate(names) if name in ("dma_copy", "tensor_copy"))
+    assert time.begin[access] >= max(time.end[i] for i in computing)
+
+
+def test_a_register_without_a_load_is_waited_for_by_nobody():
+    def kernel(x):
+        computed()
+        fetch(x, nisa.register_alloc(1))
+
+    time = timeline(kernel)
+    assert time.begin[-1] < min(time.end[:-1])
+    assert time.program.edges == []
+
+
+def test_what_the_record_leaves_out_is_not_waited_for():
+    def kernel(x):
+        by_register(x)
+        return x
+
+    for limit in (3, COUNT + 6, COUNT + 7):
+        options = Options(record_limit=limit)
+        run = launch(kernel, (X,), tensor=NkiTensor, target="trn2", options=options)
+        program = run.core.program
+        assert program.edges == ([(COUNT + 6, COUNT + 5)] if limit == COUNT + 7 else [])
+        schedule(program, run.machine)
