@@ -44,7 +44,7 @@ of the first DMA to the end of the last one on the slowest core, and adds what t
 to add. The error of an estimate is |estimate / measurement - 1|.
 
 Nothing in the model knows which kernel it times. What kernels of the older API become is modelled
-as a compiler's reordering ("compiled"), what those of today's API become as next to none
+as a compiler's reordering ("compiled"), what those of today's API become as much less of it
 ("scheduled"); `neuroncore/schedule/order.py` says why.
 
 Variants of one kernel that one harness measured are a chain. Latencies that nki-library asserts in
@@ -103,15 +103,15 @@ plausible values each, by `bench/calibration/fit.py`:
 
 {numbers}
 
-All combinations are tried. The best has the smallest median error; of equal ones, that with more
-kernels within 25 %. Then every chain is left out in turn, and estimated with what the others
+All combinations are tried. The best has the most kernels within 25 %; of equal ones, that with the
+smallest median error. Then every chain is left out in turn, and estimated with what the others
 choose.
 """
 
 # Order, field of bench/calibration/fit.py, what it is, and the values that are tried.
 NUMBERS = (
     ("scheduled", "window", "instructions of today's API among which an engine takes the first "
-     "that is ready", "1, 2, 3, 4"),
+     "that is ready", "1, 2, 8, 32, 128, 512"),
     ("compiled", "window", "the same of the older API, whose compiler reorders", "32, 128"),
     ("compiled", "transfer_ns", "what a DMA engine of trn1 takes for a transfer, beside moving its "
      "bytes", "0, 60, 120 ns"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from neuroncore import access
-from neuroncore.enums import engine
+from neuroncore.enums import dge_mode, engine
 from neuroncore.formats import bfloat16, float16
 from neuroncore.instruction import Call
 from neuroncore.instruction import Cost as CostFunction
@@ -216,12 +216,12 @@ def _pairs_fast(call: Call, machine: Machine) -> bool:
 
 
 def dma(call: Call, machine: Machine) -> Cost:
-    return move(call.view("dst"), call.view("src"), machine)
+    return move(call.view("dst"), call.view("src"), machine, call.arguments.get("dge_mode"))
 
 
-def move(dst: View, src: View, machine: Machine) -> Cost:
+def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -> Cost:
     """Moves are cut into runs of contiguous bytes and dealt to the engines, eight partitions to
-    each. Gather and scatter have their descriptors written by software, one by one."""
+    each."""
     bandwidth = machine.dma.gigabytes_per_s_per_engine
     if not (dst.on_chip and src.on_chip):
         bandwidth = min(bandwidth, machine.hbm.stack_gigabytes_per_s / machine.dma.engines)
@@ -233,15 +233,32 @@ def move(dst: View, src: View, machine: Machine) -> Cost:
     each += machine.dma.transfer_ns
     store = not dst.on_chip
     latency = machine.dma.store_latency_ns if store else machine.dma.load_latency_ns
-    software = any(view.dynamic == 2 for view in (dst, src))
-    issue = machine.dma.issue_ns + packets * machine.dma.software_descriptor_ns * software
+    issue = _issue_ns(dst, src, machine, mode)
     return Cost(issue, latency, transfer=Transfer(first, last, each, store))
+
+
+def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None) -> float:
+    """How long a transfer keeps its queue, by who writes its descriptors. For gather and scatter,
+    and where an offset is in memory, software does: one for a row of elements, contiguous or not. A
+    published mixture of experts keeps GpSimd busy on trn3 for as long as that makes."""
+    it = machine.dma
+    if any(v.dynamic == 2 or (v.indices and mode is not dge_mode.hwdge) for v in (dst, src)):
+        rows = ceil(dst.size / min(_row(dst), _row(src)))
+        return it.issue_ns + rows * it.software_descriptor_ns
+    by_hardware = machine.has("hardware_dge") and mode in (dge_mode.unknown, dge_mode.hwdge)
+    return it.hardware_issue_ns if by_hardware and dst.dtype is src.dtype else it.issue_ns
 
 
 def _run(view: View) -> int:
     """How many elements lie next to each other; partitions are separate memories."""
     first = 1 if view.on_chip else 0
     return access.contiguous_run(view.shape[first:], view.strides[first:])
+
+
+def _row(view: View) -> int:
+    """How many elements lie next to each other or apart by one step."""
+    axes = [size for size in view.shape[1 if view.on_chip else 0 :] if size > 1]
+    return max(_run(view), axes[-1] if axes else 1)
 
 
 def _engines(view: View, machine: Machine) -> tuple[int, int]:

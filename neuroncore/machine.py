@@ -98,8 +98,9 @@ class Engine:
 class Dma:
     """The 16 engines that serve one core. A packet is one contiguous run of bytes.
 
-    `software_start_ns` and `hardware_issue_ns` are what bench/instructions.py predicts for single
-    DMAs that were measured; the schedule leaves descriptors to queues of their own.
+    A queue is kept for `issue_ns` by a transfer whose descriptors are there, for
+    `hardware_issue_ns` where hardware writes them, and by software for each descriptor;
+    `software_start_ns` is only what bench/instructions.py predicts for single DMAs.
     """
 
     engines: int
@@ -112,7 +113,7 @@ class Dma:
     store_latency_ns: float
     software_descriptor_ns: float
     software_start_ns: float  # what GpSimd takes to begin writing descriptors
-    hardware_issue_ns: float  # what a queue's engine is kept for by hardware's descriptors
+    hardware_issue_ns: float
     transpose_from_hbm: float  # the share of the bandwidth that a transpose gets
     transpose_from_sbuf: float
     accumulate: float  # the share that sums get

@@ -102,9 +102,10 @@ class Options:
 
     order: Order | None = None
     """What a compiler makes of the order that a kernel issues instructions in, for the estimate of
-    its time: nothing (`in-order`), little (`scheduled`, for kernels of today's API) or a lot
-    (`compiled`, for those of the older one, whose compiler orders instructions, shares copies out
-    among engines and does once what a loop repeats). None is what the kernel's API has."""
+    its time: nothing (`in-order`), another order (`scheduled`, for kernels of today's API) or more
+    (`compiled`, for those of the older one, whose compiler shares copies out among engines, does
+    once what a loop repeats and writes descriptors of transfers before the kernel runs, too). None
+    is what the kernel's API has."""
 
     record: bool = True
     """Keep the Program that the schedule, the checks and the reports read."""

@@ -121,6 +121,11 @@ def called(function, *values, target="trn2", tiles_in="sbuf", **options):
     return result.numpy(), device.opcodes
 
 
+def issue_ns(it):
+    """What a transfer keeps its queue for; hardware writes its descriptors where it can."""
+    return it.dma.hardware_issue_ns if it.has("hardware_dge") else it.dma.issue_ns
+
+
 def bits(array):
     """The bit patterns of an array, so that NaN and -0.0 compare as what they are."""
     array = np.ascontiguousarray(array)

@@ -5,8 +5,9 @@ from dataclasses import replace
 import nki.isa as nisa
 import numpy as np
 import pytest
-from device import TARGETS, Device
+from device import TARGETS, Device, issue_ns
 
+from neuroncore.register import VirtualRegister
 from neuroncore.schedule import schedule
 
 
@@ -123,9 +124,10 @@ def test_a_transfer_is_issued_moved_and_then_announced(target, store):
     each, _ = moved(device, *(pair[::-1] if store else pair))
     timeline, dma = device.timeline(), device.core.machine.dma
     latency = dma.store_latency_ns if store else dma.load_latency_ns
-    assert timeline.busy[0] == pytest.approx(dma.issue_ns)
-    assert timeline.done[0] == pytest.approx(dma.issue_ns + each)
-    assert timeline.total_ns == pytest.approx(dma.issue_ns + each + latency)
+    issue = issue_ns(device.core.machine)
+    assert timeline.busy[0] == pytest.approx(issue)
+    assert timeline.done[0] == pytest.approx(issue + each)
+    assert timeline.total_ns == pytest.approx(issue + each + latency)
 
 
 def test_a_gather_has_its_descriptors_written_one_by_one():
@@ -136,6 +138,61 @@ def test_a_gather_has_its_descriptors_written_one_by_one():
     dma = device.core.machine.dma
     expected = dma.issue_ns + 128 * dma.software_descriptor_ns
     assert device.timeline().busy[0] == pytest.approx(expected)
+
+
+def issued(device, dst, src, **more):
+    """How long a transfer keeps its queue."""
+    device.issue("dma_copy", dst, src, **more)
+    return device.timeline().busy[-1]
+
+
+@pytest.mark.parametrize(
+    ("mode", "by_software"), [("unknown", True), ("swdge", True), ("hwdge", False)]
+)
+def test_where_the_offset_is_in_memory_software_writes_a_descriptor_for_each_row(mode, by_software):
+    device = Device()
+    table, at = device.zeros((8, 64, 96), buffer="hbm"), device.tile(np.zeros((1, 1), np.int32))
+    rows = table.ap([[96, 64], [48, 2], [1, 32]], scalar_offset=at, indirect_dim=0)
+    found = issued(device, device.empty((64, 2, 32)), rows, dge_mode=nisa.dge_mode[mode])
+    dma = device.core.machine.dma
+    written = dma.issue_ns + 64 * 2 * dma.software_descriptor_ns
+    assert found == pytest.approx(written if by_software else dma.hardware_issue_ns)
+
+
+def test_elements_that_lie_apart_by_the_same_step_share_a_descriptor():
+    device = Device()
+    table, at = device.zeros((8, 64, 96), buffer="hbm"), device.tile(np.zeros((1, 1), np.int32))
+    rows = table.ap([[96, 64], [3, 32]], scalar_offset=at, indirect_dim=0)
+    dma = device.core.machine.dma
+    found = issued(device, device.empty((64, 32)), rows)
+    assert found == pytest.approx(dma.issue_ns + 64 * dma.software_descriptor_ns)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_hardware_writes_the_descriptors_of_an_offset_in_a_register(target):
+    device = Device(target)
+    table, register = device.zeros((8, 64, 96), buffer="hbm"), VirtualRegister(3)
+    rows = table.ap([[96, 64], [1, 96]], scalar_offset=register, indirect_dim=0)
+    found = issued(device, device.empty((64, 96)), rows)
+    assert found == pytest.approx(issue_ns(device.core.machine))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_descriptors_that_are_there_before_the_kernel_runs_cost_less(target):
+    device = Device(target)
+    pair = device.empty((64, 96)), device.zeros((64, 96), buffer="hbm")
+    it = device.core.machine
+    found = issued(device, *pair, dge_mode=nisa.dge_mode.none)
+    assert found == pytest.approx(it.dma.issue_ns) and found <= issue_ns(it)
+    older = schedule(device.core.program, it, "compiled")
+    device.issue("dma_copy", *pair)
+    assert schedule(device.core.program, it, "compiled").busy == pytest.approx([*older.busy] * 2)
+
+
+def test_hardware_does_not_convert():
+    device = Device()
+    pair = device.empty((64, 96), "bfloat16"), device.zeros((64, 96), buffer="hbm")
+    assert issued(device, *pair) == pytest.approx(device.core.machine.dma.issue_ns)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -24,14 +24,14 @@ def kernels(chain, *errors):
     return [fit.Kernel("k", chain, {NARROW: a, WIDE: b}) for a, b in errors]
 
 
-def test_the_best_setting_has_the_smallest_median_error():
+def test_the_best_setting_has_the_most_close_kernels():
     own = kernels("a", (0.1, 0.2), (0.1, 0.2), (0.9, 0.2))
-    assert fit.best(own, [WIDE, NARROW]) == NARROW
-
-
-def test_of_equal_medians_the_one_with_more_close_ones_wins():
-    own = kernels("a", (0.1, 0.1), (0.1, 0.1), (0.9, 0.2))
     assert fit.best(own, [NARROW, WIDE]) == WIDE
+
+
+def test_of_as_many_close_ones_the_smallest_median_error_wins():
+    own = kernels("a", (0.1, 0.2), (0.1, 0.2), (0.2, 0.2))
+    assert fit.best(own, [WIDE, NARROW]) == NARROW
     assert fit.best(kernels("a", (0.1, 0.1)), [WIDE, NARROW]) == WIDE  # the first of equals
 
 

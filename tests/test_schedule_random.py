@@ -302,7 +302,7 @@ def slow_schedule(steps, it, order):
     return [s.queue for s in steps], [begin[i] for i in count], [end[i] for i in count]
 
 
-def record(target, program, warmup_ns=3000.0, cooling_ns=40000.0):
+def record(target, program, warmup_ns=3000.0, cooling_ns=40000.0, order="in-order"):
     """The steps of a program, the record, and a machine with a warm-up of its own."""
     recorder = Recorder(target)
     for method, arguments in program:
@@ -317,7 +317,8 @@ def record(target, program, warmup_ns=3000.0, cooling_ns=40000.0):
         call = recorded.calls[index]
         step.call = index
         units = [call.engine] if len(step.queues) == 1 else [ENGINES[q] for q in step.queues]
-        costs = [call.instruction.cost(replace(call, engine=unit), it) for unit in units]
+        used = POLICIES[order].on(it)
+        costs = [call.instruction.cost(replace(call, engine=unit), used) for unit in units]
         step.costs = dict(zip(step.queues, costs, strict=True))
     return recorder.steps, recorded, it
 
@@ -333,7 +334,7 @@ def record(target, program, warmup_ns=3000.0, cooling_ns=40000.0):
 def test_the_schedule_is_that_of_a_slow_and_obvious_one(
     target, order, program, warmup_ns, cooling_ns
 ):
-    steps, recorded, it = record(target, program, warmup_ns, cooling_ns)
+    steps, recorded, it = record(target, program, warmup_ns, cooling_ns, order)
     timeline = schedule(recorded, it, order)
     queues, begin, end = slow_schedule(steps, it, order)
     assert [QUEUES[q] for q in timeline.queue] == queues

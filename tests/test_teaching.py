@@ -100,7 +100,7 @@ def test_of_as_many_bytes_the_larger_transfers_are_faster(target):
         assert transfers(timeline) == 2 * pieces and (found == x).all()
         times.append(timeline.total_ns)
     assert times == sorted(times, reverse=True)
-    assert times[0] > 2 * times[-1]
+    assert times[0] > 1.5 * times[-1]
 
 
 # --- a matrix product, step by step (the SDK's tutorial) ------------------------------------------

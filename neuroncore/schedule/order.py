@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from neuroncore.enums import engine
 from neuroncore.instruction import Call
+from neuroncore.machine import Machine
 from neuroncore.native import MIX
 from neuroncore.program import Columns, Order
 
@@ -24,7 +25,8 @@ class Policy:
     one that can begin first does; what reads nothing, like memset, may be moved up from further
     behind, among the first `reach`. With `horizon_ns`, copies for which the kernel names no engine
     go to the one that has the least to do, which must not be behind by more than that; and what a
-    loop computes again from the same operands, or loads again soon, is there already.
+    loop computes again from the same operands, or loads again soon, is there already; descriptors
+    of transfers are written before the kernel runs.
     """
 
     said: str
@@ -33,12 +35,18 @@ class Policy:
     transfers: int
     horizon_ns: float = 0.0
 
+    def on(self, machine: Machine) -> Machine:
+        """The machine as such a compiler uses it."""
+        if not self.horizon_ns:
+            return machine
+        return replace(machine, dma=replace(machine.dma, hardware_issue_ns=machine.dma.issue_ns))
+
 
 POLICIES: dict[Order, Policy] = {
     "in-order": Policy("every engine in the order of the program", 1, 1, 1),
-    # Kernels of today's API, whose order its compiler nearly keeps: published attention and mixture
-    # of experts lie between windows of 1 and 4. Transfers are dealt to 16 rings.
-    "scheduled": Policy("nearly in the order of the program", 2, 16, 16),
+    # Kernels of today's API: published attention and matrix products fit this window best, and
+    # their transfers take as long as hardware needs to write the descriptors of each.
+    "scheduled": Policy("reordered as today's compiler does", 128, 128, 128),
     # The older API's compiler orders, and shares copies out among Vector, Scalar and GpSimd:
     # profiles of kernels that name no engine show all three at work. Published stable-diffusion
     # attention needs a window of 128; a wider one changes nothing. That products of the same tiles
