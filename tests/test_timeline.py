@@ -5,7 +5,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from device import TARGETS, Device
+from device import TARGETS, Device, issue_ns
 
 from neuroncore import machine
 from neuroncore.report.summary import bound, summary
@@ -35,7 +35,7 @@ def test_a_chain_takes_the_sum_of_its_parts(target):
     it = timeline.machine
     scalar, dma = it.engines["scalar"], it.dma
     bandwidth = min(dma.gigabytes_per_s_per_engine, it.hbm.stack_gigabytes_per_s / dma.engines)
-    transfer = dma.issue_ns + dma.transfer_ns + 8 * (2048 / bandwidth + dma.packet_ns)
+    transfer = issue_ns(it) + dma.transfer_ns + 8 * (2048 / bandwidth + dma.packet_ns)
     set_up = scalar.overhead_cycles + scalar.sbuf_access_cycles + scalar.column_cycles
     compute = (set_up + 512) / scalar.clock_ghz + it.fixed.activation_table_ns
     parts = (
