@@ -334,9 +334,9 @@ class Core:
         indices = (index for index in used if isinstance(index, Tile))
         reads, writes = ([original[n] for n in names] for names in (call.reads, call.writes))
         self.note(call, frame, *reads, *indices, *writes)
-        if self.program is not None:
-            registers = (index for index in used if isinstance(index, VirtualRegister))
-            self.program.wait(register.loaded_by for register in registers)
+        for index in used:
+            if isinstance(index, VirtualRegister) and self.program is not None:
+                self.program.wait(self.program.issued - 1, index.loaded_by)
 
     def _pick(
         self, call: Call, picked: dict[str, Tile], arguments: dict[str, Any]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import CodeType
@@ -80,7 +80,7 @@ class Program:
         self.calls: list[Call] = []
         self.lines: list[tuple[CodeType, int] | source.Place] = []
         self.areas: dict[int, Area] = {}
-        self.edges: list[tuple[int, int]] = []  # (consumer, producer): depends_on, registers
+        self._edges = array("i")  # pairs
         self.full = self.limit == 0  # whether the next instruction is left out
         self._rows: list[int] = []  # one after the other
         self._widths: list[int] = []  # and how long each is
@@ -121,11 +121,10 @@ class Program:
 
     # --- writing -------------------------------------------------------------------------------
 
-    def wait(self, producers: Iterable[int]) -> None:
-        """The last instruction may begin only after these, of which -1 is none."""
-        if not self.left_out:
-            last = len(self) - 1
-            self.edges += [(last, producer) for producer in producers if producer >= 0]
+    def wait(self, consumer: int, producer: int) -> None:
+        """Let one instruction begin only after another; -1, and what is left out, is none."""
+        if 0 <= producer < consumer < len(self):
+            self._edges.extend((consumer, producer))
 
     def append(self, row: list[int]) -> None:
         """Of the indices of a Call, a line and boxes."""
@@ -201,6 +200,10 @@ class Program:
 
     # --- reading -------------------------------------------------------------------------------
 
+    def edges(self) -> Array:
+        """(edges, 2): consumers and their producers, by depends_on and loaded registers."""
+        return _values(self._edges).reshape(-1, 2)
+
     def columns(self) -> Columns:
         if self._whole is not None:
             return self._whole
@@ -261,7 +264,7 @@ class Program:
             "areas": _table([(area, kinds[info]) for area, info in self.areas.items()], 2),
             "boxes": self.box_table(),
             "patterns": {box: self.pattern(box) for box in np.flatnonzero(self.strided()).tolist()},
-            "edges": self.edges,
+            "edges": self.edges(),
             "columns": columns,
         }
 
@@ -270,8 +273,9 @@ class Program:
         columns: Columns = state["columns"]
         Program.__init__(self, limit=len(columns.call))
         self.order = state.get("order", "in-order")
-        for name in ("left_out", "calls", "lines", "edges"):
+        for name in ("left_out", "calls", "lines"):
             setattr(self, name, state[name])
+        self._edges.frombytes(np.asarray(state["edges"], np.intc).tobytes())
         kinds = state["area_kinds"]
         self.areas = {i: kinds[kind] for i, kind in state["areas"].tolist()}
         table, patterns = state["boxes"], state["patterns"]

@@ -61,9 +61,8 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
         queue, columns.start, columns.operands, table.reads[row], *neighbours(program, boxes),
         table.weights[row], previous, reload, version, gone,
     )  # fmt: skip
-    for consumer, producer in program.edges:
-        waits = previous[consumer]
-        waits[queue[producer]] = max(waits[queue[producer]], producer)
+    consumers, producers = program.edges().T
+    np.maximum.at(previous, (consumers, queue[producers]), producers)
     sbuf, psum = (
         take_over(program, boxes, columns, queue, previous, region, capacity)
         for region, capacity in (

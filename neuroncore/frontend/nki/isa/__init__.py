@@ -77,10 +77,8 @@ class NkiInstruction:
                 )
             if producer.row > self.row:
                 raise NotEmulated("depends_on an instruction that is issued later")
-            program = self.program
-            if program is None or not 0 <= producer.row < self.row < len(program):
-                continue  # not recorded, or left out: then its row is that of the one before it
-            program.edges.append((self.row, producer.row))
+            if self.program is not None:
+                self.program.wait(self.row, producer.row)
         return self
 
 
