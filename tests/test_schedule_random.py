@@ -150,12 +150,11 @@ def writer_of(steps, i, touched):
 
 
 def waits_for(steps, i):
-    """What i must not begin before: everyone who writes what it reads or overwrites, and of each
-    queue the last that reads what it overwrites."""
+    """What i must not begin before: everyone who writes what it reads or overwrites, and who reads
+    what it overwrites."""
     step, before = steps[i], range(i)
     writers = {j for j in before if steps[j].writes & (step.reads | step.writes)}
-    readers = [j for j in before if steps[j].reads & step.writes]
-    return writers | set({steps[j].queue: j for j in readers}.values())
+    return writers | {j for j in before if steps[j].reads & step.writes}
 
 
 def dealt(steps, policy):

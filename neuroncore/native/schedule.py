@@ -11,6 +11,7 @@ from neuroncore.native.jit import compiled, inlined
 
 Array = npt.NDArray[Any]
 RECENT = 128  # products among which the use of the PE is counted
+READERS = 32  # of a box, that an instruction which overwrites it waits for one by one
 
 
 @compiled
@@ -61,8 +62,8 @@ def dependencies(
     weights: Array, previous: Array, reload: Array, version: Array, gone: Array,
 ) -> Any:  # fmt: skip
     """What each instruction waits for: needs[first[i]:first[i + 1]], the last writers of all that
-    it reads or overwrites, and previous[i, q], the last instruction of queue q that reads what it
-    overwrites, or -1. Returns first and needs.
+    it reads or overwrites and up to READERS of those that read what it overwrites, the last ones of
+    each box, and previous[i, q], the last such of queue q, or -1. Returns first and needs.
 
     The first `reads[i]` operands of i are read. weights[i] is which of them is a stationary tile,
     or -1; reload[i] tells whether it differs from the one that is in the array already. version[k]
@@ -72,6 +73,10 @@ def dependencies(
     count, boxes, queues = queue.shape[0], near_start.shape[0] - 1, previous.shape[1]
     writer = np.full(boxes, -1, np.int32)
     reader = np.full((boxes, queues), -1, np.int32)
+    latest = np.full(boxes, -1, np.int64)  # operand that read a box since it was written whole
+    earlier = np.full(operands.shape[0], -1, np.int64)  # and the one that did before an operand
+    reading = np.zeros(operands.shape[0], np.int32)  # whose operand it is
+    noted = np.full(count, -1, np.int32)  # the last instruction that is known to wait for each
     loaded, loaded_by = -1, -1
     first, needs, found = np.zeros(count + 1, np.int64), np.zeros(4 * count + 64, np.int32), 0
     for i in range(count):
@@ -83,20 +88,25 @@ def dependencies(
                 b = near[n]
                 w = writer[b]
                 written_by = max(written_by, w)
-                if w >= 0:
-                    known = False
-                    for m in range(first[i], found):
-                        known |= needs[m] == w
-                    if not known:
-                        if found == needs.shape[0]:
-                            needs = np.concatenate((needs, np.zeros(found, np.int32)))
-                        needs[found] = w
-                        found += 1
+                if found + READERS >= needs.shape[0]:
+                    needs = np.concatenate((needs, np.zeros(found, np.int32)))
+                if w >= 0 and noted[w] != i:
+                    noted[w], needs[found] = i, w
+                    found += 1
                 if k >= first_write:
                     if w >= 0:
                         gone[w] = min(gone[w], i)
                     for q in range(queues):
                         previous[i, q] = max(previous[i, q], reader[b, q])
+                    e = latest[b]
+                    for _ in range(READERS):
+                        if e < 0:
+                            break
+                        r = reading[e]
+                        if noted[r] != i:
+                            noted[r], needs[found] = i, r
+                            found += 1
+                        e = earlier[e]
             if version.shape[0]:
                 version[k] = written_by
             if k - start[i] == weights[i]:
@@ -105,9 +115,10 @@ def dependencies(
         for k in range(start[i], start[i + 1]):
             own = operands[k]
             if k >= first_write:
-                writer[own] = i
+                writer[own], latest[own] = i, -1
             else:
                 reader[own, queue[i]] = i
+                earlier[k], reading[k], latest[own] = latest[own], i, k
         first[i + 1] = found
     return first, needs[:found].copy()
 
@@ -115,19 +126,21 @@ def dependencies(
 @compiled
 def reuse_of_space(
     born: Array, birth: Array, deaths: Array, last_user: Array, size: Array, capacity: int,
-    previous: Array,
+    users: Array, used_tile: Array, previous: Array,
 ) -> int:  # fmt: skip
     """Make instructions wait for the space that their tiles take over; the peak of live bytes.
 
     `born` lists a memory's tiles in the order of their first use, which is at instruction
     birth[t]; `deaths` in the order of their last. last_user[t, q] is the last instruction of
-    queue q to use tile t. Space that has been free the longest is taken first.
+    queue q to use tile t. Space that has been free the longest is taken first. Instruction users[k]
+    uses used_tile[k]: all users wait, for a compiler may begin any of them first.
     """
     tiles, queues = born.shape[0], last_user.shape[1]
     unused = capacity
     left = size.copy()  # bytes of each dead tile's space that are not taken over yet
     died, taken = 0, 0  # how many of `deaths` have died, and been taken over whole
     used, peak = 0, 0
+    space = np.full((tiles, queues), -1, np.int32)  # whose last users each tile waits for
     for b in range(tiles):
         t = born[b]
         i = birth[t]
@@ -143,12 +156,16 @@ def reuse_of_space(
         while need > 0 and taken < died:
             d = deaths[taken]
             for q in range(queues):
-                previous[i, q] = max(previous[i, q], last_user[d, q])
+                space[t, q] = max(space[t, q], last_user[d, q])
             take = min(left[d], need)
             left[d] -= take
             need -= take
             if left[d] == 0:
                 taken += 1
+    for k in range(users.shape[0]):
+        i = users[k]
+        for q in range(queues):
+            previous[i, q] = max(previous[i, q], space[used_tile[k], q])
     return int(peak)
 
 

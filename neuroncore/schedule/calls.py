@@ -26,7 +26,8 @@ class CallTable:
     def __init__(self, distinct: list[Call], machine: Machine, policy: Policy) -> None:
         several = [variants(call, policy) for call in distinct]
         calls = [call for choices in several for call in choices]
-        costs = [call.instruction.cost(call, policy.on(machine)) for call in calls]
+        used = policy.on(machine)
+        costs = [call.instruction.cost(call, used) for call in calls]
         count = len(calls)
         self.last = np.cumsum([len(choices) for choices in several], dtype=np.int64)
         self.first = self.last - np.array([len(choices) for choices in several], np.int64)

@@ -49,7 +49,7 @@ def take_over(
     np.maximum.at(last_user, (tile, queue[users]), users)
     peak: int = native.reuse_of_space(
         np.argsort(birth, kind="stable"), birth, np.argsort(last_user.max(axis=1), kind="stable"),
-        last_user, size, capacity, previous,
+        last_user, size, capacity, users, tile, previous,
     )  # fmt: skip
     return max(peak, fixed)
 

@@ -16,7 +16,7 @@ from neuroncore.schedule.calls import CallTable, busy
 from neuroncore.schedule.order import POLICIES, made_before
 from neuroncore.schedule.overlap import neighbours
 from neuroncore.schedule.space import spill_ns, take_over
-from neuroncore.schedule.timeline import LOADS, QUEUES, STORES
+from neuroncore.schedule.timeline import LOADS, QUEUES, STORES, SYNC
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.schedule")
@@ -61,8 +61,7 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
         queue, columns.start, columns.operands, table.reads[row], *neighbours(program, boxes),
         table.weights[row], previous, reload, version, gone,
     )  # fmt: skip
-    consumers, producers = program.edges().T
-    np.maximum.at(previous, (consumers, queue[producers]), producers)
+    first, needs = _with(first, needs, *program.edges().T)
     sbuf, psum = (
         take_over(program, boxes, columns, queue, previous, region, capacity)
         for region, capacity in (
@@ -84,12 +83,24 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
         previous[own] = np.maximum(previous[own], before[again])
     limits = np.tile([policy.window, policy.reach], (len(QUEUES), 1))
     limits[[LOADS, STORES]] = policy.transfers
+    limits[SYNC] = 1  # registers and what they decide
     meetings = np.flatnonzero(table.meets[row])
     _hold_up(meetings, queue, lane, previous)
     return Work(
         program, order, columns, queue, first, needs, previous, taken, latency, lane,
         transfer, table.filled[row], table.reads[row] == 0, limits, meetings, (sbuf, psum), spilled,
     )  # fmt: skip
+
+
+def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tuple[Array, Array]:
+    """`first` and `needs` of instructions that have more to wait for."""
+    if not len(consumers):
+        return first, needs
+    own = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    order = np.argsort(np.concatenate((own, consumers)), kind="stable")
+    more = np.bincount(consumers, minlength=len(first) - 1)
+    first = first + np.concatenate(([0], np.cumsum(more)))
+    return first, np.concatenate((needs, producers))[order]
 
 
 def _hold_up(meetings: Array, queue: Array, lane: Array, previous: Array) -> None:
