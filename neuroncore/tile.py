@@ -63,6 +63,12 @@ class Dynamic:
             raise BufferKindError(f"{what} must be in sbuf", expected="sbuf", got=repr(index))
         if not many and index.size != 1:
             raise ShapeError(f"{what} is one number", expected="shape (1, 1)", got=repr(index))
+        if index.dynamic:
+            raise ViewError(
+                f"{what} is at a run-time offset itself",
+                got=repr(index),
+                hint="copy it to a place of its own first",
+            )
 
 
 T = TypeVar("T", bound="Tile")

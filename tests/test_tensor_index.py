@@ -183,6 +183,8 @@ def test_a_register_or_a_tile_chooses(make, expected):
         (lambda t, r, i: t[i, 1], VALUES[3, 1]),
         (lambda t, r, i: t.select(0, i), VALUES[3]),
         (lambda t, r, i: t.ap([[5, 2], [1, 5]], 0, scalar_offset=i), VALUES[3, :2]),
+        (lambda t, r, i: t[r].ap([[5, 2], [1, 5]]), VALUES[3, :2]),
+        (lambda t, r, i: t[nl.ds(r, 1), 1].ap([[10, 2], [1, 4]]), VALUES[3, 1:4:2, :4]),
     ],
 )
 def test_hbm_rows_may_be_chosen_at_run_time(make, expected):
@@ -235,6 +237,13 @@ def test_each_partition_may_have_its_own_row():
             "exclude each other",
         ),
         (lambda t, r, i: t.ap([[30, 4], [1, 2]], vector_offset=i), ViewError, "hbm"),
+        (lambda t, r, i: t[:, r].ap([[30, 4], [1, 2]], 0), ViewError, "can't have another"),
+        (
+            lambda t, r, i: t[:, r].ap([[30, 4], [1, 2]], scalar_offset=i, indirect_dim=1),
+            ViewError,
+            "can't have another",
+        ),
+        (lambda t, r, i: t[:, i[:, nl.ds(r, 1)]], ViewError, "at a run-time offset itself"),
         (
             lambda t, r, i: (
                 t[:, :, 0:1].broadcast(2, 3).ap([[30, 4], [1, 2]], scalar_offset=r, indirect_dim=2)

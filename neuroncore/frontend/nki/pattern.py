@@ -60,7 +60,8 @@ class Patterned(Indexed):
     ) -> Self:
         """An explicit access pattern, [stride, count] per axis, on the storage under this view.
 
-        `offset` counts elements from the start of the storage; None keeps this view's. A scalar
+        `offset` counts elements from the start of the storage; None keeps this view's, also if it
+        is known only at run time. A scalar
         offset moves the start along axis `indirect_dim` of this tensor; a vector offset gives each
         partition its own row of axis 0. A pattern that leaves the storage is refused where an
         instruction uses it.
@@ -82,6 +83,9 @@ class Patterned(Indexed):
                 "scalar_offset and vector_offset exclude each other", argument="vector_offset"
             )
         plain._check_pattern(vector_offset is not None)
+        if self.dynamic:
+            free = offset is None and scalar_offset is None and vector_offset is None
+            return plain.window(shape, strides, plain.offset, dynamic=self._kept(plain, free))
         if scalar_offset is None and vector_offset is None:
             return plain
         step = self._step(indirect_dim, form)
@@ -92,6 +96,19 @@ class Patterned(Indexed):
             raise self._fixed_partition()
         moved = Dynamic(scalar_offset, step, plain._last_index(step))
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
+
+    def _kept(self, plain: Self, free: bool) -> tuple[Dynamic, ...]:
+        """This view's run-time offset, for a pattern that counts from where it is."""
+        if not free or len(self.dynamic) > 1 or self.dynamic[0].vector or self.dynamic[0].picks:
+            raise ViewError(
+                f"{self!r} is at a run-time offset, and a pattern on it can't have another",
+                argument="pattern",
+                position=0,
+                hint="take the pattern of the whole tensor, with scalar_offset=",
+            )
+        (own,) = self.dynamic
+        step = own.step * self.dtype.itemsize // plain.dtype.itemsize
+        return (Dynamic(own.index, step, plain._last_index(step)),)
 
     def _pattern(self, shape: Dims, strides: Dims, offset: int | None, form: Format) -> Self:
         """The window of an access pattern, without run-time offsets.
