@@ -238,27 +238,37 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
 
 
 def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None) -> float:
-    """How long a transfer keeps its queue, by who writes its descriptors. For gather and scatter,
-    and where an offset is in memory, software does: one for a row of elements, contiguous or not. A
-    published mixture of experts keeps GpSimd busy on trn3 for as long as that makes."""
+    """How long a transfer keeps its queue, by who writes its descriptors. Software writes one for a
+    row of elements, contiguous or not: a published mixture of experts keeps GpSimd busy on trn3 for
+    as long as that makes. What hardware can't do, and has no mode, is written ahead."""
     it = machine.dma
-    if any(v.dynamic == 2 or (v.indices and mode is not dge_mode.hwdge) for v in (dst, src)):
+    if any(_by_software(view, mode) for view in (dst, src)):
         rows = ceil(dst.size / min(_row(dst), _row(src)))
         return it.issue_ns + rows * it.software_descriptor_ns
     by_hardware = machine.has("hardware_dge") and mode in (dge_mode.unknown, dge_mode.hwdge)
     return it.hardware_issue_ns if by_hardware and dst.dtype is src.dtype else it.issue_ns
 
 
+def _by_software(view: View, mode: dge_mode | None) -> bool:
+    """Gathers and scatters, what an offset in memory chooses, and what asks for it."""
+    in_memory = view.indices > 0 and mode is not dge_mode.hwdge
+    return view.dynamic == 2 or in_memory or mode is dge_mode.swdge
+
+
+def _axes(view: View) -> slice:
+    """Those of one memory: partitions are separate ones, and an index may choose rows anywhere."""
+    return slice(1 if view.on_chip or view.dynamic == 2 else 0, None)
+
+
 def _run(view: View) -> int:
-    """How many elements lie next to each other; partitions are separate memories."""
-    first = 1 if view.on_chip else 0
-    return access.contiguous_run(view.shape[first:], view.strides[first:])
+    """How many elements lie next to each other."""
+    return access.contiguous_run(view.shape[_axes(view)], view.strides[_axes(view)])
 
 
 def _row(view: View) -> int:
     """How many elements lie next to each other or apart by one step."""
-    axes = [size for size in view.shape[1 if view.on_chip else 0 :] if size > 1]
-    return max(_run(view), axes[-1] if axes else 1)
+    sizes = [size for size in view.shape[_axes(view)] if size > 1]
+    return max(_run(view), sizes[-1] if sizes else 1)
 
 
 def _engines(view: View, machine: Machine) -> tuple[int, int]:

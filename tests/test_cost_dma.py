@@ -159,6 +159,25 @@ def test_where_the_offset_is_in_memory_software_writes_a_descriptor_for_each_row
     assert found == pytest.approx(written if by_software else dma.hardware_issue_ns)
 
 
+def test_what_asks_for_software_gets_it():
+    device = Device()
+    pair = device.empty((64, 96)), device.zeros((64, 96), buffer="hbm")
+    dma = device.core.machine.dma
+    found = issued(device, *pair, dge_mode=nisa.dge_mode.swdge)
+    assert found == pytest.approx(dma.issue_ns + 64 * dma.software_descriptor_ns)
+
+
+def test_rows_that_an_index_chooses_lie_anywhere_in_hbm():
+    device = Device()
+    table, rows = device.zeros((256, 64), buffer="hbm"), device.tile(np.zeros((128, 1), np.int32))
+    chosen = table.ap([[64, 128], [1, 64]], vector_offset=rows)
+    found = issued(device, device.empty((128, 64), buffer="hbm"), chosen)
+    it = device.core.machine
+    assert found == pytest.approx(it.dma.issue_ns + 128 * it.dma.software_descriptor_ns)
+    together = 128 * (it.dma.packet_ns + 64 * 4 / bandwidth(it))
+    assert device.timeline().transfer_ns[-1] == pytest.approx(together / it.dma.engines)
+
+
 def test_elements_that_lie_apart_by_the_same_step_share_a_descriptor():
     device = Device()
     table, at = device.zeros((8, 64, 96), buffer="hbm"), device.tile(np.zeros((1, 1), np.int32))

@@ -36,7 +36,7 @@ class Policy:
     horizon_ns: float = 0.0
 
     def on(self, machine: Machine) -> Machine:
-        """The machine as such a compiler uses it."""
+        """The machine as such a compiler uses it: the older one writes descriptors ahead."""
         if not self.horizon_ns:
             return machine
         return replace(machine, dma=replace(machine.dma, hardware_issue_ns=machine.dma.issue_ns))
