@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
 from neuroncore import codec, cost, numeric
+from neuroncore.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import DynamicControlError, KernelError, ShapeError, SignatureError
 from neuroncore.formats import bool_, int32
@@ -78,7 +79,7 @@ def register_move(dst: VirtualRegister, src: VirtualRegister | int) -> None:
 @instruction(
     sync, named=False, cost=memory_access, rules=[one_element("src")], opcode="TENSOR_LOAD"
 )
-def register_load(dst: VirtualRegister, src: OneIn, core: Any) -> None:
+def register_load(dst: VirtualRegister, src: OneIn, *, core: Core) -> None:
     """dst = src[0, 0]"""
     require_register(dst, "dst")
     codes = src.codes() if src.dtype.is_integer else codec.encode(int32, src.values())
