@@ -140,7 +140,7 @@ class NkiTensor(Patterned):
                 "the other",
             )
         chosen = Dynamic(index, 1, prod(self.shape[1:]) - 1, picks=True)
-        if len(index.shape) != 2 or index.shape[0] != self.shape[0] or index.dynamic:
+        if len(index.shape) != 2 or index.shape[0] != self.shape[0]:
             raise ShapeError(
                 f"the index of {self!r} is {index!r}",
                 argument="index",
