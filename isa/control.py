@@ -14,7 +14,7 @@ from neuroncore.formats import bool_, int32
 from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
 from neuroncore.operand import HBM, SBUF, Operand
-from neuroncore.register import VirtualRegister
+from neuroncore.register import Load, VirtualRegister
 from neuroncore.tile import Tile
 
 sync = engine.sync
@@ -71,7 +71,7 @@ def register_move(dst: VirtualRegister, src: VirtualRegister | int) -> None:
             got=repr(src),
         )
     if isinstance(src, VirtualRegister):
-        dst.set(src.value, src.loaded_by)
+        dst.set(src.value, src.load)
     else:
         dst.set(int(src))
 
@@ -83,7 +83,8 @@ def register_load(dst: VirtualRegister, src: OneIn, *, core: Core) -> None:
     """dst = src[0, 0]"""
     require_register(dst, "dst")
     codes = src.codes() if src.dtype.is_integer else codec.encode(int32, src.values())
-    dst.set(int(codes.flat[0]), -1 if core.program is None else core.program.issued)
+    program = core.program
+    dst.set(int(codes.flat[0]), None if program is None else Load(program, program.issued))
 
 
 @instruction(

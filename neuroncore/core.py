@@ -334,9 +334,10 @@ class Core:
         indices = (index for index in used if isinstance(index, Tile))
         reads, writes = ([original[n] for n in names] for names in (call.reads, call.writes))
         self.note(call, frame, *reads, *indices, *writes)
-        for index in used:
-            if isinstance(index, VirtualRegister) and self.program is not None:
-                self.program.wait(self.program.issued - 1, index.loaded_by)
+        loads = (index.load for index in used if isinstance(index, VirtualRegister))
+        for load in loads:
+            if load is not None and load.record is self.program:
+                self.program.wait(self.program.issued - 1, load.row)
 
     def _pick(
         self, call: Call, picked: dict[str, Tile], arguments: dict[str, Any]

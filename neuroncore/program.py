@@ -81,6 +81,7 @@ class Program:
         self.lines: list[tuple[CodeType, int] | source.Place] = []
         self.areas: dict[int, Area] = {}
         self._edges = array("i")  # pairs
+        self._decisions = array("i")  # pairs: which instruction is the first to wait, and for which
         self.full = self.limit == 0  # whether the next instruction is left out
         self._rows: list[int] = []  # one after the other
         self._widths: list[int] = []  # and how long each is
@@ -125,6 +126,11 @@ class Program:
         """Let one instruction begin only after another; -1, and what is left out, is none."""
         if 0 <= producer < consumer < len(self):
             self._edges.extend((consumer, producer))
+
+    def decide(self, producer: int) -> None:
+        """Let whatever follows wait for an instruction of the sequencer."""
+        if producer < len(self):
+            self._decisions.extend((len(self), producer))
 
     def append(self, row: list[int]) -> None:
         """Of the indices of a Call, a line and boxes."""
@@ -204,6 +210,14 @@ class Program:
         """(edges, 2): consumers and their producers, by depends_on and loaded registers."""
         return _values(self._edges).reshape(-1, 2)
 
+    def decided(self) -> Array:
+        """What the sequencer has to have done before each instruction may begin; -1 for nothing."""
+        last = np.full(len(self), -1, np.int32)
+        first, producer = _values(self._decisions).reshape(-1, 2).T
+        inside = first < len(self)
+        last[first[inside]] = producer[inside]
+        return np.maximum.accumulate(last)
+
     def columns(self) -> Columns:
         if self._whole is not None:
             return self._whole
@@ -265,6 +279,7 @@ class Program:
             "boxes": self.box_table(),
             "patterns": {box: self.pattern(box) for box in np.flatnonzero(self.strided()).tolist()},
             "edges": self.edges(),
+            "decisions": _values(self._decisions),
             "columns": columns,
         }
 
@@ -276,6 +291,7 @@ class Program:
         for name in ("left_out", "calls", "lines"):
             setattr(self, name, state[name])
         self._edges.frombytes(np.asarray(state["edges"], np.intc).tobytes())
+        self._decisions.frombytes(np.asarray(state.get("decisions", []), np.intc).tobytes())
         kinds = state["area_kinds"]
         self.areas = {i: kinds[kind] for i, kind in state["areas"].tolist()}
         table, patterns = state["boxes"], state["patterns"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from neuroncore.errors import DynamicControlError
 
@@ -15,21 +15,37 @@ def wrapped(value: int) -> int:
     return (value + (1 << WIDTH - 1)) % (1 << WIDTH) - (1 << WIDTH - 1)
 
 
+class Recorder(Protocol):
+    """The record of a core's instructions."""
+
+    def wait(self, consumer: int, producer: int) -> None: ...
+    def decide(self, producer: int) -> None: ...
+
+
+class Load(NamedTuple):
+    """An instruction that loads a register, as a row of the record of its core."""
+
+    record: Recorder
+    row: int
+
+
 class VirtualRegister:
     """A 32-bit integer of an engine's sequencer.
 
     It may index a tensor, bound a dynamic loop, be compared in `while reg:`, and be added to,
     multiplied and so on. A loop's own variable is frozen. Where Python needs a constant it raises
-    DynamicControlError, as tracing for the device does. `loaded_by` is the row, in the record, of
-    the last instruction that loaded from memory what the value comes from; -1 if there is none.
+    DynamicControlError, as tracing for the device does. `load` is the last of those that the value
+    comes from: loads of one core are made in order.
     """
 
-    __slots__ = ("_value", "frozen", "loaded_by")
+    __slots__ = ("_value", "frozen", "load")
 
-    def __init__(self, value: int | None = None, frozen: bool = False, loaded_by: int = -1) -> None:
+    def __init__(
+        self, value: int | None = None, frozen: bool = False, load: Load | None = None
+    ) -> None:
         self._value = None if value is None else wrapped(int(value))
         self.frozen = frozen
-        self.loaded_by = loaded_by
+        self.load = load
 
     @property
     def value(self) -> int:
@@ -41,17 +57,23 @@ class VirtualRegister:
             )
         return self._value
 
-    def set(self, value: int, loaded_by: int = -1) -> None:
+    def decide(self) -> int:
+        """The value, for a loop or a condition: all that follows waits for it."""
+        if self.load is not None:
+            self.load.record.decide(self.load.row)
+        return self.value
+
+    def set(self, value: int, load: Load | None = None) -> None:
         if self.frozen:
             raise DynamicControlError(
                 "the variable of a dynamic loop can't be written",
                 because="the loop's own hardware counter holds it",
                 hint="copy it with nisa.register_move into a register of your own",
             )
-        self._value, self.loaded_by = wrapped(value), loaded_by
+        self._value, self.load = wrapped(value), load
 
     def __bool__(self) -> bool:
-        return self.value != 0
+        return self.decide() != 0
 
     def __index__(self) -> int:
         raise DynamicControlError(
@@ -70,13 +92,15 @@ class VirtualRegister:
 
 def _arithmetic(name: str, compute: Callable[[int, int], int], swapped: bool) -> None:
     def method(self: VirtualRegister, other: Any) -> Any:
-        loaded_by = self.loaded_by
+        load = self.load
         if isinstance(other, VirtualRegister):
-            other, loaded_by = other.value, max(loaded_by, other.loaded_by)
+            if load is None or (other.load is not None and other.load.row > load.row):
+                load = other.load
+            other = other.value
         if not isinstance(other, int):
             return NotImplemented
         left, right = (other, self.value) if swapped else (self.value, other)
-        return VirtualRegister(int(compute(left, right)), loaded_by=loaded_by)
+        return VirtualRegister(int(compute(left, right)), load=load)
 
     setattr(VirtualRegister, f"__{'r' if swapped else ''}{name}__", method)
 

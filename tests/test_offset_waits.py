@@ -68,6 +68,44 @@ def by_loop_condition(x):
     nl.while_loop(loaded(computed()), body)
 
 
+def in_a_loop(x):
+    for _ in nl.dynamic_range(loaded(computed())):
+        fetch(x, nisa.register_alloc(3))
+
+
+def in_a_body(x):
+    nl.fori_loop(0, loaded(computed()), lambda i: fetch(x, nisa.register_alloc(3)))
+
+
+def under_a_condition(x):
+    left = loaded(computed())
+    while left:
+        fetch(x, nisa.register_alloc(3))
+        nisa.register_move(left, 0)
+
+
+def by_two_registers(x):
+    """The one that is there last was loaded first."""
+    late = loaded(computed())
+    early = nl.ndarray((1, 1), nl.int32)
+    nisa.memset(early, 1)
+    fetch(x, late + loaded(early))
+
+
+def by_two_axes(x):
+    late = loaded(computed())
+    early = nl.ndarray((1, 1), nl.int32)
+    nisa.memset(early, 1)
+    dst = nl.ndarray((1, 16), x.dtype)
+    nisa.dma_copy(dst, x[nl.ds(late, 1), nl.ds(loaded(early), 16)])
+
+
+def by_what_was_stored(x):
+    again = nl.ndarray((1, 1), nl.int32)
+    nisa.register_store(again, loaded(computed()))
+    fetch(x, again)
+
+
 def by_slice(x):
     nisa.dma_copy(nl.ndarray((1, 512), x.dtype), x[nl.ds(loaded(computed()), 1), :])
 
@@ -94,11 +132,13 @@ def timeline(function, order="scheduled"):
     return schedule(run.core.program, run.machine, order)
 
 
-USES = [by_tile, by_register, by_sum, by_moved_register, by_loop_variable, by_loop_condition]
+REGISTERS = [by_register, by_sum, by_moved_register, by_two_registers, by_two_axes]
+CONTROL = [by_loop_variable, by_loop_condition, in_a_loop, in_a_body, under_a_condition]
+USES = [by_tile, *REGISTERS, *CONTROL, by_what_was_stored, by_slice, on_chip, store]
 
 
 @pytest.mark.parametrize("order", ["in-order", "scheduled", "compiled"])
-@pytest.mark.parametrize("use", [*USES, by_slice, on_chip, store])
+@pytest.mark.parametrize("use", USES)
 def test_the_access_waits_for_its_offset(use, order):
     time = timeline(use, order)
     names = [time.program.calls[i].name for i in time.columns.call]

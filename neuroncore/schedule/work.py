@@ -62,6 +62,7 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
         table.weights[row], previous, reload, version, gone,
     )  # fmt: skip
     first, needs = _with(first, needs, *program.edges().T)
+    previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
     sbuf, psum = (
         take_over(program, boxes, columns, queue, previous, region, capacity)
         for region, capacity in (

@@ -41,7 +41,7 @@ range = static_range
 
 
 def _value(bound: Bound) -> int:
-    return bound.value if isinstance(bound, VirtualRegister) else int(bound)
+    return bound.decide() if isinstance(bound, VirtualRegister) else int(bound)
 
 
 def dynamic_range(
@@ -55,10 +55,8 @@ def dynamic_range(
             got=repr(step),
         )
     first, last = (0, _value(start)) if stop is None else (_value(start), _value(stop))
-    loads = (bound.loaded_by for bound in (start, stop) if isinstance(bound, VirtualRegister))
-    loaded_by = max(loads, default=-1)
     for i in builtins.range(first, last, step):
-        yield VirtualRegister(i, frozen=True, loaded_by=loaded_by)
+        yield VirtualRegister(i, frozen=True)
 
 
 def fori_loop(
@@ -74,8 +72,8 @@ def while_loop(
 ) -> None:
     """r = init; while r != 0: r = body_fun(r): a loop that the device runs."""
     register = init
-    while register.value != 0:
-        register = body_fun(VirtualRegister(register.value, True, register.loaded_by))
+    while register.decide() != 0:
+        register = body_fun(VirtualRegister(register.value, frozen=True))
         if not isinstance(register, VirtualRegister):
             raise DynamicControlError(
                 "the body of a while_loop returns its next condition",
