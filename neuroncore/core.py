@@ -334,10 +334,10 @@ class Core:
         indices = (index for index in used if isinstance(index, Tile))
         reads, writes = ([original[n] for n in names] for names in (call.reads, call.writes))
         self.note(call, frame, *reads, *indices, *writes)
-        loads = (index.load for index in used if isinstance(index, VirtualRegister))
-        for load in loads:
+        for index in used:
+            load = index.load if isinstance(index, VirtualRegister) else None
             if load is not None and load.record is self.program:
-                self.program.wait(self.program.issued - 1, load.row)
+                load.record.wait(load.record.issued - 1, load.row)
 
     def _pick(
         self, call: Call, picked: dict[str, Tile], arguments: dict[str, Any]

@@ -99,14 +99,14 @@ class Patterned(Indexed):
 
     def _kept(self, plain: Self, free: bool) -> tuple[Dynamic, ...]:
         """This view's run-time offset, for a pattern that counts from where it is."""
-        if not free or len(self.dynamic) > 1 or self.dynamic[0].vector or self.dynamic[0].picks:
+        own, *others = self.dynamic
+        if not free or others or own.vector or own.picks:
             raise ViewError(
                 f"{self!r} is at a run-time offset, and a pattern on it can't have another",
                 argument="pattern",
                 position=0,
                 hint="take the pattern of the whole tensor, with scalar_offset=",
             )
-        (own,) = self.dynamic
         step = own.step * self.dtype.itemsize // plain.dtype.itemsize
         return (Dynamic(own.index, step, plain._last_index(step)),)
 
