@@ -215,7 +215,7 @@ class Program:
         last = np.full(len(self), -1, np.int32)
         first, producer = _values(self._decisions).reshape(-1, 2).T
         inside = first < len(self)
-        last[first[inside]] = producer[inside]
+        np.maximum.at(last, first[inside], producer[inside])
         return np.maximum.accumulate(last)
 
     def columns(self) -> Columns:

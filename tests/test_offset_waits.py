@@ -77,6 +77,15 @@ def in_a_body(x):
     nl.fori_loop(0, loaded(computed()), lambda i: fetch(x, nisa.register_alloc(3)))
 
 
+def between_two(x):
+    """What bounds the loop last in the program is looked at first."""
+    early = nl.ndarray((1, 1), nl.int32)
+    nisa.memset(early, 3)
+    stop = loaded(early)
+    for _ in nl.dynamic_range(loaded(computed()), stop):
+        fetch(x, nisa.register_alloc(3))
+
+
 def under_a_condition(x):
     left = loaded(computed())
     while left:
@@ -133,8 +142,17 @@ def timeline(function, order="scheduled"):
 
 
 REGISTERS = [by_register, by_sum, by_moved_register, by_two_registers, by_two_axes]
-CONTROL = [by_loop_variable, by_loop_condition, in_a_loop, in_a_body, under_a_condition]
-USES = [by_tile, *REGISTERS, *CONTROL, by_what_was_stored, by_slice, on_chip, store]
+CONTROL = [by_loop_variable, by_loop_condition, in_a_loop, in_a_body, between_two]
+USES = [
+    by_tile,
+    *REGISTERS,
+    *CONTROL,
+    under_a_condition,
+    by_what_was_stored,
+    by_slice,
+    on_chip,
+    store,
+]
 
 
 @pytest.mark.parametrize("order", ["in-order", "scheduled", "compiled"])
