@@ -429,4 +429,3 @@ def test_progress_shows_on_a_terminal_only(file):
     command = [NEURONCORE, "run", "slow.py::double"]
     assert " s, 3 instructions" in on_a_terminal(command)
     assert subprocess.run(command, capture_output=True, text=True).stderr == ""
-    assert " s, " not in on_a_terminal([NEURONCORE, "run", "mine.py::double"])
