@@ -334,8 +334,7 @@ class Core:
         indices = (index for index in used if isinstance(index, Tile))
         reads, writes = ([original[n] for n in names] for names in (call.reads, call.writes))
         self.note(call, frame, *reads, *indices, *writes)
-        for index in used:
-            load = index.load if isinstance(index, VirtualRegister) else None
+        for load in (index.load for index in used if isinstance(index, VirtualRegister)):
             if load is not None and load.record is self.program:
                 load.record.wait(load.record.issued - 1, load.row)
 

@@ -94,10 +94,9 @@ class VirtualRegister:
 
 def _arithmetic(name: str, compute: Callable[[int, int], int], swapped: bool) -> None:
     def method(self: VirtualRegister, other: Any) -> Any:
-        load = self.load
+        loads = [r.load for r in (self, other) if isinstance(r, VirtualRegister) and r.load]
+        load = max(loads, key=lambda one: one.row, default=None)
         if isinstance(other, VirtualRegister):
-            if load is None or (other.load is not None and other.load.row > load.row):
-                load = other.load
             other = other.value
         if not isinstance(other, int):
             return NotImplemented

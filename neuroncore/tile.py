@@ -206,16 +206,16 @@ class Tile:
                 raise ShapeError(f"{self!r} has no elements")
             region = self.storage.region
             byte = self.byte if region is MemoryRegion.psum else 0
-            kind, home = 0, 0 if self.storage.placed else self.storage.partitions
+            kind, read, home = 0, 0, 0 if self.storage.placed else self.storage.partitions
             index: Signature | None = None
             if self.picks is not None:
                 assert isinstance(self.picks.index, Tile)
-                kind, index = 3, self.picks.index.signature()
+                kind, read, index = 3, 1, self.picks.index.signature()
             elif self.dynamic:
                 kind = 2 if self.dynamic[0].vector else 1
+                read = sum(isinstance(d.index, Tile) for d in self.dynamic)
             rows_apart = self.strides[0] if self.shape[0] > 1 else self.row_elements
             stepped = self.storage.on_chip and rows_apart != self.row_elements
-            read = sum(isinstance(d.index, Tile) for d in self.dynamic)
             self._signature = (
                 *(self.shape, self.strides, self.dtype),
                 *(region, self.start_partition, byte, kind, stepped, home, index, read),

@@ -5,6 +5,11 @@ from functools import cache
 
 import ml_dtypes
 import numpy as np
+import pytest
+
+from neuroncore.formats import FLOATS
+
+narrow = pytest.mark.parametrize("form", [f for f in FLOATS if f.bits <= 16], ids=str)
 
 # exponent bits, mantissa bits, bias, infinities, NaN
 LAYOUT = {
@@ -66,3 +71,18 @@ def around(name, count, seed=0):
     fraction = np.where(kept == 0, fraction, np.where(kept == 1, exact, near))
     sign = rng.integers(0, 2, count)
     return (sign << 31 | field << 23 | fraction).astype(np.uint32).view(np.float32)
+
+
+def neighbours(name):
+    """Every value of an 8-bit format, all halves, quarters and eighths between, and float32 beside
+    those, of both signs, to beyond the largest; of wider formats a million around their range."""
+    if LAYOUT[name][0] + LAYOUT[name][1] > 7:
+        return around(name, 1_000_000)
+    table = magnitudes(name)
+    table = np.append(table, table[-1] + np.arange(1, 5) * (table[-1] - table[-2]))
+    parts = np.arange(8) / 8
+    between = table[:-1, None] + parts * np.diff(table)[:, None]
+    middle = between.reshape(-1).astype(np.float32)
+    close = [np.nextafter(middle, np.float32(side)) for side in (-np.inf, np.inf)]
+    every = np.concatenate([middle, *close])
+    return np.concatenate([every, -every])

@@ -1,13 +1,12 @@
 """An access at a run-time offset waits for what computes the offset."""
 
+import nki
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from device import launched
 
-from neuroncore.frontend.launch import launch
-from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.options import Options
 from neuroncore.schedule import schedule
 
 X = np.arange(64 * 512, dtype=np.float32).reshape(64, 512)
@@ -137,7 +136,7 @@ def timeline(function, order="scheduled"):
         function(x)
         return x
 
-    run = launch(kernel, (X,), tensor=NkiTensor, target="trn2", options=Options())
+    run = launched(nki.jit(kernel), X)
     return schedule(run.core.program, run.machine, order)
 
 
@@ -182,8 +181,7 @@ def test_what_the_record_leaves_out_is_not_waited_for():
         return x
 
     for limit in (3, COUNT + 6, COUNT + 7):
-        options = Options(record_limit=limit)
-        run = launch(kernel, (X,), tensor=NkiTensor, target="trn2", options=options)
+        run = launched(nki.jit(kernel), X, record_limit=limit)
         program = run.core.program
         edges = [[COUNT + 6, COUNT + 5]] if limit == COUNT + 7 else []
         assert program.edges().tolist() == edges

@@ -191,6 +191,15 @@ def test_hbm_rows_may_be_chosen_at_run_time(make, expected):
     assert np.array_equal(read_row(make, "hbm"), expected)
 
 
+def test_a_pattern_of_wider_elements_keeps_an_offset_in_whole_ones():
+    device = Device()
+    bytes_of = {4: device.zeros((8, 4), "uint8", "hbm"), 6: device.zeros((8, 6), "uint8", "hbm")}
+    row = {width: tensor[device.call(nisa.register_alloc, 2)] for width, tensor in bytes_of.items()}
+    assert row[4].ap([[1, 1]], dtype="int32").dynamic[0].step == 1
+    with pytest.raises(ViewError, match="can't have another"):
+        row[6].ap([[1, 1]], dtype="int32")
+
+
 def test_the_value_counts_when_the_instruction_runs():
     device = Device()
     tensor, dst = device.tile(VALUES), device.empty((4, 5))

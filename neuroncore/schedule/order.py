@@ -35,9 +35,14 @@ class Policy:
     transfers: int
     horizon_ns: float = 0.0
 
+    @property
+    def rewrites(self) -> bool:
+        """Whether the compiler does more to a program than reorder it."""
+        return self.horizon_ns > 0
+
     def on(self, machine: Machine) -> Machine:
         """The machine as such a compiler uses it: the older one writes descriptors ahead."""
-        if not self.horizon_ns:
+        if not self.rewrites:
             return machine
         return replace(machine, dma=replace(machine.dma, hardware_issue_ns=machine.dma.issue_ns))
 
@@ -57,7 +62,7 @@ POLICIES: dict[Order, Policy] = {
 
 def variants(call: Call, policy: Policy) -> list[Call]:
     """A call on each engine that may run it."""
-    if not policy.horizon_ns or call.instruction.dealt_to is None:
+    if not policy.rewrites or call.instruction.dealt_to is None:
         return [call]
     return [replace(call, engine=unit) for unit in call.instruction.dealt_to(call)]
 

@@ -55,7 +55,7 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
     queue = table.queue[row]
     previous = np.full((count, len(QUEUES)), -1, np.int32)
     reload = np.zeros(count, np.bool_)
-    version = np.zeros(len(columns.operands) if policy.horizon_ns else 0, np.int32)
+    version = np.zeros(len(columns.operands) if policy.rewrites else 0, np.int32)
     gone = np.full(count, count, np.int32)
     first, needs = native.dependencies(
         queue, columns.start, columns.operands, table.reads[row], *neighbours(program, boxes),
@@ -71,11 +71,11 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
         )
     )
     spilled = 0.0
-    if policy.horizon_ns and sbuf > machine.sbuf.usable_bytes:
+    if policy.rewrites and sbuf > machine.sbuf.usable_bytes:
         spilled = spill_ns(program, machine)
     taken = busy(table, row, queue, reload | table.picks_weights[row], machine)
     latency, transfer, lane = table.latency[row], table.lane_ns[row], table.lane[row]
-    if policy.horizon_ns:
+    if policy.rewrites:
         before = made_before(program.calls, columns, version, gone, policy.reach)
         again = np.flatnonzero(before >= 0)
         taken[again] = latency[again] = transfer[again] = 0.0

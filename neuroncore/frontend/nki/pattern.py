@@ -61,10 +61,9 @@ class Patterned(Indexed):
         """An explicit access pattern, [stride, count] per axis, on the storage under this view.
 
         `offset` counts elements from the start of the storage; None keeps this view's, also if it
-        is known only at run time. A scalar
-        offset moves the start along axis `indirect_dim` of this tensor; a vector offset gives each
-        partition its own row of axis 0. A pattern that leaves the storage is refused where an
-        instruction uses it.
+        is known only at run time. A scalar offset moves the start along axis `indirect_dim` of this
+        tensor; a vector offset gives each partition its own row of axis 0. A pattern that leaves
+        the storage is refused where an instruction uses it.
         """
         form = self.dtype if dtype is None else format_of(dtype, position=5)
         try:
@@ -100,14 +99,14 @@ class Patterned(Indexed):
     def _kept(self, plain: Self, free: bool) -> tuple[Dynamic, ...]:
         """This view's run-time offset, for a pattern that counts from where it is."""
         own, *others = self.dynamic
-        if not free or others or own.vector or own.picks:
+        step, rest = divmod(own.step * self.dtype.itemsize, plain.dtype.itemsize)
+        if not free or others or own.vector or own.picks or rest:
             raise ViewError(
                 f"{self!r} is at a run-time offset, and a pattern on it can't have another",
                 argument="pattern",
                 position=0,
                 hint="take the pattern of the whole tensor, with scalar_offset=",
             )
-        step = own.step * self.dtype.itemsize // plain.dtype.itemsize
         return (Dynamic(own.index, step, plain._last_index(step)),)
 
     def _pattern(self, shape: Dims, strides: Dims, offset: int | None, form: Format) -> Self:
