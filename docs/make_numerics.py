@@ -50,9 +50,9 @@ bench/precision_levels.py` prints the table.
 CONVERSIONS = {
     "C1": (
         "float32 to every narrow float is to nearest even: the same bits as numpy and ml_dtypes",
-        "test_numerics.test_every_upper_half_of_a_float32_with_sixteen_lower_ones",
-        "test_numerics.test_golden_nearest",
-        "test_numerics.test_gfloat_rounds_to_nearest_as_we_do",
+        "test_numerics_published.test_every_upper_half_of_a_float32_with_sixteen_lower_ones",
+        "test_numerics_published.test_golden_nearest",
+        "test_numerics_published.test_gfloat_rounds_to_nearest_as_we_do",
     ),
     "C2": (
         "every code of every format reads as in ml_dtypes; 4-bit floats and scales as published",
@@ -62,7 +62,7 @@ CONVERSIONS = {
     ),
     "C3": (
         "TF32 keeps ten bits of fraction, to nearest even, in 32 bits",
-        "test_numerics.test_tfloat32_is_rounded_in_steps_of_its_own",
+        "test_numerics_published.test_tfloat32_is_rounded_in_steps_of_its_own",
     ),
     "C4": (
         "floats overflow to infinity half a step above the largest number; the least float32 does",
@@ -84,7 +84,7 @@ CONVERSIONS = {
         "floats to integers: to nearest even, then saturated; NaN is 0",
         "test_codec.test_integers_round_to_nearest_even",
         "test_codec.test_integers_saturate_and_nan_is_0",
-        "test_numerics.test_golden_integers",
+        "test_numerics_published.test_golden_integers",
     ),
     "C8": (
         "copies within a format move bits, except where an engine computes",
@@ -94,7 +94,7 @@ CONVERSIONS = {
     ),
     "C9": (
         "32-bit integers pass through float32 on their way to other formats",
-        "test_numerics.test_golden_wide_integers",
+        "test_numerics_published.test_golden_wide_integers",
         "isa.test_copy.test_integers_of_other_formats_go_through_float32_and_saturate",
     ),
     "C10": (
@@ -114,12 +114,12 @@ CONVERSIONS = {
     ),
 }
 STOCHASTIC = {
-    "S1": ("golden vectors", "test_numerics.test_golden_stochastic"),
+    "S1": ("golden vectors", "test_numerics_published.test_golden_stochastic"),
     "S2": (
         "a magnitude goes up below the exact fraction of 2^32, in every format",
         "test_stochastic.test_the_word_below_which_a_number_goes_up_is_the_exact_fraction",
         "test_stochastic.test_the_definition_and_the_loops_agree",
-        "test_numerics.test_gfloat_rounds_stochastically_as_we_do",
+        "test_numerics_published.test_gfloat_rounds_stochastically_as_we_do",
     ),
     "S3": (
         "as often as the fraction, without bias, with the variance that follows, independently",
