@@ -74,6 +74,12 @@ def left_open(call: Call) -> list[engine]:
     return [unit for unit in call.instruction.engines if not (in_psum and unit is gpsimd)]
 
 
+def rounds_once(call: Call) -> bool:
+    """Where the kernel names no engine, and the way through src loses nothing."""
+    dst, src = call.views("dst", "src")
+    return call["engine"] is unknown and src.dtype in (float32, dst.dtype)
+
+
 @instruction(
     vector,
     scalar,
@@ -87,6 +93,7 @@ def left_open(call: Call) -> list[engine]:
     ],
     opcode="COPY",
     dealt_to=left_open,
+    written_by_source=rounds_once,
 )
 def tensor_copy(
     dst: Annotated[Tile, Operand(writes=True, moved=True, indirect=True)],

@@ -285,6 +285,73 @@ def test_a_load_that_is_repeated_soon_is_made_once_by_the_older_compiler(
         assert timeline.end[-1] == timeline.end[0]
 
 
+def copied(between=None, then=None, made="float32", kept="bfloat16", part=slice(None), **named):
+    """A sum, and a copy of it."""
+    device = Device()
+    a, x = device.zeros((128, 512)), device.empty((128, 512), made)
+    y = device.zeros((128, 512), kept)
+    device.issue("tensor_tensor", x, a, a, nl.add, engine=VECTOR)
+    if between is not None:
+        between(device, x, y)
+    copy(device, y[:, part], x[:, part], **named)
+    where = len(device.core.program) - 1
+    if then is not None:
+        then(device, x, y)
+    return device, where
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("made", "kept"), [("float32", "bfloat16"), ("bfloat16", "bfloat16")])
+def test_a_sum_made_for_a_copy_is_written_in_its_place_by_the_older_compiler(order, made, kept):
+    device, where = copied(made=made, kept=kept)
+    timeline = in_order(device, order)
+    assert bool(timeline.busy[where] == 0) is (order == "compiled")
+    if order == "compiled":
+        assert timeline.end[where] == timeline.begin[where] >= timeline.end[0]
+
+
+def use(device, x, y):
+    copy(device, device.empty(x.shape, "float8_e5m2"), x, SCALAR)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"then": use},  # the sum is wanted elsewhere
+        {"between": use},
+        {"between": lambda device, x, y: copy(device, device.empty(y.shape), y, VECTOR)},
+        {"between": lambda device, x, y: device.issue("memset", y[:, :1], 0.0)},
+        {"between": lambda device, x, y: device.issue("memset", x[:, :1], 0.0)},
+        {"between": lambda device, x, y: device.issue("dma_copy", x, device.zeros(x.shape))},
+        {"made": "bfloat16", "kept": "float32"},  # bits are lost on the way
+        {"part": slice(0, 256)},
+        {"engine": VECTOR},
+    ],
+)
+def test_other_copies_are_made(how):
+    device, where = copied(**how)
+    assert in_order(device, "compiled").busy[where] > 0
+
+
+def test_products_are_copied():
+    device = Device()
+    product = device.empty((128, 512), buffer="psum")
+    device.issue("nc_matmul", product, device.zeros((128, 128)), device.zeros((128, 512)))
+    copy(device, device.empty((128, 512)), product)
+    assert in_order(device, "compiled").busy[-1] > 0
+
+
+def test_one_of_two_results_may_be_written_in_a_copy_s_place():
+    device = Device()
+    x, total = device.empty((128, 512)), device.empty((128, 1))
+    data = device.zeros((128, 512))
+    device.issue("activation_reduce", x, nl.exp, data, reduce_op=nl.add, reduce_res=total)
+    device.issue("reciprocal", device.empty((128, 1)), total)
+    copy(device, device.empty((128, 512), "bfloat16"), x)
+    timeline = in_order(device, "compiled")
+    assert timeline.busy[2] == 0 < timeline.busy[1]
+
+
 # --- who chooses ----------------------------------------------------------------------------------
 
 

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from neuroncore.enums import engine
 from neuroncore.instruction import Call
 from neuroncore.machine import Machine
-from neuroncore.native import MIX
-from neuroncore.program import Columns, Order
-
-Array = npt.NDArray[Any]
+from neuroncore.program import Order
 
 
 @dataclass(frozen=True)
@@ -65,33 +57,3 @@ def variants(call: Call, policy: Policy) -> list[Call]:
     if not policy.rewrites or call.instruction.dealt_to is None:
         return [call]
     return [replace(call, engine=unit) for unit in call.instruction.dealt_to(call)]
-
-
-def made_before(
-    calls: list[Call], columns: Columns, version: Array, gone: Array, reach: int
-) -> Array:
-    """The instruction before each that did the same with the same data and whose result is still
-    there, of loads not more than `reach` before; -1 where there is none.
-
-    version[k] is who wrote operand k last, gone[i] who first overwrites any of what i wrote.
-    """
-    before = np.full(len(columns.call), -1, np.int32)
-    reads = np.array([len(call.reads) if _is_made_once(call) else 0 for call in calls], np.int32)
-    most = np.array([reach if call.engine is engine.dma else len(before) for call in calls])
-    for count in np.unique(reads[reads > 0]):
-        found = np.flatnonzero(reads[columns.call] == count)
-        key = columns.call[found].astype(np.uint64)
-        for values in (columns.operands, version):
-            for k in range(count):
-                key = (key * MIX) ^ values[columns.start[found] + k].astype(np.uint64)
-        by_key = np.argsort(key, kind="stable")
-        one, following = found[by_key[:-1]], found[by_key[1:]]
-        again = (key[by_key[:-1]] == key[by_key[1:]]) & (gone[one] >= following)
-        again &= following - one <= most[columns.call[one]]
-        before[following[again]] = one[again]
-    return before
-
-
-def _is_made_once(call: Call) -> bool:
-    once = call.instruction.made_once
-    return once is not None and not call.dynamic and once(call)

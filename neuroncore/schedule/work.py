@@ -13,8 +13,9 @@ from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
 from neuroncore.program import Columns, Order, Program
 from neuroncore.schedule.calls import CallTable, busy
-from neuroncore.schedule.order import POLICIES, made_before
+from neuroncore.schedule.order import POLICIES
 from neuroncore.schedule.overlap import neighbours
+from neuroncore.schedule.rewrites import made_before, written_by_source
 from neuroncore.schedule.space import spill_ns, take_over
 from neuroncore.schedule.timeline import LOADS, QUEUES, STORES, SYNC
 
@@ -82,6 +83,8 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
         lane[again] = -1
         own = again, queue[before[again]]
         previous[own] = np.maximum(previous[own], before[again])
+        written = written_by_source(program.calls, columns, version, boxes[:, 0], first, needs)
+        taken[written] = latency[written] = 0.0
     limits = np.tile([policy.window, policy.reach], (len(QUEUES), 1))
     limits[[LOADS, STORES]] = policy.transfers
     limits[SYNC] = 1  # registers and what they decide
