@@ -189,11 +189,6 @@ WRONG = (
         "parts.",
         ("M1138", "M1140", "M1148"),
     ),
-    (
-        "A product that nki-autotune generated, whose loads keep the rest waiting: the device "
-        "issues them faster than one queue would.",
-        ("M1114",),
-    ),
 )
 
 REPEAT = """\

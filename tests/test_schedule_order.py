@@ -1,6 +1,7 @@
 """What compilers make of the order of instructions: how far each order departs from the program's,
-which engines get copies, what is not done twice, who chooses and who tells."""
+which engines get copies, which load comes first, who chooses and who tells."""
 
+import heapq
 import json
 from typing import get_args
 
@@ -10,11 +11,14 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, launched
+from hypothesis import given
+from hypothesis import strategies as st
 from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
 
 from neuroncore import machine
 from neuroncore.cli import main
+from neuroncore.native.schedule import by_first_use
 from neuroncore.options import Order
 from neuroncore.program import Program
 from neuroncore.record import Record, load, save
@@ -207,149 +211,70 @@ def test_an_engine_that_is_behind_takes_copies_for_as_long_as_the_horizon(ahead)
         assert ns == pytest.approx(horizon, abs=2 * timeline.busy[before:].max())
 
 
-# --- what is there already ------------------------------------------------------------------------
+# --- loads ----------------------------------------------------------------------------------------
 
 
-def add_twice(between=None):
-    """The same sum in two tiles."""
+def weights_first(others=10):
+    """Large loads that are used at the end, then a small one that is used at once."""
     device = Device()
-    a, b, x, y = (device.zeros((128, 512)) for _ in range(4))
-    device.issue("tensor_tensor", x, a, b, nl.add, engine=VECTOR)
-    if between is not None:
-        between(device, a)
-    device.issue("tensor_tensor", y, a, b, nl.add, engine=VECTOR)
+    large = [device.empty((128, 256)) for _ in range(others)]
+    for tile in large:
+        device.issue("dma_copy", tile, device.zeros((128, 256), buffer="hbm"))
+    small = device.empty((1, 1))
+    device.issue("dma_copy", small, device.zeros((1, 1), buffer="hbm"))
+    for tile in (small, *large):
+        copy(device, device.empty((1, 1)), tile[:1, :1], VECTOR)
     return device
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_same_sum_is_made_once_by_the_older_compiler(order):
-    timeline = in_order(add_twice(), order)
-    if order == "compiled":
-        assert timeline.busy[1] == 0 and timeline.end[1] == timeline.end[0]
-    else:
-        assert timeline.busy[1] == timeline.busy[0]
+def test_of_today_s_loads_the_one_comes_first_that_is_used_first(order):
+    timeline = in_order(weights_first(), order)
+    loads = np.argsort(timeline.begin[:11])
+    assert loads.tolist() == ([10, *range(10)] if order == "scheduled" else [*range(11)])
 
 
-def test_a_sum_of_other_data_is_made():
-    timeline = in_order(add_twice(lambda device, a: device.issue("memset", a, 1.0)), "compiled")
-    assert timeline.busy[-1] == timeline.busy[0]
-    different = add_twice(lambda device, a: copy(device, device.empty(a.shape), a))
-    assert in_order(different, "compiled").busy[-1] == 0
+def test_a_load_goes_before_so_many_others():
+    window = POLICIES["scheduled"].transfers
+    for others, place in ((window - 1, 0), (window, 1), (window + 4, 5)):
+        begin = in_order(weights_first(others), "scheduled").begin[: others + 1]
+        assert np.argsort(begin)[place] == others
 
 
-def test_a_sum_that_has_been_overwritten_is_made_again():
-    device = Device()
-    a, b, x, y = (device.zeros((128, 512)) for _ in range(4))
-    device.issue("tensor_tensor", x, a, b, nl.add, engine=VECTOR)
-    device.issue("memset", x[:1], 1.0)
-    device.issue("tensor_tensor", y, a, b, nl.add, engine=VECTOR)
-    assert in_order(device, "compiled").busy[-1] > 0
-
-
-def load_twice(between, rewritten=False, overwritten=False, dtype="float32"):
-    """The same data into two tiles, and so many instructions between."""
-    device = Device()
-    hbm, other = (device.zeros((128, 512), buffer="hbm") for _ in range(2))
-    first = device.empty((128, 512))
-    device.issue("dma_copy", first, hbm)
-    if overwritten:
-        device.issue("memset", first[:, 100:200], 0.0)
-    for _ in range(between):
-        device.issue("memset", device.empty((1, 1)), 0.0)
-    if rewritten:
-        device.issue("dma_copy", hbm, other)
-    device.issue("dma_copy", device.empty((128, 512), dtype), hbm)
-    return device
-
-
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(
-    ("between", "how", "repeats"),
-    [
-        (0, {}, True),
-        (127, {}, True),
-        (128, {}, False),
-        (0, {"rewritten": True}, False),
-        (0, {"overwritten": True}, False),
-        (0, {"dtype": "bfloat16"}, False),
-    ],
+@given(
+    used=st.lists(st.integers(0, 30), min_size=1, max_size=20),
+    window=st.integers(1, 24),
 )
-def test_a_load_that_is_repeated_soon_is_made_once_by_the_older_compiler(
-    order, between, how, repeats
-):
-    timeline = in_order(load_twice(between, **how), order)
-    once = repeats and order == "compiled"
-    assert bool(timeline.transfer_ns[-1] == 0) is once
-    assert bool(timeline.engines_used[-1] == 0) is once
-    if once:
-        assert timeline.end[-1] == timeline.end[0]
-
-
-def copied(between=None, then=None, made="float32", kept="bfloat16", part=slice(None), **named):
-    """A sum, and a copy of it."""
-    device = Device()
-    a, x = device.zeros((128, 512)), device.empty((128, 512), made)
-    y = device.zeros((128, 512), kept)
-    device.issue("tensor_tensor", x, a, a, nl.add, engine=VECTOR)
-    if between is not None:
-        between(device, x, y)
-    copy(device, y[:, part], x[:, part], **named)
-    where = len(device.core.program) - 1
-    if then is not None:
-        then(device, x, y)
-    return device, where
+def test_by_first_use_is_a_queue_of_so_many(used, window):
+    """Instruction i of the first ones is waited for by one behind them, or by none."""
+    count = len(used)
+    waiting = sorted(range(count), key=lambda i: used[i])
+    needs = np.array(waiting, np.int32)
+    first = np.concatenate((np.zeros(count, int), np.arange(count + 1)))
+    rank = {i: place for place, i in enumerate(waiting)}
+    expected, line = [], []
+    for i in range(count):
+        heapq.heappush(line, (rank[i], i))
+        if len(line) == window:
+            expected.append(heapq.heappop(line)[1])
+    expected += [heapq.heappop(line)[1] for _ in range(len(line))]
+    nobody = np.full(2 * count, -1, np.int32)
+    assert by_first_use(np.arange(count), first, needs, nobody, window).tolist() == expected
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("made", "kept"), [("float32", "bfloat16"), ("bfloat16", "bfloat16")])
-def test_a_sum_made_for_a_copy_is_written_in_its_place_by_the_older_compiler(order, made, kept):
-    device, where = copied(made=made, kept=kept)
+@pytest.mark.parametrize("read", [False, True])
+def test_loads_that_are_never_used_keep_nobody_waiting(order, read):
+    """Each tile is loaded, and loaded again, which has to wait for the first load."""
+    device = Device()
+    hbm, tile = device.zeros((128, 8), buffer="hbm"), device.empty((128, 8))
+    for _ in range(400):
+        device.issue("dma_copy", tile, hbm)
+        device.issue("memset", tile[:, :1], 0.0)
+        if read:
+            copy(device, device.empty((128, 7)), tile[:, 1:], VECTOR)
     timeline = in_order(device, order)
-    assert bool(timeline.busy[where] == 0) is (order == "compiled")
-    if order == "compiled":
-        assert timeline.end[where] == timeline.begin[where] >= timeline.end[0]
-
-
-def use(device, x, y):
-    copy(device, device.empty(x.shape, "float8_e5m2"), x, SCALAR)
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        {"then": use},  # the sum is wanted elsewhere
-        {"between": use},
-        {"between": lambda device, x, y: copy(device, device.empty(y.shape), y, VECTOR)},
-        {"between": lambda device, x, y: device.issue("memset", y[:, :1], 0.0)},
-        {"between": lambda device, x, y: device.issue("memset", x[:, :1], 0.0)},
-        {"between": lambda device, x, y: device.issue("dma_copy", x, device.zeros(x.shape))},
-        {"made": "bfloat16", "kept": "float32"},  # bits are lost on the way
-        {"part": slice(0, 256)},
-        {"engine": VECTOR},
-    ],
-)
-def test_other_copies_are_made(how):
-    device, where = copied(**how)
-    assert in_order(device, "compiled").busy[where] > 0
-
-
-def test_products_are_copied():
-    device = Device()
-    product = device.empty((128, 512), buffer="psum")
-    device.issue("nc_matmul", product, device.zeros((128, 128)), device.zeros((128, 512)))
-    copy(device, device.empty((128, 512)), product)
-    assert in_order(device, "compiled").busy[-1] > 0
-
-
-def test_one_of_two_results_may_be_written_in_a_copy_s_place():
-    device = Device()
-    x, total = device.empty((128, 512)), device.empty((128, 1))
-    data = device.zeros((128, 512))
-    device.issue("activation_reduce", x, nl.exp, data, reduce_op=nl.add, reduce_res=total)
-    device.issue("reciprocal", device.empty((128, 1)), total)
-    copy(device, device.empty((128, 512), "bfloat16"), x)
-    timeline = in_order(device, "compiled")
-    assert timeline.busy[2] == 0 < timeline.busy[1]
+    assert (timeline.begin >= 0).all()
 
 
 # --- who chooses ----------------------------------------------------------------------------------

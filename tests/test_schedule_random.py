@@ -83,6 +83,10 @@ class Recorder:
         self.device.issue("tensor_tensor", dst, a, b, nl.add, engine=ENGINES["vector"])
         self.note(("vector",), [first, second], writes)
 
+    def add_and_copy(self, copied, dst, one, other):
+        self.add(dst, one, other)
+        self.copy("unknown", copied, dst)
+
     def activate(self, op, dst, src):
         (dst, writes), (src, reads) = self.part(*dst), self.part(*src)
         self.device.issue("activation", dst, op, src)
@@ -111,7 +115,7 @@ SBUF, HBM = ("sbuf0", "sbuf1"), ("hbm0", "hbm1")
 @st.composite
 def instructions(draw):
     """(method, arguments): operands of the same shape, anywhere that their engine reaches."""
-    kinds = ["copy", "fill", "add", "activate", "load", "store", "matmul", "matmul"]
+    kinds = ["copy", "fill", "add", "add_and_copy", "activate", "load", "store", "matmul", "matmul"]
     kind = draw(st.sampled_from(kinds))
     pick = draw(st.integers(0, 3))
     rows = [slice(32 * pick, 32 * pick + 32), *ROWS][draw(st.integers(0, 5))]
@@ -127,6 +131,8 @@ def instructions(draw):
         return "fill", (draw(st.sampled_from(["vector", "gpsimd"])), operand(SBUF))
     if kind == "add":
         return "add", (operand(SBUF), operand(SBUF[:1]), operand(SBUF))
+    if kind == "add_and_copy":
+        return kind, tuple(operand(names) for names in (SBUF, SBUF, SBUF[:1], SBUF))
     if kind == "activate":
         op = draw(st.sampled_from([nl.exp, nl.gelu, nl.copy]))
         return "activate", (op, operand(SBUF), operand((*SBUF, "psum0")))
@@ -189,6 +195,40 @@ def repeats(steps, policy):
         near = near and not any(s.writes & steps[found].writes for s in steps[found + 1 : i])
         result.append(found if near else None)
     return result
+
+
+def written_by_source(steps, policy):
+    """Copies for which one instruction has just made what they copy, and for nobody else."""
+    result = [False] * len(steps)
+    for i, step in enumerate(steps):
+        if not policy.horizon_ns or len(step.queues) == 1:
+            continue  # which engine copies is the kernel's to say
+        maker = writer_of(steps, i, step.reads)
+        if maker != max(waits_for(steps, i), default=-1) or maker < 0:
+            continue
+        tile = {name for name, _ in step.reads}
+        users = [
+            read
+            for j, other in enumerate(steps)
+            for read in other.operands
+            if writer_of(steps, j, read) == maker and tile == {name for name, _ in read}
+        ]
+        whole = steps[maker].writes == step.reads
+        result[i] = whole and steps[maker].queue in COPIERS and len(users) == 1
+    return result
+
+
+def line_up(steps, queue, policy):
+    """A queue's instructions in the order in which they come to it."""
+    own = [i for i, s in enumerate(steps) if s.queue == queue]
+    if queue != "loads" or not policy.by_first_use:
+        return own
+
+    def first_use(i):
+        waiting = (j for j in range(i + 1, len(steps)) if i in waits_for(steps, j))
+        return next(waiting, i)
+
+    return sorted(own, key=first_use)  # programs are shorter than the policy's `transfers`
 
 
 def occupancy(steps, it):
@@ -271,15 +311,16 @@ def next_one(steps, waiting, free, end, policy, sync_ns):
 def slow_schedule(steps, it, order):
     """(queue, begin, end) of each instruction."""
     policy = POLICIES[order]
+    written = written_by_source(steps, policy)
     steps = dealt(steps, policy)
     busy, array = list(occupancy(steps, it)), Array(it.fixed)
     begin, end = {}, {}
     free, complete, engines = dict.fromkeys(QUEUES, 0.0), dict.fromkeys(QUEUES, 0.0), {}
     again = repeats(steps, policy)
-    for i, earlier in enumerate(again):
-        if earlier is not None:
-            busy[i] = 0.0
-    waiting = {q: [i for i, s in enumerate(steps) if s.queue == q] for q in QUEUES}
+    left_out = [w or a is not None for w, a in zip(written, again, strict=True)]
+    for i in np.flatnonzero(left_out):
+        busy[i] = 0.0
+    waiting = {q: line_up(steps, q, policy) for q in QUEUES}
     while any(waiting.values()):
         time, i = next_one(steps, waiting, free, end, policy, it.fixed.semaphore_ns)
         step = steps[i]
@@ -290,13 +331,13 @@ def slow_schedule(steps, it, order):
             busy[i] = array.takes(time, busy[i], rows)
         finish = free[step.queue] = time + busy[i]
         transfer = step.cost.transfer
-        if again[i] is None and transfer is not None:
+        if not left_out[i] and transfer is not None:
             lanes = range(transfer.first, transfer.last + 1)
             for e in lanes:
                 engines[e] = max(engines.get(e, 0.0), finish) + transfer.ns
             ahead = complete[step.queue] if policy.transfers == 1 else 0.0
             finish = complete[step.queue] = max(ahead, *(engines[e] for e in lanes))
-        end[i] = finish + step.cost.latency_ns * (again[i] is None)
+        end[i] = finish + step.cost.latency_ns * (not left_out[i])
     count = range(len(steps))
     return [s.queue for s in steps], [begin[i] for i in count], [end[i] for i in count]
 

@@ -124,6 +124,30 @@ def dependencies(
 
 
 @compiled
+def by_first_use(own: Array, first: Array, needs: Array, previous: Array, window: int) -> Array:
+    """Instructions `own` in another order: among the next `window` of them always the one that
+    somebody waits for first, whatever for. One that nobody waits for counts as used where it is, so
+    that none comes before one that it waits for. previous[i] is one of `own` that i waits for, or
+    -1; i also waits for needs[first[i]:first[i + 1]]."""
+    used = np.arange(previous.shape[0])
+    for i in range(previous.shape[0]):
+        for k in range(first[i], first[i + 1]):
+            if used[needs[k]] == needs[k]:
+                used[needs[k]] = i
+        if previous[i] >= 0 and used[previous[i]] == previous[i]:
+            used[previous[i]] = i
+    order, settled = own.copy(), 0  # those from `settled` on are waiting, sorted
+    for head in range(own.shape[0]):
+        slot = head
+        while slot > settled and used[order[slot - 1]] > used[own[head]]:
+            order[slot] = order[slot - 1]
+            slot -= 1
+        order[slot] = own[head]
+        settled = max(settled, head + 2 - window)
+    return order
+
+
+@compiled
 def reuse_of_space(
     born: Array, birth: Array, deaths: Array, last_user: Array, size: Array, capacity: int,
     users: Array, used_tile: Array, previous: Array,

@@ -54,6 +54,9 @@ def _timed(works: Sequence[Work], machine: Machine) -> list[Timeline]:
     queue = _joined([work.queue for work in works], range(0, queues, len(QUEUES)))
     by_queue = np.argsort(queue, kind="stable").astype(np.int32)
     queue_start = np.searchsorted(queue[by_queue], np.arange(queues + 1)).astype(np.int32)
+    for core, work in enumerate(works):
+        begin = queue_start[core * len(QUEUES) + LOADS]
+        by_queue[begin : begin + len(work.loads)] = at[core] + work.loads
     busy, latency, lane, lane_ns, filled, fresh, limits = (
         _joined([getattr(work, name) for work in works])
         for name in ("busy", "latency", "lane", "lane_ns", "filled", "fresh", "limits")

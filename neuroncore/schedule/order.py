@@ -18,7 +18,8 @@ class Policy:
     behind, among the first `reach`. With `horizon_ns`, copies for which the kernel names no engine
     go to the one that has the least to do, which must not be behind by more than that; and what a
     loop computes again from the same operands, or loads again soon, is there already; descriptors
-    of transfers are written before the kernel runs.
+    of transfers are written before the kernel runs. With `by_first_use`, of so many loads as
+    `transfers` says the one comes first whose data are used first.
     """
 
     said: str
@@ -26,6 +27,7 @@ class Policy:
     reach: int
     transfers: int
     horizon_ns: float = 0.0
+    by_first_use: bool = False
 
     @property
     def rewrites(self) -> bool:
@@ -42,8 +44,9 @@ class Policy:
 POLICIES: dict[Order, Policy] = {
     "in-order": Policy("every engine in the order of the program", 1, 1, 1),
     # Kernels of today's API: published attention and matrix products fit this window best, and
-    # their transfers take as long as hardware needs to write the descriptors of each.
-    "scheduled": Policy("reordered as today's compiler does", 128, 128, 128),
+    # their transfers take as long as hardware needs to write the descriptors of each. Attention
+    # whose late weights are loaded first of all is no slower for it (kev/attn_tkg, plan A).
+    "scheduled": Policy("reordered as today's compiler does", 128, 128, 128, by_first_use=True),
     # The older API's compiler orders, and shares copies out among Vector, Scalar and GpSimd:
     # profiles of kernels that name no engine show all three at work. Published stable-diffusion
     # attention needs a window of 128; a wider one changes nothing. That products of the same tiles

@@ -32,6 +32,7 @@ class Work:
     order: Order
     columns: Columns
     queue: Array
+    loads: Array  # the instructions of their queue, in the order in which they come
     first: Array
     needs: Array
     previous: Array
@@ -71,6 +72,9 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
             (MemoryRegion.psum, machine.psum.partition_bytes),
         )
     )
+    loads = np.flatnonzero(queue == LOADS)
+    if policy.by_first_use:
+        loads = native.by_first_use(loads, first, needs, previous[:, LOADS], policy.transfers)
     spilled = 0.0
     if policy.rewrites and sbuf > machine.sbuf.usable_bytes:
         spilled = spill_ns(program, machine)
@@ -91,7 +95,7 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
     meetings = np.flatnonzero(table.meets[row])
     _hold_up(meetings, queue, lane, previous)
     return Work(
-        program, order, columns, queue, first, needs, previous, taken, latency, lane,
+        program, order, columns, queue, loads, first, needs, previous, taken, latency, lane,
         transfer, table.filled[row], table.reads[row] == 0, limits, meetings, (sbuf, psum), spilled,
     )  # fmt: skip
 
