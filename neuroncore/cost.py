@@ -22,12 +22,14 @@ SIXTEEN_BIT = (bfloat16, float16)
 
 @dataclass(frozen=True)
 class Transfer:
-    """What a DMA asks of the engines that move it: `ns` of each from `first` to `last`."""
+    """What a DMA asks of the engines that move it: `ns` of each from `first` to `last`. With
+    `software`, GpSimd writes its descriptors, for as long as it keeps its ring."""
 
     first: int
     last: int
     ns: float
     store: bool  # goes to the store ring: its destination is HBM
+    software: bool = False
 
 
 @dataclass(frozen=True)
@@ -233,16 +235,19 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
     each += machine.dma.transfer_ns
     store = not dst.on_chip
     latency = machine.dma.store_latency_ns if store else machine.dma.load_latency_ns
-    issue = _issue_ns(dst, src, machine, mode)
-    return Cost(issue, latency, transfer=Transfer(first, last, each, store))
+    software = any(_by_software(view, mode) for view in (dst, src))
+    issue = _issue_ns(dst, src, machine, mode, software)
+    return Cost(issue, latency, transfer=Transfer(first, last, each, store, software))
 
 
-def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None) -> float:
+def _issue_ns(
+    dst: View, src: View, machine: Machine, mode: dge_mode | None, software: bool
+) -> float:
     """How long a transfer keeps its queue, by who writes its descriptors. Software writes one for a
     row of elements, contiguous or not: a published mixture of experts keeps GpSimd busy on trn3 for
     as long as that makes. What hardware can't do, and has no mode, is written ahead."""
     it = machine.dma
-    if any(_by_software(view, mode) for view in (dst, src)):
+    if software:
         rows = ceil(dst.size / min(_row(dst), _row(src)))
         return it.issue_ns + rows * it.software_descriptor_ns
     by_hardware = machine.has("hardware_dge") and mode in (dge_mode.unknown, dge_mode.hwdge)

@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 from device import TARGETS, Device, issue_ns
 
+from neuroncore.machine import load
 from neuroncore.register import VirtualRegister
+from neuroncore.report.perfetto import events
 from neuroncore.schedule import schedule
+from neuroncore.schedule.order import POLICIES
+from neuroncore.schedule.timeline import GPSIMD
 
 
 def moved(device, dst, src, **how):
@@ -224,3 +228,58 @@ def test_long_streams_reach_what_the_engines_can_move(target):
     reached = 8 * 128 * 4096 * 4 / device.timeline().total_ns
     together = 16 * bandwidth(device.core.machine)
     assert 0.9 * together < reached < together
+
+
+# --- GpSimd ---------------------------------------------------------------------------------------
+
+
+def gathering(times, work=0):
+    """Gathers, whose descriptors GpSimd writes, and what else it has to do."""
+    device = Device()
+    table, rows = device.zeros((256, 64), buffer="hbm"), device.tile(np.zeros((128, 1), np.int32))
+    chosen = table.ap([[64, 128], [1, 64]], vector_offset=rows)
+    for _ in range(times):
+        device.issue("dma_copy", device.empty((128, 64)), chosen)
+    for _ in range(work):
+        device.issue("iota", device.empty((128, 64), "int32"), [[1, 64]], 0)
+    return device
+
+
+@pytest.mark.parametrize("order", POLICIES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_gpsimd_writes_descriptors_or_computes(order, target):
+    device = gathering(3, work=4)
+    timeline = schedule(device.core.program, load(target), order)
+    begin, until = timeline.begin, timeline.begin + timeline.busy
+    by_begin = np.argsort(begin, kind="stable")
+    assert (begin[by_begin[1:]] >= until[by_begin[:-1]] - 1e-6).all()
+    taken = timeline.busy.sum()
+    assert timeline.busy_ns(GPSIMD) == pytest.approx(taken)
+    assert timeline.busy_share["GpSimd"] == pytest.approx(taken / timeline.total_ns)
+    assert timeline.also.tolist() == [GPSIMD] * 3 + [-1] * 4
+
+
+def test_what_waits_for_gpsimd_says_so():
+    timeline = gathering(1, work=1).timeline()
+    first, second = np.argsort(timeline.begin)
+    assert timeline.cause[second] == first and timeline.queue[first] != timeline.queue[second]
+    assert timeline.begin[second] == pytest.approx(timeline.begin[first] + timeline.busy[first])
+    assert sum(timeline.path_share.values()) == pytest.approx(1)
+
+
+def test_hardware_s_descriptors_leave_gpsimd_alone():
+    device = Device()
+    device.issue("dma_copy", device.empty((128, 64)), device.zeros((128, 64), buffer="hbm"))
+    device.issue("iota", device.empty((128, 64), "int32"), [[1, 64]], 0)
+    timeline = device.timeline()
+    assert timeline.begin.tolist() == [0, 0]
+    assert timeline.also.tolist() == [-1, -1]
+
+
+def test_the_trace_shows_descriptors_on_gpsimd_s_row():
+    timeline = gathering(1).timeline()
+    on_ring, on_gpsimd = (e for e in events([timeline]) if e.get("cat") == "DMA_DIRECT2D")
+    assert on_gpsimd["tid"] == GPSIMD != on_ring["tid"]
+    assert on_gpsimd["ts"] == on_ring["ts"]
+    assert on_gpsimd["dur"] == pytest.approx(timeline.busy[0] / 1e3)
+    assert on_ring["dur"] == pytest.approx(timeline.end[0] / 1e3)

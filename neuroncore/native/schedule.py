@@ -286,9 +286,9 @@ def _warmed(
 @compiled
 def timeline(
     queue: Array, order: Array, queue_start: Array, first: Array, needs: Array, previous: Array,
-    partner: Array, busy: Array, latency: Array, lane: Array, lane_ns: Array, sync_ns: float,
-    pe: int, filled: Array, warmup: float, cooling: float, cooled: float, cold: float,
-    limits: Array, fresh: Array, begin: Array, done: Array, end: Array, cause: Array,
+    partner: Array, busy: Array, latency: Array, lane: Array, lane_ns: Array, also: Array,
+    sync_ns: float, pe: int, filled: Array, warmup: float, cooling: float, cooled: float,
+    cold: float, limits: Array, fresh: Array, begin: Array, done: Array, end: Array, cause: Array,
 ) -> None:  # fmt: skip
     """When each instruction begins, has done its work, and when its result is there, in
     nanoseconds, on cores of previous.shape[1] queues each.
@@ -299,8 +299,9 @@ def timeline(
     0) then occupies DMA engines lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each, first
     come first served; in a queue in order it is not complete before those ahead of it: all engines
     count every transfer on one semaphore (DMAO). Where cores meet, i ends when partner[i] has done
-    its part as well. cause[i] is the instruction that i waited for, -1 for none, -2 for its own
-    queue. Instructions of the PE get busier while it is cold.
+    its part as well. What keeps a second queue, also[i] >= 0, waits until both are free. cause[i]
+    is the instruction that i waited for, -1 for none, -2 for the one before it in its queue.
+    Instructions of the PE get busier while it is cold.
 
     What a queue would begin next is looked for again when it has begun something, or when it is
     woken: the end of something is known that an instruction in its window waits for. watched[i] has
@@ -314,6 +315,11 @@ def timeline(
     ready = np.full((queues, widest), -1.0)  # of each; -1 not known yet
     why = np.full((queues, widest), -1, np.int32)  # or what must begin before it is known
     watched = np.zeros(queue.shape[0], np.uint32)  # up to four cores
+    keeper = np.full(queues, -1, np.int32)  # the last instruction that kept each queue
+    shares = np.zeros(queues, np.bool_)  # with another queue, for some instructions
+    for i in range(queue.shape[0]):
+        if also[i] >= 0:
+            shares[queue[i]] = shares[queue[i] - queue[i] % own_queues + also[i]] = True
     stale, woken = np.ones(queues, np.bool_), np.zeros(queues, np.bool_)
     place, soonest = np.zeros(queues, np.int64), np.zeros(queues)
     count, head = np.zeros(queues, np.int64), queue_start[:-1].copy()
@@ -348,6 +354,8 @@ def timeline(
                             watched[why[q, s]] |= 1 << q
                             continue
                     time = max(ready[q, s], free[q])
+                    if shares[q] and also[waiting[q, s]] >= 0:
+                        time = max(time, free[q - q % own_queues + also[waiting[q, s]]])
                     if time < soonest[q]:
                         place[q], soonest[q] = s, time
                     if time <= free[q]:
@@ -359,14 +367,19 @@ def timeline(
         slot = place[best]
         i = waiting[best, slot]
         begin[i] = best_time
-        cause[i] = why[best, slot] if ready[best, slot] >= free[best] else -2
         core, unit = divmod(best, own_queues)
+        second = core * own_queues + also[i] if also[i] >= 0 else best
+        later = second if free[second] > free[best] else best
+        cause[i] = why[best, slot]
+        if ready[best, slot] < free[later]:
+            cause[i] = -2 if queue[keeper[later]] == best else keeper[later]
         if unit == pe and warmup > 0.0:
             busy[i] = _warmed(
                 best_time, busy[i], filled[i], warmup, cooling, cooled, cold, recent[core],
                 state[core],
             )  # fmt: skip
-        finish = free[best] = best_time + busy[i]
+        finish = free[best] = free[second] = best_time + busy[i]
+        keeper[best] = keeper[second] = i
         if lane[i, 0] >= 0:
             moved = complete[best] if window[best] == 1 else 0.0
             for e in range(lane[i, 0], lane[i, 1] + 1):
@@ -382,8 +395,10 @@ def timeline(
             met = max(finish, done[other]) + sync_ns
             end[i], end[other] = met + latency[i], met + latency[other]
             wakes |= watched[other]
-        stale[best] = True
+        stale[best] = stale[second] = True
         for q in range(queues):
+            if shares[best] and shares[q]:
+                stale[q] = True
             if wakes >> q & 1:
                 stale[q] = woken[q] = True
         count[best] -= 1

@@ -24,7 +24,8 @@ RINGS = {LOADS: "qSyncIO0 load", STORES: "qSyncIO1 store"}
 
 def events(timelines: Sequence[Timeline]) -> Iterator[dict[str, Any]]:
     """Each timeline is a process of its own. Times are microseconds; every instruction is a slice
-    on the row of its queue."""
+    on the row of its queue, and a transfer also on that of the engine that writes its descriptors.
+    """
     for pid, timeline in enumerate(timelines):
         covers = timeline.program.coverage
         kind = f"estimate of {covers}" if covers else "estimate"
@@ -45,7 +46,7 @@ def _of_one(timeline: Timeline) -> Iterator[dict[str, Any]]:
     described = [_arguments(call) for call in timeline.program.calls]
     for i in order:
         call = int(timeline.columns.call[i])
-        yield {
+        event = {
             "name": timeline.program.calls[call].name,
             "cat": timeline.program.calls[call].instruction.opcode,
             "ph": "X",
@@ -59,6 +60,9 @@ def _of_one(timeline: Timeline) -> Iterator[dict[str, Any]]:
                 **described[call],
             },
         }
+        yield event
+        if timeline.also[i] >= 0:
+            yield {**event, "tid": int(timeline.also[i]), "dur": float(timeline.busy[i]) / 1e3}
     yield from _space(timeline)
 
 

@@ -13,7 +13,7 @@ from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
 from neuroncore.operand import View
 from neuroncore.schedule.order import Policy, variants
-from neuroncore.schedule.timeline import LOADS, QUEUE_OF, SCALAR, STORES
+from neuroncore.schedule.timeline import GPSIMD, LOADS, QUEUE_OF, SCALAR, STORES
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.schedule")
@@ -42,6 +42,7 @@ class CallTable:
         self.meets = np.array([c.instruction.meets for c in calls], np.bool_)
         self.lane = np.full((count, 2), -1, np.int32)
         self.lane_ns = np.zeros(count, np.float64)
+        self.also = np.full(count, -1, np.int32)  # the queue of who writes its descriptors
         names = sorted({c.table for c in costs if c.table})
         self.table = np.array([names.index(c.table) if c.table else -1 for c in costs], np.int32)
         for i, (call, cost) in enumerate(zip(calls, costs, strict=True)):
@@ -49,6 +50,7 @@ class CallTable:
                 self.queue[i] = STORES if cost.transfer.store else LOADS
                 self.lane[i] = cost.transfer.first, cost.transfer.last
                 self.lane_ns[i] = cost.transfer.ns
+                self.also[i] = GPSIMD if cost.transfer.software else -1
             else:
                 self.queue[i] = QUEUE_OF[call.engine]
             if call.engine is engine.tensor:

@@ -47,6 +47,7 @@ class Timeline:
     cause: Array
     transfer_ns: Array  # what a DMA takes of each engine it uses
     engines_used: Array  # and how many it uses
+    also: Array  # the queue that it keeps beside its own, of who writes its descriptors, or -1
     peak_sbuf: int  # bytes per partition of the tiles alive at one point of the program
     peak_psum: int
     spill_ns: float = 0.0  # what moving tiles that don't fit into SBUF adds, with nothing beside it
@@ -56,14 +57,15 @@ class Timeline:
         span = float(self.end.max() - self.begin.min()) if len(self.end) else 0.0
         return span + self.spill_ns
 
+    def busy_ns(self, q: int) -> float:
+        """How long queue q is kept."""
+        return float(self.busy[(self.queue == q) | (self.also == q)].sum())
+
     @cached_property
     def busy_share(self) -> dict[str, float]:
         """Of each compute engine and of the DMA engines together, the part of the time it works."""
         total = self.total_ns or 1.0
-        shares = {
-            name: float(self.busy[self.queue == q].sum()) / total
-            for q, name in enumerate(QUEUES[:LOADS])
-        }
+        shares = {name: self.busy_ns(q) / total for q, name in enumerate(QUEUES[:LOADS])}
         moved = float((self.transfer_ns * self.engines_used).sum())
         shares["DMA"] = moved / (total * self.machine.dma.engines)
         return shares

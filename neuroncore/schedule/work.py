@@ -40,6 +40,7 @@ class Work:
     latency: Array
     lane: Array  # the first and last DMA engine of a transfer, or -1
     lane_ns: Array  # what it takes of each
+    also: Array  # another queue that it keeps as long as its own, or -1
     filled: Array  # products with more than half of the PE's rows
     fresh: Array  # what reads nothing
     limits: Array  # for each queue, among how many it chooses, and of fresh ones
@@ -80,11 +81,12 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
         spilled = spill_ns(program, machine)
     taken = busy(table, row, queue, reload | table.picks_weights[row], machine)
     latency, transfer, lane = table.latency[row], table.lane_ns[row], table.lane[row]
+    also = table.also[row]
     if policy.rewrites:
         before = made_before(program.calls, columns, version, gone, policy.reach)
         again = np.flatnonzero(before >= 0)
         taken[again] = latency[again] = transfer[again] = 0.0
-        lane[again] = -1
+        lane[again] = also[again] = -1
         own = again, queue[before[again]]
         previous[own] = np.maximum(previous[own], before[again])
         written = written_by_source(program.calls, columns, version, boxes[:, 0], first, needs)
@@ -96,7 +98,8 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
     _hold_up(meetings, queue, lane, previous)
     return Work(
         program, order, columns, queue, loads, first, needs, previous, taken, latency, lane,
-        transfer, table.filled[row], table.reads[row] == 0, limits, meetings, (sbuf, psum), spilled,
+        transfer, also, table.filled[row], table.reads[row] == 0, limits, meetings, (sbuf, psum),
+        spilled,
     )  # fmt: skip
 
 
