@@ -228,7 +228,7 @@ def line_up(steps, queue, policy):
         waiting = (j for j in range(i + 1, len(steps)) if i in waits_for(steps, j))
         return next(waiting, i)
 
-    return sorted(own, key=first_use)  # programs are shorter than the policy's `transfers`
+    return sorted(own, key=first_use)
 
 
 def occupancy(steps, it):

@@ -124,11 +124,10 @@ def dependencies(
 
 
 @compiled
-def by_first_use(own: Array, first: Array, needs: Array, previous: Array, window: int) -> Array:
-    """Instructions `own` in another order: among the next `window` of them always the one that
-    somebody waits for first, whatever for. One that nobody waits for counts as used where it is, so
-    that none comes before one that it waits for. previous[i] is one of `own` that i waits for, or
-    -1; i also waits for needs[first[i]:first[i + 1]]."""
+def first_to_wait(first: Array, needs: Array, previous: Array) -> Array:
+    """The first instruction that waits for each one, whatever for, or itself if none does: ordered
+    by that, none comes before one that it waits for. Instruction i waits for
+    needs[first[i]:first[i + 1]] and for previous[i], unless -1."""
     used = np.arange(previous.shape[0])
     for i in range(previous.shape[0]):
         for k in range(first[i], first[i + 1]):
@@ -136,15 +135,7 @@ def by_first_use(own: Array, first: Array, needs: Array, previous: Array, window
                 used[needs[k]] = i
         if previous[i] >= 0 and used[previous[i]] == previous[i]:
             used[previous[i]] = i
-    order, settled = own.copy(), 0  # those from `settled` on are waiting, sorted
-    for head in range(own.shape[0]):
-        slot = head
-        while slot > settled and used[order[slot - 1]] > used[own[head]]:
-            order[slot] = order[slot - 1]
-            slot -= 1
-        order[slot] = own[head]
-        settled = max(settled, head + 2 - window)
-    return order
+    return used
 
 
 @compiled

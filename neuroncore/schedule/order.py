@@ -18,8 +18,8 @@ class Policy:
     behind, among the first `reach`. With `horizon_ns`, copies for which the kernel names no engine
     go to the one that has the least to do, which must not be behind by more than that; and what a
     loop computes again from the same operands, or loads again soon, is there already; descriptors
-    of transfers are written before the kernel runs. With `by_first_use`, of so many loads as
-    `transfers` says the one comes first whose data are used first.
+    of transfers are written before the kernel runs. With `by_first_use`, loads come in the order in
+    which their data are used.
     """
 
     said: str
@@ -45,7 +45,8 @@ POLICIES: dict[Order, Policy] = {
     "in-order": Policy("every engine in the order of the program", 1, 1, 1),
     # Kernels of today's API: published attention and matrix products fit this window best, and
     # their transfers take as long as hardware needs to write the descriptors of each. Attention
-    # whose late weights are loaded first of all is no slower for it (kev/attn_tkg, plan A).
+    # whose late weights are loaded first of all is no slower for it (kev/attn_tkg, plan A), nor
+    # does a product wait for 256 tiles before it begins (nki-autotune, #31).
     "scheduled": Policy("reordered as today's compiler does", 128, 128, 128, by_first_use=True),
     # The older API's compiler orders, and shares copies out among Vector, Scalar and GpSimd:
     # profiles of kernels that name no engine show all three at work. Published stable-diffusion

@@ -75,7 +75,8 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
     )
     loads = np.flatnonzero(queue == LOADS)
     if policy.by_first_use:
-        loads = native.by_first_use(loads, first, needs, previous[:, LOADS], policy.transfers)
+        used = native.first_to_wait(first, needs, previous[:, LOADS])
+        loads = loads[np.argsort(used[loads], kind="stable")]
     spilled = 0.0
     if policy.rewrites and sbuf > machine.sbuf.usable_bytes:
         spilled = spill_ns(program, machine)
