@@ -23,7 +23,7 @@ SIXTEEN_BIT = (bfloat16, float16)
 @dataclass(frozen=True)
 class Transfer:
     """What a DMA asks of the engines that move it: `ns` of each from `first` to `last`. With
-    `software`, GpSimd writes its descriptors, for as long as it keeps its ring."""
+    `software`, GpSimd issues it and writes its descriptors, and no ring is kept."""
 
     first: int
     last: int

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import nki.isa as nisa
+import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, issue_ns
@@ -10,9 +11,9 @@ from device import TARGETS, Device, issue_ns
 from neuroncore.machine import load
 from neuroncore.register import VirtualRegister
 from neuroncore.report.perfetto import events
-from neuroncore.schedule import schedule
+from neuroncore.report.summary import summary
+from neuroncore.schedule import GPSIMD, STORES, schedule
 from neuroncore.schedule.order import POLICIES
-from neuroncore.schedule.timeline import GPSIMD
 
 
 def moved(device, dst, src, **how):
@@ -248,38 +249,80 @@ def gathering(times, work=0):
 @pytest.mark.parametrize("order", POLICIES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_gpsimd_writes_descriptors_or_computes(order, target):
-    device = gathering(3, work=4)
-    timeline = schedule(device.core.program, load(target), order)
+    timeline = schedule(gathering(3, work=4).core.program, load(target), order)
     begin, until = timeline.begin, timeline.begin + timeline.busy
     by_begin = np.argsort(begin, kind="stable")
     assert (begin[by_begin[1:]] >= until[by_begin[:-1]] - 1e-6).all()
-    taken = timeline.busy.sum()
-    assert timeline.busy_ns(GPSIMD) == pytest.approx(taken)
-    assert timeline.busy_share["GpSimd"] == pytest.approx(taken / timeline.total_ns)
-    assert timeline.also.tolist() == [GPSIMD] * 3 + [-1] * 4
+    assert timeline.busy_share["GpSimd"] == pytest.approx(timeline.busy.sum() / timeline.total_ns)
+    assert timeline.moves.tolist() == [True] * 3 + [False] * 4
+    told = summary(timeline)
+    assert told["dma_transfer_count"] == 3 and told["gpsimd_engine_instruction_count"] == 7
+    assert told["dma_transfer_total_bytes"] == 3 * 128 * 64 * 4
 
 
-def test_what_waits_for_gpsimd_says_so():
-    timeline = gathering(1, work=1).timeline()
-    first, second = np.argsort(timeline.begin)
-    assert timeline.cause[second] == first and timeline.queue[first] != timeline.queue[second]
-    assert timeline.begin[second] == pytest.approx(timeline.begin[first] + timeline.busy[first])
+@pytest.mark.parametrize("order", POLICIES)
+def test_in_order_descriptors_are_written_when_it_is_their_turn(order):
+    device = Device()
+    a = device.zeros((128, 512))
+    for _ in range(20):
+        device.issue("tensor_scalar", a, a, nl.add, 1.0)
+    device.issue("tensor_copy", device.empty(a.shape), a, engine=nisa.engine.gpsimd)
+    pair = device.empty((64, 96)), device.zeros((64, 96), buffer="hbm")
+    device.issue("dma_copy", *pair, dge_mode=nisa.dge_mode.swdge)
+    begin = schedule(device.core.program, device.core.machine, order).begin
+    assert bool(begin[-1] > begin[-2]) is (order == "in-order")
+
+
+def test_what_it_issues_keeps_gpsimd_and_what_moves_the_rest_of_the_time():
+    timeline = gathering(1).timeline()
+    total, busy = timeline.total_ns, timeline.busy[0]
+    moving = timeline.transfer_ns[0]
+    assert timeline.path_share["GpSimd"] == pytest.approx(busy / total)
+    assert timeline.path_share["DMA loads"] == pytest.approx(moving / total)
     assert sum(timeline.path_share.values()) == pytest.approx(1)
 
 
-def test_hardware_s_descriptors_leave_gpsimd_alone():
+@pytest.mark.parametrize("mode", ["hwdge", "swdge"])
+def test_who_issues_a_store(mode):
     device = Device()
-    device.issue("dma_copy", device.empty((128, 64)), device.zeros((128, 64), buffer="hbm"))
-    device.issue("iota", device.empty((128, 64), "int32"), [[1, 64]], 0)
+    pair = device.empty((64, 96), buffer="hbm"), device.zeros((64, 96))
+    device.issue("dma_copy", *pair, dge_mode=nisa.dge_mode[mode])
     timeline = device.timeline()
-    assert timeline.begin.tolist() == [0, 0]
-    assert timeline.also.tolist() == [-1, -1]
+    assert timeline.moves.all() and timeline.engines_used[0] > 0
+    assert timeline.queue.tolist() == [GPSIMD if mode == "swdge" else STORES]
 
 
-def test_the_trace_shows_descriptors_on_gpsimd_s_row():
+def test_a_scatter_is_gpsimd_s():
+    device = Device()
+    table, rows = device.zeros((256, 64), buffer="hbm"), device.tile(np.zeros((128, 1), np.int32))
+    device.issue(
+        "dma_copy", table.ap([[64, 128], [1, 64]], vector_offset=rows), device.zeros((128, 64))
+    )
+    assert device.timeline().queue.tolist() == [GPSIMD]
+
+
+def test_sums_of_chosen_rows_are_gpsimd_s():
+    device = Device()
+    table, rows = device.zeros((256, 64), buffer="hbm"), device.tile(np.zeros((128, 1), np.int32))
+    chosen, total = table.ap([[64, 128], [1, 64]], vector_offset=rows), device.zeros((128, 64))
+    device.issue("dma_compute", total, [total, chosen], nl.add)
+    assert device.timeline().queue.tolist() == [GPSIMD]
+
+
+def test_equal_loads_by_software_are_made_once_too():
+    device = Device()
+    source = device.zeros((64, 96), buffer="hbm")
+    for _ in range(2):
+        device.issue("dma_copy", device.empty((64, 96)), source, dge_mode=nisa.dge_mode.swdge)
+    timeline = schedule(device.core.program, device.core.machine, "compiled")
+    assert timeline.busy[1] == timeline.transfer_ns[1] == 0 < timeline.busy[0]
+
+
+def test_the_trace_shows_descriptors_on_gpsimd_s_row_and_the_transfer_on_its_own():
     timeline = gathering(1).timeline()
-    on_ring, on_gpsimd = (e for e in events([timeline]) if e.get("cat") == "DMA_DIRECT2D")
-    assert on_gpsimd["tid"] == GPSIMD != on_ring["tid"]
-    assert on_gpsimd["ts"] == on_ring["ts"]
-    assert on_gpsimd["dur"] == pytest.approx(timeline.busy[0] / 1e3)
-    assert on_ring["dur"] == pytest.approx(timeline.end[0] / 1e3)
+    told = list(events([timeline]))
+    rows = {e["tid"]: e["args"]["name"] for e in told if e["name"] == "thread_name"}
+    transfer, descriptors = (e for e in told if e.get("cat") == "DMA_DIRECT2D")
+    assert rows[transfer["tid"]] == "qGpSimdDynamic 0" and rows[descriptors["tid"]] == "GpSimd"
+    assert transfer["dur"] == pytest.approx(timeline.end[0] / 1e3)
+    assert descriptors["dur"] == pytest.approx(timeline.busy[0] / 1e3)

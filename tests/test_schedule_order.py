@@ -235,6 +235,51 @@ def test_a_load_goes_before_any_number_of_others():
     assert np.argsort(begin)[0] == 300
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+def test_nothing_is_overwritten_before_it_is_loaded(in_place):
+    """Data in HBM that are loaded 40 times, first for what uses them last; a tile, likewise."""
+    device = Device()
+    hbm, tile = device.zeros((128, 64), buffer="hbm"), device.zeros((128, 64))
+    source = tile if in_place else hbm
+    first = device.empty((128, 64))
+    device.issue("dma_copy", first, source)
+    for _ in range(40):
+        again = device.empty((128, 64))
+        device.issue("dma_copy", again, source)
+        copy(device, device.empty((1, 1)), again[:1, :1], VECTOR)
+    overwrite = len(device.core.program)
+    device.issue("dma_copy", *((tile, hbm) if in_place else (hbm, tile)))
+    for _ in range(300):
+        other = device.empty((128, 64))
+        device.issue("dma_copy", other, device.zeros((128, 64), buffer="hbm"))
+        copy(device, device.empty((1, 1)), other[:1, :1], VECTOR)
+    copy(device, device.empty((1, 1)), first[:1, :1], VECTOR)
+    timeline = in_order(device, "scheduled")
+    assert timeline.begin[overwrite] >= timeline.end[0]
+
+
+def test_a_tile_s_space_is_taken_over_after_it_has_been_read():
+    device = Device()
+    room = device.core.machine.sbuf.usable_bytes // 4 - 3000
+    tile, first, second = (
+        device.zeros((128, room)),
+        device.empty((128, 64)),
+        device.empty((128, 64)),
+    )
+    device.issue("memset", tile, 0.0, engine=VECTOR)
+    for part in (first, second):
+        device.issue("dma_copy", part, tile[:, :64])
+    copy(device, device.empty((1, 1)), second[:1, :1], VECTOR)
+    device.issue("memset", device.empty((128, room)), 1.0, engine=VECTOR)
+    for _ in range(300):
+        other = device.empty((128, 1))
+        device.issue("dma_copy", other, device.zeros((128, 1), buffer="hbm"))
+        copy(device, device.empty((1, 1)), other[:1, :1], VECTOR)
+    copy(device, device.empty((1, 1)), first[:1, :1], VECTOR)
+    timeline = in_order(device, "scheduled")
+    assert timeline.begin[4] >= timeline.end[1]
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("read", [False, True])
 def test_loads_that_are_never_used_keep_nobody_waiting(order, read):

@@ -225,8 +225,11 @@ def line_up(steps, queue, policy):
         return own
 
     def first_use(i):
-        waiting = (j for j in range(i + 1, len(steps)) if i in waits_for(steps, j))
-        return next(waiting, i)
+        step, later = steps[i], range(i + 1, len(steps))
+        in_hbm = all(name.startswith("hbm") for name, _ in step.reads)
+        if not in_hbm or any(steps[j].writes & step.reads for j in later):
+            return i
+        return next((j for j in later if (steps[j].reads | steps[j].writes) & step.writes), i)
 
     return sorted(own, key=first_use)
 

@@ -124,17 +124,35 @@ def dependencies(
 
 
 @compiled
-def first_to_wait(first: Array, needs: Array, previous: Array) -> Array:
-    """The first instruction that waits for each one, whatever for, or itself if none does: ordered
-    by that, none comes before one that it waits for. Instruction i waits for
-    needs[first[i]:first[i + 1]] and for previous[i], unless -1."""
-    used = np.arange(previous.shape[0])
-    for i in range(previous.shape[0]):
-        for k in range(first[i], first[i + 1]):
-            if used[needs[k]] == needs[k]:
-                used[needs[k]] = i
-        if previous[i] >= 0 and used[previous[i]] == previous[i]:
-            used[previous[i]] = i
+def first_uses(
+    start: Array, operands: Array, reads: Array, near: Array, near_start: Array, staying: Array
+) -> Array:
+    """The first instruction to read or overwrite what each one wrote; its own place if there is
+    none, if it is `staying`, or if what it reads is overwritten, for then that waits for it."""
+    count, boxes = reads.shape[0], near_start.shape[0] - 1
+    writer = np.full(boxes, -1, np.int32)
+    latest = np.full(boxes, -1, np.int64)  # operand that read a box since any of it was written
+    earlier = np.full(operands.shape[0], -1, np.int64)  # and the one that did before an operand
+    reading = np.zeros(operands.shape[0], np.int32)  # whose operand it is
+    used = np.arange(count)
+    for i in range(count):
+        first_write = start[i] + reads[i]
+        for k in range(start[i], start[i + 1]):
+            for n in range(near_start[operands[k]], near_start[operands[k] + 1]):
+                w = writer[near[n]]
+                if w >= 0 and used[w] == w and not staying[w]:
+                    used[w] = i
+                if k >= first_write:
+                    e = latest[near[n]]
+                    latest[near[n]] = -1
+                    while e >= 0:
+                        used[reading[e]], staying[reading[e]] = reading[e], True
+                        e = earlier[e]
+        for k in range(start[i], start[i + 1]):
+            if k >= first_write:
+                writer[operands[k]] = i
+            else:
+                earlier[k], reading[k], latest[operands[k]] = latest[operands[k]], i, k
     return used
 
 
@@ -277,9 +295,9 @@ def _warmed(
 @compiled
 def timeline(
     queue: Array, order: Array, queue_start: Array, first: Array, needs: Array, previous: Array,
-    partner: Array, busy: Array, latency: Array, lane: Array, lane_ns: Array, also: Array,
-    sync_ns: float, pe: int, filled: Array, warmup: float, cooling: float, cooled: float,
-    cold: float, limits: Array, fresh: Array, begin: Array, done: Array, end: Array, cause: Array,
+    partner: Array, busy: Array, latency: Array, lane: Array, lane_ns: Array, sync_ns: float,
+    pe: int, filled: Array, warmup: float, cooling: float, cooled: float, cold: float,
+    limits: Array, fresh: Array, begin: Array, done: Array, end: Array, cause: Array,
 ) -> None:  # fmt: skip
     """When each instruction begins, has done its work, and when its result is there, in
     nanoseconds, on cores of previous.shape[1] queues each.
@@ -290,9 +308,8 @@ def timeline(
     0) then occupies DMA engines lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each, first
     come first served; in a queue in order it is not complete before those ahead of it: all engines
     count every transfer on one semaphore (DMAO). Where cores meet, i ends when partner[i] has done
-    its part as well. What keeps a second queue, also[i] >= 0, waits until both are free. cause[i]
-    is the instruction that i waited for, -1 for none, -2 for the one before it in its queue.
-    Instructions of the PE get busier while it is cold.
+    its part as well. cause[i] is the instruction that i waited for, -1 for none, -2 for its own
+    queue. Instructions of the PE get busier while it is cold.
 
     What a queue would begin next is looked for again when it has begun something, or when it is
     woken: the end of something is known that an instruction in its window waits for. watched[i] has
@@ -306,11 +323,6 @@ def timeline(
     ready = np.full((queues, widest), -1.0)  # of each; -1 not known yet
     why = np.full((queues, widest), -1, np.int32)  # or what must begin before it is known
     watched = np.zeros(queue.shape[0], np.uint32)  # up to four cores
-    keeper = np.full(queues, -1, np.int32)  # the last instruction that kept each queue
-    shares = np.zeros(queues, np.bool_)  # with another queue, for some instructions
-    for i in range(queue.shape[0]):
-        if also[i] >= 0:
-            shares[queue[i]] = shares[queue[i] - queue[i] % own_queues + also[i]] = True
     stale, woken = np.ones(queues, np.bool_), np.zeros(queues, np.bool_)
     place, soonest = np.zeros(queues, np.int64), np.zeros(queues)
     count, head = np.zeros(queues, np.int64), queue_start[:-1].copy()
@@ -345,8 +357,6 @@ def timeline(
                             watched[why[q, s]] |= 1 << q
                             continue
                     time = max(ready[q, s], free[q])
-                    if shares[q] and also[waiting[q, s]] >= 0:
-                        time = max(time, free[q - q % own_queues + also[waiting[q, s]]])
                     if time < soonest[q]:
                         place[q], soonest[q] = s, time
                     if time <= free[q]:
@@ -355,22 +365,19 @@ def timeline(
                     woken[q] = False  # all have been looked at
             if soonest[q] < best_time:
                 best, best_time = q, soonest[q]
+        if best < 0:
+            raise RuntimeError("the instructions wait for each other in a circle")
         slot = place[best]
         i = waiting[best, slot]
         begin[i] = best_time
+        cause[i] = why[best, slot] if ready[best, slot] >= free[best] else -2
         core, unit = divmod(best, own_queues)
-        second = core * own_queues + also[i] if also[i] >= 0 else best
-        later = second if free[second] > free[best] else best
-        cause[i] = why[best, slot]
-        if ready[best, slot] < free[later]:
-            cause[i] = -2 if queue[keeper[later]] == best else keeper[later]
         if unit == pe and warmup > 0.0:
             busy[i] = _warmed(
                 best_time, busy[i], filled[i], warmup, cooling, cooled, cold, recent[core],
                 state[core],
             )  # fmt: skip
-        finish = free[best] = free[second] = best_time + busy[i]
-        keeper[best] = keeper[second] = i
+        finish = free[best] = best_time + busy[i]
         if lane[i, 0] >= 0:
             moved = complete[best] if window[best] == 1 else 0.0
             for e in range(lane[i, 0], lane[i, 1] + 1):
@@ -386,10 +393,8 @@ def timeline(
             met = max(finish, done[other]) + sync_ns
             end[i], end[other] = met + latency[i], met + latency[other]
             wakes |= watched[other]
-        stale[best] = stale[second] = True
+        stale[best] = True
         for q in range(queues):
-            if shares[best] and shares[q]:
-                stale[q] = True
             if wakes >> q & 1:
                 stale[q] = woken[q] = True
         count[best] -= 1

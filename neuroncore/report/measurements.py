@@ -21,7 +21,7 @@ from neuroncore import machine
 from neuroncore.errors import UsageError
 from neuroncore.record import Record, load
 from neuroncore.report.summary import bound
-from neuroncore.schedule import LOADS, Timeline, schedule_cores
+from neuroncore.schedule import Timeline, schedule_cores
 
 Row = Mapping[str, str]
 
@@ -142,7 +142,7 @@ def estimate(record: Record, generation: str) -> Estimate:
 def span_ns(timeline: Timeline) -> float:
     """From when the first DMA begins to when the last one has ended, and what spills add; all of
     it without any DMA."""
-    moving = timeline.queue >= LOADS
+    moving = timeline.moves
     if not moving.any():
         return timeline.total_ns
     span = float(timeline.end[moving].max() - timeline.begin[moving].min())

@@ -13,19 +13,19 @@ import numpy.typing as npt
 from neuroncore.enums import MemoryRegion
 from neuroncore.instruction import Call
 from neuroncore.operand import View
-from neuroncore.schedule import LOADS, STORES, Timeline
+from neuroncore.schedule import GPSIMD, LOADS, STORES, Timeline
 
 Array = npt.NDArray[Any]
 
-# The profiler's rows, in its order. Transfers overlap: each ring has as many rows as it needs.
+# The profiler's rows, in its order. Transfers overlap: each ring has as many rows as it needs, and
+# so have those that GpSimd issues.
 ROWS = ("TensorMatrix (Matmul)", "Vector", "Scalar", "GpSimd", "Sync")
-RINGS = {LOADS: "qSyncIO0 load", STORES: "qSyncIO1 store"}
+RINGS = {LOADS: "qSyncIO0 load", STORES: "qSyncIO1 store", GPSIMD: "qGpSimdDynamic"}
 
 
 def events(timelines: Sequence[Timeline]) -> Iterator[dict[str, Any]]:
     """Each timeline is a process of its own. Times are microseconds; every instruction is a slice
-    on the row of its queue, and a transfer also on that of the engine that writes its descriptors.
-    """
+    on the row of its queue, and a transfer that GpSimd issues on GpSimd's row as well."""
     for pid, timeline in enumerate(timelines):
         covers = timeline.program.coverage
         kind = f"estimate of {covers}" if covers else "estimate"
@@ -37,7 +37,7 @@ def events(timelines: Sequence[Timeline]) -> Iterator[dict[str, Any]]:
 
 def _of_one(timeline: Timeline) -> Iterator[dict[str, Any]]:
     order = np.argsort(timeline.begin, kind="stable").tolist()
-    until = np.where(timeline.queue >= LOADS, timeline.end, timeline.begin + timeline.busy)
+    until = np.where(timeline.moves, timeline.end, timeline.begin + timeline.busy)
     row, names = _rows(timeline, order, until)
     for tid, name in enumerate(names):
         yield {"name": "thread_name", "ph": "M", "tid": tid, "args": {"name": name}}
@@ -61,8 +61,8 @@ def _of_one(timeline: Timeline) -> Iterator[dict[str, Any]]:
             },
         }
         yield event
-        if timeline.also[i] >= 0:
-            yield {**event, "tid": int(timeline.also[i]), "dur": float(timeline.busy[i]) / 1e3}
+        if timeline.moves[i] and timeline.queue[i] == GPSIMD:
+            yield {**event, "tid": GPSIMD, "dur": float(timeline.busy[i]) / 1e3}
     yield from _space(timeline)
 
 
@@ -73,7 +73,7 @@ def _rows(timeline: Timeline, order: list[int], until: Array) -> tuple[list[int]
     free: dict[int, list[tuple[int, float]]] = {ring: [] for ring in RINGS}  # (row, from when)
     for i in order:
         ring = row[i]
-        if ring not in RINGS:
+        if not timeline.moves[i]:
             continue
         rows = free[ring]
         at = next((n for n, (_, time) in enumerate(rows) if time <= timeline.begin[i]), None)

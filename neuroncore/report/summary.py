@@ -84,7 +84,7 @@ def summary(timeline: Timeline) -> dict[str, Any]:
 
 
 def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
-    engines = (timeline.queue < LOADS) | (timeline.also >= 0)
+    engines = timeline.queue < LOADS
     working = _length_of_union(timeline.begin[engines], (timeline.begin + timeline.busy)[engines])
     return {
         "is_simulation": True,
@@ -141,7 +141,7 @@ def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         own = timeline.queue == q
         fields[f"{name}_engine_instruction_count"] = counters.of_queue(q)
         fields[f"{name}_engine_instruction_time"] = float(taken[own].sum()) / 1e9
-        fields[f"{name}_engine_active_time"] = timeline.busy_ns(q) / 1e9
+        fields[f"{name}_engine_active_time"] = float(timeline.busy[own].sum()) / 1e9
         fields[f"{name}_engine_active_time_percent"] = timeline.busy_share[QUEUES[q]]
     fields["matmul_instruction_count"] = counters.opcodes[TENSOR, "MATMUL"]
     fields["activate_instruction_count"] = counters.opcodes[SCALAR, "ACTIVATE"]
@@ -151,7 +151,7 @@ def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
 def _dma(timeline: Timeline, counters: Counters) -> dict[str, Any]:
     """A transfer is one DMA instruction, as in the handout of Stanford's CS149 (76,800 for a
     vector of 25,600 that is added element by element), whatever packets it is cut into."""
-    own = timeline.queue >= LOADS
+    own = timeline.moves
     count, total = counters.transfers, counters.transfer_bytes
     moving = _length_of_union((timeline.done - timeline.transfer_ns)[own], timeline.done[own])
     return {

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
 from neuroncore.program import Order, Program
+from neuroncore.schedule.timeline import GPSIMD as GPSIMD
 from neuroncore.schedule.timeline import LOADS as LOADS
 from neuroncore.schedule.timeline import QUEUES as QUEUES
 from neuroncore.schedule.timeline import SCALAR as SCALAR
@@ -57,9 +58,9 @@ def _timed(works: Sequence[Work], machine: Machine) -> list[Timeline]:
     for core, work in enumerate(works):
         begin = queue_start[core * len(QUEUES) + LOADS]
         by_queue[begin : begin + len(work.loads)] = at[core] + work.loads
-    busy, latency, lane, lane_ns, also, filled, fresh, limits = (
+    busy, latency, lane, lane_ns, filled, fresh, limits = (
         _joined([getattr(work, name) for work in works])
-        for name in ("busy", "latency", "lane", "lane_ns", "also", "filled", "fresh", "limits")
+        for name in ("busy", "latency", "lane", "lane_ns", "filled", "fresh", "limits")
     )
     begin, done, end = (np.full(at[-1], -1.0) for _ in range(3))
     cause = np.full(at[-1], -1, np.int32)
@@ -69,9 +70,9 @@ def _timed(works: Sequence[Work], machine: Machine) -> list[Timeline]:
         _joined([work.first[c > 0 :] for c, work in enumerate(works)], needs_at),
         _joined([work.needs for work in works], at),
         _joined([work.previous for work in works], at),
-        _partners(works, at), busy, latency, lane, lane_ns, also, fixed.semaphore_ns, TENSOR,
-        filled, fixed.warmup_ns, fixed.cooling_ns, fixed.cooling_share, fixed.cold_clock_share,
-        limits, fresh, begin, done, end, cause,
+        _partners(works, at), busy, latency, lane, lane_ns, fixed.semaphore_ns, TENSOR, filled,
+        fixed.warmup_ns, fixed.cooling_ns, fixed.cooling_share, fixed.cold_clock_share, limits,
+        fresh, begin, done, end, cause,
     )  # fmt: skip
     engines_used = np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0)
     timelines = []
@@ -81,7 +82,7 @@ def _timed(works: Sequence[Work], machine: Machine) -> list[Timeline]:
         waited[waited >= 0] -= start
         timeline = Timeline(
             work.program, machine, work.order, work.columns, work.queue, begin[own], busy[own],
-            done[own], end[own], waited, lane_ns[own], engines_used[own], also[own], *work.peaks,
+            done[own], end[own], waited, lane_ns[own], engines_used[own], *work.peaks,
             work.spill_ns,
         )  # fmt: skip
         timelines.append(timeline)

@@ -39,18 +39,20 @@ class CallTable:
         self.weights = np.full(count, -1, np.int32)
         self.picks_weights = np.zeros(count, np.bool_)  # by an index, which may have changed
         self.filled = np.zeros(count, np.bool_)  # products with more than half of the PE's rows
+        # What keeps its place among loads: the other core waits for it, or it reads a tile, whose
+        # space somebody takes over.
+        self.stays = np.array([_stays(c) for c in calls], np.bool_)
         self.meets = np.array([c.instruction.meets for c in calls], np.bool_)
         self.lane = np.full((count, 2), -1, np.int32)
         self.lane_ns = np.zeros(count, np.float64)
-        self.also = np.full(count, -1, np.int32)  # the queue of who writes its descriptors
         names = sorted({c.table for c in costs if c.table})
         self.table = np.array([names.index(c.table) if c.table else -1 for c in costs], np.int32)
         for i, (call, cost) in enumerate(zip(calls, costs, strict=True)):
             if cost.transfer is not None:
-                self.queue[i] = STORES if cost.transfer.store else LOADS
+                ring = STORES if cost.transfer.store else LOADS
+                self.queue[i] = GPSIMD if cost.transfer.software else ring
                 self.lane[i] = cost.transfer.first, cost.transfer.last
                 self.lane_ns[i] = cost.transfer.ns
-                self.also[i] = GPSIMD if cost.transfer.software else -1
             else:
                 self.queue[i] = QUEUE_OF[call.engine]
             if call.engine is engine.tensor:
@@ -68,6 +70,10 @@ class CallTable:
             work = self.queue, self.busy, policy.horizon_ns
             native.balanced(call, self.first, self.last, *work, row)
         return row
+
+
+def _stays(call: Call) -> bool:
+    return call.instruction.meets or any(view.on_chip for view in call.views(*call.reads))
 
 
 def busy(table: CallTable, row: Array, queue: Array, reload: Array, machine: Machine) -> Array:

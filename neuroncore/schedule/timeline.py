@@ -47,25 +47,30 @@ class Timeline:
     cause: Array
     transfer_ns: Array  # what a DMA takes of each engine it uses
     engines_used: Array  # and how many it uses
-    also: Array  # the queue that it keeps beside its own, of who writes its descriptors, or -1
     peak_sbuf: int  # bytes per partition of the tiles alive at one point of the program
     peak_psum: int
     spill_ns: float = 0.0  # what moving tiles that don't fit into SBUF adds, with nothing beside it
+
+    @cached_property
+    def moves(self) -> Array:
+        """Which instructions are transfers: those of the rings, and those that GpSimd issues."""
+        by_dma = np.array([c.engine is engine.dma for c in self.program.calls], np.bool_)
+        moves: Array = (self.queue >= LOADS) | ((self.queue == GPSIMD) & by_dma[self.columns.call])
+        return moves
 
     @property
     def total_ns(self) -> float:
         span = float(self.end.max() - self.begin.min()) if len(self.end) else 0.0
         return span + self.spill_ns
 
-    def busy_ns(self, q: int) -> float:
-        """How long queue q is kept."""
-        return float(self.busy[(self.queue == q) | (self.also == q)].sum())
-
     @cached_property
     def busy_share(self) -> dict[str, float]:
         """Of each compute engine and of the DMA engines together, the part of the time it works."""
         total = self.total_ns or 1.0
-        shares = {name: self.busy_ns(q) / total for q, name in enumerate(QUEUES[:LOADS])}
+        shares = {
+            name: float(self.busy[self.queue == q].sum()) / total
+            for q, name in enumerate(QUEUES[:LOADS])
+        }
         moved = float((self.transfer_ns * self.engines_used).sum())
         shares["DMA"] = moved / (total * self.machine.dma.engines)
         return shares
@@ -96,7 +101,12 @@ class Timeline:
             until = self.begin[following] if following >= 0 else self.end[i]
             span = float(until - self.begin[i])
             working = min(span, float(self.done[i] - self.begin[i]))
-            shares[QUEUES[self.queue[i]]] += working
+            issuing = working
+            if self.moves[i] and self.queue[i] == GPSIMD:
+                issuing = min(span, float(self.busy[i]))
+                dst = self.program.calls[self.columns.call[i]].view("dst")
+                shares[QUEUES[LOADS if dst.on_chip else STORES]] += working - issuing
+            shares[QUEUES[self.queue[i]]] += issuing
             shares["latency"] += span - working
         total = self.total_ns or 1.0
         return {name: ns / total for name, ns in shares.items() if ns > 0}

@@ -40,7 +40,6 @@ class Work:
     latency: Array
     lane: Array  # the first and last DMA engine of a transfer, or -1
     lane_ns: Array  # what it takes of each
-    also: Array  # another queue that it keeps as long as its own, or -1
     filled: Array  # products with more than half of the PE's rows
     fresh: Array  # what reads nothing
     limits: Array  # for each queue, among how many it chooses, and of fresh ones
@@ -60,10 +59,10 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
     reload = np.zeros(count, np.bool_)
     version = np.zeros(len(columns.operands) if policy.rewrites else 0, np.int32)
     gone = np.full(count, count, np.int32)
+    accesses = columns.start, columns.operands, table.reads[row], *neighbours(program, boxes)
     first, needs = native.dependencies(
-        queue, columns.start, columns.operands, table.reads[row], *neighbours(program, boxes),
-        table.weights[row], previous, reload, version, gone,
-    )  # fmt: skip
+        queue, *accesses, table.weights[row], previous, reload, version, gone
+    )
     first, needs = _with(first, needs, *program.edges().T)
     previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
     sbuf, psum = (
@@ -75,19 +74,19 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
     )
     loads = np.flatnonzero(queue == LOADS)
     if policy.by_first_use:
-        used = native.first_to_wait(first, needs, previous[:, LOADS])
+        used = native.first_uses(*accesses, table.stays[row])
+        np.minimum.at(used, program.edges()[:, 1], program.edges()[:, 0])
         loads = loads[np.argsort(used[loads], kind="stable")]
     spilled = 0.0
     if policy.rewrites and sbuf > machine.sbuf.usable_bytes:
         spilled = spill_ns(program, machine)
     taken = busy(table, row, queue, reload | table.picks_weights[row], machine)
     latency, transfer, lane = table.latency[row], table.lane_ns[row], table.lane[row]
-    also = table.also[row]
     if policy.rewrites:
         before = made_before(program.calls, columns, version, gone, policy.reach)
         again = np.flatnonzero(before >= 0)
         taken[again] = latency[again] = transfer[again] = 0.0
-        lane[again] = also[again] = -1
+        lane[again] = -1
         own = again, queue[before[again]]
         previous[own] = np.maximum(previous[own], before[again])
         written = written_by_source(program.calls, columns, version, boxes[:, 0], first, needs)
@@ -99,8 +98,7 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
     _hold_up(meetings, queue, lane, previous)
     return Work(
         program, order, columns, queue, loads, first, needs, previous, taken, latency, lane,
-        transfer, also, table.filled[row], table.reads[row] == 0, limits, meetings, (sbuf, psum),
-        spilled,
+        transfer, table.filled[row], table.reads[row] == 0, limits, meetings, (sbuf, psum), spilled,
     )  # fmt: skip
 
 
