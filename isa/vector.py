@@ -93,7 +93,7 @@ def rounds_once(call: Call) -> bool:
     ],
     opcode="COPY",
     dealt_to=left_open,
-    written_by_source=rounds_once,
+    may_be_written_by_source=rounds_once,
 )
 def tensor_copy(
     dst: Annotated[Tile, Operand(writes=True, moved=True, indirect=True)],

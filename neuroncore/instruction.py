@@ -69,7 +69,7 @@ class Instruction:
     named: bool  # whether the API's function takes a `name`
     dealt_to: Callable[[Call], Sequence[engine]] | None
     made_once: Callable[[Call], bool] | None
-    written_by_source: Callable[[Call], bool] | None
+    may_be_written_by_source: Callable[[Call], bool] | None
     meets: bool  # whether it ends when the other core is at the same point
 
     @property
@@ -143,7 +143,7 @@ def instruction(
     named: bool = True,
     dealt_to: Callable[[Call], Sequence[engine]] | None = None,
     made_once: Callable[[Call], bool] | None = None,
-    written_by_source: Callable[[Call], bool] | None = None,
+    may_be_written_by_source: Callable[[Call], bool] | None = None,
     meets: bool = False,
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Define one instruction from the function that is its meaning.
@@ -155,8 +155,8 @@ def instruction(
 
     What the older API's compiler may do: `dealt_to` says among which engines it chooses for a call,
     `made_once` whether it leaves out a call that does the same with the same data as one before it
-    (all that such a call depends on has to be a tile or in the Call), and `written_by_source`
-    whether the instruction that made what a call copies may write the same bits in its place.
+    (all that such a call depends on has to be a tile or in the Call), `may_be_written_by_source`
+    whether what made the source of a call, a copy, may write the same bits in its place.
     """
 
     def define(meaning: Callable[..., Any]) -> Instruction:
@@ -177,7 +177,7 @@ def instruction(
             named=named,
             dealt_to=dealt_to,
             made_once=made_once,
-            written_by_source=written_by_source,
+            may_be_written_by_source=may_be_written_by_source,
             meets=meets,
         )
         return INSTRUCTIONS[name]

@@ -35,6 +35,7 @@ class Step:
     writes: set
     call: int = -1
     costs: dict | None = None
+    left_open: bool = False  # by the kernel, which engine it is
 
     @property
     def queue(self):
@@ -65,7 +66,7 @@ class Recorder:
         return self.tiles[name][where], frozenset((name, e) for e in self.elements[where].flat)
 
     def note(self, queues, operands, writes):
-        self.steps.append(Step(queues, operands, writes))
+        self.steps.append(Step(queues, operands, writes, left_open=len(queues) > 1))
 
     def copy(self, queue, dst, src):
         reach = COPIERS[: 2 if "psum0" in (dst[0], src[0]) else 3]
@@ -197,24 +198,31 @@ def repeats(steps, policy):
     return result
 
 
-def written_by_source(steps, policy):
-    """Copies for which one instruction has just made what they copy, and for nobody else."""
-    result = [False] * len(steps)
+def written_by_source(steps, again):
+    """For each copy the instruction that made what it copies for it alone, and may as well write
+    the copy; None where there is none."""
+    result, shared = [None] * len(steps), {i for i, j in enumerate(again) if j is not None}
+    shared.update(again)
     for i, step in enumerate(steps):
-        if not policy.horizon_ns or len(step.queues) == 1:
+        if not step.left_open:
             continue  # which engine copies is the kernel's to say
-        maker = writer_of(steps, i, step.reads)
-        if maker != max(waits_for(steps, i), default=-1) or maker < 0:
+        j = writer_of(steps, i, step.reads)
+        if j != max(waits_for(steps, i), default=-1) or j < 0 or j in shared:
             continue
-        tile = {name for name, _ in step.reads}
+        maker, tile = steps[j], {name for name, _ in step.reads}
         users = [
             read
-            for j, other in enumerate(steps)
+            for k, other in enumerate(steps)
             for read in other.operands
-            if writer_of(steps, j, read) == maker and tile == {name for name, _ in read}
+            if writer_of(steps, k, read) == j and tile == {name for name, _ in read}
         ]
-        whole = steps[maker].writes == step.reads
-        result[i] = whole and steps[maker].queue in COPIERS and len(users) == 1
+        later = (s for s in steps[j + 1 :] if s.writes & maker.writes)
+        over = next(later, maker)
+        stays = (over.call, over.writes) == (maker.call, maker.writes)
+        reached = maker.queue != "gpsimd" or not {name for name, _ in step.writes} & {"psum0"}
+        reached = reached and maker.queue in COPIERS and tile <= {"sbuf0", "sbuf1"}
+        if stays and reached and maker.writes == step.reads and len(users) == 1:
+            result[i] = j
     return result
 
 
@@ -314,15 +322,16 @@ def next_one(steps, waiting, free, end, policy, sync_ns):
 def slow_schedule(steps, it, order):
     """(queue, begin, end) of each instruction."""
     policy = POLICIES[order]
-    written = written_by_source(steps, policy)
     steps = dealt(steps, policy)
     busy, array = list(occupancy(steps, it)), Array(it.fixed)
     begin, end = {}, {}
     free, complete, engines = dict.fromkeys(QUEUES, 0.0), dict.fromkeys(QUEUES, 0.0), {}
     again = repeats(steps, policy)
-    left_out = [w or a is not None for w, a in zip(written, again, strict=True)]
+    written = written_by_source(steps, again) if policy.horizon_ns else [None] * len(steps)
+    left_out = [(w, a) != (None, None) for w, a in zip(written, again, strict=True)]
     for i in np.flatnonzero(left_out):
         busy[i] = 0.0
+    steps = [s if w is None else replace(s, queues=steps[w].queues) for s, w in zip(steps, written)]
     waiting = {q: line_up(steps, q, policy) for q in QUEUES}
     while any(waiting.values()):
         time, i = next_one(steps, waiting, free, end, policy, it.fixed.semaphore_ns)

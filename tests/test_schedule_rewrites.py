@@ -3,13 +3,14 @@ them alone."""
 
 import nki.isa as nisa
 import nki.language as nl
+import numpy as np
 import pytest
 from device import Device
 
 from neuroncore.schedule import schedule
 from neuroncore.schedule.order import POLICIES
 
-VECTOR, SCALAR = nisa.engine.vector, nisa.engine.scalar
+VECTOR, SCALAR, GPSIMD = nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd
 ORDERS = tuple(POLICIES)
 
 
@@ -148,6 +149,98 @@ def use(device, x, y):
 def test_other_copies_are_made(how):
     device, where = copied(**how)
     assert in_order(device, "compiled").busy[where] > 0
+
+
+def made_by(name, *arguments, shape=(128, 512), **named):
+    """A tile that an instruction makes of others, (shape, dtype), and a copy of it."""
+
+    def build(device):
+        x = device.zeros(shape)
+        tiles = (device.zeros(*a) if isinstance(a, tuple) else a for a in arguments)
+        device.issue(name, x, *tiles)
+        copy(device, device.empty(x.shape, **named), x)
+
+    return build
+
+
+SOURCE, SMALL, KEEP = ((128, 512),), ((32, 32),), [255] * 32
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        made_by("tensor_copy_predicated", SOURCE, (*SOURCE, "uint8"), dtype="bfloat16"),
+        made_by("nc_stream_shuffle", SOURCE, KEEP, dtype="bfloat16"),
+        made_by("tensor_tensor", SOURCE, SOURCE, nl.add, GPSIMD, buffer="psum"),
+        made_by(
+            "nc_transpose", SMALL, VECTOR, shape=(32, 32), dtype="bfloat16"
+        ),  # it keeps the format
+    ],
+)
+def test_what_its_source_can_t_write_is_copied(build):
+    device = Device()
+    build(device)
+    assert in_order(device, "compiled").busy[-1] > 0
+
+
+def test_bits_read_as_another_format_are_copied():
+    device = Device()
+    x = device.empty((128, 512), "int32")
+    device.issue("tensor_copy", x, device.zeros((128, 512)), engine=VECTOR)
+    copy(device, device.empty((128, 512), "bfloat16"), x.view(nl.float32))
+    assert in_order(device, "compiled").busy[-1] > 0
+
+
+def test_what_is_partly_overwritten_and_then_read_was_there():
+    def overwritten(device, x, y):
+        device.issue("memset", x[:, :1], 0.0)
+        use(device, x, y)
+
+    device, where = copied(then=overwritten)
+    assert in_order(device, "compiled").busy[where] > 0
+
+
+def test_the_next_iteration_makes_it_again():
+    device = Device()
+    a, x = device.zeros((128, 512)), device.empty((128, 512))
+    for _ in range(3):
+        device.issue("tensor_tensor", x, a, a, nl.add, engine=VECTOR)
+        copy(device, device.empty(x.shape, "bfloat16"), x)
+        copy(device, a, device.zeros(a.shape), engine=SCALAR)  # another sum the next time
+    busy = in_order(device, "compiled").busy.reshape(3, 3)
+    assert (busy[:, 0] > 0).all() and (busy[:, 1] == 0).all()
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_sum_that_two_share_is_somewhere(first):
+    device = Device()
+    a, one, other = device.zeros((128, 512)), device.empty((128, 512)), device.empty((128, 512))
+    device.issue("tensor_tensor", one, a, a, nl.add, engine=VECTOR)
+    if first:
+        copy(device, device.empty(a.shape, "bfloat16"), one)
+    else:
+        use(device, one, None)
+    device.issue("tensor_tensor", other, a, a, nl.add, engine=VECTOR)
+    if first:
+        use(device, other, None)
+    else:
+        copy(device, device.empty(a.shape, "bfloat16"), other)
+    busy = in_order(device, "compiled").busy
+    assert busy[2] == 0 and np.count_nonzero(busy) == 3
+
+
+def test_a_copy_that_is_written_in_place_costs_nothing():
+    def summed_twice(copies):
+        device = Device()
+        a, x, y = (device.zeros((128, 512)) for _ in range(3))
+        device.issue("tensor_tensor", x, a, a, nl.add, engine=VECTOR)
+        if copies:
+            copy(device, y, x)
+        summand = y if copies else x
+        device.issue("tensor_tensor", device.empty(a.shape), summand, a, nl.multiply, engine=VECTOR)
+        return in_order(device, "compiled").total_ns
+
+    assert summed_twice(True) == pytest.approx(summed_twice(False))
 
 
 def test_products_are_copied():

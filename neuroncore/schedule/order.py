@@ -16,10 +16,11 @@ class Policy:
     Among the first `window` instructions that an engine has not begun (`transfers` for DMA), the
     one that can begin first does; what reads nothing, like memset, may be moved up from further
     behind, among the first `reach`. With `horizon_ns`, copies for which the kernel names no engine
-    go to the one that has the least to do, which must not be behind by more than that; and what a
-    loop computes again from the same operands, or loads again soon, is there already; descriptors
-    of transfers are written before the kernel runs. With `by_first_use`, loads come in the order in
-    which their data are used.
+    go to the one that has the least to do, which must not be behind by more than that; what a loop
+    computes again from the same operands, or loads again soon, is there already; what was made only
+    to be copied is made in the copy's place (`rewrites`); and descriptors that hardware could write
+    are written before the kernel runs. With `by_first_use`, loads come in the order in which their
+    data are used.
     """
 
     said: str

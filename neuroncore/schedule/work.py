@@ -89,8 +89,11 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
         lane[again] = -1
         own = again, queue[before[again]]
         previous[own] = np.maximum(previous[own], before[again])
-        written = written_by_source(program.calls, columns, version, boxes[:, 0], first, needs)
+        written, makers = written_by_source(
+            program.calls, columns, version, gone, boxes[:, 0], first, needs, before
+        )
         taken[written] = latency[written] = 0.0
+        queue[written] = queue[makers]
     limits = np.tile([policy.window, policy.reach], (len(QUEUES), 1))
     limits[[LOADS, STORES]] = policy.transfers
     limits[SYNC] = 1  # registers and what they decide
