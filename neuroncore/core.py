@@ -236,22 +236,21 @@ class Core:
         if not missing.any():
             return
         message = self._never_written(name, tile, missing)
-        tile.poison(missing)
+        tile.lay_leftovers(missing, self.options.uninitialised == "zeros")
         self.report("UNINIT_READ", message, tile.storage.id)
 
     def _never_written(self, name: str, tile: Tile, missing: Array) -> str:
         storage = tile.storage
         rows = np.flatnonzero(missing.reshape(missing.shape[0], -1).any(axis=1))
         where = f"rows {rows[0]} to {rows[-1]}" if len(rows) > 1 else f"row {rows[0]}"
+        here = 0 if self.options.uninitialised == "zeros" else "poison"
         born = f", allocated at {source.place(*storage.born)}" if storage.born else ""
         message = (
             f"{name} ({tile}) reads {int(missing.sum())} of {tile.size} elements that nothing "
-            f"has written ({where}{born}); the device has leftovers there, here it is poison"
+            f"has written ({where}{born}); the device has leftovers there, here it is {here}"
         )
         if self.options.uninitialised == "raise":
-            raise UninitialisedError(
-                message, argument=name, hint="write the tile before reading it"
-            )
+            raise UninitialisedError(message, argument=name, hint="write the tile first")
         return message
 
     def report(self, code: str, message: str, *subject: Any) -> None:

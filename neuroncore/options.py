@@ -115,8 +115,10 @@ class Options:
     runs on. A finding (RECORD_LIMIT) says so, and every estimate, report and saved profile says
     that it covers only the beginning."""
 
-    uninitialised: Literal["report", "raise"] = "report"
-    """A read of memory nothing has written yields poison; `raise` stops there instead."""
+    uninitialised: Literal["report", "zeros", "raise"] = "report"
+    """What a read of memory nothing has written yields, beside a finding: poison (NaN; 4 for
+    integers), or 0. On a device it is whatever was there, often finite, and published kernels
+    multiply it by weights of 0. `raise` stops there instead."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for a value that a field doesn't have."""

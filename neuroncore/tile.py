@@ -307,11 +307,11 @@ class Tile:
         never = image.gaps.missing(start, codes.shape, codes.strides, codes.itemsize)
         return None if never is None else missing & never
 
-    def poison(self, missing: Array) -> None:
-        """Lay the value that stands for leftovers where elements are `missing`."""
+    def lay_leftovers(self, missing: Array, zeros: bool) -> None:
+        """Lay what stands for leftovers where elements are `missing`: 0, or poison."""
         codes = self.codes()
-        code = np.array(codec.poison(self.held), self.held.code_type).view(codes.dtype)
-        codes[missing] = code
+        code = 0 if zeros else codec.poison(self.held)
+        codes[missing] = np.array(code, self.held.code_type).view(codes.dtype)
 
     def mark_written(self, chosen: Array | None = None) -> None:
         """Note that every element, or those that are `chosen`, have been written."""

@@ -90,6 +90,7 @@ def _environment(given: argparse.Namespace, log: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(map(str, folders)),
         "PYTHONDONTWRITEBYTECODE": "1",
         "NKI_LIBRARY_RUN": json.dumps(settings),
+        "NKI_LIBRARY_UNINITIALISED": given.uninitialised,
     }
 
 
@@ -116,6 +117,7 @@ def main() -> int:
     parser.add_argument("--platform", choices=("trn2", "trn3"), default="trn2")
     parser.add_argument("--only", type=Path, metavar="FILE", help="only the test ids in it")
     parser.add_argument("--all", action="store_true", help="large shapes as well")
+    parser.add_argument("--uninitialised", default="report", help="as in neuroncore.Options")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--log", type=Path, help="where outcomes go as they come")
     parser.add_argument("--resume", type=Path, metavar="LOG", help="a log to go on with")

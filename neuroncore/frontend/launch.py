@@ -249,17 +249,17 @@ class _Inputs:
         if tile.covers_storage and storage.id in self.given and tile.shape == storage.shape:
             return self.given[storage.id]
         tile = tile.resolved("the result") if tile.dynamic else tile
-        self._poison_unwritten(tile)
+        self._lay_leftovers(tile)
         codes = tile.codes()
         if codes.dtype != tile.held.numpy:
             codes = np.ascontiguousarray(codes).view(tile.held.numpy)
         return _to_torch(codes) if self.torch else codes
 
-    def _poison_unwritten(self, tile: Tile) -> None:
+    def _lay_leftovers(self, tile: Tile) -> None:
         missing = tile.missing()
         if missing is None or not tile.size:
             return
-        tile.poison(missing)
+        tile.lay_leftovers(missing, self.core.options.uninitialised == "zeros")
         self.core.report(
             "OUTPUT_NOT_WRITTEN",
             f"the kernel returns {tile!r}, of which {int(missing.sum())} of {tile.size} elements "

@@ -327,14 +327,15 @@ def test_what_is_not_chosen_is_a_number_or_a_tile(other):
     assert error.code == "SIGNATURE"
 
 
-def test_a_select_of_nothing_is_reported_or_refused():
-    for options in ({}, {"uninitialised": "raise"}):
-        device = Device(**options)
-        dst, chosen = device.tile(noise((3, 4))), device.tile(mask((3, 4)))
-        given = dst, chosen, device.empty((3, 4)), 0.0
-        if options:
-            device.refuses(UninitialisedError, "select_reduce", *given, words=["on_true"])
-            continue
-        device.issue("select_reduce", *given)
-        assert device.findings == ["UNINIT_READ"]
-        assert np.array_equal(np.isnan(dst.numpy()), mask((3, 4)) != 0)
+@pytest.mark.parametrize("uninitialised", ["report", "zeros", "raise"])
+def test_a_select_of_nothing_is_reported_or_refused(uninitialised):
+    device = Device(uninitialised=uninitialised)
+    dst, chosen = device.tile(noise((3, 4))), device.tile(mask((3, 4)))
+    given = dst, chosen, device.empty((3, 4)), 1.0
+    if uninitialised == "raise":
+        device.refuses(UninitialisedError, "select_reduce", *given, words=["on_true"])
+        return
+    device.issue("select_reduce", *given)
+    assert device.findings == ["UNINIT_READ"]
+    taken = 0.0 if uninitialised == "zeros" else np.nan
+    assert np.array_equal(dst.numpy(), np.where(mask((3, 4)) != 0, taken, 1.0), equal_nan=True)
