@@ -28,6 +28,7 @@ from neuroncore.tile import Tile
 Array = npt.NDArray[Any]
 Extent = tuple[int, int, int, int, bool]  # a Box without its area
 Pattern = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides, element size
+Patterns = list[Pattern | None]
 Geometry = tuple[Extent, Pattern | None]  # the pattern of what isn't dense
 AREA_BITS = 48  # of a key that a geometry shares with an area
 FLUSH = 1 << 16  # rows kept in lists, which grow faster than arrays, before they are packed
@@ -47,8 +48,8 @@ class Area(NamedTuple):
 class Box(NamedTuple):
     """The bytes of an access: partitions or rows, times bytes within each, half open.
 
-    `dense` says that all bytes in it belong to the access; otherwise `Program.pattern` has its
-    exact one.
+    `dense` says that all bytes in it belong to the access; otherwise `Program.patterns` has
+    its exact one.
     """
 
     area: int
@@ -248,15 +249,12 @@ class Program:
         _, first, kind = np.unique(same, return_index=True, return_inverse=True)
         return np.fromiter(self.areas, np.int64, count), [areas[i] for i in first], kind
 
-    def strided(self) -> Array:
-        """Whether each box is not dense, and has a pattern."""
-        own = np.array([pattern is not None for _, pattern in self._geometries], np.bool_)
-        return own[_values(self._box_geometry)]
-
-    def pattern(self, box: int) -> Pattern:
-        _, pattern = self._geometries[self._box_geometry[box]]
-        assert pattern is not None, "box is dense"
-        return pattern
+    def patterns(self) -> tuple[Array, Patterns]:
+        """The number of each box's pattern, -1 of what is dense, and the patterns by number."""
+        patterns = [pattern for _, pattern in self._geometries]
+        strided = np.array([pattern is not None for pattern in patterns], np.bool_)
+        geometry = _values(self._box_geometry)
+        return np.where(strided[geometry], geometry, np.int64(-1)), patterns
 
     def place(self, line: int) -> source.Place:
         site = self.lines[line]
@@ -267,7 +265,7 @@ class Program:
     def __getstate__(self) -> dict[str, Any]:
         """What a reader needs, in arrays where there is much of it; places in the source stand in
         for code objects."""
-        columns = self.columns()
+        columns, (which, patterns) = self.columns(), self.patterns()
         kinds = {area: index for index, area in enumerate(dict.fromkeys(self.areas.values()))}
         return {
             "order": self.order,
@@ -277,7 +275,7 @@ class Program:
             "area_kinds": list(kinds),
             "areas": _table([(area, kinds[info]) for area, info in self.areas.items()], 2),
             "boxes": self.box_table(),
-            "patterns": {box: self.pattern(box) for box in np.flatnonzero(self.strided()).tolist()},
+            "patterns": {int(box): patterns[which[box]] for box in np.flatnonzero(which >= 0)},
             "edges": self.edges(),
             "decisions": _values(self._decisions),
             "columns": columns,
@@ -347,6 +345,7 @@ def _extent(tile: Tile) -> Extent:
         start = tile.offset * item
         ends = (start + least * item) // pitch, (start + greatest * item) // pitch + 1
         return *ends, 0, pitch, False
-    dense = (last + 1 - first) * (high - low) == tile.size * item and 0 not in tile.strides
+    again = any(n > 1 and not stride for n, stride in zip(tile.shape, tile.strides, strict=True))
+    dense = (last + 1 - first) * (high - low) == tile.size * item and not again
     first, last = first + storage.partition0, last + storage.partition0
     return first, last + 1, low + storage.byte0, high + storage.byte0, dense

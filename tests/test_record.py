@@ -164,7 +164,8 @@ def touched(program, index, pitch):
     if box.dense:
         rows, columns = np.mgrid[box.row : box.row_end, box.byte : box.byte_end]
         return set(zip(rows.ravel().tolist(), columns.ravel().tolist()))
-    start, shape, steps, item = program.pattern(index)
+    which, patterns = program.patterns()
+    start, shape, steps, item = patterns[which[index]]
     reach = np.full(shape, start)
     for axis, step in enumerate(steps):
         index_along = np.arange(shape[axis]).reshape([-1] + [1] * (len(shape) - axis - 1))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from neuroncore import access
 from neuroncore.lazy import Lazy
-from neuroncore.program import Pattern, Program
+from neuroncore.program import Pattern, Patterns, Program
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.schedule")
@@ -26,6 +26,8 @@ def neighbours(program: Program, boxes: Array) -> tuple[Array, Array]:
     begin. `boxes` is the program's table of them."""
     count = len(boxes)
     area, box = boxes[:, 0], np.ascontiguousarray(boxes[:, 1:5])
+    which, patterns = program.patterns()
+    _cut_into_steps(area, box, which, patterns)
     order = np.lexsort((box[:, 0], area)).astype(np.int32)
     edges = np.flatnonzero(np.diff(area[order], prepend=-1, append=-1))
     for a in np.flatnonzero(np.diff(edges) > MANY):
@@ -35,7 +37,26 @@ def neighbours(program: Program, boxes: Array) -> tuple[Array, Array]:
     start = np.concatenate([[0], np.cumsum(counts)])
     near = np.zeros(start[-1], np.int32)
     native.overlap_pairs(order, edges[:-1], edges[1:], box, start[:-1].copy(), near)
-    return _without_near_misses(program, near, start)
+    return _without_near_misses(which, patterns, near, start)
+
+
+def _cut_into_steps(area: Array, box: Array, which: Array, patterns: Patterns) -> None:
+    """Where all accesses of an area go by steps of one length, like those of a tensor's rows in
+    HBM, boxes become the steps that they touch times the bytes within each: what interleaves is
+    apart then, however many there are."""
+    pitch = np.zeros(len(patterns), np.int64)
+    steps = np.zeros((len(patterns), 4), np.int64)
+    for k, pattern in enumerate(patterns):
+        touched = None if pattern is None else _in_steps(pattern)
+        if pattern is not None and touched is not None:
+            pitch[k], steps[k] = pattern[2][0], touched
+    own = np.where(which >= 0, pitch[which], 0)
+    areas, number = np.unique(area, return_inverse=True)
+    least, most = np.full(len(areas), np.iinfo(np.int64).max), np.zeros(len(areas), np.int64)
+    np.minimum.at(least, number, own)
+    np.maximum.at(most, number, own)
+    alike = ((least == most) & (most > 0))[number]
+    box[alike] = steps[which[alike]]
 
 
 def _sort_by_what_tells_them_apart(order: Array, box: Array) -> None:
@@ -52,19 +73,22 @@ def _reached(begin: Array, end: Array) -> int:
     return int(np.searchsorted(np.sort(begin), end).sum())
 
 
-def _without_near_misses(program: Program, near: Array, start: Array) -> tuple[Array, Array]:
+def _without_near_misses(
+    which: Array, patterns: Patterns, near: Array, start: Array
+) -> tuple[Array, Array]:
     """Drop pairs of strided accesses that interleave: their boxes overlap, their bytes don't."""
     owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    strided = program.strided()
-    suspects = np.flatnonzero(strided[owner] & strided[near] & (owner < near))
-    if not 0 < len(suspects) <= EXACT_PAIRS:
+    suspects = np.flatnonzero((which[owner] >= 0) & (which[near] >= 0) & (owner != near))
+    one, two = which[owner[suspects]], which[near[suspects]]
+    key = np.minimum(one, two) * len(patterns) + np.maximum(one, two)
+    pairs, pair = np.unique(key, return_inverse=True)
+    if not 0 < len(pairs) <= EXACT_PAIRS:
         return near, start
     meet = cache(_meet)  # a loop's accesses lie to each other as they did the time before
-    pairs = {(int(owner[s]), int(near[s])) for s in suspects}
-    apart = {pair for pair in pairs if not meet(*_beside(*map(program.pattern, pair)))}
-    keep = np.array(
-        [(min(a, b), max(a, b)) not in apart for a, b in zip(owner, near, strict=True)], np.bool_
-    )
+    both = (divmod(k, len(patterns)) for k in pairs.tolist())
+    share = np.array([meet(*_beside(patterns[a], patterns[b])) for a, b in both], np.bool_)
+    keep = np.ones(len(near), np.bool_)
+    keep[suspects] = share[pair]
     counts = np.bincount(owner[keep], minlength=len(start) - 1)
     return near[keep], np.concatenate([[0], np.cumsum(counts)])
 
@@ -75,7 +99,7 @@ def _beside(one: Pattern, two: Pattern) -> tuple[Pattern, Pattern]:
     Rows that are equally far apart in both are all alike, and one of them stands for all.
     """
     pitch = one[2][0]
-    if two[2][0] == pitch and _stays_in_its_row(one) and _stays_in_its_row(two):
+    if two[2][0] == pitch and None not in (_in_steps(one), _in_steps(two)):
         one, two = (
             (offset % pitch, shape[1:], steps[1:], item)
             for offset, shape, steps, item in (one, two)
@@ -90,13 +114,17 @@ def _meet(one: Pattern, two: Pattern) -> bool:
     return bool(np.isin(_bytes(one), _bytes(two)).any())
 
 
-def _stays_in_its_row(pattern: Pattern) -> bool:
-    offset, shape, steps, item = pattern
-    if steps[0] <= 0:
-        return False
-    low, high = access.extent(shape[1:], steps[1:])
-    column = offset % steps[0]
-    return column + low >= 0 and column + high + item <= steps[0]
+def _in_steps(pattern: Pattern) -> tuple[int, int, int, int] | None:
+    """The steps of the first axis that an access touches and the bytes within each, half open;
+    None if it leaves them."""
+    offset, shape, strides, item = pattern
+    if strides[0] <= 0:
+        return None
+    low, high = access.extent(shape[1:], strides[1:])
+    row, column = divmod(offset, strides[0])
+    if column + low < 0 or column + high + item > strides[0]:
+        return None
+    return row, row + shape[0], column + low, column + high + item
 
 
 def _bytes(pattern: Pattern) -> Array:

@@ -1,0 +1,71 @@
+"""Which accesses share bytes: never less than do, and exactly those where steps are alike."""
+
+import numpy as np
+from device import Device
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuroncore.schedule.overlap import neighbours
+
+SHAPE = (6, 5, 8)
+
+
+def offsets(tile):
+    """The numbers of the elements that a tile shows, within its tensor."""
+    numbers = np.full(tile.shape, tile.offset)
+    for axis, stride in enumerate(tile.strides):
+        steps = np.arange(tile.shape[axis]) * stride
+        numbers = numbers + steps.reshape([-1] + [1] * (tile.ndim - axis - 1))
+    return set(numbers.ravel().tolist())
+
+
+def near(device, tiles):
+    """For each tile the tiles that are said to share bytes with it."""
+    program = device.core.program
+    boxes = np.array([program.access(tile) for tile in tiles])
+    found, start = neighbours(program, program.box_table())
+    said = [set(found[start[box] : start[box + 1]].tolist()) for box in boxes]
+    return [{other for other, box in enumerate(boxes) if box in own} for own in said]
+
+
+def sharing(tiles):
+    places = [offsets(tile) for tile in tiles]
+    return [{k for k, other in enumerate(places) if own & other} for own in places]
+
+
+def test_lines_of_planes_are_told_apart_however_many_there_are():
+    """300 of them make 44,850 pairs whose rows interleave."""
+    device = Device()
+    planes = device.zeros((128, 300, 4), buffer="hbm")
+    lines = [planes[:, k, :] for k in range(300)]
+    some = [planes[0:64, 10:12, :], planes[64:128, 11, 1:3], planes[3:5, 11, 0:2]]
+    assert near(device, lines + some) == sharing(lines + some)
+
+
+@given(st.data())
+def test_parts_of_rows_are_told_apart(data):
+    device = Device()
+    tensor = device.zeros((12, 40), buffer="hbm")
+    tiles = []
+    for _ in range(data.draw(st.integers(2, 8))):
+        row, column = data.draw(st.integers(0, 10)), data.draw(st.integers(0, 38))
+        rows, columns = data.draw(st.integers(2, 12 - row)), data.draw(st.integers(1, 39 - column))
+        tiles.append(tensor[row : row + rows, column : column + columns])
+    assert near(device, tiles) == sharing(tiles)
+
+
+@given(st.data())
+def test_what_shares_bytes_is_always_found(data):
+    """Any slices of a tensor, also such that no common step describes."""
+    device = Device()
+    tensor = device.zeros(SHAPE, buffer="hbm")
+    tiles = []
+    for _ in range(data.draw(st.integers(2, 8))):
+        keys = []
+        for size in SHAPE:
+            start = data.draw(st.integers(0, size - 1))
+            stop = data.draw(st.integers(start + 1, size))
+            keys.append(slice(start, stop, data.draw(st.integers(1, 3))))
+        tiles.append(tensor[tuple(keys)].permute(data.draw(st.permutations(range(3)))))
+    for said, true in zip(near(device, tiles), sharing(tiles)):
+        assert said >= true
