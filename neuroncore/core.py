@@ -236,14 +236,14 @@ class Core:
         if not missing.any():
             return
         message = self._never_written(name, tile, missing)
-        tile.lay_leftovers(missing, self.options.uninitialised == "zeros")
+        tile.lay_leftovers(missing, self.options.zeros_as_leftovers)
         self.report("UNINIT_READ", message, tile.storage.id)
 
     def _never_written(self, name: str, tile: Tile, missing: Array) -> str:
         storage = tile.storage
         rows = np.flatnonzero(missing.reshape(missing.shape[0], -1).any(axis=1))
         where = f"rows {rows[0]} to {rows[-1]}" if len(rows) > 1 else f"row {rows[0]}"
-        here = 0 if self.options.uninitialised == "zeros" else "poison"
+        here = 0 if self.options.zeros_as_leftovers else "poison"
         born = f", allocated at {source.place(*storage.born)}" if storage.born else ""
         message = (
             f"{name} ({tile}) reads {int(missing.sum())} of {tile.size} elements that nothing "

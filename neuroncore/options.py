@@ -120,6 +120,11 @@ class Options:
     integers), or 0. On a device it is whatever was there, often finite, and published kernels
     multiply it by weights of 0. `raise` stops there instead."""
 
+    @property
+    def zeros_as_leftovers(self) -> bool:
+        """Whether what nothing has written reads as 0."""
+        return self.uninitialised == "zeros"
+
     def __post_init__(self) -> None:
         """Raise UsageError for a value that a field doesn't have."""
         for name, choices in _choices().items():

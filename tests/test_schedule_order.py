@@ -235,6 +235,14 @@ def test_a_load_goes_before_any_number_of_others():
     assert np.argsort(begin)[0] == 300
 
 
+def other_loads(device, shape):
+    """300 tiles that are loaded, each for one copy."""
+    for _ in range(300):
+        tile = device.empty(shape)
+        device.issue("dma_copy", tile, device.zeros(shape, buffer="hbm"))
+        copy(device, device.empty((1, 1)), tile[:1, :1], VECTOR)
+
+
 @pytest.mark.parametrize("in_place", [False, True])
 def test_nothing_is_overwritten_before_it_is_loaded(in_place):
     """Data in HBM that are loaded 40 times, first for what uses them last; a tile, likewise."""
@@ -249,10 +257,7 @@ def test_nothing_is_overwritten_before_it_is_loaded(in_place):
         copy(device, device.empty((1, 1)), again[:1, :1], VECTOR)
     overwrite = len(device.core.program)
     device.issue("dma_copy", *((tile, hbm) if in_place else (hbm, tile)))
-    for _ in range(300):
-        other = device.empty((128, 64))
-        device.issue("dma_copy", other, device.zeros((128, 64), buffer="hbm"))
-        copy(device, device.empty((1, 1)), other[:1, :1], VECTOR)
+    other_loads(device, (128, 64))
     copy(device, device.empty((1, 1)), first[:1, :1], VECTOR)
     timeline = in_order(device, "scheduled")
     assert timeline.begin[overwrite] >= timeline.end[0]
@@ -261,20 +266,13 @@ def test_nothing_is_overwritten_before_it_is_loaded(in_place):
 def test_a_tile_s_space_is_taken_over_after_it_has_been_read():
     device = Device()
     room = device.core.machine.sbuf.usable_bytes // 4 - 3000
-    tile, first, second = (
-        device.zeros((128, room)),
-        device.empty((128, 64)),
-        device.empty((128, 64)),
-    )
+    tile, first, second = device.zeros((128, room)), *(device.empty((128, 64)) for _ in range(2))
     device.issue("memset", tile, 0.0, engine=VECTOR)
     for part in (first, second):
         device.issue("dma_copy", part, tile[:, :64])
     copy(device, device.empty((1, 1)), second[:1, :1], VECTOR)
     device.issue("memset", device.empty((128, room)), 1.0, engine=VECTOR)
-    for _ in range(300):
-        other = device.empty((128, 1))
-        device.issue("dma_copy", other, device.zeros((128, 1), buffer="hbm"))
-        copy(device, device.empty((1, 1)), other[:1, :1], VECTOR)
+    other_loads(device, (128, 1))
     copy(device, device.empty((1, 1)), first[:1, :1], VECTOR)
     timeline = in_order(device, "scheduled")
     assert timeline.begin[4] >= timeline.end[1]

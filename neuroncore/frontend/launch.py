@@ -259,7 +259,7 @@ class _Inputs:
         missing = tile.missing()
         if missing is None or not tile.size:
             return
-        tile.lay_leftovers(missing, self.core.options.uninitialised == "zeros")
+        tile.lay_leftovers(missing, self.core.options.zeros_as_leftovers)
         self.core.report(
             "OUTPUT_NOT_WRITTEN",
             f"the kernel returns {tile!r}, of which {int(missing.sum())} of {tile.size} elements "

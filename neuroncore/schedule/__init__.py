@@ -19,6 +19,7 @@ from neuroncore.machine import Machine
 from neuroncore.program import Order, Program
 from neuroncore.schedule.timeline import GPSIMD as GPSIMD
 from neuroncore.schedule.timeline import LOADS as LOADS
+from neuroncore.schedule.timeline import MOVING as MOVING
 from neuroncore.schedule.timeline import QUEUES as QUEUES
 from neuroncore.schedule.timeline import SCALAR as SCALAR
 from neuroncore.schedule.timeline import STORES as STORES

@@ -17,6 +17,7 @@ Array = npt.NDArray[Any]
 
 QUEUES = ("Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA loads", "DMA stores")
 TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, LOADS, STORES = range(len(QUEUES))
+MOVING = (GPSIMD, LOADS, STORES)  # where transfers are; trn1's Tensor engine runs dma_transpose
 QUEUE_OF = {
     engine.tensor: TENSOR,
     engine.vector: VECTOR,
@@ -55,7 +56,7 @@ class Timeline:
     def moves(self) -> Array:
         """Which instructions are transfers: those of the rings, and those that GpSimd issues."""
         by_dma = np.array([c.engine is engine.dma for c in self.program.calls], np.bool_)
-        moves: Array = (self.queue >= LOADS) | ((self.queue == GPSIMD) & by_dma[self.columns.call])
+        moves: Array = by_dma[self.columns.call] & np.isin(self.queue, MOVING)
         return moves
 
     @property
