@@ -302,6 +302,27 @@ def test_a_tile_that_is_used_later_keeps_its_space():
     assert timeline.begin[4] == pytest.approx(timeline.end[2] + semaphore)
 
 
+@pytest.mark.parametrize("loaded", [False, True])
+def test_where_more_is_alive_than_fits_loads_wait_for_room_and_results_do_not(loaded):
+    """A tile that fills SBUF, used first and last, and ten small ones in between."""
+    device = Device()
+    row = device.core.machine.sbuf.usable_bytes
+    big, sums = device.empty((1, row // 4)), device.empty((1, 16), buffer="psum")
+    load(device, big, _row(device, row))
+    for _ in range(10):
+        tile = device.empty((1, 16))
+        if loaded:
+            load(device, tile, _row(device, 64))
+        else:
+            device.issue("memset", tile, 0.0, engine=VECTOR)
+        copy(device, sums, tile, SCALAR)
+    copy(device, sums, big[:, 0:16])
+    timeline = device.timeline()
+    made, used = timeline.begin[1:21:2], timeline.end[2:22:2]
+    assert timeline.peak_sbuf > row
+    assert (made[1:] > used[:-1]).all() == loaded
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("banks", "fit"), [(4, 2), (8, 1), (2, 4)])
 def test_sums_wait_for_psum_to_be_emptied(target, banks, fit):

@@ -158,15 +158,17 @@ def first_uses(
 
 @compiled
 def reuse_of_space(
-    born: Array, birth: Array, deaths: Array, last_user: Array, size: Array, capacity: int,
-    users: Array, used_tile: Array, previous: Array,
+    born: Array, birth: Array, deaths: Array, last_user: Array, size: Array, loaded: Array,
+    capacity: int, users: Array, used_tile: Array, previous: Array,
 ) -> int:  # fmt: skip
     """Make instructions wait for the space that their tiles take over; the peak of live bytes.
 
     `born` lists a memory's tiles in the order of their first use, which is at instruction
     birth[t]; `deaths` in the order of their last. last_user[t, q] is the last instruction of
-    queue q to use tile t. Space that has been free the longest is taken first. Instruction users[k]
-    uses used_tile[k]: all users wait, for a compiler may begin any of them first.
+    queue q to use tile t. Space that has been free the longest is taken first. While more is alive
+    than fits, tiles that are loaded[t] wait for space, and others get that of what is spilled.
+    Instruction users[k] uses used_tile[k]: all users wait, for a compiler may begin any of them
+    first.
     """
     tiles, queues = born.shape[0], last_user.shape[1]
     unused = capacity
@@ -186,7 +188,7 @@ def reuse_of_space(
         fresh = min(unused, need)
         unused -= fresh
         need -= fresh
-        while need > 0 and taken < died:
+        while need > 0 and taken < died and (loaded[t] or used <= capacity):
             d = deaths[taken]
             for q in range(queues):
                 space[t, q] = max(space[t, q], last_user[d, q])

@@ -19,8 +19,8 @@ import nki
 from neuroncore.frontend.settings import settings
 from neuroncore.options import Options
 
-# The scales of MX are those of the NKI of the suite's references, which is older than 0.5.0.
 UNINITIALISED: Any = os.environ.get("NKI_LIBRARY_UNINITIALISED", "report")
+# The scales of MX are those of the NKI of the suite's references, which is older than 0.5.0.
 OPTIONS = Options(mx_scale="ocp", uninitialised=UNINITIALISED)
 TARGETS = {"gen2": "trn1", "gen3": "trn2", "gen4": "trn3"}
 # The name that is imported, and ours.
