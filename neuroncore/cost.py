@@ -39,7 +39,8 @@ class Cost:
     unless it is already there, and `weights_latency_ns` how long the load takes from its begin
     until a column can stream past: what bench/instructions.py holds against published times of
     single instructions; the schedule has no use for it. `table` names the activation table that
-    must be loaded."""
+    must be loaded, and `shares_sbuf` that it goes the way to SBUF that Vector and GpSimd have in
+    common."""
 
     busy_ns: float
     latency_ns: float
@@ -48,6 +49,7 @@ class Cost:
     table: str | None = None
     transfer: Transfer | None = None
     weights_latency_ns: float = 0.0
+    shares_sbuf: bool = False
 
 
 def stream(
@@ -62,7 +64,23 @@ def stream(
     set_up += unit.sbuf_access_cycles * any(v.region is SBUF for v in _streams(call, *call.reads))
     set_up += unit.column_cycles * (column or _takes_columns(call))
     busy = max(unit.min_interval_cycles, set_up + work + extra)
-    return Cost(busy / unit.clock_ghz, unit.latency_ns)
+    shares = _shares_sbuf(call, machine, work)
+    return Cost(busy / unit.clock_ghz, unit.latency_ns, shares_sbuf=shares)
+
+
+def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
+    """Vector and GpSimd have one way to SBUF (ARCH1). From v3 on Vector has its own, and borrows
+    the common one for fast modes (ARCH2). That these are all that read or write more than one
+    element per cycle, so pairs of streams within SBUF too, is assumed."""
+    if call.engine not in (engine.vector, engine.gpsimd):
+        return False
+    reads, writes = (
+        sum(v.free_size for v in _streams(call, *names) if v.region is SBUF) if names else 0
+        for names in (call.reads, call.writes)
+    )
+    if call.engine is engine.gpsimd or not machine.has("vector_sbuf_port"):
+        return reads + writes > 0
+    return cycles < max(reads, writes)
 
 
 def _takes_columns(call: Call) -> bool:

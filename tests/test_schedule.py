@@ -56,6 +56,67 @@ def test_engines_work_side_by_side():
     assert [QUEUES[q] for q in timeline.queue] == ["Vector", "Scalar", "GpSimd"]
 
 
+def shared_with_gpsimd(target, issue):
+    """How much longer a copy by GpSimd takes beside what `issue` issues, and how much longer that
+    takes; in nanoseconds."""
+
+    def alone(*parts):
+        device = Device(target)
+        for part in parts:
+            part(device)
+        return device.timeline().busy
+
+    def by_gpsimd(device):
+        copy(device, *tiles(device, 2, (128, 600)), GPSIMD)
+
+    both, (own,), (gpsimd,) = alone(by_gpsimd, issue), alone(issue), alone(by_gpsimd)
+    shorter = min(own, gpsimd)
+    return (both - [gpsimd, own]) / shorter
+
+
+@pytest.mark.parametrize("length", [50, 600, 4000])
+@pytest.mark.parametrize("target", TARGETS)
+def test_vector_and_gpsimd_have_one_way_to_sbuf(target, length):
+    """While both work each takes twice as long: as much more as the shorter one takes."""
+
+    def issue(device):
+        copy(device, *tiles(device, 2, (128, length)))
+
+    assert shared_with_gpsimd(target, issue) == pytest.approx([1, 1])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_from_v3_on_vector_needs_it_for_fast_modes_only(target):
+    """A copy from PSUM is not fast, and writes to SBUF at one element per cycle."""
+
+    def from_psum(device):
+        copy(device, device.zeros((128, 512)), device.zeros((128, 512), buffer="psum"))
+
+    def by_scalar(device):
+        activate(device, nl.copy)
+
+    share = 1.0 if target == "trn1" else 0.0
+    assert shared_with_gpsimd(target, from_psum) == pytest.approx([share, share])
+    assert shared_with_gpsimd(target, by_scalar) == pytest.approx([0, 0])
+
+
+def test_what_takes_longer_beside_another_keeps_its_readers_waiting():
+    device = Device()
+    a, b, c, d, out = tiles(device, 5)
+    copy(device, b, a)
+    copy(device, out, b, SCALAR)
+    copy(device, d, c, GPSIMD)
+    timeline = device.timeline()
+    assert timeline.busy[0] > 1.9 * alone_ns(device, VECTOR)
+    assert waits(device, 1, 0)
+
+
+def alone_ns(device, engine):
+    other = Device(device.core.machine.name)
+    copy(other, *tiles(other, 2), engine)
+    return other.timeline().busy[0]
+
+
 def test_an_instruction_that_waits_holds_up_its_own_queue_only():
     device = Device()
     a, b, c, d, e, f = tiles(device, 6)

@@ -326,6 +326,7 @@ def slow_schedule(steps, it, order):
     busy, array = list(occupancy(steps, it)), Array(it.fixed)
     begin, end = {}, {}
     free, complete, engines = dict.fromkeys(QUEUES, 0.0), dict.fromkeys(QUEUES, 0.0), {}
+    rivals, sharing = {"vector": "gpsimd", "gpsimd": "vector"}, {}
     again = repeats(steps, policy)
     written = written_by_source(steps, again) if policy.horizon_ns else [None] * len(steps)
     left_out = [(w, a) != (None, None) for w, a in zip(written, again, strict=True)]
@@ -341,6 +342,14 @@ def slow_schedule(steps, it, order):
         if step.queue == "tensor" and it.fixed.warmup_ns:
             rows = len({e // SHAPE[1] for _, e in step.operands[0]})
             busy[i] = array.takes(time, busy[i], rows)
+        if step.cost.shares_sbuf and not left_out[i]:
+            j = sharing.get(rivals[step.queue])
+            both = 0.0 if j is None else max(0.0, min(busy[i], begin[j] + busy[j] - time))
+            if both:
+                free[rivals[step.queue]] += both
+                end[j] += both
+                busy[i], busy[j] = busy[i] + both, busy[j] + both
+            sharing[step.queue] = i
         finish = free[step.queue] = time + busy[i]
         transfer = step.cost.transfer
         if not left_out[i] and transfer is not None:

@@ -294,12 +294,31 @@ def _warmed(
     return taken
 
 
+@inlined
+def _shared(
+    i: int, beside: int, time: float, begin: Array, busy: Array, done: Array, end: Array
+) -> float:
+    """How much longer instruction i, which begins at `time`, and the one `beside` it take for
+    sharing their way to SBUF; -1 is none. Both are as much busier then."""
+    if beside < 0:
+        return 0.0
+    longer = min(busy[i], begin[beside] + busy[beside] - time)
+    if longer <= 0.0:
+        return 0.0
+    busy[i] += longer
+    busy[beside] += longer
+    done[beside] += longer
+    end[beside] += longer
+    return float(longer)
+
+
 @compiled
 def timeline(
     queue: Array, order: Array, queue_start: Array, first: Array, needs: Array, previous: Array,
     partner: Array, busy: Array, latency: Array, lane: Array, lane_ns: Array, sync_ns: float,
     pe: int, filled: Array, warmup: float, cooling: float, cooled: float, cold: float,
-    limits: Array, fresh: Array, begin: Array, done: Array, end: Array, cause: Array,
+    vector: int, gpsimd: int, shares: Array, limits: Array, fresh: Array, begin: Array,
+    done: Array, end: Array, cause: Array,
 ) -> None:  # fmt: skip
     """When each instruction begins, has done its work, and when its result is there, in
     nanoseconds, on cores of previous.shape[1] queues each.
@@ -311,7 +330,8 @@ def timeline(
     come first served; in a queue in order it is not complete before those ahead of it: all engines
     count every transfer on one semaphore (DMAO). Where cores meet, i ends when partner[i] has done
     its part as well. cause[i] is the instruction that i waited for, -1 for none, -2 for its own
-    queue. Instructions of the PE get busier while it is cold.
+    queue. Instructions of the PE get busier while it is cold. Those of queues `vector` and `gpsimd`
+    that `shares` flags have one way to SBUF: each takes twice as long while the other one works.
 
     What a queue would begin next is looked for again when it has begun something, or when it is
     woken: the end of something is known that an instruction in its window waits for. watched[i] has
@@ -331,6 +351,7 @@ def timeline(
     free, engines, complete = np.zeros(queues), np.zeros((cores, 64)), np.zeros(queues)
     recent, state = np.zeros((cores, RECENT, 2)), np.zeros((cores, 5))
     state[:, 4] = -np.inf
+    sharing = np.full(queues, -1, np.int32)  # the last of each queue to go that way
     for q in range(queues):
         while count[q] < reach[q] and head[q] < queue_start[q + 1]:
             waiting[q, count[q]] = order[head[q]]
@@ -379,6 +400,17 @@ def timeline(
                 best_time, busy[i], filled[i], warmup, cooling, cooled, cold, recent[core],
                 state[core],
             )  # fmt: skip
+        if shares[i]:
+            rival = best - unit + (gpsimd if unit == vector else vector)
+            longer = _shared(i, sharing[rival], best_time, begin, busy, done, end)
+            if longer > 0.0:
+                free[rival] += longer
+                stale[rival] = True
+                for q in range(queues):
+                    for s in range(count[q]):
+                        if ready[q, s] > best_time:  # perhaps by the end that has changed
+                            ready[q, s], why[q, s], stale[q] = -1.0, -1, True
+            sharing[best] = i
         finish = free[best] = best_time + busy[i]
         if lane[i, 0] >= 0:
             moved = complete[best] if window[best] == 1 else 0.0

@@ -24,6 +24,7 @@ from neuroncore.schedule.timeline import QUEUES as QUEUES
 from neuroncore.schedule.timeline import SCALAR as SCALAR
 from neuroncore.schedule.timeline import STORES as STORES
 from neuroncore.schedule.timeline import TENSOR as TENSOR
+from neuroncore.schedule.timeline import VECTOR as VECTOR
 from neuroncore.schedule.timeline import Timeline as Timeline
 from neuroncore.schedule.work import Work, prepared
 
@@ -59,9 +60,9 @@ def _timed(works: Sequence[Work], machine: Machine) -> list[Timeline]:
     for core, work in enumerate(works):
         begin = queue_start[core * len(QUEUES) + LOADS]
         by_queue[begin : begin + len(work.loads)] = at[core] + work.loads
-    busy, latency, lane, lane_ns, filled, fresh, limits = (
+    busy, latency, lane, lane_ns, filled, fresh, shares, limits = (
         _joined([getattr(work, name) for work in works])
-        for name in ("busy", "latency", "lane", "lane_ns", "filled", "fresh", "limits")
+        for name in ("busy", "latency", "lane", "lane_ns", "filled", "fresh", "shares", "limits")
     )
     begin, done, end = (np.full(at[-1], -1.0) for _ in range(3))
     cause = np.full(at[-1], -1, np.int32)
@@ -72,8 +73,8 @@ def _timed(works: Sequence[Work], machine: Machine) -> list[Timeline]:
         _joined([work.needs for work in works], at),
         _joined([work.previous for work in works], at),
         _partners(works, at), busy, latency, lane, lane_ns, fixed.semaphore_ns, TENSOR, filled,
-        fixed.warmup_ns, fixed.cooling_ns, fixed.cooling_share, fixed.cold_clock_share, limits,
-        fresh, begin, done, end, cause,
+        fixed.warmup_ns, fixed.cooling_ns, fixed.cooling_share, fixed.cold_clock_share, VECTOR,
+        GPSIMD, shares, limits, fresh, begin, done, end, cause,
     )  # fmt: skip
     engines_used = np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0)
     timelines = []

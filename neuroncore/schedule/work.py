@@ -42,6 +42,7 @@ class Work:
     lane_ns: Array  # what it takes of each
     filled: Array  # products with more than half of the PE's rows
     fresh: Array  # what reads nothing
+    shares: Array  # what goes the way to SBUF that Vector and GpSimd have in common
     limits: Array  # for each queue, among how many it chooses, and of fresh ones
     meetings: Array  # the instructions at which the core meets another, in their order
     peaks: tuple[int, int]  # of SBUF and PSUM, in bytes per partition
@@ -101,7 +102,8 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
     _hold_up(meetings, queue, lane, previous)
     return Work(
         program, order, columns, queue, loads, first, needs, previous, taken, latency, lane,
-        transfer, table.filled[row], table.reads[row] == 0, limits, meetings, (sbuf, psum), spilled,
+        transfer, table.filled[row], table.reads[row] == 0, table.shares[row] & (taken > 0), limits,
+        meetings, (sbuf, psum), spilled,
     )  # fmt: skip
 
 
