@@ -197,14 +197,15 @@ def product_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
-    """A transpose gets a share of the bandwidth (ARCH2)."""
+    """A transpose gets a share of the bandwidth, and its engines to itself (ARCH2)."""
     if call.engine is engine.tensor:
         return product_cost(call, machine)
     found = cost.dma(call, machine)
     in_sbuf = call.view("src").on_chip
     share = machine.dma.transpose_from_sbuf if in_sbuf else machine.dma.transpose_from_hbm
     assert found.transfer is not None
-    return replace(found, transfer=replace(found.transfer, ns=found.transfer.ns / share))
+    taken = found.transfer.ns / share + machine.dma.transpose_ns
+    return replace(found, transfer=replace(found.transfer, ns=taken))
 
 
 @instruction(

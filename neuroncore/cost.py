@@ -14,7 +14,7 @@ from neuroncore.enums import dge_mode, engine
 from neuroncore.formats import bfloat16, float16
 from neuroncore.instruction import Call
 from neuroncore.instruction import Cost as CostFunction
-from neuroncore.machine import Machine
+from neuroncore.machine import Dma, Machine
 from neuroncore.operand import PSUM, SBUF, View
 
 SIXTEEN_BIT = (bfloat16, float16)
@@ -240,36 +240,47 @@ def dma(call: Call, machine: Machine) -> Cost:
 
 
 def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -> Cost:
-    """Moves are cut into runs of contiguous bytes and dealt to the engines, eight partitions to
-    each."""
-    bandwidth = machine.dma.gigabytes_per_s_per_engine
+    """Moves are cut into packets and dealt to the engines, eight partitions to each."""
+    it = machine.dma
+    bandwidth = it.gigabytes_per_s_per_engine
     if not (dst.on_chip and src.on_chip):
-        bandwidth = min(bandwidth, machine.hbm.stack_gigabytes_per_s / machine.dma.engines)
+        bandwidth = min(bandwidth, machine.hbm.stack_gigabytes_per_s / it.engines)
     moved = max(dst.nbytes, src.nbytes)
-    packets = ceil(dst.size / min(_run(dst), _run(src)))
-    chip = dst if dst.on_chip else src
-    first, last = _engines(chip, machine)
-    each = (moved / bandwidth + packets * machine.dma.packet_ns) / (last - first + 1)
-    each += machine.dma.transfer_ns
+    first, last = _engines(dst if dst.on_chip else src, machine)
+    engines = last - first + 1
+    each = (moved / bandwidth + _packets_ns(dst, src, it)) / engines + it.transfer_ns
     store = not dst.on_chip
-    latency = machine.dma.store_latency_ns if store else machine.dma.load_latency_ns
+    latency = it.store_latency_ns if store else it.load_latency_ns
     software = any(_by_software(view, mode) for view in (dst, src))
-    issue = _issue_ns(dst, src, machine, mode, software)
+    issue = _issue_ns(dst, src, machine, mode, software, engines)
     return Cost(issue, latency, transfer=Transfer(first, last, each, store, software))
 
 
+def _packets_ns(dst: View, src: View, it: Dma) -> float:
+    """What packets take beside their bytes."""
+    rows = ceil(dst.size / min(_row(dst), _row(src)))
+    runs = ceil(dst.size / min(_run(dst), _run(src)))
+    reads = _short_reads(src, it.short_read_bytes)
+    return max(rows * it.packet_ns, runs * it.run_ns, reads * it.short_read_ns)
+
+
 def _issue_ns(
-    dst: View, src: View, machine: Machine, mode: dge_mode | None, software: bool
+    dst: View, src: View, machine: Machine, mode: dge_mode | None, software: bool, engines: int
 ) -> float:
     """How long a transfer keeps its queue, by who writes its descriptors. Software writes one for a
     row of elements, contiguous or not: a published mixture of experts keeps GpSimd busy on trn3 for
-    as long as that makes. What hardware can't do, and has no mode, is written ahead."""
+    as long as that makes. Hardware writes those of each engine that takes part: published attention
+    loads single rows faster than tiles (attn_tkg, v0 to v3). A kernel that asks for hardware gets
+    all of its generators. What hardware can't do, and has no mode, is written ahead."""
     it = machine.dma
     if software:
         rows = ceil(dst.size / min(_row(dst), _row(src)))
         return it.issue_ns + rows * it.software_descriptor_ns
     by_hardware = machine.has("hardware_dge") and mode in (dge_mode.unknown, dge_mode.hwdge)
-    return it.hardware_issue_ns if by_hardware and dst.dtype is src.dtype else it.issue_ns
+    if not by_hardware or dst.dtype is not src.dtype:
+        return it.issue_ns
+    share = engines / it.engines / (it.hardware_generators if mode is dge_mode.hwdge else 1)
+    return it.issue_ns + (it.hardware_issue_ns - it.issue_ns) * share
 
 
 def _by_software(view: View, mode: dge_mode | None) -> bool:
@@ -286,6 +297,22 @@ def _axes(view: View) -> slice:
 def _run(view: View) -> int:
     """How many elements lie next to each other."""
     return access.contiguous_run(view.shape[_axes(view)], view.strides[_axes(view)])
+
+
+def _short_reads(src: View, least: int) -> float:
+    """How many reads of HBM have less than `least` bytes: rows of elements, in their order or in
+    that of their addresses. What a step of 0 repeats is read again."""
+    if src.on_chip or src.dynamic == 2:
+        return 0
+    axes = [axis for axis in zip(src.strides, src.shape, strict=True) if axis[1] > 1]
+    row = max(_read_at_once(order) for order in (axes, sorted(axes, reverse=True)))
+    return src.size / row if row * src.dtype.itemsize < least else 0
+
+
+def _read_at_once(axes: list[tuple[int, int]]) -> int:
+    """How many elements of axes (step, size) are a row: side by side, or apart by one step."""
+    run = access.contiguous_run([size for _, size in axes], [step for step, _ in axes])
+    return max(run, axes[-1][1] if axes and axes[-1][0] else 1)
 
 
 def _row(view: View) -> int:

@@ -96,17 +96,22 @@ class Engine:
 
 @dataclass(frozen=True)
 class Dma:
-    """The 16 engines that serve one core. A packet is one contiguous run of bytes.
+    """The 16 engines that serve one core. A packet is a row of elements, contiguous or apart by one
+    step; each contiguous run in it takes `run_ns` at least, and what is read of HBM in less than
+    `short_read_bytes` takes `short_read_ns`.
 
-    A queue is kept for `issue_ns` by a transfer whose descriptors are there, for
-    `hardware_issue_ns` where hardware writes them, and by software for each descriptor;
-    `software_start_ns` is only what bench/instructions.py predicts for single DMAs.
+    A queue is kept for `issue_ns` by a transfer whose descriptors are there, by software for each
+    descriptor, and for `hardware_issue_ns` where one of `hardware_generators` writes those of all
+    engines. `software_start_ns` is only what bench/instructions.py predicts for single DMAs.
     """
 
     engines: int
     partitions_per_engine: int
     gigabytes_per_s_per_engine: float
     packet_ns: float
+    run_ns: float
+    short_read_bytes: int
+    short_read_ns: float
     transfer_ns: float
     issue_ns: float
     load_latency_ns: float
@@ -114,8 +119,10 @@ class Dma:
     software_descriptor_ns: float
     software_start_ns: float  # what GpSimd takes to begin writing descriptors
     hardware_issue_ns: float
+    hardware_generators: int
     transpose_from_hbm: float  # the share of the bandwidth that a transpose gets
     transpose_from_sbuf: float
+    transpose_ns: float  # what it keeps its engines beside that
     accumulate: float  # the share that sums get
 
 

@@ -121,9 +121,13 @@ def called(function, *values, target="trn2", tiles_in="sbuf", **options):
     return result.numpy(), device.opcodes
 
 
-def issue_ns(it):
-    """What a transfer keeps its queue for; hardware writes its descriptors where it can."""
-    return it.dma.hardware_issue_ns if it.has("hardware_dge") else it.dma.issue_ns
+def issue_ns(it, engines=16, generators=1):
+    """What a transfer of so many DMA engines keeps its queue for; hardware writes its descriptors
+    where it can."""
+    if not it.has("hardware_dge"):
+        return it.dma.issue_ns
+    written = it.dma.hardware_issue_ns - it.dma.issue_ns
+    return it.dma.issue_ns + written * engines / 16 / generators
 
 
 def bits(array):

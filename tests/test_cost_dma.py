@@ -71,24 +71,60 @@ def test_few_partitions_take_longer_than_many_for_the_same_bytes(target):
     assert times[0] < times[1]
 
 
+def from_runs(device, run, store=False):
+    """What a tile takes of each engine that is gathered from runs of so many elements in HBM, or
+    stored as such."""
+    hbm = device.zeros((128, 512 // run, 2 * run), buffer="hbm")[:, :, 0:run]
+    tile = device.zeros((128, 512 // run, run))
+    return moved(device, *((hbm, tile) if store else (tile, hbm)))[0]
+
+
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("run", [1, 4, 64, 512])
+@pytest.mark.parametrize("run", [16, 64, 512])
 def test_short_runs_make_many_packets(target, run):
-    """The same bytes, gathered from runs of `run` elements in HBM."""
     device = Device(target)
-    hbm = device.zeros((128, 512 // run, 2 * run), buffer="hbm")
-    tile = device.empty((128, 512 // run, run))
-    each, _ = moved(device, tile, hbm[:, :, 0:run])
+    expected = share(device.core.machine, 8 * 512 // run, 4 * run)
+    assert from_runs(device, run) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("run", [2, 4, 8])
+def test_runs_of_less_than_a_burst_are_read_one_by_one_and_written_together(target, run):
+    device = Device(target)
+    it, packets = device.core.machine, 8 * 512 // run
+    moving = 8 * 2048 / bandwidth(it) + it.dma.transfer_ns
+    assert from_runs(device, run) == pytest.approx(moving + packets * it.dma.short_read_ns)
+    assert from_runs(device, run, store=True) == pytest.approx(moving + packets * it.dma.packet_ns)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_elements_apart_by_one_step_share_a_packet(target):
+    device = Device(target)
     it = device.core.machine
-    assert each == pytest.approx(share(it, 8 * 512 // run, 4 * run))
+    moving = 8 * 2048 / bandwidth(it) + it.dma.transfer_ns
+    assert from_runs(device, 1) == pytest.approx(moving + 8 * 512 * it.dma.run_ns)
+
+
+def elements(device, pattern, shape):
+    """What a tile of elements of HBM takes of each engine, beside moving its bytes."""
+    it = device.core.machine
+    hbm = device.zeros((64, 128), buffer="hbm").ap(pattern)
+    each, engines = moved(device, device.empty(shape), hbm)
+    return each - it.dma.transfer_ns - np.prod(shape) * 4 / engines / bandwidth(it)
 
 
 def test_a_transposed_load_moves_element_by_element():
     device = Device()
-    it = device.core.machine
-    hbm = device.zeros((64, 128), buffer="hbm").ap([[1, 128], [128, 64]])
-    each, _ = moved(device, device.empty((128, 64)), hbm)
-    assert each == pytest.approx(share(it, 8 * 64, 4))
+    beside = elements(device, [[1, 128], [128, 64]], (128, 64))
+    assert beside == pytest.approx(8 * 64 * device.core.machine.dma.run_ns)
+
+
+def test_what_a_load_repeats_is_read_again_and_what_lies_side_by_side_at_once():
+    device = Device()
+    it = device.core.machine.dma
+    assert elements(device, [[1, 128], [0, 8]], (128, 8)) == pytest.approx(64 * it.short_read_ns)
+    assert elements(device, [[0, 128], [1, 16]], (128, 16)) == pytest.approx(8 * it.packet_ns)
+    assert elements(device, [[1, 128], [128, 4]], (128, 4)) == pytest.approx(32 * it.run_ns)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -161,7 +197,8 @@ def test_where_the_offset_is_in_memory_software_writes_a_descriptor_for_each_row
     found = issued(device, device.empty((64, 2, 32)), rows, dge_mode=nisa.dge_mode[mode])
     dma = device.core.machine.dma
     written = dma.issue_ns + 64 * 2 * dma.software_descriptor_ns
-    assert found == pytest.approx(written if by_software else dma.hardware_issue_ns)
+    by_hardware = issue_ns(device.core.machine, engines=8, generators=2)
+    assert found == pytest.approx(written if by_software else by_hardware)
 
 
 def test_what_asks_for_software_gets_it():
@@ -198,7 +235,7 @@ def test_hardware_writes_the_descriptors_of_an_offset_in_a_register(target):
     table, register = device.zeros((8, 64, 96), buffer="hbm"), VirtualRegister(3)
     rows = table.ap([[96, 64], [1, 96]], scalar_offset=register, indirect_dim=0)
     found = issued(device, device.empty((64, 96)), rows)
-    assert found == pytest.approx(issue_ns(device.core.machine))
+    assert found == pytest.approx(issue_ns(device.core.machine, engines=8))
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -211,6 +248,16 @@ def test_descriptors_that_are_there_before_the_kernel_runs_cost_less(target):
     older = schedule(device.core.program, it, "compiled")
     device.issue("dma_copy", *pair)
     assert schedule(device.core.program, it, "compiled").busy == pytest.approx([*older.busy] * 2)
+
+
+@pytest.mark.parametrize("rows", [1, 8, 9, 128])
+@pytest.mark.parametrize(("mode", "generators"), [("unknown", 1), ("hwdge", 2)])
+def test_hardware_writes_the_descriptors_of_each_engine(rows, mode, generators):
+    """By one generator, or by both if the kernel asks for it."""
+    device = Device()
+    pair = device.empty((rows, 96)), device.zeros((rows, 96), buffer="hbm")
+    found = issued(device, *pair, dge_mode=nisa.dge_mode[mode])
+    assert found == pytest.approx(issue_ns(device.core.machine, -(-rows // 8), generators))
 
 
 def test_hardware_does_not_convert():

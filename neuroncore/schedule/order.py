@@ -46,10 +46,11 @@ POLICIES: dict[Order, Policy] = {
     "in-order": Policy("every engine in the order of the program", 1, 1, 1),
     # Kernels of today's API: published attention and matrix products fit this window best (one
     # that takes turns between two PSUM tiles waits for them: nki-autotune, from_manual_ir), and
-    # their transfers take as long as hardware needs to write the descriptors of each. Attention
-    # whose late weights are loaded first of all is no slower for it (kev/attn_tkg, plan A), nor
-    # does a product wait for 256 tiles before it begins (nki-autotune, #31).
-    "scheduled": Policy("reordered as today's compiler does", 32, 32, 128, by_first_use=True),
+    # their transfers take as long as hardware needs to write the descriptors of each. Loads come in
+    # the order of use: attention whose late weights are loaded first of all is no slower for it
+    # (kev/attn_tkg, plan A), nor does a product wait for 256 tiles before it begins (nki-autotune,
+    # #31). One that waits for a store holds up those behind it (kev/attn_tkg, v0 to v3).
+    "scheduled": Policy("reordered as today's compiler does", 32, 32, 1, by_first_use=True),
     # The older API's compiler orders, and shares copies out among Vector, Scalar and GpSimd:
     # profiles of kernels that name no engine show all three at work. Published stable-diffusion
     # attention needs a window of 128; a wider one changes nothing. That products of the same tiles
