@@ -70,8 +70,8 @@ def stream(
 
 def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
     """Vector and GpSimd have one way to SBUF (ARCH1). From v3 on Vector has its own, and borrows
-    the common one for fast modes (ARCH2). That these are all that read or write more than one
-    element per cycle, so pairs of streams within SBUF too, is assumed."""
+    the common one for fast modes (ARCH2). That these are all that read or write clearly more than
+    one element per cycle, so pairs of streams within SBUF too, is assumed."""
     if call.engine not in (engine.vector, engine.gpsimd):
         return False
     reads, writes = (
@@ -80,7 +80,7 @@ def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
     )
     if call.engine is engine.gpsimd or not machine.has("vector_sbuf_port"):
         return reads + writes > 0
-    return cycles < max(reads, writes)
+    return 1.5 * cycles < max(reads, writes)
 
 
 def _takes_columns(call: Call) -> bool:
@@ -260,8 +260,8 @@ def _packets_ns(dst: View, src: View, it: Dma) -> float:
     """What packets take beside their bytes."""
     rows = ceil(dst.size / min(_row(dst), _row(src)))
     runs = ceil(dst.size / min(_run(dst), _run(src)))
-    reads = _short_reads(src, it.short_read_bytes)
-    return max(rows * it.packet_ns, runs * it.run_ns, reads * it.short_read_ns)
+    again = src.size if _repeats_elements(src) else 0
+    return max(rows * it.packet_ns, runs * it.run_ns, again * it.repeated_read_ns)
 
 
 def _issue_ns(
@@ -299,20 +299,10 @@ def _run(view: View) -> int:
     return access.contiguous_run(view.shape[_axes(view)], view.strides[_axes(view)])
 
 
-def _short_reads(src: View, least: int) -> float:
-    """How many reads of HBM have less than `least` bytes: rows of elements, in their order or in
-    that of their addresses. What a step of 0 repeats is read again."""
-    if src.on_chip or src.dynamic == 2:
-        return 0
-    axes = [axis for axis in zip(src.strides, src.shape, strict=True) if axis[1] > 1]
-    row = max(_read_at_once(order) for order in (axes, sorted(axes, reverse=True)))
-    return src.size / row if row * src.dtype.itemsize < least else 0
-
-
-def _read_at_once(axes: list[tuple[int, int]]) -> int:
-    """How many elements of axes (step, size) are a row: side by side, or apart by one step."""
-    run = access.contiguous_run([size for _, size in axes], [step for step, _ in axes])
-    return max(run, axes[-1][1] if axes and axes[-1][0] else 1)
+def _repeats_elements(src: View) -> bool:
+    """Whether elements of HBM are repeated one by one, by an innermost step of 0."""
+    axes = [axis for axis in zip(src.shape, src.strides, strict=True) if axis[0] > 1]
+    return not src.on_chip and src.dynamic != 2 and bool(axes) and axes[-1][1] == 0
 
 
 def _row(view: View) -> int:

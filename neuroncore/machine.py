@@ -97,8 +97,8 @@ class Engine:
 @dataclass(frozen=True)
 class Dma:
     """The 16 engines that serve one core. A packet is a row of elements, contiguous or apart by one
-    step; each contiguous run in it takes `run_ns` at least, and what is read of HBM in less than
-    `short_read_bytes` takes `short_read_ns`.
+    step; each contiguous run in it takes `run_ns` at least, and an element of HBM that is read
+    again and again takes `repeated_read_ns`.
 
     A queue is kept for `issue_ns` by a transfer whose descriptors are there, by software for each
     descriptor, and for `hardware_issue_ns` where one of `hardware_generators` writes those of all
@@ -110,8 +110,7 @@ class Dma:
     gigabytes_per_s_per_engine: float
     packet_ns: float
     run_ns: float
-    short_read_bytes: int
-    short_read_ns: float
+    repeated_read_ns: float
     transfer_ns: float
     issue_ns: float
     load_latency_ns: float

@@ -343,8 +343,8 @@ def _extent(tile: Tile) -> Extent:
     if low < 0 or high > pitch:  # runs on over the ends of rows
         least, greatest = access.extent(tile.shape, tile.strides)
         start = tile.offset * item
-        ends = (start + least * item) // pitch, (start + greatest * item) // pitch + 1
-        return *ends, 0, pitch, False
+        begin, end = start + least * item, start + (greatest + 1) * item
+        return begin // pitch, -(-end // pitch), 0, pitch, False
     again = any(n > 1 and not stride for n, stride in zip(tile.shape, tile.strides, strict=True))
     dense = (last + 1 - first) * (high - low) == tile.size * item and not again
     first, last = first + storage.partition0, last + storage.partition0

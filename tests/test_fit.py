@@ -29,8 +29,8 @@ def test_the_best_setting_has_the_most_close_kernels():
     assert fit.best(own, [NARROW, WIDE]) == WIDE
 
 
-def test_of_as_many_close_ones_the_smallest_median_error_wins():
-    own = kernels("a", (0.1, 0.2), (0.1, 0.2), (0.2, 0.2))
+def test_of_as_many_close_ones_the_smallest_mean_error_wins():
+    own = kernels("a", (0.15, 0.1), (0.15, 0.1), (0.1, 0.24))
     assert fit.best(own, [WIDE, NARROW]) == NARROW
     assert fit.best(kernels("a", (0.1, 0.1)), [WIDE, NARROW]) == WIDE  # the first of equals
 

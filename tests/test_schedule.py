@@ -7,7 +7,7 @@ import pytest
 from device import TARGETS, Device, issue_ns
 
 from neuroncore import machine
-from neuroncore.schedule import QUEUES
+from neuroncore.schedule import QUEUES, schedule
 
 VECTOR, SCALAR, GPSIMD = nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd
 
@@ -363,25 +363,45 @@ def test_a_tile_that_is_used_later_keeps_its_space():
     assert timeline.begin[4] == pytest.approx(timeline.end[2] + semaphore)
 
 
+@pytest.mark.parametrize("order", ["in-order", "compiled"])
 @pytest.mark.parametrize("loaded", [False, True])
-def test_where_more_is_alive_than_fits_loads_wait_for_room_and_results_do_not(loaded):
-    """A tile that fills SBUF, used first and last, and ten small ones in between."""
+def test_where_more_is_alive_than_fits_loads_wait_for_room_and_results_do_not(loaded, order):
+    """A tile of three quarters of SBUF, used first and last, the last quarter, which is free
+    again, and then half of SBUF. Only the older API's compiler spills."""
+    device = Device()
+    row = device.core.machine.sbuf.usable_bytes // 4
+    big, sums = device.empty((1, 3 * row // 4)), device.empty((1, 16), buffer="psum")
+    first = device.empty((1, row // 4))
+    for tile in (big, first):
+        load(device, tile, _row(device, tile.shape[1] * 4))
+        copy(device, sums, tile[:, 0:16], SCALAR)
+    half = device.empty((1, row // 2))
+    if loaded:
+        load(device, half, _row(device, 2 * row))
+    else:
+        device.issue("memset", half, 0.0, engine=VECTOR)
+    copy(device, sums, big[:, 0:16], SCALAR)
+    timeline = schedule(device.core.program, device.core.machine, order)
+    assert timeline.peak_sbuf > 4 * row
+    assert (timeline.begin[4] > timeline.end[3]) == (loaded or order == "in-order")
+
+
+def test_room_that_a_result_got_by_a_spill_is_not_there_again():
+    """A tile of SBUF's size, ten results meanwhile, then tiles of half of it, of which two fit."""
     device = Device()
     row = device.core.machine.sbuf.usable_bytes
     big, sums = device.empty((1, row // 4)), device.empty((1, 16), buffer="psum")
-    load(device, big, _row(device, row))
+    device.issue("memset", big[:, 0:16], 0.0, engine=VECTOR)
     for _ in range(10):
-        tile = device.empty((1, 16))
-        if loaded:
-            load(device, tile, _row(device, 64))
-        else:
-            device.issue("memset", tile, 0.0, engine=VECTOR)
-        copy(device, sums, tile, SCALAR)
+        device.issue("memset", device.empty((1, row // 16)), 0.0, engine=VECTOR)
     copy(device, sums, big[:, 0:16])
-    timeline = device.timeline()
-    made, used = timeline.begin[1:21:2], timeline.end[2:22:2]
-    assert timeline.peak_sbuf > row
-    assert (made[1:] > used[:-1]).all() == loaded
+    for _ in range(8):
+        half = device.empty((1, row // 8))
+        device.issue("memset", half[:, 0:16], 0.0, engine=VECTOR)
+        copy(device, half, half, SCALAR)
+    timeline = schedule(device.core.program, device.core.machine, "compiled")
+    made, used = timeline.begin[12::2], timeline.end[13::2]
+    assert (made[2:] > used[:-2]).all() and (made[1:] < used[:-1]).all()
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -10,7 +10,7 @@ from device import launched
 from neuroncore import machine
 from neuroncore.schedule import LOADS, QUEUES, schedule, schedule_cores
 from neuroncore.schedule.order import POLICIES
-from neuroncore.schedule.timeline import GPSIMD, VECTOR
+from neuroncore.schedule.timeline import GPSIMD, SCALAR, VECTOR
 
 ORDERS = tuple(POLICIES)
 X = np.zeros((128, 512), np.float32)
@@ -51,6 +51,34 @@ def meet(x, before, after=1, rounds=1, engine=nisa.engine.gpsimd):
         nisa.core_barrier(shared, (0, 1), engine=engine)
         work(other, after, engine)
     return shared
+
+
+@nki.jit
+def meet_over_sbuf(x, before):
+    """GpSimd waits for the other core beside copies of Vector in a fast mode, which go its way to
+    SBUF; then Scalar reads what they met for."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    tile, other = (nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf) for _ in range(2))
+    fast = [nl.ndarray((128, 64), nl.bfloat16, buffer=nl.sbuf) for _ in range(2)]
+    for zeros in (fast[0], other, tile):
+        nisa.memset(zeros, 0.0)
+    work(tile, before[nl.program_id(0)], nisa.engine.scalar)
+    nisa.core_barrier(tile, (0, 1), engine=nisa.engine.gpsimd)
+    for _ in range(20):
+        nisa.tensor_copy(fast[1], fast[0], engine=nisa.engine.vector)
+    work(other, 5, nisa.engine.scalar)
+    nisa.tensor_copy(tile[:, :64], tile[:, 64:128], engine=nisa.engine.scalar)
+    nisa.dma_copy(out, tile)
+    return out
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+def test_who_waits_at_a_barrier_is_not_kept_by_others(order, target):
+    for timeline in timed(meet_over_sbuf, (40, 0), order=order, target=target):
+        (barrier,) = named(timeline, "core_barrier")
+        scalar = np.flatnonzero(timeline.queue == SCALAR)
+        assert timeline.begin[scalar[-1]] >= timeline.end[barrier] > 20_000
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -5,6 +5,7 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
+from neuroncore.formats import lookup
 from neuroncore.schedule.overlap import neighbours
 
 SHAPE = (6, 5, 8)
@@ -40,6 +41,24 @@ def test_lines_of_planes_are_told_apart_however_many_there_are():
     lines = [planes[:, k, :] for k in range(300)]
     some = [planes[0:64, 10:12, :], planes[64:128, 11, 1:3], planes[3:5, 11, 0:2]]
     assert near(device, lines + some) == sharing(lines + some)
+
+
+def test_what_runs_on_over_the_ends_of_rows_reaches_the_end_of_its_last_element():
+    """Two float32 are the bytes of rows 0 to 3."""
+    device = Device()
+    rows = device.zeros((16, 2), "uint8", buffer="hbm")
+    words = rows.reshape((32,)).view(lookup("float32"))[0:2]
+    tiles = [words.reshape((1, 2)), *(rows[k : k + 1, :] for k in range(5))]
+    assert near(device, tiles)[0] == {0, 1, 2, 3, 4}
+
+
+def test_a_program_s_boxes_stay_as_they_are():
+    device = Device()
+    tensor = device.zeros((128, 64, 2), address=(0, 0))
+    device.core.program.access(tensor[1:128:2, :, 0:1])
+    boxes = device.core.program.box_table()
+    neighbours(device.core.program, boxes)
+    assert (boxes == device.core.program.box_table()).all()
 
 
 @given(st.data())

@@ -158,21 +158,21 @@ def first_uses(
 
 @compiled
 def reuse_of_space(
-    born: Array, birth: Array, deaths: Array, last_user: Array, size: Array, loaded: Array,
+    born: Array, birth: Array, deaths: Array, last_user: Array, size: Array, waits: Array,
     capacity: int, users: Array, used_tile: Array, previous: Array,
 ) -> int:  # fmt: skip
     """Make instructions wait for the space that their tiles take over; the peak of live bytes.
 
     `born` lists a memory's tiles in the order of their first use, which is at instruction
     birth[t]; `deaths` in the order of their last. last_user[t, q] is the last instruction of
-    queue q to use tile t. Space that has been free the longest is taken first. While more is alive
-    than fits, tiles that are loaded[t] wait for space, and others get that of what is spilled.
-    Instruction users[k] uses used_tile[k]: all users wait, for a compiler may begin any of them
-    first.
+    queue q to use tile t. Space that has been free the longest is taken first; only tiles that
+    waits[t] flags take it while more is alive than fits. What a tile lacks it gets of what is
+    spilled, which has it back when the tile dies. Instruction users[k] uses used_tile[k]: all users
+    wait, for a compiler may begin any of them first.
     """
     tiles, queues = born.shape[0], last_user.shape[1]
     unused = capacity
-    left = size.copy()  # bytes of each dead tile's space that are not taken over yet
+    left = size.copy()  # bytes of each tile's space that nobody has taken over yet
     died, taken = 0, 0  # how many of `deaths` have died, and been taken over whole
     used, peak = 0, 0
     space = np.full((tiles, queues), -1, np.int32)  # whose last users each tile waits for
@@ -188,15 +188,17 @@ def reuse_of_space(
         fresh = min(unused, need)
         unused -= fresh
         need -= fresh
-        while need > 0 and taken < died and (loaded[t] or used <= capacity):
+        while need > 0 and taken < died and (waits[t] or used <= capacity):
             d = deaths[taken]
-            for q in range(queues):
-                space[t, q] = max(space[t, q], last_user[d, q])
             take = min(left[d], need)
+            if take > 0:
+                for q in range(queues):
+                    space[t, q] = max(space[t, q], last_user[d, q])
             left[d] -= take
             need -= take
             if left[d] == 0:
                 taken += 1
+        left[t] -= need
     for k in range(users.shape[0]):
         i = users[k]
         for q in range(queues):

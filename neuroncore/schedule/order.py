@@ -50,7 +50,7 @@ POLICIES: dict[Order, Policy] = {
     # the order of use: attention whose late weights are loaded first of all is no slower for it
     # (kev/attn_tkg, plan A), nor does a product wait for 256 tiles before it begins (nki-autotune,
     # #31). One that waits for a store holds up those behind it (kev/attn_tkg, v0 to v3).
-    "scheduled": Policy("reordered as today's compiler does", 32, 32, 1, by_first_use=True),
+    "scheduled": Policy("reordered as today's compiler does", 32, 128, 1, by_first_use=True),
     # The older API's compiler orders, and shares copies out among Vector, Scalar and GpSimd:
     # profiles of kernels that name no engine show all three at work. Published stable-diffusion
     # attention needs a window of 128; a wider one changes nothing. That products of the same tiles

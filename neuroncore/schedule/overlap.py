@@ -25,7 +25,7 @@ def neighbours(program: Program, boxes: Array) -> tuple[Array, Array]:
     """The boxes that each box shares bytes with, itself among them: indices, and where each box's
     begin. `boxes` is the program's table of them."""
     count = len(boxes)
-    area, box = boxes[:, 0], np.ascontiguousarray(boxes[:, 1:5])
+    area, box = boxes[:, 0], boxes[:, 1:5].copy()
     which, patterns = program.patterns()
     _cut_into_steps(area, box, which, patterns)
     order = np.lexsort((box[:, 0], area)).astype(np.int32)

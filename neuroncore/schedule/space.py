@@ -1,6 +1,6 @@
 """SBUF and PSUM as space that a tile waits for: it takes over what has been free the longest. What
-the older API's compiler can't fit it spills, to make room for results but not for loads: published
-kernels that spill (conv1d, swiglu, lora, mamba) run no slower in between.
+the older API's compiler can't fit it spills, to make room for results but not for what transfers
+bring: published kernels that spill (conv1d, swiglu, lora, mamba) run no slower in between.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from neuroncore.enums import MemoryRegion
 from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
 from neuroncore.program import Box, Columns, Program
-from neuroncore.schedule.timeline import LOADS, QUEUES
+from neuroncore.schedule.timeline import QUEUES
 from neuroncore.spills import traffic
 
 Array = npt.NDArray[Any]
@@ -23,12 +23,14 @@ BYTE_END = Box._fields.index("byte_end")
 
 
 def take_over(
-    program: Program, boxes: Array, columns: Columns, queue: Array, previous: Array,
+    program: Program, boxes: Array, columns: Columns, queue: Array, waits: Array, previous: Array,
     region: MemoryRegion, capacity: int,
 ) -> int:  # fmt: skip
     """Let tiles that the system places in one memory wait for space; the peak bytes per partition.
 
     Tiles at addresses of the kernel's choosing overlap as it chose, and are counted by their end.
+    waits[i] says that a tile whose first user is instruction i waits even where something has to be
+    spilled.
     """
     area, kinds, kind = program.area_kinds()
     own = np.array([k.region is region for k in kinds], np.bool_)
@@ -48,10 +50,10 @@ def take_over(
     np.minimum.at(birth, tile, users)
     last_user = np.full((len(ids), len(QUEUES)), -1, np.int32)
     np.maximum.at(last_user, (tile, queue[users]), users)
-    loaded = np.append(queue == LOADS, False)[birth]
+    waits = np.append(waits, True)[birth]
     peak: int = native.reuse_of_space(
         np.argsort(birth, kind="stable"), birth, np.argsort(last_user.max(axis=1), kind="stable"),
-        last_user, size, loaded, capacity, users, tile, previous,
+        last_user, size, waits, capacity, users, tile, previous,
     )  # fmt: skip
     return max(peak, fixed)
 

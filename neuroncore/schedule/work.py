@@ -66,8 +66,9 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
     )
     first, needs = _with(first, needs, *program.edges().T)
     previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
+    waits = (table.lane[row, 0] >= 0) | (not policy.rewrites)
     sbuf, psum = (
-        take_over(program, boxes, columns, queue, previous, region, capacity)
+        take_over(program, boxes, columns, queue, waits, previous, region, capacity)
         for region, capacity in (
             (MemoryRegion.sbuf, machine.sbuf.usable_bytes),
             (MemoryRegion.psum, machine.psum.partition_bytes),
