@@ -449,6 +449,13 @@ def test_patterns_that_leave_hbm_tensors_are_refused(pattern, offset):
         hbm.ap(pattern, offset=offset).signature()
 
 
+@pytest.mark.parametrize("buffer", ["sbuf", "hbm"])
+def test_a_pattern_of_elements_wider_than_the_tensor_is_refused(buffer):
+    tile = Device().zeros((1, 1), "uint8", buffer=buffer)
+    with pytest.raises(ViewError, match="less than one float32"):
+        tile.ap([[1, 1], [1, 1]], dtype=nl.float32)
+
+
 def test_a_pattern_may_step_by_the_row_of_the_view_it_is_made_from():
     chip, _, values = chip_and_hbm((4, 12))
     part = chip[:, 6:12].ap([[6, 4], [2, 3]], offset=1)

@@ -163,6 +163,13 @@ class Patterned(Indexed):
             raise ShapeError(f"the pattern counts {self.shape}", argument="pattern", position=0)
         storage, first = self.storage, int(self.storage.on_chip)
         row = self.row_elements if storage.on_chip else storage.nbytes // self.dtype.itemsize
+        if row < 1:
+            raise ViewError(
+                f"{'a partition of ' * first}the tensor has less than one {self.dtype}",
+                argument="dtype",
+                position=5,
+                got=f"{storage.row_bytes} bytes",
+            )
         if storage.on_chip and self.shape[0] > 1 and self.strides[0] != row:
             raise ViewError(
                 f"the partition axis steps by {self.strides[0]}",
