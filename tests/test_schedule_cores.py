@@ -6,11 +6,14 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import launched
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from neuroncore import machine
 from neuroncore.schedule import LOADS, QUEUES, schedule, schedule_cores
 from neuroncore.schedule.order import POLICIES
 from neuroncore.schedule.timeline import GPSIMD, SCALAR, VECTOR
+from neuroncore.schedule.work import prepared
 
 ORDERS = tuple(POLICIES)
 X = np.zeros((128, 512), np.float32)
@@ -194,3 +197,48 @@ def test_a_barrier_that_the_other_record_lacks_is_not_waited_for():
     assert not named(one, "core_barrier")
     (barrier,) = named(other, "core_barrier")
     assert other.end[barrier] - other.done[barrier] < 1000
+
+
+# --- any program ----------------------------------------------------------------------------------
+
+ENGINES = (nisa.engine.vector, nisa.engine.gpsimd, nisa.engine.scalar)
+COPY = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 3))
+
+
+@nki.jit
+def rounds_of_copies(x, plans):
+    """In each round copies between tiles by some engine, then a barrier over one of the tiles."""
+    tiles = [nl.ndarray((128, 64), d, buffer=nl.sbuf) for d in (nl.bfloat16, nl.float32) * 2]
+    for tile in tiles:
+        nisa.memset(tile, 0.0)
+    for copies in plans[nl.program_id(0)]:
+        for unit, dst, src in copies:
+            nisa.tensor_copy(tiles[dst], tiles[src], engine=ENGINES[unit])
+        nisa.core_barrier(tiles[len(copies) % 4], (0, 1), engine=ENGINES[len(copies) % 2])
+    out = nl.ndarray((128, 64), nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, tiles[1])
+    return out
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+@settings(max_examples=20)
+@given(data=st.data())
+def test_nothing_begins_before_what_it_needs_has_ended(order, target, data):
+    rounds = data.draw(st.integers(1, 3))
+    each = st.lists(COPY, max_size=12).map(tuple)
+    plans = data.draw(st.tuples(*[st.tuples(*[each] * rounds)] * 2))
+    timelines = timed(rounds_of_copies, plans, order=order, target=target)
+    for timeline in timelines:
+        work = prepared(timeline.program, machine.load(target), order)
+        users = np.repeat(np.arange(len(work.queue)), np.diff(work.first))
+        assert (timeline.begin[users] >= timeline.end[work.needs] - 1e-6).all()
+        for q in np.unique(timeline.queue):
+            own = np.flatnonzero(timeline.queue == q)
+            own = own[np.argsort(timeline.begin[own], kind="stable")]
+            until = timeline.begin[own] + timeline.busy[own]
+            assert (timeline.begin[own[1:]] >= until[:-1] - 1e-6).all()
+    one, other = (named(timeline, "core_barrier") for timeline in timelines)
+    assert len(one) == len(other) == rounds
+    assert (timelines[0].end[one] > timelines[1].begin[other]).all()
+    assert (timelines[1].end[other] > timelines[0].begin[one]).all()
