@@ -25,7 +25,7 @@ from neuroncore.formats import (
     uint16,
     uint32,
 )
-from neuroncore.instruction import Call, instruction, require
+from neuroncore.instruction import Call, instruction, out_of_reach, require
 from neuroncore.machine import Machine
 from neuroncore.numeric import Operator
 from neuroncore.operand import PSUM, Gathered, In, Op, Operand, Out, Scattered, View
@@ -67,11 +67,10 @@ MaybeSingle = Annotated[
 
 
 def left_open(call: Call) -> list[engine]:
-    """Where the kernel names no engine, all that reach the operands: GpSimd reaches no PSUM."""
+    """Where the kernel names no engine, all that reach the operands."""
     if call["engine"] is not unknown:
         return [call.engine]
-    in_psum = any(view.region is PSUM for view in call.views())
-    return [unit for unit in call.instruction.engines if not (in_psum and unit is gpsimd)]
+    return [unit for unit in call.instruction.engines if not out_of_reach(call, unit)]
 
 
 def rounds_once(call: Call) -> bool:

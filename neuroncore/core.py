@@ -25,7 +25,7 @@ from neuroncore.errors import (
     TargetError,
     UninitialisedError,
 )
-from neuroncore.instruction import Call, Instruction, Parameter
+from neuroncore.instruction import Call, Instruction, Parameter, out_of_reach
 from neuroncore.machine import Machine
 from neuroncore.memory import Hbm, Memory
 from neuroncore.numeric import NUMBERS
@@ -185,8 +185,7 @@ class Core:
             call.engine = asked
         elif instruction.choose is not None:
             call.engine = instruction.choose(call, self.machine)
-        if call.engine is engine.gpsimd:
-            yield from _gpsimd_reaches(call)
+        yield from (_out_of_reach(call, name) for name in out_of_reach(call, call.engine))
         if any(view.picked_by for view in call.views()):
             yield from indirection.violations(call, self.machine)
         for rule in instruction.rules:
@@ -452,17 +451,15 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
     )
 
 
-def _gpsimd_reaches(call: Call) -> Iterator[KernelError]:
-    for name, value in call.arguments.items():
-        if isinstance(value, View) and value.region is PSUM:
-            yield BufferKindError(
-                f"{name} is in psum, which the GpSimd engine can't reach",
-                argument=name,
-                expected="sbuf",
-                got=str(value),
-                because="the GpSimd engine has no port to PSUM",
-                hint="copy it to SBUF first with nisa.tensor_copy, or use another engine",
-            )
+def _out_of_reach(call: Call, name: str) -> KernelError:
+    return BufferKindError(
+        f"{name} is in psum, which the GpSimd engine can't reach",
+        argument=name,
+        expected="sbuf",
+        got=str(call[name]),
+        because="the GpSimd engine has no port to PSUM",
+        hint="copy it to SBUF first with nisa.tensor_copy, or use another engine",
+    )
 
 
 # --- the core that a kernel runs on ---------------------------------------------------------------

@@ -70,17 +70,18 @@ def stream(
 
 def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
     """Vector and GpSimd have one way to SBUF (ARCH1). From v3 on Vector has its own, and borrows
-    the common one for fast modes (ARCH2). That these are all that read or write clearly more than
+    the common one for fast modes (ARCH2). That these are all whose streams bring or take more than
     one element per cycle, so pairs of streams within SBUF too, is assumed."""
     if call.engine not in (engine.vector, engine.gpsimd):
         return False
-    reads, writes = (
-        sum(v.free_size for v in _streams(call, *names) if v.region is SBUF) if names else 0
+    sizes = [
+        [v.free_size for v in _streams(call, *names) if v.region is SBUF] if names else []
         for names in (call.reads, call.writes)
-    )
+    ]
     if call.engine is engine.gpsimd or not machine.has("vector_sbuf_port"):
-        return reads + writes > 0
-    return 1.5 * cycles < max(reads, writes)
+        return any(sizes)
+    # a few values beside a stream are none
+    return any(cycles < sum(size for size in own if size == max(own)) for own in sizes)
 
 
 def _takes_columns(call: Call) -> bool:
@@ -258,10 +259,9 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
 
 def _packets_ns(dst: View, src: View, it: Dma) -> float:
     """What packets take beside their bytes."""
-    rows = ceil(dst.size / min(_row(dst), _row(src)))
     runs = ceil(dst.size / min(_run(dst), _run(src)))
     again = src.size if _repeats_elements(src) else 0
-    return max(rows * it.packet_ns, runs * it.run_ns, again * it.repeated_read_ns)
+    return max(_rows_of(dst, src) * it.packet_ns, runs * it.run_ns, again * it.repeated_read_ns)
 
 
 def _issue_ns(
@@ -274,8 +274,7 @@ def _issue_ns(
     all of its generators. What hardware can't do, and has no mode, is written ahead."""
     it = machine.dma
     if software:
-        rows = ceil(dst.size / min(_row(dst), _row(src)))
-        return it.issue_ns + rows * it.software_descriptor_ns
+        return it.issue_ns + _rows_of(dst, src) * it.software_descriptor_ns
     by_hardware = machine.has("hardware_dge") and mode in (dge_mode.unknown, dge_mode.hwdge)
     if not by_hardware or dst.dtype is not src.dtype:
         return it.issue_ns
@@ -303,6 +302,11 @@ def _repeats_elements(src: View) -> bool:
     """Whether elements of HBM are repeated one by one, by an innermost step of 0."""
     axes = [axis for axis in zip(src.shape, src.strides, strict=True) if axis[0] > 1]
     return not src.on_chip and src.dynamic != 2 and bool(axes) and axes[-1][1] == 0
+
+
+def _rows_of(dst: View, src: View) -> int:
+    """How many rows of elements are moved."""
+    return ceil(dst.size / min(_row(dst), _row(src)))
 
 
 def _row(view: View) -> int:

@@ -23,7 +23,7 @@ from neuroncore.errors import (
     ShapeError,
 )
 from neuroncore.machine import Machine
-from neuroncore.operand import Act, Op, Operand, Static, View
+from neuroncore.operand import PSUM, Act, Op, Operand, Static, View
 
 Cost = Callable[["Call", Machine], Any]
 Rule = Callable[["Call", Machine], KernelError | None]
@@ -128,6 +128,14 @@ class Call:
     @property
     def name(self) -> str:
         return self.instruction.name
+
+
+def out_of_reach(call: Call, unit: engine) -> list[str]:
+    """The tiles of a call that an engine can't reach: GpSimd has no port to PSUM (ARCH1)."""
+    if unit is not engine.gpsimd:
+        return []
+    tiles = ((name, v) for name, v in call.arguments.items() if isinstance(v, View))
+    return [name for name, view in tiles if view.region is PSUM]
 
 
 INSTRUCTIONS: dict[str, Instruction] = {}

@@ -17,7 +17,7 @@ from neuroncore.formats import PACK, float32
 from neuroncore.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.operand import HBM, View
-from neuroncore.schedule import MOVING, QUEUES, TENSOR, Timeline
+from neuroncore.schedule import QUEUES, TENSOR, Timeline, is_transfer
 from neuroncore.spills import Traffic, traffic
 
 BYTES = tuple(f"{m}_{verb}_bytes" for m in ("hbm", "sbuf", "psum") for verb in ("read", "write"))
@@ -113,7 +113,7 @@ def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine
             found.flops[f"{kind}_flops"] += done.flops * done.count * times
             found.flops[f"adjusted_{kind}_flops"] += done.flops * passes * times
         found.flops["model_flops"] += done.flops * times * (not done.transposes)
-    if call.engine is engine.dma and queue in MOVING:
+    if is_transfer(call, queue):
         found.transfers += times
         found.transfer_bytes += call.view("dst").nbytes * times
 

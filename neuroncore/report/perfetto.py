@@ -39,6 +39,7 @@ def _of_one(timeline: Timeline) -> Iterator[dict[str, Any]]:
     order = np.argsort(timeline.begin, kind="stable").tolist()
     until = np.where(timeline.moves, timeline.end, timeline.begin + timeline.busy)
     row, names = _rows(timeline, order, until)
+    by_software = timeline.by_software
     for tid, name in enumerate(names):
         yield {"name": "thread_name", "ph": "M", "tid": tid, "args": {"name": name}}
         yield {"name": "thread_sort_index", "ph": "M", "tid": tid, "args": {"sort_index": tid}}
@@ -61,7 +62,7 @@ def _of_one(timeline: Timeline) -> Iterator[dict[str, Any]]:
             },
         }
         yield event
-        if timeline.moves[i] and timeline.queue[i] == GPSIMD:
+        if by_software[i]:
             yield {**event, "tid": GPSIMD, "dur": float(timeline.busy[i]) / 1e3}
     yield from _space(timeline)
 

@@ -19,13 +19,13 @@ from neuroncore.machine import Machine
 from neuroncore.program import Order, Program
 from neuroncore.schedule.timeline import GPSIMD as GPSIMD
 from neuroncore.schedule.timeline import LOADS as LOADS
-from neuroncore.schedule.timeline import MOVING as MOVING
 from neuroncore.schedule.timeline import QUEUES as QUEUES
 from neuroncore.schedule.timeline import SCALAR as SCALAR
 from neuroncore.schedule.timeline import STORES as STORES
 from neuroncore.schedule.timeline import TENSOR as TENSOR
 from neuroncore.schedule.timeline import VECTOR as VECTOR
 from neuroncore.schedule.timeline import Timeline as Timeline
+from neuroncore.schedule.timeline import is_transfer as is_transfer
 from neuroncore.schedule.work import Work, prepared
 
 Array = npt.NDArray[Any]

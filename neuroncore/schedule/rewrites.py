@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.enums import engine
-from neuroncore.instruction import Call, Instruction
+from neuroncore.instruction import Call, Instruction, out_of_reach
 from neuroncore.native import MIX
 from neuroncore.operand import SBUF, Operand
 from neuroncore.program import Columns
@@ -117,10 +117,11 @@ def _is_legal(maker: Call, k: int, copy: Call) -> bool:
     made, declared = maker.view(name), _operand(maker.instruction, name)
     if maker.engine not in CONVERTING or maker.dynamic or declared.partial:
         return False
-    reached = dst.region is SBUF or maker.engine is not engine.gpsimd
-    if made.region is not SBUF or not reached or made.dtype is not copy.view(copy.reads[0]).dtype:
+    if made.region is not SBUF or made.dtype is not copy.view(copy.reads[0]).dtype:
         return False
     instead = replace(maker, arguments={**maker.arguments, name: dst})
+    if out_of_reach(instead, instead.engine):
+        return False
     refusals = (rule(instead, maker.machine) for rule in maker.instruction.rules)
     return not any(declared.violations(name, dst, maker.machine)) and not any(refusals)
 

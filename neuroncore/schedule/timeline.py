@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.enums import engine
+from neuroncore.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.program import Columns, Order, Program
 
@@ -17,7 +18,6 @@ Array = npt.NDArray[Any]
 
 QUEUES = ("Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA loads", "DMA stores")
 TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, LOADS, STORES = range(len(QUEUES))
-MOVING = (GPSIMD, LOADS, STORES)  # where transfers are; trn1's Tensor engine runs dma_transpose
 QUEUE_OF = {
     engine.tensor: TENSOR,
     engine.vector: VECTOR,
@@ -25,6 +25,11 @@ QUEUE_OF = {
     engine.gpsimd: GPSIMD,
     engine.sync: SYNC,
 }
+
+
+def is_transfer(call: Call, queue: int) -> bool:
+    """Whether a queue moves by DMA what it is given; trn1's Tensor engine runs dma_transpose."""
+    return call.engine is engine.dma and queue in (GPSIMD, LOADS, STORES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +60,15 @@ class Timeline:
     @cached_property
     def moves(self) -> Array:
         """Which instructions are transfers: those of the rings, and those that GpSimd issues."""
-        by_dma = np.array([c.engine is engine.dma for c in self.program.calls], np.bool_)
-        moves: Array = by_dma[self.columns.call] & np.isin(self.queue, MOVING)
+        rule = [is_transfer(c, q) for c in self.program.calls for q in range(len(QUEUES))]
+        moves: Array = np.array(rule, np.bool_)[self.columns.call * len(QUEUES) + self.queue]
         return moves
+
+    @property
+    def by_software(self) -> Array:
+        """Which of them GpSimd issues."""
+        software: Array = self.moves & (self.queue == GPSIMD)
+        return software
 
     @property
     def total_ns(self) -> float:
@@ -97,13 +108,13 @@ class Timeline:
         path = self.critical_path
         if not path:
             return {}
-        shares = dict.fromkeys((*QUEUES, "latency"), 0.0)
+        shares, by_software = dict.fromkeys((*QUEUES, "latency"), 0.0), self.by_software
         for i, following in zip(path, [*path[1:], -1], strict=True):
             until = self.begin[following] if following >= 0 else self.end[i]
             span = float(until - self.begin[i])
             working = min(span, float(self.done[i] - self.begin[i]))
             issuing = working
-            if self.moves[i] and self.queue[i] == GPSIMD:
+            if by_software[i]:
                 issuing = min(span, float(self.busy[i]))
                 dst = self.program.calls[self.columns.call[i]].view("dst")
                 shares[QUEUES[LOADS if dst.on_chip else STORES]] += working - issuing
