@@ -27,8 +27,8 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from neuroncore import codec, stochastic
-from neuroncore.formats import FLOATS, Format
+from neuroncore.numerics import codec, stochastic
+from neuroncore.numerics.formats import FLOATS, Format
 
 NARROW = [f for f in FLOATS if f.bits <= 16]
 SIZES = {"tile": (128, 512), "32 Mi": (32, 1 << 20)}

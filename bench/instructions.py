@@ -23,9 +23,9 @@ import nki.isa as nisa
 import nki.language as nl
 
 from neuroncore import machine
-from neuroncore.core import Core, on
-from neuroncore.cost import Cost
-from neuroncore.instruction import Call
+from neuroncore.clause.cost import Cost
+from neuroncore.clause.instruction import Call
+from neuroncore.core.core import Core, on
 from neuroncore.machine import Machine
 
 MEDIAN, MOST = 0.05, 0.15

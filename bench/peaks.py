@@ -21,7 +21,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from neuroncore import machine
-from neuroncore.core import Core, running
+from neuroncore.core.core import Core, running
 from neuroncore.frontend.settings import settings
 from neuroncore.schedule import schedule
 

@@ -32,12 +32,12 @@ import nki.isa as nisa
 import nki.language as nl
 from neuroncore.kernels import ch01_add, ch02_softmax, ch07_attention
 
-from neuroncore import product
-from neuroncore.core import running
+from neuroncore.clause import product
+from neuroncore.core.core import running
 from neuroncore.frontend.settings import settings
 from neuroncore.options import Options
 from neuroncore.schedule import schedule
-from neuroncore.schedule.order import POLICIES
+from neuroncore.schedule.reordering import POLICIES
 
 MEMORY_ALLOWANCE = 100 << 20
 Line = tuple[str, float, float, str]  # what, measured, limit, remark

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import neuroncore  # noqa: F401  fills the instruction table
 from neuroncore import machine
-from neuroncore.formats import FORMATS, OPAQUE
-from neuroncore.instruction import INSTRUCTIONS, Instruction
+from neuroncore.clause.instruction import INSTRUCTIONS, Instruction
+from neuroncore.clause.operand import Operand, View
 from neuroncore.machine import Machine
-from neuroncore.operand import Operand, View
+from neuroncore.numerics.formats import FORMATS, OPAQUE
 
 HERE = Path(__file__).parent
 COVERED = HERE.parent / "tests/data/covered.json"

@@ -6,16 +6,18 @@ from typing import Annotated
 
 import numpy as np
 
-from neuroncore import codec, cost, numeric
-from neuroncore.core import Core
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost
+from neuroncore.clause.instruction import Call, instruction, require
+from neuroncore.clause.operand import HBM, SBUF, Operand
+from neuroncore.core.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import DynamicControlError, KernelError, ShapeError, SignatureError
-from neuroncore.formats import bool_, int32
-from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
-from neuroncore.operand import HBM, SBUF, Operand
-from neuroncore.register import Load, VirtualRegister
-from neuroncore.tile import Tile
+from neuroncore.memory.register import Load, VirtualRegister
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import bool_, int32
 
 sync = engine.sync
 

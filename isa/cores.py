@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from neuroncore import cost
-from neuroncore.core import Core, Peers
+from neuroncore.clause import cost
+from neuroncore.clause.instruction import Call, instruction, require
+from neuroncore.clause.operand import SBUF, Operand, Static
+from neuroncore.clause.rules import same_dtype, same_elements
+from neuroncore.core.core import Core, Peers
 from neuroncore.enums import MemoryRegion, dma_engine, engine
 from neuroncore.errors import FreeSizeError, KernelError, ShapeError, TargetError
-from neuroncore.formats import Format
-from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
-from neuroncore.operand import SBUF, Operand, Static
-from neuroncore.rules import same_dtype, same_elements
-from neuroncore.tile import Array, Tile
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import Format
 
 CORES = (0, 1)
 Shared = Annotated[

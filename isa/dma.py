@@ -8,8 +8,11 @@ from typing import Annotated
 
 import numpy as np
 
-from neuroncore import cost
-from neuroncore.core import Core
+from neuroncore.clause import cost
+from neuroncore.clause.instruction import Call, instruction
+from neuroncore.clause.operand import HBM, SBUF, Operand, Static
+from neuroncore.clause.rules import bits_if_opaque, same_total
+from neuroncore.core.core import Core
 from neuroncore.enums import dge_mode, engine, oob_mode
 from neuroncore.errors import (
     BufferKindError,
@@ -20,11 +23,8 @@ from neuroncore.errors import (
     SignatureError,
     TargetError,
 )
-from neuroncore.instruction import Call, instruction
 from neuroncore.machine import Machine
-from neuroncore.operand import HBM, SBUF, Operand, Static
-from neuroncore.rules import bits_if_opaque, same_total
-from neuroncore.tile import Array, Tile
+from neuroncore.memory.tile import Array, Tile
 
 SKIP = oob_mode.skip
 READ = Operand(reads=True, regions=(SBUF, *HBM), starts=False, free_dims=None, free=None)

@@ -7,8 +7,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import codec, cost, numeric
-from neuroncore.core import Core
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost
+from neuroncore.clause.arithmetic import Operator
+from neuroncore.clause.instruction import Call, instruction, require
+from neuroncore.clause.operand import HBM, SBUF, Op, Operand, Static, View
+from neuroncore.core.core import Core
 from neuroncore.enums import engine, oob_mode
 from neuroncore.errors import (
     BufferKindError,
@@ -18,11 +22,9 @@ from neuroncore.errors import (
     ShapeError,
     SignatureError,
 )
-from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
-from neuroncore.numeric import Operator
-from neuroncore.operand import HBM, SBUF, Op, Operand, Static, View
-from neuroncore.tile import Array, Tile
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics import codec
 
 from .dma import SKIP, Destination, fetched, row_numbers, scatter
 

@@ -8,16 +8,16 @@ from typing import Annotated
 
 import numpy as np
 
-from neuroncore import cost
-from neuroncore.core import Core
+from neuroncore.clause import cost
+from neuroncore.clause.instruction import Call, instruction, require
+from neuroncore.clause.operand import SBUF, Static, View
+from neuroncore.clause.rules import same_dtype
+from neuroncore.core.core import Core
 from neuroncore.enums import dge_mode, engine, oob_mode
 from neuroncore.errors import DtypeError, KernelError, ShapeError, SignatureError, TargetError
-from neuroncore.formats import uint32
-from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
-from neuroncore.operand import SBUF, Static, View
-from neuroncore.rules import same_dtype
-from neuroncore.tile import Array, Tile
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import uint32
 
 from .dma import READ, SKIP, WRITTEN, existing, fetched, priority_classes, put
 

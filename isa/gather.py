@@ -8,15 +8,16 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import cost, numeric
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost
+from neuroncore.clause.instruction import Call, instruction
+from neuroncore.clause.operand import SBUF, Operand, Static
+from neuroncore.clause.rules import same_dtype, same_elements, same_partitions
 from neuroncore.enums import engine
 from neuroncore.errors import KernelError, OutOfBoundsError, ShapeError
-from neuroncore.formats import uint16, uint32
-from neuroncore.instruction import Call, instruction
 from neuroncore.machine import Machine
-from neuroncore.operand import SBUF, Operand, Static
-from neuroncore.rules import same_dtype, same_elements, same_partitions
-from neuroncore.tile import Tile
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import uint16, uint32
 
 gpsimd = engine.gpsimd
 

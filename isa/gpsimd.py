@@ -9,18 +9,19 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import codec, numeric
-from neuroncore.core import Core
-from neuroncore.cost import streaming
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause.arithmetic import Operator
+from neuroncore.clause.cost import streaming
+from neuroncore.clause.instruction import instruction, require
+from neuroncore.clause.operand import Op, SbufIn, SbufOut
+from neuroncore.clause.rules import same_elements
+from neuroncore.core.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import KernelError, SignatureError
-from neuroncore.formats import int32, uint32
-from neuroncore.instruction import instruction, require
 from neuroncore.machine import Machine
-from neuroncore.numeric import Operator
-from neuroncore.operand import Op, SbufIn, SbufOut
-from neuroncore.rules import same_elements
-from neuroncore.tile import Tile
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import int32, uint32
 
 from .operators import EQUAL
 

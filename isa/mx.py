@@ -12,11 +12,17 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import codec, cost, product
-from neuroncore.core import Core
+from neuroncore.clause import cost, product
+from neuroncore.clause.instruction import Call, Rule, instruction
+from neuroncore.clause.operand import PSUM, SBUF, Operand, Static
+from neuroncore.clause.rules import same_partitions
+from neuroncore.core.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import KernelError, ShapeError, StartPartitionError
-from neuroncore.formats import (
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import (
     PACK,
     PACKED,
     Format,
@@ -28,11 +34,6 @@ from neuroncore.formats import (
     float32,
     uint8,
 )
-from neuroncore.instruction import Call, Rule, instruction
-from neuroncore.machine import Machine
-from neuroncore.operand import PSUM, SBUF, Operand, Static
-from neuroncore.rules import same_partitions
-from neuroncore.tile import Array, Tile
 
 from .tensor import (
     accumulated,

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore import numeric
-from neuroncore.numeric import (
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause.arithmetic import (
     FUNCTIONS,
     NUMBERS,
     OPERATORS,

@@ -9,11 +9,23 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import cost, generator, numeric
-from neuroncore.core import Core
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost
+from neuroncore.clause.instruction import Call, Rule, instruction, require
+from neuroncore.clause.operand import SBUF, In, Operand, Out, View
+from neuroncore.clause.rules import (
+    on_engine_needs,
+    same_dtype,
+    same_elements,
+    same_partitions,
+)
+from neuroncore.core.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import DtypeError, KernelError, OperatorError, ShapeError
-from neuroncore.formats import (
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics import generator
+from neuroncore.numerics.formats import (
     FLOATS,
     FORMATS,
     INTEGERS,
@@ -25,17 +37,7 @@ from neuroncore.formats import (
     tfloat32,
     uint32,
 )
-from neuroncore.generator import Generator
-from neuroncore.instruction import Call, Rule, instruction, require
-from neuroncore.machine import Machine
-from neuroncore.operand import SBUF, In, Operand, Out, View
-from neuroncore.rules import (
-    on_engine_needs,
-    same_dtype,
-    same_elements,
-    same_partitions,
-)
-from neuroncore.tile import Tile
+from neuroncore.numerics.generator import Generator
 
 from .control import one_element
 from .vector import Number, Single

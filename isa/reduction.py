@@ -7,12 +7,27 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import cost, numeric
-from neuroncore.core import CLOBBERED, Core
-from neuroncore.cost import streaming
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost
+from neuroncore.clause.arithmetic import Operator
+from neuroncore.clause.cost import streaming
+from neuroncore.clause.instruction import Call, instruction, require
+from neuroncore.clause.operand import Gathered, In, Op, Operand, Out, Scattered, Static
+from neuroncore.clause.rules import (
+    bitvec_on_integers,
+    commands,
+    not_both_in_psum,
+    runs_there,
+    same_elements,
+    same_partitions,
+    two_operands,
+)
+from neuroncore.core.core import CLOBBERED, Core
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.errors import KernelError, OperatorError, ShapeError
-from neuroncore.formats import (
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import (
     FLOATS,
     FORMATS,
     bfloat16,
@@ -25,20 +40,6 @@ from neuroncore.formats import (
     uint16,
     uint32,
 )
-from neuroncore.instruction import Call, instruction, require
-from neuroncore.machine import Machine
-from neuroncore.numeric import Operator
-from neuroncore.operand import Gathered, In, Op, Operand, Out, Scattered, Static
-from neuroncore.rules import (
-    bitvec_on_integers,
-    commands,
-    not_both_in_psum,
-    runs_there,
-    same_elements,
-    same_partitions,
-    two_operands,
-)
-from neuroncore.tile import Tile
 
 from .operators import MAXIMUM
 from .vector import BOTH, Arithmetic, MaybeSingle, Number, unary_operand

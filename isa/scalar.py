@@ -8,11 +8,19 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import buffers, cost, numeric
-from neuroncore.core import Core
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost
+from neuroncore.clause.arithmetic import FUNCTIONS, Function, Operator
+from neuroncore.clause.instruction import Call, instruction, require
+from neuroncore.clause.operand import Act, Gathered, Op, Operand, Scattered, View
+from neuroncore.clause.rules import commands, same_elements, same_partitions
+from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.errors import DtypeError, KernelError, OperatorError, TargetError
-from neuroncore.formats import (
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Tile
+from neuroncore.native import buffers
+from neuroncore.numerics.formats import (
     FORMATS,
     bfloat16,
     float8_e4m3,
@@ -27,12 +35,6 @@ from neuroncore.formats import (
     uint16,
     uint32,
 )
-from neuroncore.instruction import Call, instruction, require
-from neuroncore.machine import Machine
-from neuroncore.numeric import FUNCTIONS, Function, Operator
-from neuroncore.operand import Act, Gathered, Op, Operand, Scattered, View
-from neuroncore.rules import commands, same_elements, same_partitions
-from neuroncore.tile import Tile
 
 from .operators import ADD
 from .reduction import LOAD_REDUCE, accumulate, accumulators, read_out

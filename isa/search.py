@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import buffers, codec
-from neuroncore.core import Core
-from neuroncore.cost import Cost, stream, streaming
+from neuroncore.clause.cost import Cost, stream, streaming
+from neuroncore.clause.instruction import Call, instruction, require
+from neuroncore.clause.operand import SBUF, Operand, Out, Static
+from neuroncore.clause.rules import per_partition, same_elements, same_partitions
+from neuroncore.core.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import (
     DtypeError,
@@ -18,13 +20,12 @@ from neuroncore.errors import (
     ShapeError,
     SignatureError,
 )
-from neuroncore.formats import bfloat16, float32, int32, uint16, uint32
-from neuroncore.instruction import Call, instruction, require
-from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
-from neuroncore.operand import SBUF, Operand, Out, Static
-from neuroncore.rules import per_partition, same_elements, same_partitions
-from neuroncore.tile import Tile
+from neuroncore.memory.tile import Tile
+from neuroncore.native import buffers
+from neuroncore.native.lazy import Lazy
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import bfloat16, float32, int32, uint16, uint32
 
 vector, gpsimd = engine.vector, engine.gpsimd
 searches: Any = Lazy("neuroncore.native.search")

@@ -7,17 +7,18 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import cost, numeric
-from neuroncore.core import Core
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost
+from neuroncore.clause.arithmetic import Operator
+from neuroncore.clause.instruction import Call, instruction, require
+from neuroncore.clause.operand import SBUF, Op, Operand, Out
+from neuroncore.clause.rules import commands, same_elements, same_partitions
+from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.errors import KernelError, OperatorError, PartitionLimitError, ShapeError
-from neuroncore.formats import FLOATS, float32, int32
-from neuroncore.instruction import Call, instruction, require
 from neuroncore.machine import Machine
-from neuroncore.numeric import Operator
-from neuroncore.operand import SBUF, Op, Operand, Out
-from neuroncore.rules import commands, same_elements, same_partitions
-from neuroncore.tile import Tile
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import FLOATS, float32, int32
 
 from .operators import MAXIMUM
 from .reduction import Max, accumulate, accumulators, read_out

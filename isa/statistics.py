@@ -6,18 +6,13 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import cost, numeric
-from neuroncore.core import Core
-from neuroncore.cost import streaming
-from neuroncore.enums import engine, reduce_cmd
-from neuroncore.errors import KernelError, OperatorError, ShapeError
-from neuroncore.formats import FORMATS, bool_, int32, tfloat32, uint32
-from neuroncore.instruction import Call, instruction, require
-from neuroncore.lazy import Lazy
-from neuroncore.machine import Machine
-from neuroncore.numeric import Operator
-from neuroncore.operand import In, Op, Operand, Out, SbufIn, SbufOut
-from neuroncore.rules import (
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost
+from neuroncore.clause.arithmetic import Operator
+from neuroncore.clause.cost import streaming
+from neuroncore.clause.instruction import Call, instruction, require
+from neuroncore.clause.operand import In, Op, Operand, Out, SbufIn, SbufOut
+from neuroncore.clause.rules import (
     bitvec_on_integers,
     commands,
     per_partition,
@@ -25,7 +20,13 @@ from neuroncore.rules import (
     same_elements,
     same_partitions,
 )
-from neuroncore.tile import Tile
+from neuroncore.core.core import Core
+from neuroncore.enums import engine, reduce_cmd
+from neuroncore.errors import KernelError, OperatorError, ShapeError
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Tile
+from neuroncore.native.lazy import Lazy
+from neuroncore.numerics.formats import FORMATS, bool_, int32, tfloat32, uint32
 
 from .operators import ADD
 from .reduction import LOAD_REDUCE, accumulators, preset

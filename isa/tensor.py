@@ -8,8 +8,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import cost, numeric, product
-from neuroncore.core import Core
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost, product
+from neuroncore.clause.instruction import Call, instruction
+from neuroncore.clause.operand import PSUM, SBUF, Operand, Static, View
+from neuroncore.clause.rules import within_one_bank
+from neuroncore.core.core import Core
 from neuroncore.enums import engine, matmul_perf_mode
 from neuroncore.errors import (
     DtypeError,
@@ -21,7 +25,9 @@ from neuroncore.errors import (
     TargetError,
     ViewError,
 )
-from neuroncore.formats import (
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import (
     Format,
     bfloat16,
     float8_e4m3,
@@ -31,11 +37,6 @@ from neuroncore.formats import (
     float32,
     tfloat32,
 )
-from neuroncore.instruction import Call, instruction
-from neuroncore.machine import Machine
-from neuroncore.operand import PSUM, SBUF, Operand, Static, View
-from neuroncore.rules import within_one_bank
-from neuroncore.tile import Array, Tile
 
 INPUTS = (
     *(float8_e4m3, float8_e5m2, float8_e4m3fn),

@@ -6,16 +6,17 @@ from typing import Annotated
 
 import numpy as np
 
-from neuroncore import cost, numeric, product
-from neuroncore.core import Core
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost, product
+from neuroncore.clause.instruction import Call, instruction
+from neuroncore.clause.operand import PSUM, SBUF, Operand, View
+from neuroncore.clause.rules import same_dtype, within_one_bank
+from neuroncore.core.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import BufferKindError, FreeSizeError, KernelError, ShapeError
-from neuroncore.formats import float32
-from neuroncore.instruction import Call, instruction
 from neuroncore.machine import Machine
-from neuroncore.operand import PSUM, SBUF, Operand, View
-from neuroncore.rules import same_dtype, within_one_bank
-from neuroncore.tile import Tile
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import float32
 
 from .tensor import carries, pe_cost, put_bits, transpose_kind
 

@@ -7,29 +7,13 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore import cost, numeric
-from neuroncore.cost import streaming
-from neuroncore.enums import engine
-from neuroncore.errors import (
-    DtypeError,
-    KernelError,
-    OperatorError,
-    ShapeError,
-    SignatureError,
-)
-from neuroncore.formats import (
-    bool_,
-    float32,
-    int32,
-    uint8,
-    uint16,
-    uint32,
-)
-from neuroncore.instruction import Call, instruction, out_of_reach, require
-from neuroncore.machine import Machine
-from neuroncore.numeric import Operator
-from neuroncore.operand import PSUM, Gathered, In, Op, Operand, Out, Scattered, View
-from neuroncore.rules import (
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause import cost
+from neuroncore.clause.arithmetic import Operator
+from neuroncore.clause.cost import streaming
+from neuroncore.clause.instruction import Call, instruction, out_of_reach, require
+from neuroncore.clause.operand import PSUM, Gathered, In, Op, Operand, Out, Scattered, View
+from neuroncore.clause.rules import (
     bits_if_opaque,
     bitvec_on_integers,
     float32_operands,
@@ -42,7 +26,24 @@ from neuroncore.rules import (
     same_partitions,
     two_operands,
 )
-from neuroncore.tile import Tile
+from neuroncore.enums import engine
+from neuroncore.errors import (
+    DtypeError,
+    KernelError,
+    OperatorError,
+    ShapeError,
+    SignatureError,
+)
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import (
+    bool_,
+    float32,
+    int32,
+    uint8,
+    uint16,
+    uint32,
+)
 
 vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, engine.unknown
 

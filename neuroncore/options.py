@@ -74,7 +74,7 @@ class Options:
     depend on how many are drawn at a time. `hardware`: generators of the kind that is documented,
     XORWOW on v4 and in the GpSimd engine, shift registers in the Vector engine of v2 and v3; but
     their constants, seeding and the order of a state's words are not published, so these are
-    placeholders and not the device's bits (see neuroncore.generator)."""
+    placeholders and not the device's bits (see neuroncore.numerics.generator)."""
 
     precision: bool = False
     """Compute in float64 beside the kernel, and tell which lines its errors come from

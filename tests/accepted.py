@@ -7,7 +7,7 @@ import pytest
 from device import TARGETS
 
 from neuroncore import machine
-from neuroncore.instruction import INSTRUCTIONS
+from neuroncore.clause.instruction import INSTRUCTIONS
 
 DOCS = Path(__file__).parents[1] / "docs"
 

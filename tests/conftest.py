@@ -7,8 +7,8 @@ from pathlib import Path
 import hypothesis
 
 import neuroncore
-from neuroncore import core
-from neuroncore.operand import View
+from neuroncore.clause.operand import View
+from neuroncore.core import core
 
 neuroncore.activate()
 hypothesis.settings.register_profile("neuroncore", deadline=None, derandomize=True)

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 from neuroncore import machine
-from neuroncore.core import Core, on
+from neuroncore.core.core import Core, on
 from neuroncore.enums import MemoryRegion
-from neuroncore.formats import lookup
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language import ndarray
 from neuroncore.frontend.settings import settings
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import lookup
 from neuroncore.options import Options
 from neuroncore.schedule import schedule
-from neuroncore.tile import Tile
 
 TARGETS = ("trn1", "trn2", "trn3")
 REGIONS = {"sbuf": MemoryRegion.sbuf, "psum": MemoryRegion.psum, "hbm": MemoryRegion.shared_hbm}

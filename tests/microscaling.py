@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from neuroncore.formats import lookup
+from neuroncore.numerics.formats import lookup
 
 EIGHT = ("float8_e4m3fn", "float8_e5m2")
 ELEMENTS = (*EIGHT, "float4_e2m1fn")

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from neuroncore.formats import FLOATS
+from neuroncore.numerics.formats import FLOATS
 
 narrow = pytest.mark.parametrize("form", [f for f in FLOATS if f.bits <= 16], ids=str)
 

@@ -2,10 +2,10 @@
 
 from device import REGIONS, Device
 
-from neuroncore.core import on
-from neuroncore.formats import lookup
+from neuroncore.core.core import on
 from neuroncore.frontend.neuronxcc.nki.results import flush
 from neuroncore.frontend.neuronxcc.nki.tensor import whole
+from neuroncore.numerics.formats import lookup
 
 
 class Older(Device):

@@ -8,7 +8,7 @@ import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import numpy as np
 from device import ten_bits
 
-from neuroncore.formats import lookup
+from neuroncore.numerics.formats import lookup
 
 RECIPES = {}
 FLOATS = (

@@ -7,7 +7,7 @@ from alu import alu
 from microscaling import pack
 from recipes import FLOATS, FORMS, SHAPE, column, either, fold, given, put, recipe, single
 
-from neuroncore.formats import lookup
+from neuroncore.numerics.formats import lookup
 
 LEAST = np.finfo(np.float32).min
 RESET = nisa.reduce_cmd.reset_reduce

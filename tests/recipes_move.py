@@ -7,7 +7,7 @@ from alu import alu
 from device import Device
 from recipes import FLOATS, SHAPE, either, given, put, recipe, single
 
-from neuroncore.formats import lookup
+from neuroncore.numerics.formats import lookup
 
 UNSIGNED = ("bool", "uint8", "uint16", "uint32")
 

@@ -14,7 +14,7 @@ from device import TARGETS, Device, bits
 from mpmath import mpf
 from neuroncore.isa.operators import FUNCTIONS
 
-from neuroncore import numeric
+from neuroncore.clause import arithmetic as numeric
 from neuroncore.errors import OperatorError
 
 INF, NAN, PI = math.inf, math.nan, math.pi

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from neuroncore import buffers
+from neuroncore.native import buffers
 
 BLOCK, KEPT = 1 << 16, 1 << 20
 

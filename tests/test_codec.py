@@ -9,9 +9,9 @@ from device import Device, bits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore import codec
 from neuroncore.errors import UsageError
-from neuroncore.formats import FLOATS, FORMATS, INTEGERS
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import FLOATS, FORMATS, INTEGERS
 
 NAN_CODE = {
     "tfloat32": 0x7FC00000,

@@ -11,8 +11,9 @@ import nki.language as nl
 import pytest
 from device import TARGETS, Device
 
-from neuroncore import cost, machine
-from neuroncore.operand import View
+from neuroncore import machine
+from neuroncore.clause import cost
+from neuroncore.clause.operand import View
 
 N = 1024
 FAST = ("trn2", "trn3")  # whose Vector engine has fast modes

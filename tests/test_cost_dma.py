@@ -9,11 +9,11 @@ import pytest
 from device import TARGETS, Device, issue_ns
 
 from neuroncore.machine import load
-from neuroncore.register import VirtualRegister
+from neuroncore.memory.register import VirtualRegister
 from neuroncore.report.perfetto import events
 from neuroncore.report.summary import summary
 from neuroncore.schedule import GPSIMD, STORES, schedule
-from neuroncore.schedule.order import POLICIES
+from neuroncore.schedule.reordering import POLICIES
 
 
 def moved(device, dst, src, **how):

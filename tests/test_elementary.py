@@ -7,7 +7,7 @@ import pytest
 from device import bits
 from neuroncore.isa.operators import OPERATORS
 
-from neuroncore import numeric
+from neuroncore.clause import arithmetic as numeric
 from neuroncore.native import fold, intrinsics
 from neuroncore.native.jit import compiled
 

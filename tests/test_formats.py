@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from neuroncore.errors import UsageError
-from neuroncore.formats import FLOATS, FORMATS, INTEGERS, Format, lookup
+from neuroncore.numerics.formats import FLOATS, FORMATS, INTEGERS, Format, lookup
 
 # name: exponent, mantissa, bias, largest, smallest normal, smallest subnormal, eps, inf, NaN
 FLOAT_TABLE = {

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from neuroncore import machine
-from neuroncore.core import running
+from neuroncore.core.core import running
 from neuroncore.errors import (
     DtypeError,
     KernelError,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from neuroncore.errors import OutsideKernelError, SignatureError
-from neuroncore.memory import Storage
+from neuroncore.memory.storage import Storage
 
 
 def values(*shape):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from microscaling import EIGHT, ELEMENTS, matmul_operand, pack, rows
 
-from neuroncore.formats import lookup
+from neuroncore.numerics.formats import lookup
 
 RULES = ("ocp_x2", "ocp")
 EMAX = {"float8_e4m3fn": 8, "float8_e5m2": 15}

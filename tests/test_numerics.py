@@ -12,9 +12,10 @@ import pytest
 from device import bits, same
 from numbers_of_formats import IN_NUMPY, LAYOUT, around, magnitudes, narrow, neighbours
 
-from neuroncore import codec, numerics
+from neuroncore import numerics
 from neuroncore.errors import UsageError
-from neuroncore.formats import CONFIGURABLE, FLOATS, FORMATS, OPAQUE, PACKED, lookup
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import CONFIGURABLE, FLOATS, FORMATS, OPAQUE, PACKED, lookup
 
 # --- arrays in, arrays out ------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ import pytest
 from device import bits, same
 from numbers_of_formats import LAYOUT, around, narrow, neighbours
 
-from neuroncore import codec, numerics, stochastic
-from neuroncore.formats import FORMATS, lookup
+from neuroncore import numerics
+from neuroncore.numerics import codec, stochastic
+from neuroncore.numerics.formats import FORMATS, lookup
 
 GOLDEN = json.loads((Path(__file__).parent / "data/golden_vectors.json").read_text())
 SHORT = {

@@ -10,7 +10,7 @@ import pytest
 from device import TARGETS, Device, bits
 from neuroncore.isa.operators import OPERATORS
 
-from neuroncore import numeric
+from neuroncore.clause import arithmetic as numeric
 from neuroncore.errors import (
     BufferKindError,
     DtypeError,

@@ -19,7 +19,7 @@ from older_kernels import stored
 from neuroncore.errors import OperatorError, SignatureError, UsageError
 from neuroncore.frontend.settings import settings
 from neuroncore.options import PROFILES, Options, vendor_sim
-from neuroncore.record import Record, load, save
+from neuroncore.record.saved import Record, load, save
 from neuroncore.schedule import schedule
 
 NAN, INF = np.nan, np.inf

@@ -14,10 +14,17 @@ from device import Device, bits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore import codec
 from neuroncore.errors import DtypeError, TargetError, UsageError
-from neuroncore.formats import FORMATS, OPAQUE, PACKED, float4_e2m1fn, float8_e8m0fnu, lookup
 from neuroncore.frontend.settings import settings
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import (
+    FORMATS,
+    OPAQUE,
+    PACKED,
+    float4_e2m1fn,
+    float8_e8m0fnu,
+    lookup,
+)
 
 ROWS = {  # bits, element
     "float8_e5m2_x4": (32, "float8_e5m2"),

@@ -9,7 +9,7 @@ from device import Device, bits
 from precise import RNG, SMALL, WIDE, X, blamed, empty, loaded, run, stored, through
 
 import neuroncore
-from neuroncore import core
+from neuroncore.core import core
 from neuroncore.errors import KernelError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor

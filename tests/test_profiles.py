@@ -18,10 +18,10 @@ from neuronxcc.nki import language as older_nl
 from recipes import FLOATS, RECIPES, SHAPE, values
 
 from neuroncore.errors import UsageError, ViewError
-from neuroncore.formats import lookup
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
+from neuroncore.numerics.formats import lookup
 from neuroncore.options import PROFILES, documented, ideal, profile, vendor_sim
 
 NARROW = FLOATS[1:]

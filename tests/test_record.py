@@ -10,8 +10,8 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore import program as program_module
-from neuroncore.program import Box, Program
+from neuroncore.record import program as program_module
+from neuroncore.record.program import Box, Program
 
 
 def here():

@@ -7,12 +7,12 @@ import nki.language as nl
 import numpy as np
 import pytest
 
-from neuroncore import program as program_module
 from neuroncore.cli import main
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
 from neuroncore.options import Options
+from neuroncore.record import program as program_module
 from neuroncore.report import perfetto, saved
 from neuroncore.report.summary import figures
 from neuroncore.report.text import estimated

@@ -13,7 +13,7 @@ from neuroncore import machine
 from neuroncore.errors import UsageError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.record import FORMAT, Record, load, save
+from neuroncore.record.saved import FORMAT, Record, load, save
 from neuroncore.report import measurements, perfetto
 from neuroncore.report.measurements import Estimate
 from neuroncore.report.summary import summary
@@ -103,7 +103,7 @@ def test_a_saved_program_can_be_saved_again(tmp_path):
 
 
 def test_an_empty_program_and_one_that_ended_early_come_back(tmp_path):
-    from neuroncore.program import Program
+    from neuroncore.record.program import Program
 
     short = Program(limit=0)
     short.left_out = 7
@@ -113,7 +113,7 @@ def test_an_empty_program_and_one_that_ended_early_come_back(tmp_path):
 
 
 def test_instructions_operators_and_machines_are_ours_again(tmp_path):
-    from neuroncore.instruction import INSTRUCTIONS
+    from neuroncore.clause.instruction import INSTRUCTIONS
 
     (before,) = programs()
     (after,) = back(tmp_path / "x", before).programs
@@ -135,8 +135,8 @@ def test_no_code_is_in_the_file(tmp_path):
     [
         (b"", "not a record"),
         (b"PK\x03\x04", "not a record"),
-        (b"neuroncore.record/%d\n" % (FORMAT + 1), "record it again"),
-        (b"neuroncore.record/%d\nnothing" % FORMAT, "damaged"),
+        (b"neuroncore.record.saved/%d\n" % (FORMAT + 1), "record it again"),
+        (b"neuroncore.record.saved/%d\nnothing" % FORMAT, "damaged"),
     ],
 )
 def test_other_files_are_refused(tmp_path, content, word):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from neuroncore import machine
 from neuroncore.schedule import LOADS, QUEUES, schedule, schedule_cores
-from neuroncore.schedule.order import POLICIES
+from neuroncore.schedule.prepare import prepared
+from neuroncore.schedule.reordering import POLICIES
 from neuroncore.schedule.timeline import GPSIMD, SCALAR, VECTOR
-from neuroncore.schedule.work import prepared
 
 ORDERS = tuple(POLICIES)
 X = np.zeros((128, 512), np.float32)

@@ -16,13 +16,13 @@ from neuronxcc.nki import language as older_nl
 from neuroncore import machine
 from neuroncore.cli import main
 from neuroncore.options import Order
-from neuroncore.program import Program
-from neuroncore.record import Record, load, save
+from neuroncore.record.program import Program
+from neuroncore.record.saved import Record, load, save
 from neuroncore.report import saved
 from neuroncore.report.summary import summary
 from neuroncore.report.text import estimated
 from neuroncore.schedule import QUEUES, schedule
-from neuroncore.schedule.order import POLICIES
+from neuroncore.schedule.reordering import POLICIES
 
 VECTOR, SCALAR, GPSIMD = nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd
 SHARED = {"Vector", "Scalar", "GpSimd"}

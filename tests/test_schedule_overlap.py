@@ -5,8 +5,8 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.formats import lookup
-from neuroncore.schedule.overlap import neighbours
+from neuroncore.numerics.formats import lookup
+from neuroncore.schedule.dependencies import neighbours
 
 SHAPE = (6, 5, 8)
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuroncore.schedule import schedule
-from neuroncore.schedule.order import POLICIES
+from neuroncore.schedule.reordering import POLICIES
 
 COPIERS = ("vector", "scalar", "gpsimd")
 ENGINES = {name: nisa.engine[name] for name in (*COPIERS, "unknown")}

@@ -8,7 +8,7 @@ import pytest
 from device import Device
 
 from neuroncore.schedule import schedule
-from neuroncore.schedule.order import POLICIES
+from neuroncore.schedule.reordering import POLICIES
 
 VECTOR, SCALAR, GPSIMD = nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd
 ORDERS = tuple(POLICIES)

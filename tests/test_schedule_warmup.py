@@ -7,7 +7,7 @@ import pytest
 from device import Device
 
 from neuroncore.schedule import schedule
-from neuroncore.schedule.order import POLICIES
+from neuroncore.schedule.reordering import POLICIES
 
 
 def multiply(device, count, k=128, moving=None):

@@ -15,7 +15,7 @@ from neuroncore.cli import main
 from neuroncore.errors import UsageError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.record import Record, load, save
+from neuroncore.record.saved import Record, load, save
 from neuroncore.report import measurements
 from neuroncore.report.measurements import COLUMNS, Harness
 from neuroncore.report.ranges import range_of

@@ -111,7 +111,7 @@ def frame_of(name):
 @pytest.mark.parametrize(
     ("name", "ours"),
     [
-        *(("neuroncore.core", True), ("neuroncore.frontend.nki.isa", True)),
+        *(("neuroncore.core.core", True), ("neuroncore.frontend.nki.isa", True)),
         *(("neuroncore.isa.vector", True), ("neuroncore.kernels.ch01_copy", False)),
         *(("mine", False), ("neuroncore_extras", False), ("__main__", False), ("nki", False)),
     ],

@@ -5,7 +5,7 @@ import nki.isa as nisa
 import pytest
 from device import Device
 
-from neuroncore.spills import traffic
+from neuroncore.schedule.spills import traffic
 
 WIDTH = 64  # elements of a tile in each partition, of 4 bytes
 ROOM = 4 * WIDTH

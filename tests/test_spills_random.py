@@ -13,7 +13,7 @@ from device import Device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuroncore.spills import traffic
+from neuroncore.schedule.spills import traffic
 
 SHAPE = (128, 128)
 WIDTH = 4 * SHAPE[1]  # bytes of a tile in each partition

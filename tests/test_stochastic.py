@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numbers_of_formats import LAYOUT, around, overflow_code, thresholds
 
-from neuroncore import codec, numerics, stochastic
+from neuroncore import numerics
 from neuroncore.errors import UsageError
-from neuroncore.formats import FLOATS, FORMATS, INTEGERS, float4_e2m1fn, float8_e8m0fnu
-from neuroncore.stochastic import Stream
+from neuroncore.numerics import codec, stochastic
+from neuroncore.numerics.formats import FLOATS, FORMATS, INTEGERS, float4_e2m1fn, float8_e8m0fnu
+from neuroncore.numerics.stochastic import Stream
 
 FORMS = {str(f): f for f in (*FLOATS, float4_e2m1fn) if f != "float32"}
 every = pytest.mark.parametrize("name", FORMS)

@@ -21,11 +21,11 @@ from recipes import FLOATS, RECIPES
 
 from neuroncore.enums import engine
 from neuroncore.errors import UsageError
-from neuroncore.formats import lookup
 from neuroncore.frontend.settings import settings
+from neuroncore.numerics.formats import lookup
+from neuroncore.numerics.stochastic import Stream
+from neuroncore.numerics.stochastic import words as words_of
 from neuroncore.options import Options
-from neuroncore.stochastic import Stream
-from neuroncore.stochastic import words as words_of
 
 NARROW = FLOATS[1:]
 SEED = 0xC0FFEE

@@ -15,7 +15,7 @@ from device import bits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore import product
+from neuroncore.clause import product
 
 ODD = [
     *[(1, 1, 1), (2, 1, 70), (2, 70, 1), (5, 9, 17), (7, 8, 16), (3, 4, 48), (3, 12, 49)],
@@ -86,7 +86,7 @@ def test_a_link_of_the_chain_is_rounded_once(a, b, c):
 DIGEST = """
 import hashlib, sys
 import numpy as np
-from neuroncore import product
+from neuroncore.clause import product
 from neuroncore.native import lanes
 
 rng, digest = np.random.default_rng(0), hashlib.sha256()

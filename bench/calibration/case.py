@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neuroncore.formats import lookup
+from neuroncore.numerics.formats import lookup
 
 Row = Mapping[str, str]
 Kernels = Callable[[Path], ModuleType]

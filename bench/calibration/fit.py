@@ -6,7 +6,7 @@ Every fitted number is a physical quantity with a few plausible values. All comb
 the best has the most kernels within 25 %, of equal ones the smallest mean error. Kernels of
 either API are fitted by themselves, for they share no number. Then the fit is made again without
 each chain of variants, and that chain's error is taken with what the others chose: what a new
-kernel has to expect. Nothing is changed: the numbers in use are in neuroncore/schedule/order.py,
+kernel has to expect. Nothing is changed: numbers in use are in neuroncore/schedule/reordering.py,
 isa/machines/trn1.toml and offsets.toml, and are reported beside the best. No kernel is left out.
 """
 
@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 from neuroncore import machine
 from neuroncore.cli.score import ASSERTED
 from neuroncore.machine import Machine
-from neuroncore.program import Order
-from neuroncore.record import Record
+from neuroncore.record.program import Order
+from neuroncore.record.saved import Record
 from neuroncore.report import measurements
 from neuroncore.report.measurements import Harness, Row, offset_us, span_ns
 from neuroncore.report.score import CLOSE
 from neuroncore.schedule import schedule_cores
-from neuroncore.schedule.order import POLICIES
+from neuroncore.schedule.reordering import POLICIES
 
 HERE = Path(__file__).parent
 

@@ -17,11 +17,11 @@ neuroncore.activate()
 import cases
 import record
 
-from neuroncore.core import Core
+from neuroncore.core.core import Core
 from neuroncore.frontend.launch import Run
 from neuroncore.frontend.settings import settings
 from neuroncore.options import Options
-from neuroncore.record import Record, save
+from neuroncore.record.saved import Record, save
 
 
 class Launches:

@@ -2,7 +2,7 @@
 
     python bench/calibration/record.py CSV FOLDER --sources NAME=PATH ... [-k SUBSTR]
 
-FOLDER gets the record of each kernel (neuroncore.record) under a hash of its file and its
+FOLDER gets the record of each kernel (neuroncore.record.saved) under a hash of its file and its
 arguments, and index.json, which names the record of each row of the table, or says why it has
 none. What is there already is kept. PATH is a checkout of NAME as the table's column
 `kernel_source` has it; a folder without NAME= holds checkouts by the last part of their names. Of
@@ -25,7 +25,7 @@ import cases
 from case import Case, Hole, Row
 from outcome import Outcome, judged, options, run, told
 
-from neuroncore.record import FORMAT
+from neuroncore.record.saved import FORMAT
 from neuroncore.report.measurements import INDEX, is_usable, read
 
 

@@ -31,10 +31,10 @@ import neuroncore
 
 neuroncore.activate()
 
-from neuroncore.core import running
-from neuroncore.formats import lookup
+from neuroncore.core.core import running
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
 from neuroncore.frontend.nki.kernel import Kernel
+from neuroncore.numerics.formats import lookup
 from neuroncore.report.compare import Incomparable, compare
 
 

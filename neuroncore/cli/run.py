@@ -27,14 +27,14 @@ import numpy as np
 
 from neuroncore import machine, source
 from neuroncore.cli import tools, values
-from neuroncore.core import Core
+from neuroncore.core.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
-from neuroncore.formats import FORMATS, float32, lookup
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.launch import Run
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.settings import environment_options, settings, target_machine
+from neuroncore.numerics.formats import FORMATS, float32, lookup
 from neuroncore.options import Options, Order, profile
 from neuroncore.report import perfetto, precision, text
 from neuroncore.report.compare import Comparison, Incomparable, compare

@@ -15,7 +15,7 @@ from typing import Any
 
 import neuroncore
 from neuroncore.errors import UsageError
-from neuroncore.record import Record
+from neuroncore.record.saved import Record
 from neuroncore.report import measurements
 from neuroncore.report.measurements import Estimate, Harness, Row
 from neuroncore.report.ranges import range_of

@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Iterator
 
 from neuroncore import machine
+from neuroncore.clause.arithmetic import FUNCTIONS, OPERATORS
+from neuroncore.clause.instruction import INSTRUCTIONS, Instruction, Parameter
+from neuroncore.clause.operand import Act, Op, Operand
 from neuroncore.cli import published
 from neuroncore.errors import UsageError, did_you_mean
-from neuroncore.instruction import INSTRUCTIONS, Instruction, Parameter
 from neuroncore.machine import Fact, Machine
-from neuroncore.numeric import FUNCTIONS, OPERATORS
-from neuroncore.operand import Act, Op, Operand
 
 
 def machines(arguments: argparse.Namespace) -> int:

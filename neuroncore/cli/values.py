@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore.errors import UsageError, did_you_mean
-from neuroncore.formats import lookup
+from neuroncore.numerics.formats import lookup
 
 ARRAY = re.compile(r"(\w+)\[([\d,\s]+)\]")
 

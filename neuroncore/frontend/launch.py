@@ -6,57 +6,34 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore import access, codec
-from neuroncore.core import Core, Finding, on
+from neuroncore.core.core import Core, on
+from neuroncore.core.system import System
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import DtypeError, NotEmulated, SignatureError, TargetError, UsageError
-from neuroncore.formats import Format, lookup
+from neuroncore.frontend.run import NeuronWarning as NeuronWarning
+from neuroncore.frontend.run import Run as Run
 from neuroncore.frontend.settings import current_settings, environment_options, target_machine
 from neuroncore.machine import Machine
-from neuroncore.memory import Storage
+from neuroncore.memory import access
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import Format, lookup
 from neuroncore.options import Options
 from neuroncore.precision import doubles
 from neuroncore.precision.findings import Precision, add
 from neuroncore.precision.shadow import Shadow
-from neuroncore.program import Order
-from neuroncore.system import System
-from neuroncore.tile import Tile
+from neuroncore.record.program import Order
 
 Array = npt.NDArray[Any]
 
 CORES = 2  # physical cores of a logical one (LNC2)
-
-
-class NeuronWarning(UserWarning):
-    """A finding of a run that nobody else reports."""
-
-
-@dataclass(eq=False)
-class Run:
-    """One finished launch: what it returned and the cores it ran on, with their records."""
-
-    kernel: str
-    outputs: Any
-    cores: list[Core]
-    arguments: tuple[Any, ...] = ()
-    findings: list[Finding] = field(default_factory=list)
-    precision: Precision | None = None  # with Options.precision
-
-    @property
-    def core(self) -> Core:
-        """The first core, often the only one."""
-        return self.cores[0]
-
-    @property
-    def machine(self) -> Machine:
-        return self.core.machine
 
 
 def launch(

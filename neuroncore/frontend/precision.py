@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from neuroncore.core import Core
+from neuroncore.core.core import Core
 from neuroncore.errors import UsageError
 from neuroncore.frontend.launch import Run
 from neuroncore.frontend.settings import current_settings, environment_options, settings

@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from neuroncore import machine
-from neuroncore.core import Core
+from neuroncore.core.core import Core
 from neuroncore.errors import UsageError
+from neuroncore.frontend.run import Run
 from neuroncore.machine import Machine
 from neuroncore.options import Options, documented, ideal
-
-if TYPE_CHECKING:
-    from neuroncore.frontend.launch import Run
 
 DEFAULT_TARGET = "trn2"
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"

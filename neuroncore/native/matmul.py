@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from neuroncore import buffers
+from neuroncore.native import buffers
 from neuroncore.native.blocks import ROWS, VECTORS, block, copied, scaled_block
 from neuroncore.native.jit import compiled, compiled_once, inlined
 from neuroncore.native.lanes import LANES

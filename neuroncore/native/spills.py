@@ -1,4 +1,4 @@
-"""The loops of what the older API's compiler leaves out and spills: see `neuroncore.spills`.
+"""Loops of what the older API's compiler leaves out and spills: `neuroncore.schedule.spills`.
 
 A program comes as arrays: the operands of instruction i are start[i]:start[i + 1], of which the
 first reads[i] are read; piece[k] is the piece that operand k is in.

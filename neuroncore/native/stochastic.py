@@ -1,4 +1,4 @@
-"""float32 to narrow floats by stochastic rounding: `neuroncore.stochastic` has the definition.
+"""float32 to narrow floats by stochastic rounding, defined in `neuroncore.numerics.stochastic`.
 
 A magnitude goes up if its random word is below the part of it that is cut off, as a fraction of
 2^32 of the last place that is kept.

@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from neuroncore.core import Core
+from neuroncore.core.core import Core
 from neuroncore.enums import engine
+from neuroncore.memory.tile import Array, Tile
 from neuroncore.precision.doubles import Beside, chip_doubles, made
 from neuroncore.precision.findings import Precision
-from neuroncore.tile import Array, Tile
 
 RECENT = 16  # tiles that are kept
 Registers = dict[engine, Array]

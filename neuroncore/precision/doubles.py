@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore import access, buffers, codec
-from neuroncore.formats import Format, float32, float64, tfloat32
-from neuroncore.indirection import Picked
-from neuroncore.lazy import Lazy
-from neuroncore.memory import Storage
-from neuroncore.tile import Array, Dynamic, Tile
+from neuroncore.core.indirection import Picked
+from neuroncore.memory import access
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Array, Dynamic, Tile
+from neuroncore.native import buffers
+from neuroncore.native.lazy import Lazy
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import Format, float32, float64, tfloat32
 
 native: Any = Lazy("neuroncore.native.precision")
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from neuroncore import source
-from neuroncore.core import Finding
-from neuroncore.formats import Format, float32
-from neuroncore.lazy import Lazy
+from neuroncore.core.core import Finding
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.native.lazy import Lazy
+from neuroncore.numerics.formats import Format, float32
 from neuroncore.precision.doubles import Energy, chip_values, is_float, on
-from neuroncore.tile import Array, Tile
 
 native: Any = Lazy("neuroncore.native.precision")
 

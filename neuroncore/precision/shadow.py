@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.core import Core, perform
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import Operand
+from neuroncore.core.core import Core, perform
+from neuroncore.core.indirection import Picked, scatter
 from neuroncore.enums import engine
-from neuroncore.formats import Format, bool_
-from neuroncore.indirection import Picked, scatter
-from neuroncore.instruction import Call
-from neuroncore.memory import Storage
-from neuroncore.operand import Operand
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import Format, bool_
 from neuroncore.precision.around import Around, Stand
 from neuroncore.precision.doubles import (
     Beside,
@@ -38,7 +39,6 @@ from neuroncore.precision.findings import (
 )
 from neuroncore.precision.step import Step, Written
 from neuroncore.precision.traits import WIDE_INTEGERS, Traits, traits
-from neuroncore.tile import Array, Tile
 
 EXACT_INTEGER = 1 << 24  # float32 has all integers up to here
 

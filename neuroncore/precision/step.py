@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore import buffers
-from neuroncore.access import is_dense
-from neuroncore.core import perform
+from neuroncore.clause.instruction import Call
+from neuroncore.core.core import perform
+from neuroncore.core.indirection import Picked
 from neuroncore.enums import reduce_cmd
-from neuroncore.indirection import Picked
-from neuroncore.instruction import Call
+from neuroncore.memory.access import is_dense
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.native import buffers
 from neuroncore.precision.around import Around, Registers, Stand
 from neuroncore.precision.doubles import (
     DOUBLE,
@@ -39,7 +40,6 @@ from neuroncore.precision.findings import (
     portions,
 )
 from neuroncore.precision.traits import LANES, Traits
-from neuroncore.tile import Array, Tile
 
 SAMPLE = 4096  # elements of a result on which errors are told apart
 LOST = 2.0  # decimal digits that are worth being told of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from neuroncore.formats import Format, int32, uint32
-from neuroncore.instruction import Call
+from neuroncore.clause.instruction import Call
+from neuroncore.numerics.formats import Format, int32, uint32
 
 # Instructions of which every lane works for itself: some lanes stand for all.
 LANES = {

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import HBM, View
 from neuroncore.enums import engine
-from neuroncore.formats import PACK, float32
-from neuroncore.instruction import Call
 from neuroncore.machine import Machine
-from neuroncore.operand import HBM, View
+from neuroncore.numerics.formats import PACK, float32
 from neuroncore.schedule import QUEUES, TENSOR, Timeline, is_transfer
-from neuroncore.spills import Traffic, traffic
+from neuroncore.schedule.spills import Traffic, traffic
 
 BYTES = tuple(f"{m}_{verb}_bytes" for m in ("hbm", "sbuf", "psum") for verb in ("read", "write"))
 FLOPS = tuple(f"{adjusted}{kind}_flops" for adjusted in ("", "adjusted_")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from neuroncore import machine
 from neuroncore.errors import UsageError
-from neuroncore.record import Record, load
+from neuroncore.record.saved import Record, load
 from neuroncore.report.summary import bound
 from neuroncore.schedule import Timeline, schedule_cores
 

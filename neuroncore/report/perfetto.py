@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import View
 from neuroncore.enums import MemoryRegion
-from neuroncore.instruction import Call
-from neuroncore.operand import View
 from neuroncore.schedule import GPSIMD, LOADS, STORES, Timeline
 
 Array = npt.NDArray[Any]

@@ -33,7 +33,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from neuroncore.core import Core
+from neuroncore.core.core import Core
 from neuroncore.errors import UsageError
 from neuroncore.report import perfetto
 from neuroncore.report.summary import figures

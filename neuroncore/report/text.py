@@ -9,7 +9,7 @@ from neuroncore.report.counters import Counters, counted
 from neuroncore.report.ranges import range_of
 from neuroncore.report.summary import bound, utilization
 from neuroncore.schedule import Timeline
-from neuroncore.schedule.order import POLICIES
+from neuroncore.schedule.reordering import POLICIES
 
 
 def duration(ns: float) -> str:

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.lazy import Lazy
 from neuroncore.machine import Machine
-from neuroncore.program import Order, Program
+from neuroncore.native.lazy import Lazy
+from neuroncore.record.program import Order, Program
+from neuroncore.schedule.prepare import Work, prepared
 from neuroncore.schedule.timeline import GPSIMD as GPSIMD
 from neuroncore.schedule.timeline import LOADS as LOADS
 from neuroncore.schedule.timeline import QUEUES as QUEUES
@@ -26,7 +27,6 @@ from neuroncore.schedule.timeline import TENSOR as TENSOR
 from neuroncore.schedule.timeline import VECTOR as VECTOR
 from neuroncore.schedule.timeline import Timeline as Timeline
 from neuroncore.schedule.timeline import is_transfer as is_transfer
-from neuroncore.schedule.work import Work, prepared
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.schedule")

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.clause.instruction import Call
 from neuroncore.enums import engine
-from neuroncore.instruction import Call
 from neuroncore.machine import Machine
-from neuroncore.program import Columns, Order, Program
+from neuroncore.record.program import Columns, Order, Program
 
 Array = npt.NDArray[Any]
 

@@ -11,9 +11,9 @@ from accepted import accepted
 from device import Device, converted, same
 from recipes import RECIPES, values
 
-from neuroncore.formats import lookup
-from neuroncore.instruction import INSTRUCTIONS
-from neuroncore.operand import View
+from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.clause.operand import View
+from neuroncore.numerics.formats import lookup
 
 TOGETHER = ("core_barrier", "sendrecv")  # take two cores: see below
 WITH_TILES = [name for name, row in INSTRUCTIONS.items() if any(p.operand for p in row.operands)]

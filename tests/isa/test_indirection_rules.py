@@ -8,6 +8,7 @@ from indices import an_index
 from nki.isa import engine
 
 from neuroncore import machine
+from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.errors import (
     BufferKindError,
     DtypeError,
@@ -19,8 +20,7 @@ from neuroncore.errors import (
     TargetError,
     ViewError,
 )
-from neuroncore.instruction import INSTRUCTIONS
-from neuroncore.register import VirtualRegister
+from neuroncore.memory.register import VirtualRegister
 
 # What the instruction set documents; everything else takes no index.
 TAKERS = {

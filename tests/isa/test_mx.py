@@ -19,7 +19,7 @@ from neuroncore.errors import (
     StartPartitionError,
     TargetError,
 )
-from neuroncore.formats import lookup
+from neuroncore.numerics.formats import lookup
 
 EMAX = {"float8_e4m3fn": 8, "float8_e5m2": 15}
 LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}

@@ -10,7 +10,7 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.core import on
+from neuroncore.core.core import on
 from neuroncore.errors import (
     BufferKindError,
     DynamicControlError,

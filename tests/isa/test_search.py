@@ -14,7 +14,7 @@ from neuroncore.errors import (
     SignatureError,
     StartPartitionError,
 )
-from neuroncore.register import VirtualRegister
+from neuroncore.memory.register import VirtualRegister
 
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")

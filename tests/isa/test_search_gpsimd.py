@@ -17,7 +17,7 @@ from neuroncore.errors import (
     StartPartitionError,
     TargetError,
 )
-from neuroncore.register import VirtualRegister
+from neuroncore.memory.register import VirtualRegister
 
 # --- topk -----------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from neuroncore.errors import (
     SignatureError,
     TargetError,
 )
-from neuroncore.register import VirtualRegister
+from neuroncore.memory.register import VirtualRegister
 
 LEAST = np.finfo(np.float32).min
 V3_ON = ("trn2", "trn3")

@@ -16,8 +16,8 @@ from neuroncore.errors import (
     ViewError,
 )
 from neuroncore.frontend.nki import isa
-from neuroncore.register import VirtualRegister
-from neuroncore.tile import Dynamic, Tile
+from neuroncore.memory.register import VirtualRegister
+from neuroncore.memory.tile import Dynamic, Tile
 
 T = TypeVar("T", bound="Indexed")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
 from typing import Any
 
-from neuroncore.core import running
+from neuroncore.core.core import running
 from neuroncore.errors import SignatureError
 from neuroncore.frontend.launch import finish, launch
 from neuroncore.frontend.nki.tensor import NkiTensor

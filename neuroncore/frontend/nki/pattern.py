@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Self
 
-from neuroncore import access
-from neuroncore.access import Dims
 from neuroncore.errors import (
     OutOfBoundsError,
     ShapeError,
@@ -15,10 +13,12 @@ from neuroncore.errors import (
     UsageError,
     ViewError,
 )
-from neuroncore.formats import Format, lookup
 from neuroncore.frontend.nki.indexing import Indexed
-from neuroncore.register import VirtualRegister
-from neuroncore.tile import Dynamic, Tile
+from neuroncore.memory import access
+from neuroncore.memory.access import Dims
+from neuroncore.memory.register import VirtualRegister
+from neuroncore.memory.tile import Dynamic, Tile
+from neuroncore.numerics.formats import Format, lookup
 
 
 def format_of(dtype: Any, position: int) -> Format:

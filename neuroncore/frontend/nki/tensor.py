@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore import access
-from neuroncore.access import Dims
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ShapeError, SignatureError, ViewError
 from neuroncore.frontend.nki.pattern import Patterned
 from neuroncore.frontend.nki.pattern import format_of as format_of
-from neuroncore.register import VirtualRegister
-from neuroncore.tile import Dynamic, Tile
+from neuroncore.memory import access
+from neuroncore.memory.access import Dims
+from neuroncore.memory.register import VirtualRegister
+from neuroncore.memory.tile import Dynamic, Tile
 
 
 def identity(n: int, dtype: Any) -> Any:

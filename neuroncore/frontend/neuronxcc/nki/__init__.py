@@ -1,9 +1,9 @@
 """neuronxcc.nki: the API of SDK 2.20 to 2.26, running on an emulated NeuronCore."""
 
-from neuroncore.frontend.neuronxcc.nki import arithmetic as _arithmetic  # noqa: F401 its methods
 from neuroncore.frontend.neuronxcc.nki import compiler as compiler
 from neuroncore.frontend.neuronxcc.nki import isa as isa
 from neuroncore.frontend.neuronxcc.nki import language as language
+from neuroncore.frontend.neuronxcc.nki import methods as _methods  # noqa: F401 its methods
 from neuroncore.frontend.neuronxcc.nki import typing as typing
 from neuroncore.frontend.neuronxcc.nki.kernel import FrameworkKernel as FrameworkKernel
 from neuroncore.frontend.neuronxcc.nki.kernel import baremetal as baremetal

@@ -10,13 +10,12 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from neuroncore.access import Dims
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import OutOfBoundsError, SignatureError
-from neuroncore.formats import Format
-from neuroncore.frontend.neuronxcc.nki.results import Untiled
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
-from neuroncore.memory import Storage
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled, whole
+from neuroncore.memory.access import Dims
+from neuroncore.memory.storage import Storage
+from neuroncore.numerics.formats import Format
 
 Make = Callable[[Dims], Storage]
 
@@ -73,14 +72,6 @@ class Blocks(Untiled):
         if tile is None:
             tile = self._tiles[block] = whole(self._make(block))
         return tile[rest] if rest else tile
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        from neuroncore.frontend.neuronxcc.nki import results
-
-        part = self[key]
-        if isinstance(part, Blocks):
-            raise part.not_a_tile("the target")
-        results.assign(part, value)
 
     def _part(self, at: Dims) -> Blocks:
         part = Blocks(self._shape, self._axis, self.dtype, self.buffer, self._make, self.name)

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from neuroncore import source
-from neuroncore.core import Core, current
+from neuroncore.core.core import Core, current
 from neuroncore.errors import KernelError, OutputError, SignatureError
 from neuroncore.frontend.neuronxcc.nki.results import flush
 from neuroncore.frontend.neuronxcc.nki.scopes import running

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.core import current, running
+from neuroncore.core.core import current, running
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import NotEmulated, OutOfBoundsError, SignatureError, UsageError
 from neuroncore.frontend.launch import Run, finish, launch

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neuroncore.access import Dims
 from neuroncore.frontend.neuronxcc.nki.index import Index
-from neuroncore.tile import Tile
+from neuroncore.memory.access import Dims
+from neuroncore.memory.tile import Tile
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import ast
 
 from neuroncore import source
 from neuroncore.errors import DynamicControlError, SignatureError, ViewError
-from neuroncore.tile import Tile
+from neuroncore.memory.tile import Tile
 
 
 def truth_value(tile: Tile) -> DynamicControlError:

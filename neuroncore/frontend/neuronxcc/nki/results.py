@@ -15,20 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore import access, source
-from neuroncore.access import Dims
-from neuroncore.core import current
+from neuroncore import source
+from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.core.core import current
+from neuroncore.core.issue import issuer
 from neuroncore.enums import MemoryRegion
-from neuroncore.errors import BufferKindError, KernelError, ShapeError, SignatureError
-from neuroncore.formats import Format, float32
+from neuroncore.errors import BufferKindError, KernelError, SignatureError
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import check_explicit
 from neuroncore.frontend.neuronxcc.nki.index import Box, Mask, rectangles
 from neuroncore.frontend.neuronxcc.nki.scopes import check_read, check_write, running
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
-from neuroncore.instruction import INSTRUCTIONS
-from neuroncore.issue import issuer
-from neuroncore.tile import Tile
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled, whole
+from neuroncore.memory import access
+from neuroncore.memory.access import Dims
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import Format, float32
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 ON_CHIP = (SBUF, PSUM)
@@ -43,13 +44,6 @@ VENDORS: dict[tuple[str, str | None, str], str] = {
         ("scale", "SHAPE_MISMATCH", "scalar_or_vector"),
     )
 }
-
-
-class Untiled:
-    """What is a tensor, but too much for one instruction."""
-
-    def not_a_tile(self, name: str) -> SignatureError:
-        raise NotImplementedError
 
 
 @dataclass(eq=False)
@@ -368,40 +362,3 @@ def _same(slot: Tensor, value: Tensor) -> bool:
 
 def _long_axes(tile: Tensor) -> list[tuple[int, int]]:
     return [(n, s) for n, s in zip(tile.shape, tile.strides, strict=True) if n != 1]
-
-
-def update(target: Tensor, name: str, other: Any) -> None:
-    """target <op>= other; a sum of products stays in PSUM, and the first one starts it, whether or
-    not the kernel has asked for zeros (attention of nki-samples does not)."""
-    from neuroncore.frontend.neuronxcc.nki import language
-
-    state = running()
-    held = state.pending
-    adds = name == "add" and held is not None and held.tile is other and held.sums
-    if adds and target.region is PSUM:
-        assert held is not None
-        state.pending = None
-        place = target.shaped(other.shape)
-        parts = [place.within(box) if box else place for box in held.boxes]
-        with state.accumulating():
-            held.issue(place, accumulate=not all(map(_unwritten, parts)))
-        return
-    flush()
-    fill(target)
-    with state.accumulating():
-        result = getattr(language, name)(target, other)
-        assign(target, result)
-
-
-def _unwritten(tile: Tensor) -> bool:
-    """Whether nothing of a tile has been written. Raises ShapeError if a part has."""
-    missing = tile.unwritten()
-    if missing is None:
-        return False
-    if missing.all():
-        return True
-    raise ShapeError(
-        f"only a part of {tile!r} has a sum so far",
-        because="an accumulation group begins and goes on for all of its elements at once",
-        hint="accumulate into the same pieces every time",
-    )

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from neuroncore import source
-from neuroncore.core import Core, current
+from neuroncore.core.core import Core, current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ImmutableError, LoopCarriedError, ScopeError
-from neuroncore.memory import Storage
-from neuroncore.tile import Tile
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Tile
 
 Place = tuple[Any, ...]  # offset, shape and strides
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any
 
-from neuroncore import access
-from neuroncore.access import Dims
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import (
     OutOfBoundsError,
@@ -20,9 +18,11 @@ from neuroncore.frontend.neuronxcc.nki import parts, refusals
 from neuroncore.frontend.neuronxcc.nki.index import Box, Index, Mask, filled, together
 from neuroncore.frontend.nki.indexing import DynamicSlice
 from neuroncore.frontend.nki.tensor import format_of
-from neuroncore.memory import Storage
-from neuroncore.register import VirtualRegister
-from neuroncore.tile import Dynamic, Tile
+from neuroncore.memory import access
+from neuroncore.memory.access import Dims
+from neuroncore.memory.register import VirtualRegister
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Dynamic, Tile
 
 Span = tuple[int, Dims, int, int]  # first, steps along the axes of a tile, size, axis of the tensor
 
@@ -326,12 +326,6 @@ class Tensor(Tile):
         part._check_spans()
         return part
 
-    # --- assignment ------------------------------------------------------------------------------
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Write a part: the instruction whose result `value` is writes it there itself."""
-        _results().assign(self[key], value)
-
     # --- other views -----------------------------------------------------------------------------
 
     def assert_shape(self, shape: Sequence[int]) -> Tensor:
@@ -437,12 +431,13 @@ def _inside(span: Span, shape: Dims) -> bool:
     return low >= 0 and high < span[2]
 
 
-def _results() -> Any:
-    from neuroncore.frontend.neuronxcc.nki import results
-
-    return results
-
-
 def whole(storage: Storage) -> Tensor:
     """The tensor that a storage was made for."""
     return Tensor(storage, storage.shape, access.dense(storage.shape), 0, storage.dtype)
+
+
+class Untiled:
+    """What is a tensor, but too much for one instruction."""
+
+    def not_a_tile(self, name: str) -> SignatureError:
+        raise NotImplementedError

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from neuroncore.core import current, running
+from neuroncore.clause.instruction import INSTRUCTIONS, Instruction, Parameter
+from neuroncore.core.core import current, running
+from neuroncore.core.issue import issuer
 from neuroncore.enums import dge_mode as dge_mode
 from neuroncore.enums import dma_engine as dma_engine
 from neuroncore.enums import engine as engine
@@ -25,10 +27,8 @@ from neuroncore.errors import KernelError as NkiValidationError
 from neuroncore.errors import NotEmulated, SignatureError, did_you_mean
 from neuroncore.frontend.nki.isa import constants as constants
 from neuroncore.frontend.settings import target_machine
-from neuroncore.instruction import INSTRUCTIONS, Instruction, Parameter
-from neuroncore.issue import issuer
-from neuroncore.program import Program
-from neuroncore.register import VirtualRegister as VirtualRegister
+from neuroncore.memory.register import VirtualRegister as VirtualRegister
+from neuroncore.record.program import Program
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector

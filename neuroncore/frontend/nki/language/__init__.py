@@ -6,26 +6,6 @@ Operator names such as `nl.add` are both a function of tiles and the token that 
 
 from neuroncore.enums import MemoryRegion as MemoryRegion
 from neuroncore.errors import did_you_mean
-from neuroncore.formats import Format as DType  # noqa: F401
-from neuroncore.formats import bfloat16 as bfloat16
-from neuroncore.formats import bool_ as bool  # noqa: F401 named so by published kernels
-from neuroncore.formats import bool_ as bool_
-from neuroncore.formats import float4_e2m1fn_x4 as float4_e2m1fn_x4
-from neuroncore.formats import float8_e4m3 as float8_e4m3
-from neuroncore.formats import float8_e4m3fn as float8_e4m3fn
-from neuroncore.formats import float8_e4m3fn_x4 as float8_e4m3fn_x4
-from neuroncore.formats import float8_e5m2 as float8_e5m2
-from neuroncore.formats import float8_e5m2_x4 as float8_e5m2_x4
-from neuroncore.formats import float8_e8m0fnu as float8_e8m0fnu
-from neuroncore.formats import float16 as float16
-from neuroncore.formats import float32 as float32
-from neuroncore.formats import int8 as int8
-from neuroncore.formats import int16 as int16
-from neuroncore.formats import int32 as int32
-from neuroncore.formats import tfloat32 as tfloat32
-from neuroncore.formats import uint8 as uint8
-from neuroncore.formats import uint16 as uint16
-from neuroncore.formats import uint32 as uint32
 from neuroncore.frontend.nki.language.control import affine_range as affine_range
 from neuroncore.frontend.nki.language.control import device_print as device_print
 from neuroncore.frontend.nki.language.control import ds as ds
@@ -141,6 +121,26 @@ from neuroncore.frontend.nki.language.trigonometry import sin as sin
 from neuroncore.frontend.nki.language.trigonometry import tan as tan
 from neuroncore.frontend.nki.objects import NKIObject as NKIObject
 from neuroncore.frontend.nki.tensor import NkiTensor as NkiTensor
+from neuroncore.numerics.formats import Format as DType  # noqa: F401
+from neuroncore.numerics.formats import bfloat16 as bfloat16
+from neuroncore.numerics.formats import bool_ as bool  # noqa: F401 named so by published kernels
+from neuroncore.numerics.formats import bool_ as bool_
+from neuroncore.numerics.formats import float4_e2m1fn_x4 as float4_e2m1fn_x4
+from neuroncore.numerics.formats import float8_e4m3 as float8_e4m3
+from neuroncore.numerics.formats import float8_e4m3fn as float8_e4m3fn
+from neuroncore.numerics.formats import float8_e4m3fn_x4 as float8_e4m3fn_x4
+from neuroncore.numerics.formats import float8_e5m2 as float8_e5m2
+from neuroncore.numerics.formats import float8_e5m2_x4 as float8_e5m2_x4
+from neuroncore.numerics.formats import float8_e8m0fnu as float8_e8m0fnu
+from neuroncore.numerics.formats import float16 as float16
+from neuroncore.numerics.formats import float32 as float32
+from neuroncore.numerics.formats import int8 as int8
+from neuroncore.numerics.formats import int16 as int16
+from neuroncore.numerics.formats import int32 as int32
+from neuroncore.numerics.formats import tfloat32 as tfloat32
+from neuroncore.numerics.formats import uint8 as uint8
+from neuroncore.numerics.formats import uint16 as uint16
+from neuroncore.numerics.formats import uint32 as uint32
 
 sbuf = MemoryRegion.sbuf
 psum = MemoryRegion.psum

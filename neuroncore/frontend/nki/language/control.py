@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.core import running
+from neuroncore.core.core import running
 from neuroncore.errors import DynamicControlError
 from neuroncore.frontend.nki.indexing import DynamicSlice
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.register import VirtualRegister
+from neuroncore.memory.register import VirtualRegister
 
 Bound = int | VirtualRegister
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore import access
-from neuroncore.core import current
+from neuroncore.core.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
 from neuroncore.errors import BufferKindError, DynamicControlError, SignatureError
-from neuroncore.formats import Format, uint8
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.tensor import NkiTensor, format_of
-from neuroncore.tile import Tile
+from neuroncore.memory import access
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import Format, uint8
 
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 

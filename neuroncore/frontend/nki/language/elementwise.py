@@ -8,12 +8,12 @@ import numpy as np
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import OperatorError, ShapeError, SignatureError
-from neuroncore.formats import FORMATS, Format, float32, int32, lookup, uint8
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
-from neuroncore.frontend.nki.language.operation import Operation, Simulated
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.tile import Tile
+from neuroncore.frontend.operation import Operation, Simulated
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import FORMATS, Format, float32, int32, lookup, uint8
 
 PSUM = MemoryRegion.psum
 WIDTHS = list(FORMATS)  # widest first among floats: which format two operands share

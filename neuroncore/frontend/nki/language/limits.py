@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neuroncore.core import running
+from neuroncore.core.core import running
 from neuroncore.frontend.settings import target_machine
 from neuroncore.machine import Machine
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neuroncore.core import current
+from neuroncore.core.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
-from neuroncore.formats import uint32
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import in_rows, ndarray
 from neuroncore.frontend.nki.language.elementwise import copy, multiply, result, right_shift
 from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.numerics.formats import uint32
 
 
 def rand(

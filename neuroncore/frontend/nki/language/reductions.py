@@ -8,7 +8,6 @@ from typing import Any
 
 from neuroncore.enums import reduce_cmd
 from neuroncore.errors import ShapeError
-from neuroncore.formats import float32
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
 from neuroncore.frontend.nki.language.elementwise import (
@@ -22,8 +21,9 @@ from neuroncore.frontend.nki.language.elementwise import (
     rsqrt,
     square,
 )
-from neuroncore.frontend.nki.language.operation import Operation
 from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.frontend.operation import Operation
+from neuroncore.numerics.formats import float32
 
 Axis = int | Sequence[int]
 

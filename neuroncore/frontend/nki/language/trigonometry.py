@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
-from neuroncore.formats import float32, int32
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
 from neuroncore.frontend.nki.language.elementwise import (
@@ -16,8 +15,9 @@ from neuroncore.frontend.nki.language.elementwise import (
     multiply,
     result,
 )
-from neuroncore.frontend.nki.language.operation import Operation
 from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.frontend.operation import Operation
+from neuroncore.numerics.formats import float32, int32
 
 # 2 pi as a sum of float32 numbers, the first with so few bits that its small multiples are exact
 TURN = (6.28125, 0.0019353071795864769)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from neuroncore.core import current
+from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion, engine
 from neuroncore.errors import OutOfBoundsError, SignatureError
-from neuroncore.formats import Format
 from neuroncore.frontend.neuronxcc.nki.scopes import first_given
+from neuroncore.numerics.formats import Format
 
 Block = tuple[int, ...]
 Address = tuple[int, int]  # partition, byte within it

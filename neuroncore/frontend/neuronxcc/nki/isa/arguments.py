@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.formats import Format
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine
 from neuroncore.frontend.neuronxcc.nki.results import chosen, door, flush, follow, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki.tensor import format_of
+from neuroncore.numerics.formats import Format
 
 
 def format_or(dtype: Any, default: Any) -> Format:

@@ -4,13 +4,13 @@ say ("Trainium/Inferentia2 Architecture", Tensor engine).
 
 from __future__ import annotations
 
-from neuroncore.core import current
+from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
-from neuroncore.formats import Format, float32
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import in_sbuf
 from neuroncore.frontend.neuronxcc.nki.results import door, new
 from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.numerics.formats import Format, float32
 
 PSUM = MemoryRegion.psum
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import DtypeError
-from neuroncore.formats import bfloat16, float16, float32
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     accumulator,
@@ -24,6 +23,7 @@ from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki.language.elementwise import common
+from neuroncore.numerics.formats import bfloat16, float16, float32
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 Axis = int | Sequence[int]

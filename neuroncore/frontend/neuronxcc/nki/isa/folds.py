@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.access import Dims
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ShapeError
 from neuroncore.frontend.neuronxcc.nki.index import Box, Mask
@@ -20,6 +19,7 @@ from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.memory.access import Dims
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 Axis = int | Sequence[int]

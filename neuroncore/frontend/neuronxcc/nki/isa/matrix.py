@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neuroncore.access import Dims
-from neuroncore.core import current
+from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import FreeSizeError
-from neuroncore.formats import Format, float32
 from neuroncore.frontend.neuronxcc.nki.index import Box
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
@@ -21,6 +19,8 @@ from neuroncore.frontend.neuronxcc.nki.isa.elementwise import tensor_copy
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.memory.access import Dims
+from neuroncore.numerics.formats import Format, float32
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 Axis = int | Sequence[int]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuroncore.enums import MemoryRegion
-from neuroncore.formats import uint32
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     format_or,
     write,
@@ -14,6 +13,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.numerics.formats import uint32
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 Axis = int | Sequence[int]

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.access import Dims
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import NotEmulated, SignatureError
-from neuroncore.formats import Format
 from neuroncore.frontend.neuronxcc.nki.index import Index, Mask
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
@@ -27,6 +25,8 @@ from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
+from neuroncore.memory.access import Dims
+from neuroncore.numerics.formats import Format
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 Axis = int | Sequence[int]

@@ -2,19 +2,6 @@
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import did_you_mean
-from neuroncore.formats import bfloat16 as bfloat16
-from neuroncore.formats import bool_ as bool_
-from neuroncore.formats import float8_e4m3 as float8_e4m3
-from neuroncore.formats import float8_e5m2 as float8_e5m2
-from neuroncore.formats import float16 as float16
-from neuroncore.formats import float32 as float32
-from neuroncore.formats import int8 as int8
-from neuroncore.formats import int16 as int16
-from neuroncore.formats import int32 as int32
-from neuroncore.formats import tfloat32 as tfloat32
-from neuroncore.formats import uint8 as uint8
-from neuroncore.formats import uint16 as uint16
-from neuroncore.formats import uint32 as uint32
 from neuroncore.frontend.neuronxcc.nki.index import arange as arange
 from neuroncore.frontend.neuronxcc.nki.index import mgrid as mgrid
 from neuroncore.frontend.neuronxcc.nki.isa import fp32 as fp32
@@ -131,6 +118,19 @@ from neuroncore.frontend.neuronxcc.nki.language.loops import spmd_dim as spmd_di
 from neuroncore.frontend.neuronxcc.nki.language.loops import static_range as static_range
 from neuroncore.frontend.nki.language.control import ds as ds
 from neuroncore.frontend.nki.language.limits import tile_size as tile_size
+from neuroncore.numerics.formats import bfloat16 as bfloat16
+from neuroncore.numerics.formats import bool_ as bool_
+from neuroncore.numerics.formats import float8_e4m3 as float8_e4m3
+from neuroncore.numerics.formats import float8_e5m2 as float8_e5m2
+from neuroncore.numerics.formats import float16 as float16
+from neuroncore.numerics.formats import float32 as float32
+from neuroncore.numerics.formats import int8 as int8
+from neuroncore.numerics.formats import int16 as int16
+from neuroncore.numerics.formats import int32 as int32
+from neuroncore.numerics.formats import tfloat32 as tfloat32
+from neuroncore.numerics.formats import uint8 as uint8
+from neuroncore.numerics.formats import uint16 as uint16
+from neuroncore.numerics.formats import uint32 as uint32
 
 sbuf = MemoryRegion.sbuf
 psum = MemoryRegion.psum

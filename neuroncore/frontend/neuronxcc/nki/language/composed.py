@@ -10,7 +10,6 @@ from typing import Any
 from neuroncore.errors import ShapeError
 from neuroncore.frontend.neuronxcc.nki.index import Box
 from neuroncore.frontend.neuronxcc.nki.results import (
-    Untiled,
     chosen,
     door,
     flush,
@@ -19,9 +18,9 @@ from neuroncore.frontend.neuronxcc.nki.results import (
     new,
     tile,
 )
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
 from neuroncore.frontend.nki.tensor import NkiTensor, format_of
-from neuroncore.tile import Tile
+from neuroncore.memory.tile import Tile
 
 Axis = int | Sequence[int]
 

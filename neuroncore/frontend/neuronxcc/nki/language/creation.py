@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.core import current
+from neuroncore.core.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
 from neuroncore.errors import BufferKindError, ShapeError, SignatureError
-from neuroncore.formats import Format, uint8
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import (
-    Untiled,
     chosen,
     door,
     flush,
@@ -26,10 +24,11 @@ from neuroncore.frontend.neuronxcc.nki.results import (
     tile,
 )
 from neuroncore.frontend.neuronxcc.nki.scopes import LoopIndex, check_shared, running
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled, whole
 from neuroncore.frontend.nki.language import creation
 from neuroncore.frontend.nki.tensor import format_of
-from neuroncore.memory import Storage
+from neuroncore.memory.storage import Storage
+from neuroncore.numerics.formats import Format, uint8
 
 SBUF = MemoryRegion.sbuf
 

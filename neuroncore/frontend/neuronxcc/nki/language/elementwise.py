@@ -12,22 +12,21 @@ import numpy as np
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ShapeError, SignatureError
-from neuroncore.formats import Format, bool_, float32, int32
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.isa.broadcast import across_partitions
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.language.composed import as_newer, as_older, composed
 from neuroncore.frontend.neuronxcc.nki.results import (
-    Untiled,
     flush,
     tile,
 )
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
 from neuroncore.frontend.nki import language as newer
 from neuroncore.frontend.nki.language.elementwise import common
-from neuroncore.frontend.nki.language.operation import Operation
 from neuroncore.frontend.nki.tensor import format_of
-from neuroncore.tile import Tile
+from neuroncore.frontend.operation import Operation
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import Format, bool_, float32, int32
 
 PSUM = MemoryRegion.psum
 COMPARISONS = frozenset(

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from neuroncore.errors import NotEmulated, ShapeError
-from neuroncore.formats import bool_, float32, uint32
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import in_sbuf
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
@@ -26,6 +25,7 @@ from neuroncore.frontend.neuronxcc.nki.results import chosen, door, flush, new, 
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
 from neuroncore.frontend.nki.tensor import NkiTensor, format_of
+from neuroncore.numerics.formats import bool_, float32, uint32
 
 
 def _fold(name: str, operator: Any) -> Callable[..., Any]:

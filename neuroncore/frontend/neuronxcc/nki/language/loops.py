@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.core import current
+from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import SignatureError
-from neuroncore.formats import Format
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import (
@@ -29,6 +28,7 @@ from neuroncore.frontend.neuronxcc.nki.results import (
 from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, around, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki.tensor import format_of
+from neuroncore.numerics.formats import Format
 
 
 def affine_range(*args: int, **kwargs: Any) -> Loop:

@@ -1,0 +1,1 @@
+"""The words that an instruction's clause is written in: operands, rules, arithmetic, costs."""

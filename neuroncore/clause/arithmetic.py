@@ -1,0 +1,389 @@
+"""What the engines compute with: ALU operators, activation functions and folds.
+
+Arithmetic is float32 with one rounding per operation (nki.api.shared.rst, "Supported Math
+Operators"). Arrays are [P, F...]; every function writes its result into `out`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.memory.tile import Tile
+from neuroncore.native import buffers
+from neuroncore.native.lazy import Lazy
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import Format, float32, float64
+
+Array = npt.NDArray[Any]
+Apply = Callable[[Array, Any, Array], Any]
+FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+folds: Any = Lazy("neuroncore.native.fold")
+elementary: Any = Lazy("neuroncore.native.elementary")
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """An ALU operator. `apply(a, b, out)` works on float32 arrays, or for a bitvec operator on
+    integer arrays; `b` broadcasts along the free axes. A unary operator ignores `b`.
+
+    `reduces` says that it may be a reduction, `identity` what resetting an accumulator register
+    leaves there. `fold(x, state)` folds the rows of a matrix into a vector, first column first,
+    and `neutral` is a start for it that changes no element, not even -0.
+    """
+
+    name: str
+    apply: Apply
+    kind: Literal["arithmetic", "bitvec", "partition"] = "arithmetic"
+    arity: int = 2
+    reduces: bool = False
+    identity: float | None = None
+    fold: Callable[[Array, Array], Any] | None = None
+    neutral: float | None = None
+    integer: Apply | None = None  # exact, for the GpSimd engine's native 32-bit integers
+    engines: tuple[str, ...] = ("vector",)
+    feature: str | None = None  # what a machine must have
+
+    @property
+    def operator(self) -> Operator:
+        return self
+
+    def __repr__(self) -> str:
+        return f"nl.{self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """An activation function of the Scalar engine; `apply(x, out)` works on flat float32 arrays.
+
+    `valid` is the input range outside which the device's tables give invalid results (of |x| for
+    the reciprocal). `table` names the set of polynomials it needs; without one it is in all sets.
+    """
+
+    name: str
+    apply: Callable[[Array, Array], Any]
+    definition: str
+    valid: tuple[float, float] = (-np.inf, np.inf)
+    table: str | None = None
+
+    @property
+    def function(self) -> Function:
+        return self
+
+    def __repr__(self) -> str:
+        return f"nl.{self.name}"
+
+
+OPERATORS: dict[str, Operator] = {}
+NUMBERS: dict[str, Operator] = {}  # that take the place of those where NaN loses to a number
+SIMULATED: dict[str, Operator] = {}  # that no engine has (Options.simulator_operators)
+FUNCTIONS: dict[str, Function] = {}
+
+
+# --- operators that numpy does not have as they are needed ----------------------------------------
+
+
+def maximum(a: Array, b: Any, out: Array) -> None:
+    _by_rows(folds.elementwise_maximum, a, b, out)
+
+
+def minimum(a: Array, b: Any, out: Array) -> None:
+    _by_rows(folds.elementwise_minimum, a, b, out)
+
+
+def maximum_number(a: Array, b: Any, out: Array) -> None:
+    """The other operand where one is NaN."""
+    maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b), out)
+
+
+def minimum_number(a: Array, b: Any, out: Array) -> None:
+    minimum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b), out)
+
+
+def _by_rows(loop: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
+    rows = out.shape[0]
+    other = np.asarray(b, out.dtype)
+    if other.ndim == 0:
+        other = np.full((rows, 1), other)
+    # free axes with gaps between them can't be one axis of a matrix
+    whole = out.ndim <= 2 or out.flags.c_contiguous
+    result = out if whole else buffers.array(out.shape, out.dtype)
+    loop(_matrix(a, rows), _matrix(other, rows), result.reshape(rows, -1))
+    if result is not out:
+        np.copyto(out, result)
+
+
+def _matrix(array: Array, rows: int) -> Array:
+    """[P, F] with contiguous rows; a view if it can be."""
+    return buffers.contiguous(array).reshape(rows, -1)
+
+
+def power(a: Array, b: Any, out: Array) -> None:
+    np.copyto(out, np.power(a, b, dtype=np.float64), casting="same_kind")
+
+
+def rsqrt(a: Array, b: Any, out: Array) -> None:
+    np.copyto(out, 1.0 / np.sqrt(a, dtype=np.float64), casting="same_kind")
+
+
+def reciprocal(a: Array, b: Any, out: Array) -> None:
+    np.divide(np.float32(1), a, out=out)
+
+
+def absolute(a: Array, b: Any, out: Array) -> None:
+    np.absolute(a, out=out)
+
+
+def square(a: Array, b: Any, out: Array) -> None:
+    np.multiply(a, a, out=out)
+
+
+def relu(a: Array, b: Any, out: Array) -> None:
+    maximum(a, np.float32(0), out)
+
+
+def bypass(a: Array, b: Any, out: Array) -> None:
+    np.copyto(out, a)
+
+
+def larger_magnitude(a: Array, b: Any, out: Array) -> None:
+    """The signed operand of greater magnitude; b if they tie."""
+    np.copyto(out, np.where(np.absolute(a) > np.absolute(b), a, b))
+
+
+def smaller_magnitude(a: Array, b: Any, out: Array) -> None:
+    np.copyto(out, np.where(np.absolute(a) < np.absolute(b), a, b))
+
+
+def invert(a: Array, b: Any, out: Array) -> None:
+    np.invert(a, out=out)
+
+
+def left_shift(a: Array, b: Any, out: Array) -> None:
+    _shift(np.left_shift, a, b, out)
+
+
+def right_shift(a: Array, b: Any, out: Array) -> None:
+    """Logical: zeros come in from the left, even for signed formats."""
+    _shift(np.right_shift, a, b, out)
+
+
+def _shift(shift: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
+    """Shifting by the width or more leaves 0."""
+    unsigned = np.dtype(f"uint{a.dtype.itemsize * 8}")
+    bits, count = a.view(unsigned), np.asarray(b).astype(np.int64) % (1 << 32)
+    inside = count < a.dtype.itemsize * 8
+    shifted = shift(bits, np.where(inside, count, 0).astype(unsigned))
+    out.view(unsigned)[...] = np.where(inside, shifted, unsigned.type(0))
+
+
+# --- activation functions that need no polynomial -------------------------------------------------
+
+
+def copy(x: Array, out: Array) -> None:
+    np.copyto(out, x)
+
+
+def squared(x: Array, out: Array) -> None:
+    np.multiply(x, x, out=out)
+
+
+def rectified(x: Array, out: Array) -> None:
+    relu(x.reshape(1, -1), None, out.reshape(1, -1))
+
+
+def magnitude(x: Array, out: Array) -> None:
+    np.absolute(x, out=out)
+
+
+def sign(x: Array, out: Array) -> None:
+    np.sign(x, out=out)
+
+
+def root(x: Array, out: Array) -> None:
+    np.sqrt(x, out=out)
+
+
+def inverse(x: Array, out: Array) -> None:
+    np.divide(np.float32(1), x, out=out)
+
+
+# --- words that the clauses are made of -----------------------------------------------------------
+
+
+def floats(dst: Tile, shape: tuple[int, ...] | None = None) -> Array:
+    """An uninitialised array of what results for `dst` are computed in, by default of its shape:
+    float32, or float64 beside the chip (`neuroncore.precision`)."""
+    return buffers.array(dst.shape if shape is None else shape, _type(dst.held))
+
+
+def _type(held: Format) -> np.dtype[Any]:
+    """What values for a tile are computed in."""
+    return DOUBLE if held is float64 else FLOAT
+
+
+def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
+    """Where to compute a float32 result: in `dst` itself if that can't disturb a source that is
+    still to be read, else in an array of the same shape. Pass the array on to `finish`.
+
+    Each of the sources is read element by element, `later` when all of `dst` has been written.
+    """
+    shared = isinstance(later, Tile) and later.storage.data is dst.storage.data
+    if (dst.held is float32 or dst.held is float64) and not shared:
+        for source in sources:
+            if source.storage is dst.storage and not same_window(source, dst):
+                break
+            if source.storage.image is not None and dst.storage.image is source.storage.image:
+                break
+        else:
+            return dst.codes()
+    return floats(dst)
+
+
+def same_window(a: Tile, b: Tile) -> bool:
+    """The same elements in the same order."""
+    if a.offset != b.offset or a.dtype is not b.dtype:
+        return False
+    return a.shape == b.shape and a.strides == b.strides
+
+
+def finish(dst: Tile, result: Array) -> None:
+    """Write a result made in `target`, rounding it to the format of `dst`."""
+    if result is not dst.codes():
+        dst.store(result)
+
+
+def shaped(values: Array, shape: tuple[int, ...]) -> Array:
+    """The same elements per partition in another free shape."""
+    return values if values.shape == shape else values.reshape(shape)
+
+
+def scalar(operand: Any, like: Array) -> Any:
+    """A constant in the type of `like`, or a [P, 1] tile's values, shaped to broadcast to it."""
+    if isinstance(operand, Tile):
+        return operand.values().reshape(like.shape[0], *[1] * (like.ndim - 1))
+    return like.dtype.type(operand)
+
+
+def apply(op: Operator, a: Array, b: Any, out: Array, reverse: bool = False) -> None:
+    """out = a <op> b, or b <op> a."""
+    if not reverse or op.arity == 1:
+        op.apply(a, b, out)
+    elif isinstance(b, np.ndarray):
+        op.apply(np.broadcast_to(b, a.shape), a, out)
+    else:
+        op.apply(np.full(a.shape, b), a, out)
+
+
+def constant(form: Format, value: float) -> Any:
+    """A number as one code of a format. Integers saturate."""
+    if form.is_integer and form.kind != "bool":
+        low, high = form.range
+        return form.storage.type(min(max(int(value), low), high))
+    return codec.encode(form, np.array([value], _type(form)))[0]
+
+
+def integer_binary(op: Operator, dst: Tile, data1: Tile, data2: Tile) -> None:
+    """dst = data1 <op> data2 on the integers themselves; arithmetic wraps around."""
+    a, b = shaped(data1.codes(), dst.shape), shaped(data2.codes(), dst.shape)
+    out = np.empty(dst.shape, dst.dtype.storage)
+    integers: Callable[..., Any] | None = op.integer if op.kind == "arithmetic" else op.apply
+    assert integers is not None
+    mixed = op.kind == "arithmetic" and a.dtype != b.dtype  # bit patterns are of one width
+    kind = np.dtype(np.int64) if mixed else a.dtype
+    result = np.empty(dst.shape, kind)
+    integers(a.astype(kind, copy=False), b.astype(kind, copy=False), out=result)
+    np.copyto(out, result, casting="unsafe")
+    dst.codes()[...] = out
+
+
+def integer_chain(dst: Tile, data: Tile, steps: list[tuple[Operator, Any, bool]]) -> None:
+    """Bitvec operators one after the other, on bit patterns."""
+    value = shaped(data.codes(), dst.shape)
+    for op, operand, reverse in steps:
+        other = _bits(operand, value)
+        a, b = (np.broadcast_to(other, value.shape), value) if reverse else (value, other)
+        out = np.empty(value.shape, value.dtype)
+        op.apply(a, b, out)
+        value = out
+    dst.codes()[...] = value.view(dst.dtype.storage)
+
+
+def _bits(operand: Any, like: Array) -> Any:
+    """An operand as a bit pattern of the width of `like`."""
+    if operand is None:
+        return None
+    if isinstance(operand, Tile):
+        codes = operand.codes().reshape(like.shape[0], *[1] * (like.ndim - 1))
+        return codes.astype(np.int64).astype(like.dtype)
+    width = like.dtype.itemsize * 8
+    return np.array(int(operand) % (1 << width), f"uint{width}").view(like.dtype)
+
+
+def flat(values: Array) -> Array:
+    return buffers.contiguous(values).reshape(-1)
+
+
+def activate(function: Callable[[Array, Array], Any], x: Array, out: Array) -> None:
+    """out = function(x), for contiguous `out`."""
+    function(flat(x), out.reshape(-1))
+
+
+def fold(op: Operator, matrix: Array, state: Array) -> Array:
+    """state[p] = state[p] <op> matrix[p, 0] <op> matrix[p, 1] ..., from the left.
+
+    Works in place on the vector `state` and returns it. The order is that of the elements; it is
+    not published and shows in the last bits of float32 sums only.
+    """
+    if op.fold is not None and matrix.dtype.kind == "f":
+        op.fold(_matrix(matrix, matrix.shape[0]), state)
+        return state
+    for j in range(matrix.shape[1]):
+        op.apply(state, matrix[:, j], state)
+    return state
+
+
+def reduce(op: Operator, values: Array, axes: int) -> Array:
+    """The last `axes` axes folded away, starting from the first element."""
+    kept = values.shape[: values.ndim - axes]
+    matrix = _matrix(values, prod(kept))
+    if op.neutral is not None and matrix.dtype.kind == "f":
+        return fold(op, matrix, np.full(matrix.shape[0], op.neutral, matrix.dtype)).reshape(kept)
+    return fold(op, matrix[:, 1:], matrix[:, 0].copy()).reshape(kept)
+
+
+def scan(
+    op0: Operator, op1: Operator, first: Array, second: Array, state: Array, out: Array,
+    swap0: bool, swap1: bool,
+) -> None:  # fmt: skip
+    """out[p, j] = r = (first[p, j] <op0> r) <op1> second[p, j], starting from r = state[p]."""
+    names = folds.SCANNED
+    if op0.name in names and op1.name in names:
+        rows = len(state)
+        folds.scan(
+            _matrix(first, rows), _matrix(second, rows), state, out,
+            names.index(op0.name), names.index(op1.name), swap0, swap1,
+        )  # fmt: skip
+        return
+    for j in range(first.shape[1]):
+        a, b = (state, first[:, j]) if swap0 else (first[:, j], state)
+        inner = np.empty_like(state)
+        op0.apply(a, b, inner)
+        a, b = (second[:, j], inner) if swap1 else (inner, second[:, j])
+        op1.apply(a, b, state)
+        out[:, j] = state
+
+
+def cumulate(op: Operator, x: Array, state: Array, out: Array) -> None:
+    """out[p, j] = r = x[p, j] <op> r, starting from r = state[p], and ending there."""
+    if op.name in folds.SCANNED:
+        folds.cumulate(x, state, out, folds.SCANNED.index(op.name))
+        return
+    for j in range(x.shape[1]):
+        op.apply(x[:, j], state, state)
+        out[:, j] = state

@@ -1,0 +1,323 @@
+"""How long an instruction keeps its engine: words for the clauses in isa/.
+
+A cost depends on a Call and a machine, never on data, so that a record can be timed again for
+another machine. Times are in nanoseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.instruction import Cost as CostFunction
+from neuroncore.clause.operand import PSUM, SBUF, View
+from neuroncore.enums import dge_mode, engine
+from neuroncore.machine import Dma, Machine
+from neuroncore.memory import access
+from neuroncore.numerics.formats import bfloat16, float16
+
+SIXTEEN_BIT = (bfloat16, float16)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What a DMA asks of the engines that move it: `ns` of each from `first` to `last`. With
+    `software`, GpSimd issues it and writes its descriptors, and no ring is kept."""
+
+    first: int
+    last: int
+    ns: float
+    store: bool  # goes to the store ring: its destination is HBM
+    software: bool = False
+
+
+@dataclass(frozen=True)
+class Cost:
+    """`busy_ns` until the engine takes its next instruction, `latency_ns` more until the result
+    can be read. `weights_ns` is how long the array's input is kept by loading `weights_operand`,
+    unless it is already there, and `weights_latency_ns` how long the load takes from its begin
+    until a column can stream past: what bench/instructions.py holds against published times of
+    single instructions; the schedule has no use for it. `table` names the activation table that
+    must be loaded, and `shares_sbuf` that it goes the way to SBUF that Vector and GpSimd have in
+    common."""
+
+    busy_ns: float
+    latency_ns: float
+    weights_ns: float = 0.0
+    weights_operand: str = "stationary"
+    table: str | None = None
+    transfer: Transfer | None = None
+    weights_latency_ns: float = 0.0
+    shares_sbuf: bool = False
+
+
+def stream(
+    call: Call, machine: Machine, cycles: float, extra: float = 0, column: bool = False
+) -> Cost:
+    """So many cycles of streaming on the call's engine, or what the ports of the tiles take if
+    that is more; the fixed cost of an instruction, and `extra` cycles. `column` says that scalars
+    are fetched though no operand says so."""
+    unit = machine.engines[call.engine.name]
+    work = max(cycles, *(strided_cycles(v, machine) for v in call.views()), 0)
+    set_up = unit.overhead_cycles
+    set_up += unit.sbuf_access_cycles * any(v.region is SBUF for v in _streams(call, *call.reads))
+    set_up += unit.column_cycles * (column or _takes_columns(call))
+    busy = max(unit.min_interval_cycles, set_up + work + extra)
+    shares = _shares_sbuf(call, machine, work)
+    return Cost(busy / unit.clock_ghz, unit.latency_ns, shares_sbuf=shares)
+
+
+def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
+    """Vector and GpSimd have one way to SBUF (ARCH1). From v3 on Vector has its own, and borrows
+    the common one for fast modes (ARCH2). That these are all whose streams bring or take more than
+    one element per cycle, so pairs of streams within SBUF too, is assumed."""
+    if call.engine not in (engine.vector, engine.gpsimd):
+        return False
+    sizes = [
+        [v.free_size for v in _streams(call, *names) if v.region is SBUF] if names else []
+        for names in (call.reads, call.writes)
+    ]
+    if call.engine is engine.gpsimd or not machine.has("vector_sbuf_port"):
+        return any(sizes)
+    # a few values beside a stream are none
+    return any(cycles < sum(size for size in own if size == max(own)) for own in sizes)
+
+
+def _takes_columns(call: Call) -> bool:
+    """Whether any operand is one scalar per partition; that two are fetched together is assumed."""
+    operands = ((p.operand, call.arguments.get(p.name)) for p in call.instruction.operands)
+    return any(o and o.column and o.reads and isinstance(v, View) for o, v in operands)
+
+
+def sector_cycles(view: View, machine: Machine) -> int:
+    """What a port needs for the elements of one partition, a sector of 16 bytes in two cycles.
+    That explains what is published: half of the bandwidth from a stride of 16 bytes on (ARCH1),
+    four elements of 16 bits or two of 32 per cycle at most (ARCH2), and weights that load up to
+    four times as fast as they stream."""
+    rows, span = _rows(view, machine.fixed.sector_bytes)
+    return rows * ceil(span / machine.fixed.sector_bytes) * machine.fixed.sector_cycles
+
+
+def strided_cycles(view: View, machine: Machine) -> int:
+    """The same of elements that each lie in a sector of their own; others come at the engine's
+    rate (ARCH1; fits of trn2 say that strides of 12 bytes are slow already)."""
+    rows, span = _rows(view, machine.fixed.sector_bytes)
+    apart = view.on_chip and rows > 1 and span <= machine.fixed.sector_bytes
+    return sector_cycles(view, machine) if apart else 0
+
+
+def _rows(view: View, sector: int) -> tuple[int, int]:
+    """A partition's elements as rows of so many bytes, in which steps are less than a sector."""
+    span, rows = view.dtype.itemsize, 1
+    for size, stride in zip(reversed(view.shape[1:]), reversed(view.strides[1:]), strict=True):
+        step = abs(stride) * view.dtype.itemsize
+        if rows == 1 and step <= max(span, sector - 1):
+            span += (size - 1) * step
+        else:
+            rows *= size
+    return rows, span
+
+
+def dynamic(cost: CostFunction) -> CostFunction:
+    """An instruction with a run-time address on the chip takes at least so many cycles; that an
+    index of its elements costs the same is assumed: nothing is published."""
+
+    def with_address(call: Call, machine: Machine) -> Cost:
+        found: Cost = cost(call, machine)
+        if not any(v.dynamic and v.on_chip for v in call.views()):
+            return found
+        unit = machine.engines[call.engine.name]
+        least = machine.fixed.dynamic_address_cycles / unit.clock_ghz
+        return replace(found, busy_ns=max(found.busy_ns, least))
+
+    return with_address
+
+
+def elements(call: Call) -> int:
+    """Elements per partition of the largest operand."""
+    return max(view.free_size for view in call.views())
+
+
+def rate(machine: Machine, unit: engine, kind: str) -> float:
+    rates = machine.engines[unit.name].rate
+    return rates.get(kind, rates["default"])
+
+
+def streaming(kind: str = "default", extra: str | None = None) -> CostFunction:
+    """One pass over the largest operand, at the engine's rate for a kind of work.
+
+    `extra` names a fixed number of cycles that the machine adds.
+    """
+
+    def cost(call: Call, machine: Machine) -> Cost:
+        more = getattr(machine.fixed, extra) if extra else 0
+        return stream(call, machine, elements(call) / rate(machine, call.engine, kind), more)
+
+    return dynamic(cost)
+
+
+def is_fast(machine: Machine, view: View) -> bool:
+    """Formats of the Vector engine's wide path (ARCH2, ARCH3)."""
+    narrow = view.dtype.is_float and view.dtype.itemsize == 1
+    return view.dtype in SIXTEEN_BIT or (narrow and machine.has("float8_fast_vector"))
+
+
+def filling(call: Call, machine: Machine) -> Cost:
+    """memset: zeros of 16 bits go twice as fast (ISA226)."""
+    kind = "memset_zero_16bit" if call.view("dst").dtype in SIXTEEN_BIT else "default"
+    return stream(call, machine, elements(call) / rate(machine, call.engine, kind))
+
+
+def copying(call: Call, machine: Machine) -> Cost:
+    """tensor_copy and tensor_scalar: fast modes by format, memory and contiguity (ARCH2)."""
+    return stream(
+        call, machine, elements(call) / rate(machine, call.engine, _copy_kind(call, machine))
+    )
+
+
+def _copy_kind(call: Call, machine: Machine) -> str:
+    if call.engine is engine.gpsimd:
+        ops = [call.arguments.get(name) for name in ("op0", "op1")]
+        return "rsqrt" if any(op and op.name == "rsqrt" for op in ops) else "default"
+    streams = _streams(call)
+    in_psum = sum(v.region is PSUM for v in streams)
+    contiguous = all(_runs_on(v) for v in streams)
+    if all(is_fast(machine, v) for v in streams):
+        if in_psum == 0:
+            return "copy_16bit" if contiguous else "copy_16bit_half"
+        return "copy_16bit_half" if in_psum == 1 and contiguous else "default"
+    if in_psum:
+        return "default"
+    src, dst = call.view("data" if "data" in call.reads else "src"), call.view("dst")
+    widens = src.dtype in SIXTEEN_BIT and dst.dtype.itemsize == 4
+    return "copy_widening" if widens else "copy_32bit"
+
+
+def _streams(call: Call, *names: str) -> list[View]:
+    """The tiles that are read or written element by element, without [P, 1] columns of scalars."""
+    views = call.views(*names)
+    return [v for v in views if v.free_size > 1] or views
+
+
+def _runs_on(view: View) -> bool:
+    """Whether the innermost free axis is contiguous, whatever lies between its rows (ARCH2).
+    Elements that an index picks are assumed not to be."""
+    if view.picked_by is not None:
+        return False
+    axes = zip(view.shape[1:], view.strides[1:], strict=True)
+    return [stride for size, stride in axes if size > 1][-1:] in ([], [1])
+
+
+def two_inputs(call: Call, machine: Machine) -> Cost:
+    """tensor_tensor and its kind, which read two streams (ISA226, ARCH2)."""
+    inputs = _streams(call, *call.reads)
+    kind = "tensor_tensor"
+    if all(v.region is SBUF for v in inputs) and _pairs_fast(call, machine):
+        kind = "tensor_tensor_16bit"
+    elif {v.region for v in inputs} == {SBUF, PSUM}:
+        kind = "tensor_tensor_mixed"
+    if call.engine is engine.gpsimd:
+        kind = "power" if call["op"].name == "power" else "tensor_tensor"
+    return stream(call, machine, elements(call) / rate(machine, call.engine, kind))
+
+
+FAST_PAIRS = {"op": ("add", "multiply", "subtract"), "op0": ("subtract",), "op1": ("multiply",)}
+
+
+def _pairs_fast(call: Call, machine: Machine) -> bool:
+    """v2 asks for bfloat16, some operators and contiguous tiles (ISA226), v3 only for 16 bits."""
+    everything = _streams(call)
+    if machine.has("any_pair_fast"):
+        return all(is_fast(machine, v) for v in everything)
+    operators = ((call.arguments.get(name), names) for name, names in FAST_PAIRS.items())
+    return all(op is None or op.name in names for op, names in operators) and all(
+        v.dtype is bfloat16 and _runs_on(v) for v in everything
+    )
+
+
+def dma(call: Call, machine: Machine) -> Cost:
+    return move(call.view("dst"), call.view("src"), machine, call.arguments.get("dge_mode"))
+
+
+def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -> Cost:
+    """Moves are cut into packets and dealt to the engines, eight partitions to each."""
+    it = machine.dma
+    bandwidth = it.gigabytes_per_s_per_engine
+    if not (dst.on_chip and src.on_chip):
+        bandwidth = min(bandwidth, machine.hbm.stack_gigabytes_per_s / it.engines)
+    moved = max(dst.nbytes, src.nbytes)
+    first, last = _engines(dst if dst.on_chip else src, machine)
+    engines = last - first + 1
+    each = (moved / bandwidth + _packets_ns(dst, src, it)) / engines + it.transfer_ns
+    store = not dst.on_chip
+    latency = it.store_latency_ns if store else it.load_latency_ns
+    software = any(_by_software(view, mode) for view in (dst, src))
+    issue = _issue_ns(dst, src, machine, mode, software, engines)
+    return Cost(issue, latency, transfer=Transfer(first, last, each, store, software))
+
+
+def _packets_ns(dst: View, src: View, it: Dma) -> float:
+    """What packets take beside their bytes."""
+    runs = ceil(dst.size / min(_run(dst), _run(src)))
+    again = src.size if _repeats_elements(src) else 0
+    return max(_rows_of(dst, src) * it.packet_ns, runs * it.run_ns, again * it.repeated_read_ns)
+
+
+def _issue_ns(
+    dst: View, src: View, machine: Machine, mode: dge_mode | None, software: bool, engines: int
+) -> float:
+    """How long a transfer keeps its queue, by who writes its descriptors. Software writes one for a
+    row of elements, contiguous or not: a published mixture of experts keeps GpSimd busy on trn3 for
+    as long as that makes. Hardware writes those of each engine that takes part: published attention
+    loads single rows faster than tiles (attn_tkg, v0 to v3). A kernel that asks for hardware gets
+    all of its generators. What hardware can't do, and has no mode, is written ahead."""
+    it = machine.dma
+    if software:
+        return it.issue_ns + _rows_of(dst, src) * it.software_descriptor_ns
+    by_hardware = machine.has("hardware_dge") and mode in (dge_mode.unknown, dge_mode.hwdge)
+    if not by_hardware or dst.dtype is not src.dtype:
+        return it.issue_ns
+    share = engines / it.engines / (it.hardware_generators if mode is dge_mode.hwdge else 1)
+    return it.issue_ns + (it.hardware_issue_ns - it.issue_ns) * share
+
+
+def _by_software(view: View, mode: dge_mode | None) -> bool:
+    """Gathers and scatters, what an offset in memory chooses, and what asks for it."""
+    in_memory = view.indices > 0 and mode is not dge_mode.hwdge
+    return view.dynamic == 2 or in_memory or mode is dge_mode.swdge
+
+
+def _axes(view: View) -> slice:
+    """Those of one memory: partitions are separate ones, and an index may choose rows anywhere."""
+    return slice(1 if view.on_chip or view.dynamic == 2 else 0, None)
+
+
+def _run(view: View) -> int:
+    """How many elements lie next to each other."""
+    return access.contiguous_run(view.shape[_axes(view)], view.strides[_axes(view)])
+
+
+def _repeats_elements(src: View) -> bool:
+    """Whether elements of HBM are repeated one by one, by an innermost step of 0."""
+    axes = [axis for axis in zip(src.shape, src.strides, strict=True) if axis[0] > 1]
+    return not src.on_chip and src.dynamic != 2 and bool(axes) and axes[-1][1] == 0
+
+
+def _rows_of(dst: View, src: View) -> int:
+    """How many rows of elements are moved."""
+    return ceil(dst.size / min(_row(dst), _row(src)))
+
+
+def _row(view: View) -> int:
+    """How many elements lie next to each other or apart by one step."""
+    sizes = [size for size in view.shape[_axes(view)] if size > 1]
+    return max(_run(view), sizes[-1] if sizes else 1)
+
+
+def _engines(view: View, machine: Machine) -> tuple[int, int]:
+    """Which DMA engines serve the partitions of an on-chip tile; all, between HBM and HBM."""
+    if not view.on_chip:
+        return 0, machine.dma.engines - 1
+    each = machine.dma.partitions_per_engine
+    return view.partition // each, (view.partition + view.partitions - 1) // each

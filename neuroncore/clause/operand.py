@@ -1,0 +1,387 @@
+"""What the parameters of an instruction may be, and how a message says that one isn't."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+from typing import Annotated, Any, NamedTuple
+
+from neuroncore.clause.arithmetic import Function, Operator
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import (
+    BufferKindError,
+    DtypeError,
+    FreeSizeError,
+    KernelError,
+    OperatorError,
+    PartitionLimitError,
+    ShapeError,
+    SignatureError,
+    StartPartitionError,
+    TargetError,
+    ViewError,
+)
+from neuroncore.machine import Machine
+from neuroncore.memory import access
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import Format, float8_e4m3fn, float32
+
+SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
+HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
+
+
+class View(NamedTuple):
+    """What a Call knows of a tile: `Tile.signature()` with names."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Format
+    region: MemoryRegion
+    partition: int
+    byte: int
+    dynamic: int  # 0 no, 1 scalar offset, 2 vector offset, 3 picked elements
+    stepped: bool = False  # leaves out partitions
+    home: int = 0  # partitions of its storage, if that is anywhere; 0 if at an address
+    picked_by: tuple[Any, ...] | None = None  # the signature of what picks
+    indices: int = 0  # tiles that its run-time offsets are read from
+
+    @property
+    def partitions(self) -> int:
+        return self.shape[0]
+
+    @property
+    def free_size(self) -> int:
+        return prod(self.shape[1:])
+
+    @property
+    def distinct_free_size(self) -> int:
+        """The same, with an axis that repeats its elements counted once."""
+        return prod(n for n, s in zip(self.shape[1:], self.strides[1:], strict=True) if s)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def on_chip(self) -> bool:
+        return self.region in (SBUF, PSUM)
+
+    @property
+    def picks(self) -> View | None:
+        """The index that picks the elements, if one does."""
+        return None if self.picked_by is None else View(*self.picked_by)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Along the free axes; partitions are separate memories."""
+        if self.on_chip:
+            return access.is_dense(self.shape[1:], self.strides[1:])
+        return access.is_dense(self.shape, self.strides)
+
+    def __str__(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        return f"{shape} {self.dtype} in {self.region.value}"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What one tile operand may be. Limits are names of machine limits, never numbers."""
+
+    reads: bool = False
+    writes: bool = False
+    partial: bool = False  # reads or writes some elements; the meaning says which
+    regions: tuple[MemoryRegion, ...] = (SBUF, PSUM)
+    dtypes: tuple[Format, ...] | None = None
+    widths: tuple[int, ...] | None = None  # bytes of an element
+    partitions: str | None = "partitions"
+    free: str | None = None
+    free_dims: str | None = "free_dims"
+    starts: bool = True  # obeys the start-partition rule of compute engines
+    column: bool = False  # one element per partition
+    scalar: bool = False  # a number will do instead
+    optional: bool = False  # so will None
+    many: bool = False  # a list of tiles; a Call has each of them, as "name[i]"
+    moved: bool = False  # not computed with, so that packed formats and scales will do
+    indirect: bool = False  # an index may pick the elements
+    index_of: str | None = None  # the operand whose index it must be
+
+    def violations(self, name: str, view: View, machine: Machine) -> Iterator[KernelError]:
+        """Everything about the tile that the hardware would refuse."""
+        if view.region not in self.regions:
+            yield _wrong_region(name, view, self.regions)
+        if self.dtypes is not None and view.dtype not in self.dtypes:
+            yield _wrong_dtype(name, view, self.dtypes, self.column)
+        elif self.dtypes is None and view.dtype.is_opaque and not self.moved:
+            yield _computes_not(name, view)
+        if self.widths is not None and view.dtype.itemsize not in self.widths:
+            yield _wrong_width(name, view, self.widths)
+        if not view.on_chip:
+            return
+        if view.picked_by is not None and not machine.has("tensor_indirection"):
+            yield _lacks_indirection(name, view, machine)
+        elif view.picked_by is not None and not self.indirect:
+            yield _not_indirect(name, view)
+        if self.starts and view.dtype.feature and not machine.has(view.dtype.feature):
+            yield _lacks_format(name, view, machine)
+        if self.partitions and view.partitions > getattr(machine.limits, self.partitions):
+            yield _too_many_partitions(name, view, getattr(machine.limits, self.partitions))
+        elif self.starts and view.partition not in machine.starts(view.partitions):
+            yield _bad_start(name, view, machine)
+        if self.starts and view.stepped:
+            yield _stepped(name, view)
+        if self.free_dims is None:
+            return  # a DMA: descriptors count bytes, whatever the pattern
+        most = self._most_free(view, machine)
+        # elements of PSUM that are read again and again take no room (nki-library, layernorm_tkg)
+        count = view.distinct_free_size if view.region is PSUM else view.free_size
+        if count > most:
+            yield FreeSizeError(
+                f"{name} has {view.free_size} elements per partition; {machine.name} takes {most}",
+                argument=name,
+                expected=f"at most {most} elements along the free axes",
+                got=str(view),
+                because="the instruction's element counter and the memory behind it end there",
+                hint=f"loop over pieces of {most} elements",
+                also="err_size_of_dimension_exceed_arch_limit",
+            )
+        yield from _too_many_dims(name, view, getattr(machine.limits, self.free_dims))
+        if self.column and view.free_size != 1:
+            yield ShapeError(
+                f"{name} must have one element per partition",
+                argument=name,
+                expected=f"({view.partitions}, 1)",
+                got=str(view),
+                because="it is a vector operand: one value per lane",
+            )
+
+    def _most_free(self, view: View, machine: Machine) -> int:
+        memory = "free_elements_psum" if view.region is PSUM else "free_elements_sbuf"
+        names = [memory, *([self.free] if self.free else [])]
+        return int(min(getattr(machine.limits, name) for name in names))
+
+
+def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
+    """An access pattern has so many free axes; axes that run on count as one."""
+    merged = access.free_axes(view.shape, view.strides)
+    if merged > most:
+        yield ShapeError(
+            f"{name} needs {merged} free axes in its access pattern; there are {most}",
+            argument=name,
+            got=f"strides {view.strides}",
+            because="an instruction holds one partition count and four (stride, size) pairs",
+            hint="copy it into a contiguous tile first",
+            also="err_exceed_max_supported_dimension",
+        )
+
+
+def _place(region: MemoryRegion) -> str:
+    return "hbm" if region in HBM else region.value
+
+
+def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> KernelError:
+    places = " or ".join(dict.fromkeys(map(_place, regions)))
+    copies = {
+        SBUF: "move it with nisa.dma_copy (from HBM) or nisa.tensor_copy (from PSUM)",
+        PSUM: "allocate it with buffer=nl.psum",
+    }
+    return BufferKindError(
+        f"{name} must be in {places}, not in {_place(view.region)}",
+        argument=name,
+        expected=places,
+        got=str(view),
+        because="that is the only memory this port of the engine is wired to",
+        hint=copies.get(regions[0]),
+        also="err_unsupported_memory",
+    )
+
+
+def _wrong_dtype(name: str, view: View, dtypes: tuple[Format, ...], column: bool) -> KernelError:
+    in_registers = column and dtypes == (float32,)
+    return DtypeError(
+        f"{name} can't be {view.dtype}",
+        argument=name,
+        expected=" or ".join(dtypes),
+        got=str(view),
+        because="the lane's scalar registers hold float32" if in_registers else None,
+        hint="copy it into a float32 tile with nisa.tensor_copy" if in_registers else None,
+    )
+
+
+def _wrong_width(name: str, view: View, widths: tuple[int, ...]) -> KernelError:
+    units = f"{' or '.join(map(str, widths))} bytes"
+    return DtypeError(
+        f"{name} has elements of {view.dtype.itemsize} bytes",
+        argument=name,
+        expected=units,
+        got=str(view),
+        because=f"the engine exchanges units of {units}",
+        also="NCC_ISFV902",
+    )
+
+
+def _computes_not(name: str, view: View) -> KernelError:
+    return DtypeError(
+        f"{name} is {view.dtype}, which no engine computes with",
+        argument=name,
+        expected="a format that holds one number",
+        got=str(view),
+        because="microscaling formats are quantized, multiplied as matrices and moved, that is all",
+        hint=f"look at the bits with tensor.view(nl.{view.dtype.code_type})",
+    )
+
+
+def _lacks_format(name: str, view: View, machine: Machine) -> KernelError:
+    older = view.dtype is float8_e4m3fn
+    return TargetError(
+        f"{name} is {view.dtype}, which {machine.name} does not have",
+        argument=name,
+        expected="float8_e4m3, whose largest number is 240"
+        if older
+        else f"a machine with {view.dtype.feature}",
+        got=str(view),
+        also="NCC_EVRF051" if older else None,
+    )
+
+
+def _lacks_indirection(name: str, view: View, machine: Machine) -> KernelError:
+    return TargetError(
+        f"{name} is an indirect view, which {machine.name} can't access",
+        argument=name,
+        expected="a machine with tensor_indirection",
+        got=f"{machine.name} ({machine.generation})",
+        hint="gather with nisa.nc_n_gather or nisa.local_gather",
+    )
+
+
+def _not_indirect(name: str, view: View) -> KernelError:
+    return ViewError(
+        f"{name} can't be an indirect view",
+        argument=name,
+        expected="a tile whose elements a pattern of strides finds",
+        got=f"{view}, picked by an index",
+        because="this port of the instruction takes no index",
+        hint="gather it into a tile of its own with nisa.tensor_copy first",
+    )
+
+
+def _too_many_partitions(name: str, view: View, most: int) -> KernelError:
+    return PartitionLimitError(
+        f"{name} has {view.partitions} partitions; the limit is {most}",
+        argument=name,
+        expected=f"shape[0] <= {most}",
+        got=str(view),
+        because=f"axis 0 is the partition axis, and the engine has {most} lanes for it",
+        hint=f"loop over pieces of {most} rows",
+        also="err_num_partition_exceed_arch_limit",
+    )
+
+
+def _bad_start(name: str, view: View, machine: Machine) -> KernelError:
+    starts = list(machine.starts(view.partitions))
+    return StartPartitionError(
+        f"{name} starts at partition {view.partition}",
+        argument=name,
+        expected=f"one of {starts} for {view.partitions} partitions",
+        got=f"partition {view.partition}",
+        because="engines reach SBUF and PSUM in groups of 32, 64 or 128 partitions",
+        hint="put the data on the free axis, or move it to another quadrant with nisa.dma_copy",
+        also="TEN404",
+    )
+
+
+def _stepped(name: str, view: View) -> KernelError:
+    return StartPartitionError(
+        f"{name} leaves out partitions",
+        argument=name,
+        expected="consecutive partitions",
+        got=f"{view}, strides {view.strides}",
+        because="an instruction holds a first partition and a count, but no step",
+        hint="gather the rows with nisa.dma_copy first",
+    )
+
+
+# The usual operands. Compute engines read and write SBUF and PSUM.
+In = Annotated[Tile, Operand(reads=True)]
+Out = Annotated[Tile, Operand(writes=True)]
+Gathered = Annotated[Tile, Operand(reads=True, indirect=True)]
+Scattered = Annotated[Tile, Operand(writes=True, indirect=True)]
+SbufIn = Annotated[Tile, Operand(reads=True, regions=(SBUF,))]
+SbufOut = Annotated[Tile, Operand(writes=True, regions=(SBUF,))]
+
+
+@dataclass(frozen=True)
+class Op:
+    """What an operator parameter may be."""
+
+    kinds: tuple[str, ...] = ("arithmetic",)
+    reduces: bool = False
+    names: tuple[str, ...] | None = None
+    optional: bool = False
+
+    def violations(self, name: str, value: Any, machine: Machine) -> Iterator[KernelError]:
+        if value is None and self.optional:
+            return
+        if not isinstance(value, Operator):
+            yield SignatureError(
+                f"{name} must be an operator such as nl.add",
+                argument=name,
+                got=repr(value),
+            )
+            return
+        if value.kind not in self.kinds or (self.names and value.name not in self.names):
+            yield OperatorError(
+                f"{name}={value} is not an operator of this instruction",
+                argument=name,
+                expected=", ".join(self.names or (f"an {' or '.join(self.kinds)} operator",)),
+                got=repr(value),
+            )
+        elif self.reduces and not value.reduces:
+            yield OperatorError(
+                f"{name}={value} can't be a reduction",
+                argument=name,
+                because="only operators marked as reductions feed back into their own input",
+            )
+        if value.feature and not machine.has(value.feature):
+            yield TargetError(
+                f"{machine.name} doesn't have {value}",
+                argument=name,
+                expected=f"a machine with {value.feature}",
+                got=f"{machine.name} ({machine.generation})",
+            )
+
+
+@dataclass(frozen=True)
+class Act:
+    """An activation function parameter."""
+
+    def violations(self, name: str, value: Any, machine: Machine) -> Iterator[KernelError]:
+        if not isinstance(value, Function):
+            yield OperatorError(
+                f"{name}={value!r} is not an activation function",
+                argument=name,
+                expected="a function of the Scalar engine, such as nl.exp",
+                got=repr(value),
+            )
+
+
+@dataclass(frozen=True)
+class Static:
+    """A parameter, not a tile, that legality or cost depends on; lists are taken as tuples."""
+
+    sequence: bool = False
+    members: type[Enum] | None = None  # the enumeration it is of
+
+
+def are_tiles(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(tile, Tile) for tile in value)
+
+
+def spread(name: str, tiles: Sequence[Tile]) -> dict[str, Tile]:
+    """The tiles of a list, by the names that a Call has for them."""
+    return {f"{name}[{i}]": tile for i, tile in enumerate(tiles)}

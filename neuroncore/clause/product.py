@@ -1,0 +1,142 @@
+"""What the Tensor engine computes: how it reads its operands, and the products of matrices.
+
+Operands are float32 matrices [K, M] and [K, N], the result is out [M, N]. What a product adds to
+`out` has been rounded to float32 before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.memory.tile import Tile
+from neuroncore.native import buffers
+from neuroncore.native.lazy import Lazy
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import float32, float64, tfloat32
+from neuroncore.options import Options
+
+Array = npt.NDArray[Any]
+Product = Callable[[Array, Array, Array, bool, int], None]
+matrices: Any = Lazy("neuroncore.native.matmul")
+
+TF32_BITS = np.uint32(0xFFFFE000)
+ONE_THREAD = 1 << 19  # multiplications for which OpenBLAS starts no threads
+HIGH_BITS = np.uint32(0xFFFFF000)  # sign, exponent and 12 significant bits, one of them not stored
+
+
+class _Operands(threading.local):
+    """What the scratch of each role holds: the values of a tile, as of a version of its storage."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, tuple[Tile | None, int, Array]] = {}
+
+
+_operands = _Operands()
+
+
+def operand(tile: Tile, role: str, options: Options) -> Array:
+    """A [K, free] operand as the float32 values that are multiplied, for the product at hand."""
+    codes = tile.codes()
+    if codes.ndim > 2:
+        codes = codes.reshape(codes.shape[0], -1)
+    flush = options.subnormals == "flush"
+    if (tile.held is float32 and not flush) or tile.held is float64:
+        return codes
+    # products that follow each other often share an operand
+    before, version, values = _operands.last.get(role, (None, -1, codes))
+    if before is tile and version == tile.storage.version and tile.storage.image is None:
+        return values
+    values = buffers.scratch(role, codes.shape)
+    if tile.held is tfloat32:
+        _read_tfloat32(codes, values, options)
+    else:
+        codec.decode(tile.held, codes, values)
+    if flush:
+        np.copysign(np.float32(0), values, out=values, where=np.abs(values) < tile.held.min_normal)
+    _operands.last[role] = tile, tile.storage.version, values
+    return values
+
+
+def _read_tfloat32(codes: Array, values: Array, options: Options) -> None:
+    if options.tf32_read == "round":
+        codec.encode(tfloat32, codes, values)
+        return
+    np.bitwise_and(codes.view(np.uint32), TF32_BITS, out=values.view(np.uint32))
+    values[np.isnan(codes)] = np.nan  # whose upper bits may be an infinity's
+
+
+def plain(options: Options) -> Product:
+    """The product of every format."""
+    return blas if options.matmul == "blas" else chain
+
+
+def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
+    """out[m, n] (+)= the chain over k of fused multiply-adds, from row 0; see native.matmul.
+
+    Products of a `group` of rows are added before they join the chain.
+    """
+    if out.dtype == np.float64:
+        _double(s, x, out, accumulate)
+    else:
+        matrices.product(s, x, out, accumulate, group)
+
+
+def _double(s: Array, x: Array, out: Array, accumulate: bool) -> None:
+    """The sum in float64, in any order. BLAS gets pieces that it multiplies in this thread: where
+    others are busy, waiting for them takes longer than the product."""
+    step = max(ONE_THREAD // s.size, 1)
+    for first in range(0, out.shape[1], step):
+        columns = slice(first, first + step)
+        if accumulate:
+            out[:, columns] += np.matmul(s.T, x[:, columns], dtype=np.float64)
+        else:
+            np.matmul(s.T, x[:, columns], out=out[:, columns], dtype=np.float64)
+
+
+def blas(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
+    """The same by the BLAS library of numpy: its bits depend on processor, threads and shape."""
+    product = buffers.scratch("product", out.shape) if accumulate else out
+    np.matmul(s.T, x, out=product)
+    if accumulate:
+        np.add(out, product, out=out)
+
+
+def four_pass(one: Product, s: Array, x: Array, out: Array, accumulate: bool) -> None:
+    """out[m, n] (+)= four products `one` of halves of float32 numbers, each added by itself:
+    low x low, low x high, high x low, high x high."""
+    (s_high, s_low, s_finite), (x_high, x_low, x_finite) = _halves(s), _halves(x)
+    passes = (s_low, x_low), (s_low, x_finite), (s_finite, x_low), (s_high, x_high)
+    for i, (left, right) in enumerate(passes):
+        one(left, right, out, accumulate or i > 0, 1)
+
+
+def _halves(values: Array) -> tuple[Array, Array, Array]:
+    """The upper 12 significant bits, the 12 below them, and the upper ones again without what is
+    not finite, which one pass takes care of."""
+    high = (values.view(np.uint32) & HIGH_BITS).view(np.float32)
+    finite = np.isfinite(values)
+    if finite.all():
+        return high, values - high, high
+    inside = np.where(finite, high, np.float32(0))
+    return np.where(finite, high, values), np.where(finite, values, inside) - inside, inside
+
+
+def scaled_chain(
+    s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, accumulate: bool, group: int
+) -> None:
+    """The chain with groups of 1 or 4 rows, the sum of whose products is multiplied by a float64
+    scale from each side, [K / 32, M] and [K / 32, N], and rounded; see native.matmul."""
+    if out.dtype == np.float64:
+        _double(_scaled(s, s_scale), _scaled(x, x_scale), out, accumulate)
+    else:
+        matrices.scaled_product(s, x, s_scale, x_scale, out, accumulate, group)
+
+
+def _scaled(values: Array, scales: Array) -> Array:
+    groups: Array = values.reshape(len(scales), -1, values.shape[1]) * scales[:, None]
+    return groups.reshape(values.shape)

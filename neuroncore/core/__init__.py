@@ -1,0 +1,1 @@
+"""How an instruction happens: checked, executed and noted, on one core or two."""

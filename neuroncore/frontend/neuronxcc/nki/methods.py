@@ -1,0 +1,138 @@
+"""What tensors of the older API do by instructions: Python's operators, astype and broadcast_to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import ShapeError
+from neuroncore.frontend.neuronxcc.nki import language
+from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
+from neuroncore.frontend.neuronxcc.nki.index import Index
+from neuroncore.frontend.neuronxcc.nki.parts import Shifted
+from neuroncore.frontend.neuronxcc.nki.results import assign, fill, flush
+from neuroncore.frontend.neuronxcc.nki.scopes import running
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+
+PSUM = MemoryRegion.psum
+BOTH_SIDES = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "pow": "power",
+    "mod": "mod",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+}
+COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+
+
+def _defined(name: str, swapped: bool = False) -> Callable[[Tensor, Any], Any]:
+    def method(self: Tensor, other: Any) -> Any:
+        if name == "add" and isinstance(other, Index) and self.size == 1:
+            return Shifted(self, other)
+        function = getattr(language, name)
+        return function(other, self) if swapped else function(self, other)
+
+    return method
+
+
+def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
+    def method(self: Tensor, other: Any) -> Tensor:
+        update(self, name, other)
+        return self
+
+    return method
+
+
+def _equal(name: str, of_none: bool) -> Callable[[Tensor, object], Any]:
+    def method(self: Tensor, other: object) -> Any:
+        return of_none if other is None else getattr(language, name)(self, other)
+
+    return method
+
+
+def _astype(self: Tensor, dtype: Any) -> Tensor:
+    """A copy in another format, as nl.copy."""
+    copy: Tensor = language.copy(self, dtype=dtype)
+    return copy
+
+
+def _broadcast_to(self: Tensor, shape: Sequence[int]) -> Tensor:
+    """The tile with axes of size 1 repeated, as nl.broadcast_to."""
+    return language.broadcast_to(self, shape=shape)
+
+
+def update(target: Tensor, name: str, other: Any) -> None:
+    """target <op>= other; a sum of products stays in PSUM, and the first one starts it, whether or
+    not the kernel has asked for zeros (attention of nki-samples does not)."""
+    state = running()
+    held = state.pending
+    adds = name == "add" and held is not None and held.tile is other and held.sums
+    if adds and target.region is PSUM:
+        assert held is not None
+        state.pending = None
+        place = target.shaped(other.shape)
+        parts = [place.within(box) if box else place for box in held.boxes]
+        with state.accumulating():
+            held.issue(place, accumulate=not all(map(_unwritten, parts)))
+        return
+    flush()
+    fill(target)
+    with state.accumulating():
+        result = getattr(language, name)(target, other)
+        assign(target, result)
+
+
+def _unwritten(tile: Tensor) -> bool:
+    """Whether nothing of a tile has been written. Raises ShapeError if a part has."""
+    missing = tile.unwritten()
+    if missing is None:
+        return False
+    if missing.all():
+        return True
+    raise ShapeError(
+        f"only a part of {tile!r} has a sum so far",
+        because="an accumulation group begins and goes on for all of its elements at once",
+        hint="accumulate into the same pieces every time",
+    )
+
+
+def _setitem(self: Tensor, key: Any, value: Any) -> None:
+    """Write a part: the instruction whose result `value` is writes it there itself."""
+    assign(self[key], value)
+
+
+def _set_block(self: Blocks, key: Any, value: Any) -> None:
+    part = self[key]
+    if isinstance(part, Blocks):
+        raise part.not_a_tile("the target")
+    assign(part, value)
+
+
+def install() -> None:
+    """Give tensors these methods; the functions behind them are made of tensors themselves."""
+    for symbol, name in BOTH_SIDES.items():
+        setattr(Tensor, f"__{symbol}__", _defined(name))
+        setattr(Tensor, f"__r{symbol}__", _defined(name, swapped=True))
+        setattr(Tensor, f"__i{symbol}__", _in_place(name))
+    for symbol, name in COMPARISONS.items():
+        setattr(Tensor, f"__{symbol}__", _defined(name))
+    methods: dict[str, Callable[..., Any]] = {
+        "__setitem__": _setitem,
+        "__eq__": _equal("equal", of_none=False),
+        "__ne__": _equal("not_equal", of_none=True),
+        "astype": _astype,
+        "broadcast_to": _broadcast_to,
+    }
+    for method, function in methods.items():
+        setattr(Tensor, method, function)
+    setattr(Blocks, "__setitem__", _set_block)  # noqa: B010 - a type has no other way to get one
+
+
+install()

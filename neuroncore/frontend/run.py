@@ -1,0 +1,35 @@
+"""A finished launch: what it returned, and the cores it ran on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from neuroncore.core.core import Core, Finding
+from neuroncore.machine import Machine
+from neuroncore.precision.findings import Precision
+
+
+class NeuronWarning(UserWarning):
+    """A finding of a run that nobody else reports."""
+
+
+@dataclass(eq=False)
+class Run:
+    """One finished launch: what it returned and the cores it ran on, with their records."""
+
+    kernel: str
+    outputs: Any
+    cores: list[Core]
+    arguments: tuple[Any, ...] = ()
+    findings: list[Finding] = field(default_factory=list)
+    precision: Precision | None = None  # with Options.precision
+
+    @property
+    def core(self) -> Core:
+        """The first core, often the only one."""
+        return self.cores[0]
+
+    @property
+    def machine(self) -> Machine:
+        return self.core.machine

@@ -1,0 +1,376 @@
+"""A tile: a strided window on storage, typed by a number format.
+
+`offset` and `strides` count elements of the tile's own format. On the chip axis 0 is the
+partition, and its stride is the length of a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import (
+    BufferKindError,
+    DtypeError,
+    KernelError,
+    OutOfBoundsError,
+    ShapeError,
+    SignatureError,
+    ViewError,
+)
+from neuroncore.memory.access import Dims, is_dense
+from neuroncore.memory.register import VirtualRegister
+from neuroncore.memory.storage import Gaps, Storage
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import Format, float32
+
+Array = npt.NDArray[Any]
+Signature = tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamic:
+    """An offset known only when the instruction runs: `step` elements times an index.
+
+    A scalar index is a register or a [1, 1] tile and moves the whole tile. A vector index, a
+    [P, 1] tile, gives each partition its own row along axis 0. An index that picks, a [P, K] tile,
+    has the offset of every element along the free axes (`neuroncore.core.indirection`). `limit` is
+    the largest index for which the access stays inside.
+    """
+
+    index: VirtualRegister | Tile
+    step: int
+    limit: int
+    vector: bool = False
+    picks: bool = False
+
+    def __post_init__(self) -> None:
+        many = self.vector or self.picks
+        index, what = self.index, "an index" if many else "a run-time index"
+        if isinstance(index, VirtualRegister) and not many:
+            return
+        if not isinstance(index, Tile):
+            kinds = "a tile of integers" if many else "a register or a tile"
+            raise SignatureError(f"{what} is {kinds}", expected=kinds, got=repr(index))
+        if not index.dtype.is_integer:
+            raise DtypeError(f"{what} is {index.dtype}", expected="integers", got=repr(index))
+        if index.region is not MemoryRegion.sbuf:
+            raise BufferKindError(f"{what} must be in sbuf", expected="sbuf", got=repr(index))
+        if not many and index.size != 1:
+            raise ShapeError(f"{what} is one number", expected="shape (1, 1)", got=repr(index))
+        if index.dynamic:
+            raise ViewError(
+                f"{what} is at a run-time offset itself",
+                got=repr(index),
+                hint="copy it to a place of its own first",
+            )
+
+
+T = TypeVar("T", bound="Tile")
+
+
+class Tile:
+    __slots__ = (
+        *("storage", "shape", "strides", "offset", "dtype", "dynamic"),
+        *("held", "fault", "_array", "_signature", "_access"),
+    )
+
+    def __init__(
+        self,
+        storage: Storage,
+        shape: Dims,
+        strides: Dims,
+        offset: int,
+        dtype: Format,
+        dynamic: tuple[Dynamic, ...] = (),
+    ) -> None:
+        self.storage = storage
+        self.shape, self.strides, self.offset = shape, strides, offset
+        self.dtype = dtype
+        self.dynamic = dynamic
+        own = dtype is storage.dtype
+        self.held = storage.held if own else storage.held_as(dtype)  # what `codes` are codes of
+        self.fault: KernelError | None = None  # why no instruction can use it
+        self._array: Array | None = None
+        self._signature: Signature | None = None
+        self._access = -1  # its row in the program's table of accesses
+
+    def window(
+        self: T,
+        shape: Dims,
+        strides: Dims,
+        offset: int,
+        dtype: Format | None = None,
+        dynamic: tuple[Dynamic, ...] | None = None,
+    ) -> T:
+        """Another window on the same storage."""
+        if self.dynamic and self.dynamic[0].picks:
+            raise self._picks("can't be viewed in another way")
+        dynamic = self.dynamic if dynamic is None else dynamic
+        if dtype is not None and dtype is not self.dtype:
+            self._has_bits_of(dtype)
+        made = type(self)(self.storage, shape, strides, offset, dtype or self.dtype, dynamic)
+        made.fault = self.fault
+        return made
+
+    def _has_bits_of(self, dtype: Format) -> None:
+        """Raise ViewError where bits of either format are not in memory as the chip has them."""
+        formats = (self.dtype, self.held), (dtype, self.storage.held_as(dtype))
+        if any(held.itemsize != own.itemsize for own, held in formats):
+            because = "there are no bits of theirs to look at"
+        elif self.storage.spread > 1 and dtype.itemsize != self.dtype.itemsize:
+            because = "bytes at addresses that the kernel chooses are further apart for it"
+        else:
+            return
+        raise ViewError(
+            f"{self!r} can't be viewed as {dtype}",
+            because="narrow formats are held as float32 in this run (Options.storage, "
+            f"NKI_PRECISE_FP=0): {because}",
+            hint="run the kernel with every format in its own precision",
+        )
+
+    # --- geometry --------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def free_size(self) -> int:
+        """Elements per partition."""
+        return prod(self.shape[1:])
+
+    @property
+    def region(self) -> MemoryRegion:
+        return self.storage.region
+
+    @property
+    def row_elements(self) -> int:
+        """Elements of the tile's format in one row of its storage."""
+        return self.storage.row_bytes // self.dtype.itemsize
+
+    @property
+    def byte(self) -> int:
+        """Where the first element is within its partition (HBM: within its storage)."""
+        return self.storage.byte0 + self.offset * self.dtype.itemsize % self.storage.row_bytes
+
+    @property
+    def start_partition(self) -> int:
+        row = self.offset * self.dtype.itemsize // self.storage.row_bytes
+        return self.storage.partition0 + row if self.storage.on_chip else 0
+
+    @property
+    def picks(self) -> Dynamic | None:
+        """What picks the elements one by one, of such a view."""
+        return self.dynamic[0] if self.dynamic and self.dynamic[0].picks else None
+
+    @property
+    def picked_from(self: T) -> T:
+        """The tile [P, F] that the elements are picked from."""
+        assert self.picks is not None
+        shape = (self.shape[0], self.picks.limit + 1)
+        return type(self)(self.storage, shape, self.strides, self.offset, self.dtype)
+
+    def _picks(self, what: str) -> ViewError:
+        return ViewError(
+            f"{self!r} {what}",
+            because="its elements are picked one by one, by an index in SBUF, at run time",
+            hint="slice or reshape first, then make the view indirect",
+        )
+
+    @property
+    def covers_storage(self) -> bool:
+        """Whether every byte of the storage belongs to the tile."""
+        if self.shape is self.storage.shape and not self.offset:
+            return True  # the tensor itself: views have shapes of their own
+        if self.size * self.dtype.itemsize != self.storage.nbytes:
+            return False
+        return is_dense(self.shape, self.strides) or 0 not in self.strides
+
+    def signature(self) -> Signature:
+        """All that the legality and the cost of an instruction may depend on, but not the data.
+
+        (shape, strides, dtype, region, start partition, byte in PSUM, kind of dynamic offset,
+        whether it leaves out partitions, partitions of its storage if that can be placed anywhere,
+        the signature of the index that picks, tiles that its offsets are read from)
+        """
+        if self._signature is None:
+            if self.fault is not None:
+                raise self.fault
+            if 0 in self.shape:
+                raise ShapeError(f"{self!r} has no elements")
+            region = self.storage.region
+            byte = self.byte if region is MemoryRegion.psum else 0
+            kind, read, home = 0, 0, 0 if self.storage.placed else self.storage.partitions
+            index: Signature | None = None
+            if self.picks is not None:
+                assert isinstance(self.picks.index, Tile)
+                kind, read, index = 3, 1, self.picks.index.signature()
+            elif self.dynamic:
+                kind = 2 if self.dynamic[0].vector else 1
+                read = sum(isinstance(d.index, Tile) for d in self.dynamic)
+            rows_apart = self.strides[0] if self.shape[0] > 1 else self.row_elements
+            stepped = self.storage.on_chip and rows_apart != self.row_elements
+            self._signature = (
+                *(self.shape, self.strides, self.dtype),
+                *(region, self.start_partition, byte, kind, stepped, home, index, read),
+            )
+        return self._signature
+
+    # --- contents --------------------------------------------------------------------------------
+
+    def codes(self) -> Array:
+        """The memory itself, as a numpy view of the storage type of `held`."""
+        if self._array is None:
+            if self.picks is not None:
+                raise self._picks("has no elements before an instruction picks them")
+            if 0 in self.shape:
+                self._array = np.empty(self.shape, self.held.storage)
+                return self._array
+            storage = self.storage
+            item = self.dtype.itemsize * storage.spread
+            row_bytes = storage.row_bytes * storage.spread
+            strides = [s * item for s in self.strides]
+            start = storage.origin + self.offset * item
+            if storage.pitch != row_bytes:
+                row, byte = divmod(self.offset * item, row_bytes)
+                start = storage.origin + row * storage.pitch + byte
+                strides[0] = storage.pitch
+            self._array = np.ndarray(
+                self.shape, self.held.storage, storage.data, start, tuple(strides)
+            )
+        return self._array
+
+    def values(self) -> Array:
+        """The elements as float32: the memory itself for float32 tiles, else a new array."""
+        codes = self._array if self._array is not None else self.codes()
+        return codes if self.held is float32 else codec.decode(self.held, codes)
+
+    def column(self) -> Array:
+        """The values of a [P, 1] tile, shaped to broadcast along the free axes of any tile."""
+        return self.values().reshape(self.shape[0], 1)
+
+    def store(self, values: Array) -> None:
+        """Round float32 `values` to the tile's format, as the launch rounds, and write them; the
+        sizes agree."""
+        codes = self.codes()
+        if values.shape != codes.shape:
+            values = values.reshape(codes.shape)
+        if self.held is float32:
+            codes[...] = values
+        elif codes.flags.c_contiguous and not np.may_share_memory(values, codes):
+            self.rounded(values, codes)
+        else:
+            codes[...] = self.rounded(values)
+
+    def rounded(self, values: Array, out: Array | None = None) -> Array:
+        """Codes of float32 values, in the contiguous array `out` if given, rounded as the launch
+        rounds."""
+        launch = self.storage.launch
+        assert launch is not None
+        return launch.rounding(self.held, values, out)
+
+    def encoded(self, source: Tile, codes: Array) -> Array:
+        """Codes of another tile's format as those of this one: bits of an equal format, else
+        through float32 and rounded as the launch rounds."""
+        if source.held is self.held:
+            return codes
+        return self.rounded(codec.decode(source.held, codes))
+
+    def numpy(self) -> Array:
+        """A copy of the contents in the numpy type that users know, of what they are held in."""
+        return np.array(self.codes(), order="C").view(self.held.numpy)
+
+    # --- what was never written ------------------------------------------------------------------
+
+    def _layout(self) -> tuple[int, Dims, tuple[int, ...], int]:
+        item = self.dtype.itemsize
+        return self.offset * item, self.shape, tuple(s * item for s in self.strides), item
+
+    def unwritten(self) -> Array | None:
+        """Which elements nothing has written since this tensor was allocated, None if none."""
+        gaps = self.storage.gaps
+        return None if gaps is None else gaps.missing(*self._layout())
+
+    def missing(self) -> Array | None:
+        """Which elements nothing has written, be it through another tensor at the same address."""
+        missing, image = self.unwritten(), self.storage.image
+        if missing is None or image is None:
+            return missing
+        codes = self.codes()
+        start = _address(codes) - _address(image.data)
+        never = image.gaps.missing(start, codes.shape, codes.strides, codes.itemsize)
+        return None if never is None else missing & never
+
+    def lay_leftovers(self, missing: Array, zeros: bool) -> None:
+        """Lay what stands for leftovers where elements are `missing`: 0, or poison."""
+        codes = self.codes()
+        code = 0 if zeros else codec.poison(self.held)
+        codes[missing] = np.array(code, self.held.code_type).view(codes.dtype)
+
+    def mark_written(self, chosen: Array | None = None) -> None:
+        """Note that every element, or those that are `chosen`, have been written."""
+        storage, image = self.storage, self.storage.image
+        if storage.gaps is None:
+            return
+        whole = chosen is None and self.covers_storage
+        if whole or storage.gaps.write(*self._layout(), chosen):
+            storage.gaps = None
+        if image is not None:
+            codes = self.codes()
+            start = _address(codes) - _address(image.data)
+            image.gaps.write(start, codes.shape, codes.strides, codes.itemsize, chosen)
+
+    def mark_foreign(self, foreign: bool) -> None:
+        """Note for every element in PSUM whether another engine than the Tensor engine wrote it."""
+        storage = self.storage
+        if storage.foreign is None and foreign:
+            storage.foreign = Gaps(storage.nbytes, storage.dtype.itemsize)
+        if storage.foreign is not None:
+            storage.foreign.flags(*self._layout())[...] = foreign
+
+    def is_foreign(self) -> bool:
+        """Whether another engine than the Tensor engine was the last to write some element."""
+        foreign = self.storage.foreign
+        return foreign is not None and bool(foreign.flags(*self._layout()).any())
+
+    # --- dynamic offsets -------------------------------------------------------------------------
+
+    def resolved(self: T, name: str = "the tensor") -> T:
+        """The window that the registers and index tiles of a scalar offset mean just now.
+
+        Raises OutOfBoundsError if it leaves the tensor.
+        """
+        offset = self.offset
+        for dynamic in self.dynamic:
+            offset += dynamic.step * index_value(dynamic, name)
+        return self.window(self.shape, self.strides, offset, dynamic=())
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.shape))
+        name = f" {self.storage.name!r}" if self.storage.name else ""
+        return f"{type(self).__name__}{name}({shape} {self.dtype} in {self.region.value})"
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def index_value(dynamic: Dynamic, name: str) -> int:
+    """The index of a scalar offset. Raises OutOfBoundsError if it is past its limit."""
+    index = dynamic.index
+    value = index.value if isinstance(index, VirtualRegister) else int(index.codes().flat[0])
+    if not 0 <= value <= dynamic.limit:
+        raise OutOfBoundsError(
+            f"the run-time index of {name} is {value}",
+            expected=f"0 to {dynamic.limit}",
+            got=str(value),
+            because="address checking is on for dynamic accesses: the device stops here",
+            hint="clamp the index, or pass oob_mode=nisa.oob_mode.skip to a DMA",
+        )
+    return value

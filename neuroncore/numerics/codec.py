@@ -1,0 +1,298 @@
+"""Numbers to codes and back: float32 values against the bits a format keeps in memory.
+
+`encode_one` and `decode_one` are the definition, in exact arithmetic; `encode` and `decode` are
+the same on arrays. Rounding is to nearest even. Floats overflow to infinity as IEEE says (NaN
+where a format has no infinity, the largest number where it has no NaN either); integers saturate
+(NKI 0.6.0 release notes). Packed formats are taken apart first: `unpack`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.errors import UsageError
+from neuroncore.native import buffers
+from neuroncore.native.lazy import Lazy
+from neuroncore.numerics.formats import PACK, Format, bfloat16, float32, float64
+
+Array = npt.NDArray[Any]
+FLOAT = np.dtype(np.float32)
+native: Any = Lazy("neuroncore.native.codec")
+
+
+def decode_one(form: Format, code: int) -> float:
+    """The value of one code, exactly; `code` is the memory image as an unsigned integer."""
+    if form.is_integer:
+        low, _ = form.range
+        return float(code - (1 << form.bits) if low < 0 and code >> form.bits - 1 else code)
+    if form.kind == "scale":
+        return math.nan if code == form.nan_code else math.ldexp(1, code - form.bias)
+    code >>= _padding(form)
+    sign = -1.0 if code >> (form.exponent + form.mantissa) else 1.0
+    magnitude = code & ((1 << form.exponent + form.mantissa) - 1)
+    if magnitude == form.inf_code:
+        return sign * math.inf
+    if magnitude > form.max_code:
+        return math.copysign(math.nan, sign)
+    exponent, fraction = magnitude >> form.mantissa, magnitude & ((1 << form.mantissa) - 1)
+    if exponent:
+        fraction += 1 << form.mantissa
+    return sign * math.ldexp(fraction, max(exponent, 1) - form.bias - form.mantissa)
+
+
+def encode_one(
+    form: Format,
+    value: float,
+    *,
+    saturate: bool = False,
+    rounded: Callable[[Fraction], int] = round,
+) -> int:
+    """The code of one float32 value, as the memory image, an unsigned integer.
+
+    `rounded` makes a magnitude, in steps of the format's last place, a whole number of steps: to
+    nearest even unless it says otherwise.
+    """
+    if form.kind == "bool":
+        return int(value != 0)
+    if form.is_integer:
+        low, high = form.range
+        whole = 0 if math.isnan(value) else _clamped(value, low, high)
+        return whole % (1 << form.bits)
+    if form.kind == "scale":
+        return _scale_code(form, value)
+    sign = (math.copysign(1.0, value) < 0) << (form.exponent + form.mantissa)
+    magnitude = min(abs(value), form.max) if saturate else abs(value)
+    return (sign | _magnitude_code(form, magnitude, rounded)) << _padding(form)
+
+
+def _clamped(value: float, low: int, high: int) -> int:
+    if math.isinf(value):
+        return high if value > 0 else low
+    return min(max(round(Fraction(value)), low), high)
+
+
+def _scale_code(form: Format, value: float) -> int:
+    """The nearest power of two, a tie going to the even code; what is below the least, and that
+    is 0 too, becomes the least. There are no negative scales."""
+    if not 0 <= value < math.inf:
+        return form.nan_code
+    fraction, exponent = math.frexp(value)  # 0.5 <= fraction < 1
+    code = exponent - 1 + form.bias
+    code += fraction > 0.75 or (fraction == 0.75 and code % 2 == 1)
+    return min(max(code, 0), form.max_code) if value else 0
+
+
+def _magnitude_code(form: Format, value: float, rounded: Callable[[Fraction], int]) -> int:
+    if math.isnan(value):
+        return form.nan_code
+    overflow = form.nan_code if form.inf_code is None else form.inf_code
+    if math.isinf(value):
+        return overflow
+    least = 1 - form.bias
+    exponent = max(math.frexp(value)[1] - 1, least) if value else least
+    steps = rounded(Fraction(value) / Fraction(2) ** (exponent - form.mantissa))
+    code = ((exponent + form.bias - 1) << form.mantissa) + steps
+    return overflow if code > form.max_code else code
+
+
+def _padding(form: Format) -> int:
+    """Low bits of the container that the format does not use (TF32 in 32 bits)."""
+    return form.bits - 1 - form.exponent - form.mantissa
+
+
+# --- arrays ------------------------------------------------------------------------------------
+
+
+def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
+    """The float32 values of `codes` (of `form.storage`), in the contiguous array `out` if given.
+
+    float32 codes are returned as they are, and so are those of float64, which no engine has.
+    Integers beyond 2^24 round to nearest even.
+    """
+    if form is float64 or (form is float32 and out is None):
+        return codes
+    _not_packed(form)
+    if out is None:
+        out = buffers.floats(codes.shape)
+    else:
+        _check(out, codes)
+    if form.is_integer or form.bits == 32:
+        np.copyto(out, codes)
+        return out
+    if form.kind == "scale":
+        np.take(_scales(form), codes, out=out)
+        return out
+    flat, bits = buffers.contiguous(codes).reshape(-1), out.reshape(-1).view(np.uint32)
+    if form is bfloat16:
+        native.float32_from_bfloat16(flat, bits)
+    else:
+        native.float32_from_narrow(flat.view(form.code_type), bits, *_widening(form))
+    return out
+
+
+def encode(
+    form: Format, values: Array, out: Array | None = None, *, saturate: bool = False
+) -> Array:
+    """The codes of float32 `values`, in the contiguous array `out` if given.
+
+    With `saturate`, floats beyond the largest of the format, infinities too, become the largest.
+    """
+    if form is float64:
+        return values.astype(np.float64)
+    if form is float32 and out is None:
+        return values
+    values, out = prepared(form, values, out, saturate)
+    if form is float32:
+        np.copyto(out, values)
+        return out
+    flat, target = values.reshape(-1), out.reshape(-1)
+    if form.is_integer:
+        _encode_integers(form, flat, target)
+    elif form.kind == "scale":
+        _encode_scales(form, flat, target)
+    elif form.exponent == float32.exponent:
+        native.wide_from(flat, _as_codes(form, target))
+    else:
+        native.narrow_from(flat, _as_codes(form, target), narrow_numbers(form))
+    return out
+
+
+def _as_codes(form: Format, stored: Array) -> Array:
+    """Unsigned integers: numba has no float16."""
+    return stored if form.storage is form.code_type else stored.view(form.code_type)
+
+
+def prepared(form: Format, values: Array, out: Array | None, saturate: bool) -> tuple[Array, Array]:
+    """Contiguous float32 values, clipped to what the format holds if so asked, and where to put
+    their codes."""
+    _not_packed(form)
+    if out is None:
+        out = buffers.array(values.shape, form.storage)
+    else:
+        _check(out, values)
+    if values.dtype is not FLOAT:
+        values = values.astype(FLOAT)
+    if saturate and form.is_float and form is not float32:
+        values = np.clip(values, -form.max, form.max)
+    return buffers.contiguous(values), out
+
+
+def _check(out: Array, like: Array) -> None:
+    """The loops below this room write into the memory of `out` without looking at its shape."""
+    if out.shape != like.shape or not out.flags.c_contiguous:
+        raise UsageError(
+            f"out has shape {out.shape} and strides {out.strides}; "
+            f"it must be contiguous and of shape {like.shape}"
+        )
+
+
+def _not_packed(form: Format) -> None:
+    if form.element is not None:
+        raise UsageError(f"{form} is four numbers in one: take it apart with codec.unpack")
+
+
+@cache
+def _scales(form: Format) -> Array:
+    """The value of each code."""
+    return np.array([decode_one(form, code) for code in range(1 << form.bits)], np.float32)
+
+
+def _encode_scales(form: Format, values: Array, out: Array) -> None:
+    fraction, exponent = np.frexp(values)
+    code = exponent - 1 + form.bias
+    code += (fraction > 0.75) | ((fraction == 0.75) & (code % 2 == 1))
+    code = np.where(values == 0, 0, np.clip(code, 0, form.max_code))
+    out[...] = np.where((values >= 0) & (values < np.inf), code, form.nan_code)
+
+
+def _encode_integers(form: Format, values: Array, out: Array) -> None:
+    if form.kind == "bool":
+        np.not_equal(values, 0, out=out.view(np.bool_))
+    else:
+        low, high = form.range
+        native.integer_from(values, out, float(low), float(high))
+
+
+@cache
+def _widening(form: Format) -> tuple[Any, ...]:
+    """What `native.codec.float32_from_narrow` needs to know of a format."""
+    none = (1 << form.exponent + form.mantissa) + 1
+    return (
+        np.uint32(23 - form.mantissa),
+        np.uint32(form.exponent + form.mantissa),
+        np.uint32((127 - form.bias) << 23),
+        np.uint32(1 << form.mantissa),
+        np.float32(form.min_subnormal),
+        np.uint32(none if form.inf_code is None else form.inf_code),
+        np.uint32(form.max_code),
+    )
+
+
+@cache
+def narrow_numbers(form: Format) -> Array:
+    """What the loops of `native.codec` need to know of a format with less exponent than float32."""
+    width, shift = 8 * form.itemsize, 23 - form.mantissa
+    least = 128 - form.bias
+    overflow = form.max_code + form.nan  # the infinity, NaN where there is none, else the largest
+    steps = -(least << form.mantissa) % (1 << width)
+    return np.array(
+        [
+            (overflow << shift) + ((127 - form.bias) << 23),
+            form.nan_code,
+            32 - form.bits,
+            1 << form.bits - 1,
+            least << 23,
+            shift,
+            (shift << 23) + steps,
+        ],
+        np.uint32,
+    )
+
+
+def unpack(form: Format, codes: Array, axis: int = -1) -> Array:
+    """The codes of the four elements of each packed code, along a new axis."""
+    element, mask = _element(form)
+    parts = [(codes >> (element.bits * i) & mask).astype(element.storage) for i in range(PACK)]
+    return np.stack(parts, axis)
+
+
+def pack(form: Format, codes: Array) -> Array:
+    """Packed codes from those of their elements, of which there are four along the last axis."""
+    element, mask = _element(form)
+    packed = np.zeros(codes.shape[:-1], form.storage)
+    for i in range(PACK):
+        packed |= (codes[..., i] & mask).astype(form.storage) << form.storage.type(element.bits * i)
+    return packed
+
+
+def _element(form: Format) -> tuple[Format, int]:
+    if form.element is None:
+        raise UsageError(f"{form} is not a packed format")
+    return form.element, (1 << form.element.bits) - 1
+
+
+def cast(source: Format, target: Format, codes: Array) -> Array:
+    """Codes of one format as codes of another, through float32; equal formats are a bit copy."""
+    if source is target:
+        return codes
+    return encode(target, decode(source, codes))
+
+
+def poison(form: Format) -> int:
+    """The code that stands for memory nothing has written: NaN, and 4 for integers.
+
+    Of a packed format every element is; float4_e2m1fn, which has no NaN, becomes 6.
+    (The vendor's simulator uses the same two values: NKI simulator guide, "Uninitialized memory".)
+    """
+    if form.element is not None:
+        return sum(poison(form.element) << form.element.bits * i for i in range(PACK))
+    return encode_one(
+        form, math.nan if not form.is_integer else 1.0 if form.kind == "bool" else 4.0
+    )

@@ -1,0 +1,94 @@
+"""The random numbers of the engines: a generator for each lane.
+
+The device has shift registers on v2 and v3 and XORWOW on v4, of which neither constants nor seeding
+is published, so that nobody's numbers but its own are the device's. What is known of them holds:
+the size of a state (six words, four states per lane on v4's Vector engine), that a seed repeats a
+sequence, and that a state that was saved and put back does.
+
+`PHILOX` (Philox4x32-10) is the default: number n of a lane depends on its state and n only, not on
+how many are drawn at a time nor on other lanes. `XORWOW` and `LFSR` are of the device's kind, for
+programs that save, set and compare states: placeholders, NOT THE DEVICE'S BITS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.native.lazy import Lazy
+
+Array = npt.NDArray[Any]
+philox: Any = Lazy("neuroncore.native.philox")
+registers: Any = Lazy("neuroncore.native.shift_registers")
+
+WORDS = 6  # of one state (ISA)
+
+
+class Generator(NamedTuple):
+    """States are [lanes, streams, words]: those of a lane take turns."""
+
+    seeded: Callable[[int, int, int, int, int], Array]
+    """(seed, core, unit, lanes, streams) -> states that share no numbers, nor do those of another
+    seed, core or unit."""
+    draw: Callable[[Array, int], Array]
+    """(states, count) -> the next numbers of 32 bits of each lane, [lanes, count]; the states move
+    on."""
+
+    def uniform(self, states: Array, count: int) -> Array:
+        """The same as float32 in [0, 1): the upper 24 bits of each number, in steps of 2^-24."""
+        return (self.draw(states, count) >> 8).astype(np.float32) * np.float32(2.0**-24)
+
+
+def _counters(seed: int, core: int, unit: int, lanes: int, streams: int) -> Array:
+    """The state of Philox: the counter, four words, and the key, two."""
+    states = np.zeros((lanes, streams, WORDS), np.uint32)
+    states[..., 2] = np.arange(lanes)[:, np.newaxis]
+    states[..., 3] = unit << 24 | np.arange(streams)
+    states[..., 4], states[..., 5] = seed, core
+    return states
+
+
+def _philox(states: Array, count: int) -> Array:
+    numbers = np.empty((len(states), count), np.uint32)
+    philox.draw(states, numbers)
+    return numbers
+
+
+def _words(words: int) -> Callable[[int, int, int, int, int], Array]:
+    """States of numbers that Philox draws, none of them a register of zeros, which stays so."""
+
+    def seeded(seed: int, core: int, unit: int, lanes: int, streams: int) -> Array:
+        counters = _counters(seed, core, unit, lanes, streams).reshape(-1, 1, WORDS)
+        return (_philox(counters, words) | 1).reshape(lanes, streams, words)
+
+    return seeded
+
+
+def _turns(loop: str) -> Callable[[Array, int], Array]:
+    """All states of a lane move at a time, as they do in a cycle of v4's Vector engine; what is
+    left of the last time is dropped."""
+
+    def draw(states: Array, count: int) -> Array:
+        lanes, streams, _ = states.shape
+        moving = np.ascontiguousarray(states.transpose(1, 2, 0))  # loops run over the lanes
+        numbers = np.empty((-(-count // streams), streams, lanes), np.uint32)
+        getattr(registers, loop)(moving, numbers)
+        states[...] = moving.transpose(2, 0, 1)
+        return np.ascontiguousarray(numbers.reshape(-1, lanes)[:count].T)
+
+    return draw
+
+
+PHILOX = Generator(_counters, _philox)
+
+XORWOW = Generator(_words(WORDS), _turns("xorwow"))
+"""Marsaglia's, with his constants: five words of a shift register, x y z w v, and a counter that
+is added to them. That the device has these, and its words in this order, is an assumption."""
+
+LFSR = Generator(_words(1), _turns("lfsr"))
+"""One word, a shift register in Galois form with the polynomial x^32 + x^22 + x^2 + x + 1, whose
+period is 2^32 - 1; a number is the register after 32 shifts. Its length, polynomial and how many
+shifts make a number are assumptions."""

@@ -1,0 +1,201 @@
+"""Stochastic rounding: up or down at random, with the probability that makes the mean right.
+
+Let L <= |x| < H be neighbours in the format (above the largest number, H is the next step of the
+same size, and stands for the overflow), and R a random word of 32 bits. The magnitude becomes
+
+    H  if R < floor((|x| - L) / (H - L) * 2^32)  else  L
+
+so that what the format holds, zeros, infinities and NaN never move. It is the classical "add random
+bits below the cut and truncate" (Gupta et al., ICML 2015), written as a comparison. How many random
+bits the device takes is not published; `bits` lessens ours.
+
+R is word `element` of a `Stream`: Philox4x32-10 of the element's number, keyed by what is rounding.
+The same element so gets the same word in whatever order, on whatever thread and in however many
+parts a tile is rounded. Only casts from float32 to narrower floats are stochastic (the vendor's
+description of NEURON_RT_STOCHASTIC_ROUNDING_EN); others are to nearest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from math import floor
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.errors import UsageError
+from neuroncore.native import buffers
+from neuroncore.native.lazy import Lazy
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import Format, float32
+from neuroncore.options import Options
+
+Array = npt.NDArray[Any]
+native: Any = Lazy("neuroncore.native.stochastic")
+
+WORD = 32
+NONE = np.empty(0, np.uint32)
+
+
+class Stream(NamedTuple):
+    """Which random words: those of one instruction of one engine of one core under one seed."""
+
+    seed: int = 0
+    """32 bits; 0 is the default of NEURON_RT_STOCHASTIC_ROUNDING_SEED."""
+    core: int = 0
+    """32 bits, of all cores."""
+    engine: int = 0
+    """The engine, or a queue of the DMA engines, which have a seed each: 8 bits."""
+    instruction: int = 0
+    """How many the engine has issued before: 32 bits."""
+    launch: int = 0
+    """24 bits."""
+
+    def words(self) -> Array:
+        """The counter above an element's number and the key, 64 bits each, for the loops.
+
+        Raises UsageError for a number that has no room in its bits.
+        """
+        seed, core, engine, instruction, launch = self
+        if (seed | core | instruction) >> 32 or engine >> 8 or launch >> 24:
+            for name, value, bits in zip(self._fields, self, (32, 32, 8, 32, 24), strict=True):
+                if value >> bits:
+                    raise UsageError(f"{name} is {value}; it must be from 0 to 2^{bits} - 1")
+        high = instruction | (engine << 24 | launch) << WORD
+        return np.array([high, seed | core << WORD], np.uint64)
+
+
+def applies(form: Format) -> bool:
+    """Whether casts to the format are rounded stochastically where that is on."""
+    return form.is_float and form is not float32
+
+
+def encode_one(form: Format, value: float, word: int, *, saturate: bool = False) -> int:
+    """The code of one float32 value under one random word; the definition, in exact arithmetic."""
+    if not applies(form):
+        return codec.encode_one(form, value, saturate=saturate)
+
+    def rounded(steps: Fraction) -> int:
+        below = floor(steps)
+        return below + int(word < floor((steps - below) * 2**WORD))
+
+    return codec.encode_one(form, value, saturate=saturate, rounded=rounded)
+
+
+def encode(
+    form: Format,
+    values: Array,
+    stream: Stream,
+    out: Array | None = None,
+    *,
+    first: int = 0,
+    pitch: int | None = None,
+    bits: int = WORD,
+    saturate: bool = False,
+) -> Array:
+    """The codes of float32 `values`, in the contiguous array `out` if given.
+
+    Elements are numbered from `first` on. `pitch` is how far the numbers of rows are apart, a row
+    being the last axis: the columns of the whole tile where `values` is a part of it that is not as
+    wide. `bits` is how many random bits decide.
+    """
+    if not applies(form):
+        return codec.encode(form, values, out, saturate=saturate)
+    values, out = codec.prepared(form, values, out, saturate)
+    columns = values.shape[-1] if values.ndim else 1
+    width = values.size if pitch in (None, columns) else columns
+    rows = values.reshape(-1, width) if width else values.reshape(0, 0)
+    target = out.reshape(rows.shape).view(form.code_type)
+    numbers, ones = _numbers(form), _ones(bits)
+    native.rows_from(rows, target, numbers, stream.words(), first, pitch or width, ones)
+    return out
+
+
+def encode_with(form: Format, values: Array, words: Array, *, saturate: bool = False) -> Array:
+    """The codes of float32 `values` under as many random words (uint32) of the caller's own."""
+    if words.dtype != np.uint32 or words.shape != values.shape:
+        raise UsageError(
+            f"words are {words.dtype} of shape {words.shape}; they must be uint32 of shape "
+            f"{values.shape}"
+        )
+    if not applies(form):
+        return codec.encode(form, values, saturate=saturate)
+    values, out = codec.prepared(form, values, None, saturate)
+    numbers, target = _numbers(form), out.reshape(-1).view(form.code_type)
+    given = values.reshape(-1), buffers.contiguous(words).reshape(-1), target
+    if numbers is NONE:
+        native.wide_from(*given)
+    else:
+        native.narrow_from(*given, numbers)
+    return out
+
+
+def words(stream: Stream, count: int, *, first: int = 0, bits: int = WORD) -> Array:
+    """The words of `count` elements from `first` on, uint32; those not among `bits` are ones."""
+    skip = first % native.BLOCK_WORDS
+    drawn = np.empty(skip + count + native.BLOCK_WORDS, np.uint32)
+    native.words(stream.words(), (first - skip) // 4, drawn[: skip + count], _ones(bits))
+    return drawn[skip : skip + count]
+
+
+def _ones(bits: int) -> int:
+    """With these set in a word the bits above decide alone: no smaller word is below a fraction."""
+    if not 1 <= bits <= WORD:
+        raise UsageError(f"bits is {bits}; random words have from 1 to {WORD}")
+    return (1 << WORD - bits) - 1
+
+
+class Stochastic:
+    """How the engines of one launch round stochastically: each instruction of each engine of each
+    core has random words of its own, one for each element that it writes, in row-major order.
+
+    Raises UsageError for a seed of more than 32 bits, and for more bits than a word has.
+    """
+
+    def __init__(self, seed: int, bits: int = WORD, saturate: bool = False) -> None:
+        Stream(seed).words(), _ones(bits)  # refuse what has no room
+        self.seed, self.bits, self.saturate = seed, bits, saturate
+        self._issued: Counter[tuple[int, int]] = Counter()
+        self.begin(0, 0)
+
+    def begin(self, core: int, engine: int) -> None:
+        """The next instruction of an engine."""
+        self._stream = Stream(self.seed, core, engine, self._issued[core, engine])
+        self._issued[core, engine] += 1
+        self._first = 0
+
+    def __call__(self, form: Format, values: Array, out: Array | None = None) -> Array:
+        """The codes of more float32 values of the instruction, as `encode`."""
+        if not applies(form):
+            return codec.encode(form, values, out)
+        first = self._first
+        self._first += values.size
+        saturate, bits = self.saturate and not form.infinite, self.bits
+        return encode(form, values, self._stream, out, first=first, bits=bits, saturate=saturate)
+
+
+def rounding(options: Options) -> Callable[..., Array]:
+    """What makes codes of results in a launch with such options."""
+    saturate = options.fn_overflow == "saturate"
+    if options.stochastic:
+        return Stochastic(options.stochastic_seed, options.stochastic_bits, saturate)
+    return saturated if saturate else codec.encode
+
+
+def saturated(form: Format, values: Array, out: Array | None = None) -> Array:
+    """As codec.encode; what overflows a format without infinities becomes its largest number."""
+    return codec.encode(form, values, out, saturate=not form.infinite)
+
+
+@cache
+def _numbers(form: Format) -> Array:
+    """What the loops need to know of a format; nothing if it has the exponent of float32."""
+    if form.exponent == float32.exponent:
+        return NONE
+    numbers = codec.narrow_numbers(form).copy()
+    numbers[-1] = np.float32(1 / form.min_subnormal).view(np.uint32)
+    return numbers

@@ -1,0 +1,1 @@
+"""What was issued: the program of a run, and its file."""

@@ -1,0 +1,89 @@
+"""What the schedule needs of each distinct call, as arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import View
+from neuroncore.enums import engine
+from neuroncore.machine import Machine
+from neuroncore.native.lazy import Lazy
+from neuroncore.schedule.reordering import Policy, variants
+from neuroncore.schedule.timeline import GPSIMD, LOADS, QUEUE_OF, SCALAR, STORES
+
+Array = npt.NDArray[Any]
+native: Any = Lazy("neuroncore.native.schedule")
+
+
+class CallTable:
+    """A row for each distinct call and engine that may run it; those of call c are first[c] to
+    last[c]."""
+
+    def __init__(self, distinct: list[Call], machine: Machine, policy: Policy) -> None:
+        several = [variants(call, policy) for call in distinct]
+        calls = [call for choices in several for call in choices]
+        used = policy.on(machine)
+        costs = [call.instruction.cost(call, used) for call in calls]
+        count = len(calls)
+        self.last = np.cumsum([len(choices) for choices in several], dtype=np.int64)
+        self.first = self.last - np.array([len(choices) for choices in several], np.int64)
+        self.queue = np.zeros(count, np.int32)
+        self.reads = np.array([len(c.reads) + len(c.indices) for c in calls], np.int32)
+        self.busy = np.array([c.busy_ns for c in costs], np.float64)
+        self.latency = np.array([c.latency_ns for c in costs], np.float64)
+        self.weights_ns = np.array([c.weights_ns for c in costs], np.float64)
+        self.weights = np.full(count, -1, np.int32)
+        self.picks_weights = np.zeros(count, np.bool_)  # by an index, which may have changed
+        self.filled = np.zeros(count, np.bool_)  # products with more than half of the PE's rows
+        # What keeps its place among loads: the other core waits for it, or it reads a tile, whose
+        # space somebody takes over.
+        self.stays = np.array([_stays(c) for c in calls], np.bool_)
+        self.meets = np.array([c.instruction.meets for c in calls], np.bool_)
+        self.shares = np.array([c.shares_sbuf for c in costs], np.bool_) & ~self.meets
+        self.lane = np.full((count, 2), -1, np.int32)
+        self.lane_ns = np.zeros(count, np.float64)
+        names = sorted({c.table for c in costs if c.table})
+        self.table = np.array([names.index(c.table) if c.table else -1 for c in costs], np.int32)
+        for i, (call, cost) in enumerate(zip(calls, costs, strict=True)):
+            if cost.transfer is not None:
+                ring = STORES if cost.transfer.store else LOADS
+                self.queue[i] = GPSIMD if cost.transfer.software else ring
+                self.lane[i] = cost.transfer.first, cost.transfer.last
+                self.lane_ns[i] = cost.transfer.ns
+            else:
+                self.queue[i] = QUEUE_OF[call.engine]
+            if call.engine is engine.tensor:
+                held = call.arguments.get(cost.weights_operand)
+                rows = held.partitions if isinstance(held, View) else machine.limits.partitions
+                self.filled[i] = 2 * rows > machine.limits.partitions
+            if cost.weights_ns:
+                self.weights[i] = call.reads.index(cost.weights_operand)
+                self.picks_weights[i] = call.view(cost.weights_operand).picks is not None
+
+    def rows_for(self, call: Array, policy: Policy) -> Array:
+        """The row of each instruction."""
+        row = np.zeros(len(call), np.int32)
+        if len(call):
+            work = self.queue, self.busy, policy.horizon_ns
+            native.balanced(call, self.first, self.last, *work, row)
+        return row
+
+
+def _stays(call: Call) -> bool:
+    return call.instruction.meets or any(view.on_chip for view in call.views(*call.reads))
+
+
+def busy(table: CallTable, row: Array, queue: Array, reload: Array, machine: Machine) -> Array:
+    """How long each instruction keeps its queue, with what depends on the one before it: the
+    weights that are in the array already, the activation table that is loaded."""
+    taken, weights = table.busy[row], np.where(reload, table.weights_ns[row], 0.0)
+    taken = np.maximum(taken, weights) if machine.fixed.weights_hidden else taken + weights
+    loads = np.flatnonzero((queue == SCALAR) & (table.table[row] >= 0))
+    tables = table.table[row][loads]
+    changed = np.diff(tables, prepend=-1) != 0
+    taken[loads[changed]] += machine.fixed.activation_table_ns
+    return taken

@@ -1,0 +1,66 @@
+"""What becomes of the order that a kernel issues instructions in, before the engines get them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from neuroncore.clause.instruction import Call
+from neuroncore.machine import Machine
+from neuroncore.record.program import Order
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How far a compiler departs from the order of a program.
+
+    Among the first `window` instructions that an engine has not begun (`transfers` for DMA), the
+    one that can begin first does; what reads nothing, like memset, may be moved up from further
+    behind, among the first `reach`. With `horizon_ns`, copies for which the kernel names no engine
+    go to the one that has the least to do, which must not be behind by more than that; what a loop
+    computes again from the same operands, or loads again soon, is there already; what was made only
+    to be copied is made in the copy's place (`rewrites`); and descriptors that hardware could write
+    are written before the kernel runs. With `by_first_use`, loads come in the order in which their
+    data are used.
+    """
+
+    said: str
+    window: int
+    reach: int
+    transfers: int
+    horizon_ns: float = 0.0
+    by_first_use: bool = False
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether the compiler does more to a program than reorder it."""
+        return self.horizon_ns > 0
+
+    def on(self, machine: Machine) -> Machine:
+        """The machine as such a compiler uses it: the older one writes descriptors ahead."""
+        if not self.rewrites:
+            return machine
+        return replace(machine, dma=replace(machine.dma, hardware_issue_ns=machine.dma.issue_ns))
+
+
+POLICIES: dict[Order, Policy] = {
+    "in-order": Policy("every engine in the order of the program", 1, 1, 1),
+    # Kernels of today's API: published attention and matrix products fit this window best (one
+    # that takes turns between two PSUM tiles waits for them: nki-autotune, from_manual_ir), and
+    # their transfers take as long as hardware needs to write the descriptors of each. Loads come in
+    # the order of use: attention whose late weights are loaded first of all is no slower for it
+    # (kev/attn_tkg, plan A), nor does a product wait for 256 tiles before it begins (nki-autotune,
+    # #31). One that waits for a store holds up those behind it (kev/attn_tkg, v0 to v3).
+    "scheduled": Policy("reordered as today's compiler does", 32, 128, 1, by_first_use=True),
+    # The older API's compiler orders, and shares copies out among Vector, Scalar and GpSimd:
+    # profiles of kernels that name no engine show all three at work. Published stable-diffusion
+    # attention needs a window of 128; a wider one changes nothing. That products of the same tiles
+    # are made once shows in the Vector engine's time in published mamba kernels.
+    "compiled": Policy("reordered as the older API's compiler does", 128, 128, 128, 10_000.0),
+}
+
+
+def variants(call: Call, policy: Policy) -> list[Call]:
+    """A call on each engine that may run it."""
+    if not policy.rewrites or call.instruction.dealt_to is None:
+        return [call]
+    return [replace(call, engine=unit) for unit in call.instruction.dealt_to(call)]

@@ -1,0 +1,106 @@
+"""What the older API's compiler makes of loads, and of tiles that don't fit into SBUF.
+
+It loads bytes once that a kernel loads repeatedly, as long as the tile can stay; and what a kernel
+transposes repeatedly, it transposes once, whether the result can stay or not. A tile that has to
+make room for another is saved to HBM and reloaded when it is needed. Counters of published
+profiles show all this; which tile makes room they don't say. Here it is the one that has not been
+used for the longest time, in the order of the program, and tiles are gone after their last use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.clause.instruction import Call
+from neuroncore.enums import MemoryRegion
+from neuroncore.native.lazy import Lazy
+from neuroncore.record.program import Program
+
+Array = npt.NDArray[Any]
+SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
+native: Any = Lazy("neuroncore.native.spills")
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """`kept[i]` says that instruction i is not left out for repeating another; bytes of tiles that
+    are saved to HBM and reloaded, and of loaded ones that are read again where they came from."""
+
+    kept: npt.NDArray[np.bool_]
+    reread_bytes: int
+    spill_save_bytes: int
+    spill_reload_bytes: int
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Parts of storages that no access shares with the rest: what can be moved alone. A tensor in
+    HBM is one.
+
+    Of each box the piece that it is in, whether it is all of it, and where it is in there, a row of
+    integers; of each piece whether it is on chip, whether it is `movable`, in SBUF where the
+    compiler put it, and its bytes, in each partition and in all.
+    """
+
+    of_box: Array
+    whole: Array
+    place: Array
+    on_chip: Array
+    movable: Array
+    width: Array
+    nbytes: Array
+
+
+def traffic(program: Program, capacity: int) -> Traffic:
+    """Replay a program in an SBUF that has `capacity` bytes per partition for its tiles."""
+    columns, calls, pieces = program.columns(), program.calls, _pieces(program)
+    inputs = np.array([len(call.reads) + len(call.indices) for call in calls], np.int32)
+    turns = np.array([_turns(call) for call in calls], np.bool_)
+    piece, whole = pieces.of_box[columns.operands], pieces.whole[columns.operands]
+    rows = columns.start, inputs[columns.call], piece
+    same_as, load = native.repetitions(
+        *rows, columns.operands, columns.call, turns, pieces.place, pieces.on_chip
+    )
+    tiles = load >= 0, pieces.movable, pieces.width, pieces.nbytes, capacity
+    *_, dropped = native.replay(*rows, whole, same_as, *tiles)
+    loaded = np.flatnonzero(load >= 0)
+    line = columns.line[load[loaded]]
+    again = loaded[np.isin(line, line[dropped[loaded] > 0])]
+    same_as[again] = again
+    saved, reloaded, dropped = native.replay(*rows, whole, same_as, *tiles)
+    reread = int(dropped @ pieces.nbytes)
+    return Traffic(native.kept(*rows, same_as), reread, saved, reloaded)
+
+
+def _pieces(program: Program) -> Pieces:
+    boxes = program.box_table()
+    areas, kinds, kind = program.area_kinds()
+    kind_of = np.zeros(areas.max(initial=0) + 1, np.int64)
+    kind_of[areas] = kind
+    kind = kind_of[boxes[:, 0]]
+    on_chip = np.array([k.region in (SBUF, PSUM) for k in kinds], np.bool_)[kind]
+    movable = np.array([k.region is SBUF and not k.placed for k in kinds], np.bool_)[kind]
+    in_order = np.lexsort((boxes[:, 3], boxes[:, 0]))  # by the first byte, area by area
+    of_box, first, extents = native.pieces(boxes, in_order, on_chip)
+    own, around = boxes[:, 1:5], extents[of_box]
+    row, row_end, byte, byte_end = extents.T
+    return Pieces(
+        of_box=of_box,
+        whole=(boxes[:, 5] > 0) & (own == around).all(axis=1),
+        place=np.where(
+            on_chip[:, None], own - around[:, [0, 0, 2, 2]], np.arange(len(boxes))[:, None]
+        ),
+        on_chip=on_chip[first],
+        movable=movable[first],
+        width=byte_end - byte,
+        nbytes=(byte_end - byte) * (row_end - row),
+    )
+
+
+def _turns(call: Call) -> bool:
+    """A transpose by the Tensor engine, or a copy of its result."""
+    return call.name in ("nc_transpose", "tensor_copy") or bool(call.arguments.get("is_transpose"))
