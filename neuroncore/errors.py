@@ -28,13 +28,14 @@ NeuronError
 ├── UsageError                  neuroncore itself was called wrongly
 └── DefinitionError             the instruction set's own tables are wrong
 
-A KernelError finds the line of the user's kernel by itself when it is made.
+A KernelError finds the line of the user's kernel by itself, when it is asked for.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, ClassVar
 
 from neuroncore import source
@@ -70,13 +71,27 @@ class KernelError(NeuronError, ValueError, AssertionError):
         self.statement, self.argument = statement, argument
         self.expected, self.got, self.because = expected, got, because
         self.hint, self.also = hint, also
-        self.stack = source.stack()
-        self.place: source.Place | None = self.stack[0][0] if self.stack else None
-        if self.place and argument:
-            argument = argument.partition("[")[0]  # of a list of tiles, the list
-            found = source.position(argument) if position is None else position
-            self.place = source.argument(self.place, argument, found)
         self.more: list[str] = []  # what else is wrong with the same instruction
+        self._name = (argument or "").partition("[")[0]  # of a list of tiles, the list
+        self._position = source.position(self._name) if position is None else position
+        self._visits = source.visits()
+
+    @cached_property
+    def stack(self) -> list[tuple[source.Place, dict[str, int]]]:
+        """The user's frames inside the kernel, innermost first, each with its integer variables."""
+        return [(source.place(code, at), numbers) for code, at, numbers in self._visits]
+
+    @cached_property
+    def place(self) -> source.Place | None:
+        """The call in the user's kernel, of it the offending argument; None if there is none."""
+        if not self.stack or not self._name:
+            return self.stack[0][0] if self.stack else None
+        return source.argument(self.stack[0][0], self._name, self._position)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Code objects don't go from process to process; places do."""
+        found = {"place": self.place, "stack": self.stack, "_visits": []}
+        return type(self), self.args, {**self.__dict__, **found}
 
     def __str__(self) -> str:
         head = f"error[{self.code}] {self.statement}"

@@ -98,16 +98,17 @@ def _characters(text: str, column: int) -> int:
     return len(text.encode()[:column].decode(errors="ignore")) if text else column
 
 
-def stack() -> list[tuple[Place, dict[str, int]]]:
-    """The user's frames inside the kernel, innermost first, each with its integer variables.
+def visits() -> list[tuple[CodeType, int, dict[str, int]]]:
+    """The user's frames inside the kernel, innermost first: what `place` takes, and the integer
+    variables as they are now.
 
     It ends where our own code called the kernel.
     """
-    found: list[tuple[Place, dict[str, int]]] = []
+    found: list[tuple[CodeType, int, dict[str, int]]] = []
     frame = user_frame()
     while frame is not None and not is_ours(frame):
         numbers = {} if frame.f_code.co_name == "<module>" else _integers(frame)
-        found.append((place(frame.f_code, instruction_of(frame)), numbers))
+        found.append((frame.f_code, instruction_of(frame), numbers))
         frame = frame.f_back
     return found
 

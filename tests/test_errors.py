@@ -1,6 +1,7 @@
 """What the hardware refuses is refused with a message that says what, where, why and what to do."""
 
 import json
+import pickle
 
 import nki.isa as nisa
 import nki.language as nl
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from device import Device
 
-from neuroncore import errors
+from neuroncore import errors, source
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
@@ -246,6 +247,26 @@ def kernel(x):
     assert error.to_dict()["stack"][1] == {
         "function": "kernel", "place": f"{path}:{line + 5}", "i": 0, "j": 2
     }  # fmt: skip
+
+
+def test_a_place_is_found_when_asked_for_and_is_where_the_error_was_made(monkeypatch):
+    made = []
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "place", None)
+        for i in range(3):
+            made.append(errors.KernelError(f"number {i}"))
+    i = 7
+    assert [error.stack[0][1]["i"] for error in made] == [0, 1, 2] and i == 7
+    assert all("made.append(errors" in error.place.text for error in made)
+
+
+def test_an_error_goes_to_another_process_with_its_place(tmp_path):
+    error, *_ = refused(
+        tmp_path, "def kernel(x):\n    nisa.tensor_copy(tile(4, 6), «tile(4, 5)»)\n"
+    )
+    text, other = str(error), pickle.loads(pickle.dumps(error))
+    assert type(other) is type(error) and str(other) == text and "mine.py:" in text
+    assert other.to_dict() == error.to_dict()
 
 
 def test_everything_wrong_with_a_call_is_listed(tmp_path):

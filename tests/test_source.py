@@ -137,13 +137,14 @@ def test_the_user_s_frame_is_the_innermost_that_is_not_ours():
 def test_the_stack_ends_where_our_code_called_the_kernel():
     def inner(depth, _hidden=3):
         flag, ratio, text = True, 1.5, "x"
-        return source.stack(), flag, ratio, text
+        return source.visits(), flag, ratio, text
 
     def kernel():
         total = 10
         return inner(total // 5)[0]
 
-    (first, numbers), (second, outer) = through_us(kernel)()
+    (*where, numbers), (*outside, outer) = through_us(kernel)()
+    first, second = source.place(*where), source.place(*outside)
     assert (first.function, numbers) == ("inner", {"depth": 2})
     assert (second.function, outer) == ("kernel", {"total": 10})
     assert first.file == second.file == __file__ and first.line < second.line
