@@ -23,6 +23,7 @@ from neuroncore.errors import (
     SignatureError,
 )
 from neuroncore.machine import Machine
+from neuroncore.memory.access import long_axes
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
 
@@ -186,7 +187,8 @@ def same_place(a: Tile, b: Tile) -> bool:
     """Whether two tiles are the same elements, be they picked by the same index."""
 
     def place(tile: Tile) -> Any:
-        return tile.storage, tile.offset, tile.shape, tile.strides, tile.dtype
+        steps = long_axes(tile.shape, tile.strides)
+        return tile.storage, tile.offset, tile.shape, steps, tile.dtype
 
     indices = [t.dynamic[0].index if t.dynamic else None for t in (a, b)]
     i, j = indices

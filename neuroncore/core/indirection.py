@@ -264,7 +264,8 @@ def same_index(name: str, tile: Tile, other_name: str, other: Tile) -> KernelErr
     """An error unless one index picks from both."""
 
     def spot(index: Any) -> tuple[Any, ...]:
-        return index.storage.id, index.offset, index.shape, index.strides, index.dtype
+        steps = access.long_axes(index.shape, index.strides)
+        return index.storage.id, index.offset, index.shape, steps, index.dtype
 
     if tile.picks and other.picks and spot(tile.picks.index) == spot(other.picks.index):
         return None

@@ -193,14 +193,17 @@ class NkiTensor(Patterned):
                 expected="a positive number",
                 got=str(size),
             )
-        return self.window(_with(self.shape, axis, size), _with(self.strides, axis, 0), self.offset)
+        stride = 0 if size > 1 else self.strides[axis]
+        shape, strides = _with(self.shape, axis, size), _with(self.strides, axis, stride)
+        return self.window(shape, strides, self.offset)
 
     def expand_dim(self, dim: int) -> NkiTensor:
         """A new axis of size 1 at position `dim`."""
         axis = self._free_axis(dim, "expand_dim", self.ndim + 1)
+        stride = access.span(self.shape[axis:], self.strides[axis:])
         return self.window(
             (*self.shape[:axis], 1, *self.shape[axis:]),
-            (*self.strides[:axis], 1, *self.strides[axis:]),
+            (*self.strides[:axis], stride, *self.strides[axis:]),
             self.offset,
         )
 
@@ -243,9 +246,10 @@ class NkiTensor(Patterned):
             raise ShapeError(f"axis {start_dim} comes after axis {end_dim}", argument="end_dim")
         merged = prod(self.shape[first : last + 1])
         shape = (*self.shape[:first], merged, *self.shape[last + 1 :])
-        inner = access.reshaped(
-            self.shape[first : last + 1], self.strides[first : last + 1], (merged,)
-        )
+        inner: Dims | None = (self.strides[last],)
+        if merged > 1:
+            axes = slice(first, last + 1)
+            inner = access.reshaped(self.shape[axes], self.strides[axes], (merged,))
         if inner is None:
             raise self._not_a_view(shape)
         strides = (*self.strides[:first], *inner, *self.strides[last + 1 :])
@@ -324,16 +328,17 @@ class NkiTensor(Patterned):
                 got=f"strides {self.strides}",
                 because="the last axis must be contiguous and known when the kernel is compiled",
             )
-        sizes = (self.offset, *steps, last)
-        if any(size * old % new for size in sizes):
+        outer_steps = access.recounted(outer, steps, old, new)
+        if outer_steps is None or self.offset * old % new or last * old % new:
             raise ShapeError(
                 f"{last} elements of {self.dtype} are not a whole number of {form}",
                 argument="dtype",
                 position=0,
                 got=repr(self),
             )
-        offset, *steps, last = (size * old // new for size in sizes)
-        return self.window((*outer, last), (*steps, 1 if old != new else step), offset, form)
+        shape = (*outer, last * old // new)
+        strides = (*outer_steps, 1 if old != new else step)
+        return self.window(shape, strides, self.offset * old // new, form)
 
     reinterpret_cast = view
 

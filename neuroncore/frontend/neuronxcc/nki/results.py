@@ -356,9 +356,7 @@ def _before_writing(slot: Tensor, boxes: list[Box]) -> None:
 
 def _same(slot: Tensor, value: Tensor) -> bool:
     """Whether two tiles are the same elements."""
-    where = [(t.storage, t.offset, t.dtype, _long_axes(t)) for t in (slot, value)]
+    where = [
+        (t.storage, t.offset, t.dtype, access.long_axes(t.shape, t.strides)) for t in (slot, value)
+    ]
     return where[0] == where[1]
-
-
-def _long_axes(tile: Tensor) -> list[tuple[int, int]]:
-    return [(n, s) for n, s in zip(tile.shape, tile.strides, strict=True) if n != 1]

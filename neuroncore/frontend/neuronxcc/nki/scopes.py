@@ -17,10 +17,11 @@ from neuroncore import source
 from neuroncore.core.core import Core, current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ImmutableError, LoopCarriedError, ScopeError
+from neuroncore.memory import access
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 
-Place = tuple[Any, ...]  # offset, shape and strides
+Place = tuple[Any, ...]  # offset, sizes and strides
 
 
 class LoopIndex(int):
@@ -150,7 +151,7 @@ def _check_own(dst: Tile, index: LoopIndex, writes: dict[int, tuple[int, Place]]
     before = writes.get(dst.storage.id)
     if before is not None and before[0] == index:
         return
-    place = (dst.offset, dst.shape, dst.strides)
+    place = (dst.offset, access.long_axes(dst.shape, dst.strides))
     if before is not None and before[1] == place:
         raise LoopCarriedError(
             f"iterations {before[0]} and {int(index)} of an affine_range write the same elements "

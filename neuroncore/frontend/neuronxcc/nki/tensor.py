@@ -345,15 +345,17 @@ class Tensor(Tile):
         old, new = self.dtype.itemsize, form.itemsize
         *outer, last = self.shape
         *steps, step = self.strides
-        sizes = (self.offset, *steps, last)
-        if (last != 1 and step != 1 and old != new) or any(n * old % new for n in sizes):
+        outer_steps = access.recounted(outer, steps, old, new)
+        whole = not self.offset * old % new and not last * old % new
+        if (last != 1 and step != 1 and old != new) or outer_steps is None or not whole:
             raise ViewError(
                 f"{self!r} can't be viewed as {form}",
                 got=f"strides {self.strides}",
                 because="the last axis must be contiguous and a whole number of elements",
             )
-        offset, *steps, last = (n * old // new for n in sizes)
-        return self.window((*outer, last), (*steps, 1 if old != new else step), offset, form)
+        shape = (*outer, last * old // new)
+        strides = (*outer_steps, 1 if old != new else step)
+        return self.window(shape, strides, self.offset * old // new, form)
 
     def reshape(self, shape: Sequence[int]) -> Tensor:
         """The same elements in row-major order in another shape; one size may be -1."""
@@ -376,9 +378,10 @@ class Tensor(Tile):
     def expand_dims(self, axis: int) -> Tensor:
         """A new axis of size 1 at a position."""
         at = axis + len(self.shape) + 1 if axis < 0 else axis
+        stride = access.span(self.shape[at:], self.strides[at:])
         return self.window(
             (*self.shape[:at], 1, *self.shape[at:]),
-            (*self.strides[:at], 1, *self.strides[at:]),
+            (*self.strides[:at], stride, *self.strides[at:]),
             self.offset,
         )
 
@@ -396,19 +399,18 @@ class Tensor(Tile):
         """The tile with axes of size 1 put in or left out so as to have this shape."""
         if self.shape == shape:
             return self
-        mine = [(n, s) for n, s in zip(self.shape, self.strides, strict=True) if n != 1]
-        if [n for n, _ in mine] != [n for n in shape if n != 1]:
+        if [n for n in self.shape if n != 1] != [n for n in shape if n != 1]:
             raise ShapeError(
                 f"a result of shape {shape} doesn't go into {self!r}",
                 expected=str(self.shape),
                 got=str(shape),
                 also="err_store_dst_shape_smaller_than_other_shape",
             )
-        steps = iter(mine)
-        strides = [1 if n == 1 else next(steps)[1] for n in shape]
+        strides = access.reshaped(self.shape, self.strides, shape)
+        assert strides is not None
         if self.storage.on_chip:
-            strides[0] = self.strides[0]
-        part = self.window(tuple(shape), tuple(strides), self.offset)
+            strides = (self.strides[0], *strides[1:])
+        part = self.window(shape, strides, self.offset)
         part.spans = ()
         return part
 
