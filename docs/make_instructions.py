@@ -44,7 +44,7 @@ This page is written by `docs/make_instructions.py`; a test fails when it is sta
 def takes(operand: Operand, form: str, one: Machine) -> bool:
     """Whether an operand by itself may have a format."""
     view = View((1, 1), (1, 1), ALL[form], operand.regions[0], 0, 0, 0)
-    return not list(operand.violations("operand", view, one))
+    return next(operand.violations("operand", view, one), None) is None
 
 
 def accepted(instruction: Instruction, one: Machine) -> set[str]:

@@ -1,10 +1,8 @@
 """Every instruction x format x machine that docs/instructions.md says there is."""
 
 import importlib.util
+from functools import cache
 from pathlib import Path
-
-import pytest
-from device import TARGETS
 
 from neuroncore import machine
 from neuroncore.clause.instruction import INSTRUCTIONS
@@ -22,11 +20,11 @@ def module(name):
 make_instructions = module("make_instructions")
 
 
-def accepted(*names):
-    """(instruction, format, machine) of these instructions, as parameters of a test."""
-    return [
-        pytest.param(name, form, target, id=f"{name}-{form}-{target}")
-        for name in names
-        for target in TARGETS
-        for form in sorted(make_instructions.accepted(INSTRUCTIONS[name], machine.load(target)))
-    ]
+@cache
+def accepted(name, target):
+    """The formats that some operand of an instruction may have on a machine, sorted; none where the
+    machine doesn't have the instruction."""
+    instruction, one = INSTRUCTIONS[name], machine.load(target)
+    forms = sorted(make_instructions.accepted(instruction, one))
+    assert bool(forms) == (not instruction.feature or one.has(instruction.feature))
+    return forms

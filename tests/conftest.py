@@ -5,8 +5,10 @@ from collections import defaultdict
 from pathlib import Path
 
 import hypothesis
+import pytest
 
 import neuroncore
+from neuroncore import errors
 from neuroncore.clause.operand import View
 from neuroncore.core import core
 
@@ -15,6 +17,22 @@ hypothesis.settings.register_profile("neuroncore", deadline=None, derandomize=Tr
 hypothesis.settings.load_profile("neuroncore")
 
 COVERED = Path(__file__).parent / "data/covered.json"
+
+
+def computes(*_, **__):
+    """In place of what makes cores and errors while tests are collected."""
+    raise RuntimeError(
+        "this runs or checks instructions when it is imported, in each process that collects "
+        "tests; parametrise over names, and compute inside"
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (core.Core, errors.KernelError):
+            patch.setattr(kind, "__init__", computes)
+        return (yield)
 
 
 def pytest_addoption(parser):

@@ -11,7 +11,8 @@ import pytest
 import recipes_compute  # noqa: F401  fills the table
 import recipes_move  # noqa: F401  so does this
 from accepted import accepted
-from device import Device, bits, converted, same
+from device import TARGETS, Device, bits, converted, same
+from every import every
 from hypothesis import given
 from hypothesis import strategies as st
 from neuronxcc import nki as older
@@ -76,15 +77,14 @@ def normal(*shape, seed=0):
 # --- S8: where it applies -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "form", "target"),
-    [
-        case
-        for case in accepted(*(n for n in RECIPES if n not in ("core_barrier", "sendrecv")))
-        if case.values[1] in NARROW
-    ],
-)
-def test_S8_results_are_next_to_the_float32_ones(name, form, target):
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", [n for n in RECIPES if n not in ("core_barrier", "sendrecv")])
+def test_S8_results_are_next_to_the_float32_ones(name, target):
+    narrow = [form for form in accepted(name, target) if form in NARROW]
+    every(narrow, lambda form: is_next_to_float32(name, form, target))
+
+
+def is_next_to_float32(name, form, target):
     device = Random(target)
     for tile, want in RECIPES[name](device, form):
         if tile.dtype.is_opaque:

@@ -8,7 +8,8 @@ import pytest
 import recipes_compute  # noqa: F401  fills the table
 import recipes_move  # noqa: F401  so does this
 from accepted import accepted
-from device import Device, converted, same
+from device import TARGETS, Device, converted, same
+from every import every
 from recipes import RECIPES, values
 
 from neuroncore.clause.instruction import INSTRUCTIONS
@@ -25,11 +26,14 @@ def issued(device, name):
     return {v.dtype for c in calls for v in c.arguments.values() if isinstance(v, View)}
 
 
-@pytest.mark.parametrize(
-    ("name", "form", "target"), accepted(*(n for n in WITH_TILES if n not in TOGETHER))
-)
-def test_a_legal_call_with_the_format(name, form, target):
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", [n for n in WITH_TILES if n not in TOGETHER])
+def test_a_legal_call_with_each_format(name, target):
     assert name in RECIPES, f"there is no recipe for {name} in tests/recipes_*.py"
+    every(accepted(name, target), lambda form: is_as_it_should_be(name, form, target))
+
+
+def is_as_it_should_be(name, form, target):
     device, found = Device(target), 0
     for tile, want in RECIPES[name](device, form):
         if tile.dtype.is_opaque:
@@ -74,10 +78,14 @@ def met(x, form):
 KERNELS = {"sendrecv": exchanged, "core_barrier": met}
 
 
-@pytest.mark.parametrize(("name", "form", "target"), accepted(*TOGETHER))
-def test_two_cores_exchange_the_format(name, form, target, monkeypatch):
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", TOGETHER)
+def test_two_cores_exchange_each_format(name, target, monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", target)
-    form = lookup(form)
+    every(accepted(name, target), lambda form: is_exchanged(name, lookup(form)))
+
+
+def is_exchanged(name, form):
     x = np.ascontiguousarray(values(form, (64, 7))).view(form.code_type)
     got = KERNELS[name][2](x, form)
     np.testing.assert_array_equal(got, np.concatenate([half(x, 1), half(x, 0)]))
