@@ -10,7 +10,7 @@ import pytest
 import neuroncore
 from neuroncore import errors
 from neuroncore.clause.operand import View
-from neuroncore.core import core
+from neuroncore.core import legality
 
 neuroncore.activate()
 hypothesis.settings.register_profile("neuroncore", deadline=None, derandomize=True)
@@ -45,14 +45,14 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     if config.getoption("--covered"):
-        core.CHECKED_MOST = 1 << 30  # forget nothing
+        legality.KNOWN_MOST = 1 << 30  # forget nothing
 
 
 def pytest_sessionfinish(session):
     if not session.config.getoption("--covered"):
         return
     found = defaultdict(lambda: defaultdict(set))
-    for call in core._checked.values():
+    for call in legality.known.values():
         formats = {v.dtype.name for v in call.arguments.values() if isinstance(v, View)}
         found[call.name][call.machine.name] |= formats
     table = {n: {m: sorted(f) for m, f in sorted(row.items())} for n, row in sorted(found.items())}

@@ -1,5 +1,5 @@
-"""One NeuronCore. `issue` is the only door by which anything happens: recognise the call, check
-it, let it read and then write, note it in the record.
+"""One NeuronCore: a machine with memories, a record, and what instructions share. The functions
+that `neuroncore.core.binding` makes are the only way by which anything happens on it.
 """
 
 from __future__ import annotations
@@ -17,22 +17,18 @@ import numpy.typing as npt
 
 from neuroncore import source
 from neuroncore.clause.arithmetic import NUMBERS
-from neuroncore.clause.instruction import Call, Instruction, Parameter, out_of_reach
-from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static, View, are_tiles, spread
-from neuroncore.core import indirection
+from neuroncore.clause.instruction import Call, Instruction
+from neuroncore.clause.operand import Operand, spread
+from neuroncore.core import indirection, legality
 from neuroncore.enums import engine
 from neuroncore.errors import (
-    BufferKindError,
     KernelError,
     OutsideKernelError,
-    SignatureError,
-    TargetError,
     UninitialisedError,
 )
 from neuroncore.machine import Machine
-from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Hbm, Memory
-from neuroncore.memory.tile import Dynamic, Tile
+from neuroncore.memory.tile import Tile
 from neuroncore.numerics.stochastic import Stochastic, rounding
 from neuroncore.options import Options
 from neuroncore.record.program import Program
@@ -41,11 +37,6 @@ Array = npt.NDArray[Any]
 
 # What an accumulator register holds that no instruction has preset: a NaN that sums don't make.
 CLOBBERED = np.uint32(0x7FC0ACC0).view(np.float32)
-
-
-# What has been found legal, by machine and key, for the launches to come; a Call holds its machine.
-_checked: dict[tuple[int, Any], Call] = {}
-CHECKED_MOST = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -81,7 +72,7 @@ class Peers(Protocol):
         ...
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Core:
     """A machine with memories, a record and the few registers that instructions share."""
 
@@ -112,6 +103,10 @@ class Core:
         self._lines: dict[tuple[int, int], int] = {}
         self._reported: set[tuple[Any, ...]] = set()
 
+    def __repr__(self) -> str:
+        issued = "no record" if self.program is None else f"{len(self.program)} instructions"
+        return f"Core({self.machine.name}, program {self.program_id}, {issued})"
+
     # --- checking --------------------------------------------------------------------------------
 
     def prepare(self, instruction: Instruction, key: Any, arguments: dict[str, Any]) -> Call:
@@ -121,36 +116,11 @@ class Core:
         """
         for error in self._outlived(arguments):
             raise error
-        checked = _checked.get((id(self.machine), key))
-        if checked is None:
-            checked = self._check(instruction, arguments)
-            if len(_checked) >= CHECKED_MOST:
-                _checked.clear()
-            _checked[id(self.machine), key] = checked
-        call = copy(checked)
+        call = copy(legality.checked(instruction, key, arguments, self.machine))
         if self.program is not None:
             call.index = len(self.program.calls)
             self.program.calls.append(call)
         self.calls[key] = call
-        return call
-
-    def _check(self, instruction: Instruction, arguments: dict[str, Any]) -> Call:
-        call = Call(instruction, self.machine, {p.name: None for p in instruction.parameters})
-        errors: list[KernelError] = []
-        for parameter in instruction.parameters:
-            errors += _taken(call, parameter, arguments[parameter.name], self.machine)
-        if not errors:
-            errors += self._whole_call(call)
-        if errors:
-            errors[0].more = [e.statement for e in errors[1:]]
-            raise errors[0]
-        tiles = {n: v for n, v in call.arguments.items() if isinstance(v, View)}
-        operands = {p.name: p.operand for p in call.instruction.operands}
-        declared = {n: operands[n.partition("[")[0]] for n in tiles}
-        call.reads = tuple(n for n, o in declared.items() if o and o.reads)
-        call.writes = tuple(n for n, o in declared.items() if o and o.writes)
-        call.dynamic = tuple(n for n, v in tiles.items() if v.dynamic)
-        call.indices = tuple(n for n, v in tiles.items() for _ in range(v.indices))
         return call
 
     def _outlived(self, arguments: dict[str, Any]) -> Iterator[KernelError]:
@@ -162,51 +132,6 @@ class Core:
                     because="a kernel's tensors end with its launch",
                     hint="return it to the host, and pass it as an argument",
                 )
-
-    def _whole_call(self, call: Call) -> Iterator[KernelError]:
-        instruction = call.instruction
-        if instruction.feature and not self.machine.has(instruction.feature):
-            yield TargetError(
-                f"{self.machine.name} doesn't have {call.name}",
-                expected=f"a machine with {instruction.feature}",
-                got=f"{self.machine.name} ({self.machine.generation})",
-            )
-            return
-        asked = call.arguments.get("engine", engine.unknown)
-        if asked not in (engine.unknown, *instruction.engines):
-            yield BufferKindError(
-                f"{call.name} does not run on the {asked.name} engine",
-                argument="engine",
-                expected=" or ".join(e.name for e in instruction.engines),
-                got=asked.name,
-            )
-            return
-        call.engine = instruction.engines[0]
-        if asked is not engine.unknown:
-            call.engine = asked
-        elif instruction.choose is not None:
-            call.engine = instruction.choose(call, self.machine)
-        yield from (_out_of_reach(call, name) for name in out_of_reach(call, call.engine))
-        if any(view.picked_by for view in call.views()):
-            yield from indirection.violations(call, self.machine)
-        for rule in instruction.rules:
-            error = rule(call, self.machine)
-            if error is not None:
-                yield error
-
-    def misused(self, instruction: Instruction, arguments: dict[str, Any]) -> KernelError:
-        """The error for arguments of the wrong kind altogether."""
-        for parameter in instruction.parameters:
-            value = arguments[parameter.name]
-            if parameter.always_tile and not isinstance(value, Tile):
-                return _not_a_tile(instruction, parameter, value)
-            if parameter.operand and parameter.operand.many and not are_tiles(value):
-                return _not_a_tile(instruction, parameter, value)
-            if isinstance(parameter.declared, Op | Act):
-                errors = parameter.declared.violations(parameter.name, value, self.machine)
-                if error := next(errors, None):
-                    return error
-        return SignatureError(f"{instruction.name} was given arguments it can't use")
 
     def leave_out(
         self, instruction: Instruction, arguments: dict[str, Any], fault: KernelError
@@ -302,81 +227,6 @@ class Core:
         frame = source.user_frame()
         return (frame.f_code, source.instruction_of(frame)) if frame else None
 
-    # --- dynamic offsets -------------------------------------------------------------------------
-
-    def issue_dynamic(
-        self, call: Call, frame: FrameType, arguments: dict[str, Any], skip: bool
-    ) -> None:
-        """Issue with offsets that are only known now. `skip` drops what is out of bounds."""
-        original = dict(arguments)
-        picked = {n: arguments[n] for n in call.dynamic if arguments[n].picks}
-        for name in call.dynamic:
-            if name in picked:
-                continue
-            tile = arguments[name]
-            for index in (d.index for d in tile.dynamic):
-                if isinstance(index, Tile) and index.storage.gaps is not None:
-                    self.check_written("the index", index)
-            if not tile.dynamic[0].vector:
-                if skip and _out_of_bounds(tile):
-                    return
-                arguments[name] = tile.resolved(name)
-        results = self._pick(call, picked, arguments)
-        self.execute(call, arguments)
-        for tile, operand in results:
-            indirection.scatter(tile, operand.partial)
-        if self.beside is not None:
-            self.beside.scatter(results)
-        for name in call.writes:
-            original[name].storage.version += 1
-        used = [d.index for n in call.dynamic for d in original[n].dynamic]
-        indices = (index for index in used if isinstance(index, Tile))
-        reads, writes = ([original[n] for n in names] for names in (call.reads, call.writes))
-        self.note(call, frame, *reads, *indices, *writes)
-        for load in (index.load for index in used if isinstance(index, VirtualRegister)):
-            if load is not None and load.record is self.program:
-                load.record.wait(load.record.issued - 1, load.row)
-
-    def _pick(
-        self, call: Call, picked: dict[str, Tile], arguments: dict[str, Any]
-    ) -> list[tuple[indirection.Picked, Operand]]:
-        """Put tiles of their own in the places of indirect views; those that will be written."""
-
-        def check(name: str, tile: Tile, used: Array) -> None:
-            self.check_written(name, tile, chosen=used)
-
-        operands = {p.name: p.operand for p in call.instruction.operands if p.operand}
-        for name, tile in picked.items():
-            if other := operands[name].index_of:
-                error = indirection.same_index(name, tile, other, picked[other])
-                if error is not None:
-                    raise error
-        chosen = {n: indirection.places(n, t, call.engine, check) for n, t in picked.items()}
-        for name, tile in picked.items():
-            arguments[name] = indirection.pick(name, tile, chosen[name], operands[name], check)
-        return [(arguments[n], operands[n]) for n in call.writes if n in picked]
-
-    def execute(self, call: Call, arguments: dict[str, Any]) -> None:
-        chosen = {p.name for p in call.instruction.operands if p.operand and p.operand.partial}
-        for name in call.reads:
-            tile = arguments[name]
-            if tile.storage.gaps is not None and not _is_vector(tile) and name not in chosen:
-                self.check_written(name, tile)
-        if self.rounding is not None:
-            self.rounding.begin(self.program_id, call.engine.value)
-        if self.beside is None:
-            perform(call, arguments, self)
-        else:
-            self.beside.perform(call, arguments)
-        for parameter in call.instruction.operands:
-            tile = arguments[parameter.name]
-            if parameter.name not in call.writes or not parameter.operand:
-                continue
-            if not parameter.operand.partial and not _is_vector(tile):
-                tile.mark_written()
-            if tile.region is PSUM and engine.tensor not in call.instruction.engines:
-                tile.mark_foreign(True)
-
 
 def perform(call: Call, arguments: dict[str, Any], core: Any) -> None:
     """Do what an instruction means, with all its arguments; `core` is what it does that on."""
@@ -387,80 +237,6 @@ def perform(call: Call, arguments: dict[str, Any], core: Any) -> None:
         given["engine"] = call.engine
     extra = {"core": core} if call.instruction.wants_core else {}
     call.instruction.meaning(**given, **extra)
-
-
-def _is_vector(tile: Tile) -> bool:
-    return bool(tile.dynamic)
-
-
-def _out_of_bounds(tile: Tile) -> bool:
-    def inside(dynamic: Dynamic) -> bool:
-        index = dynamic.index
-        value = index.value if isinstance(index, VirtualRegister) else int(index.codes().flat[0])
-        return 0 <= value <= dynamic.limit
-
-    return not all(inside(d) for d in tile.dynamic)
-
-
-def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> Iterator[KernelError]:
-    """Put one argument into a Call, and say what is wrong with it by itself."""
-    declared = parameter.declared
-    if isinstance(declared, Operand) and declared.many:
-        views = {n: View(*tile.signature()) for n, tile in spread(parameter.name, value).items()}
-        call.arguments.update({**views, parameter.name: tuple(views.values())})
-        for name, view in views.items():
-            yield from declared.violations(name, view, machine)
-    elif isinstance(declared, Operand):
-        if isinstance(value, Tile):
-            view = View(*value.signature())
-            call.arguments[parameter.name] = view
-            yield from declared.violations(parameter.name, view, machine)
-        elif value is None and declared.optional:
-            call.arguments[parameter.name] = None
-        elif declared.scalar and isinstance(value, int | float | np.number):
-            call.arguments[parameter.name] = "number"
-        else:
-            yield _not_a_tile(call.instruction, parameter, value)
-    elif isinstance(declared, Op | Act):
-        row = getattr(value, "operator" if isinstance(declared, Op) else "function", value)
-        call.arguments[parameter.name] = row
-        yield from declared.violations(parameter.name, row, machine)
-    elif isinstance(declared, Static):
-        call.arguments[parameter.name] = value
-        if declared.members is not None and not isinstance(value, declared.members):
-            kind = f"nisa.{declared.members.__name__}"
-            yield SignatureError(
-                f"{call.instruction.name}: {parameter.name} must be a {kind}",
-                argument=parameter.name,
-                position=parameter.position,
-                expected=", ".join(map(repr, declared.members)),
-                got=repr(value),
-            )
-
-
-def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> KernelError:
-    operand = parameter.operand
-    expected = "a tensor or a number" if operand and operand.scalar else "a tensor"
-    if operand and operand.many:
-        expected = "a list of tensors"
-    return SignatureError(
-        f"{instruction.name}: {parameter.name} must be {expected}",
-        argument=parameter.name,
-        position=parameter.position,
-        got=f"{type(value).__name__} {' '.join(repr(value).split()):.60}",
-        hint="numpy arrays enter a kernel as its arguments" if hasattr(value, "dtype") else None,
-    )
-
-
-def _out_of_reach(call: Call, name: str) -> KernelError:
-    return BufferKindError(
-        f"{name} is in psum, which the GpSimd engine can't reach",
-        argument=name,
-        expected="sbuf",
-        got=str(call[name]),
-        because="the GpSimd engine has no port to PSUM",
-        hint="copy it to SBUF first with nisa.tensor_copy, or use another engine",
-    )
 
 
 # --- the core that a kernel runs on ---------------------------------------------------------------

@@ -18,9 +18,9 @@ import numpy as np
 from neuroncore import source
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.core import current
-from neuroncore.core.issue import issuer
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import BufferKindError, KernelError, SignatureError
+from neuroncore.frontend.instructions import function
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import check_explicit
 from neuroncore.frontend.neuronxcc.nki.index import Box, Mask, rectangles
@@ -128,14 +128,12 @@ def fill(tile: Tile) -> None:
 
 def door(name: str, **arguments: Any) -> None:
     """Issue an instruction; parameters that are left out have the clause's defaults."""
-    instruction = INSTRUCTIONS[name]
-    given = [arguments.get(p.name, p.default) for p in instruction.parameters]
     if (dst := arguments.get("dst")) is not None:
         check_write(dst)
         if dst.storage.placed:
             check_explicit(name, arguments)
     try:
-        issuer(name)(current(), *given)
+        function(name)(**arguments)
     except KernelError as error:
         error.also = error.also or VENDORS.get((name, error.argument, error.code))
         raise

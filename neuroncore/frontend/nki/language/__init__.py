@@ -6,6 +6,7 @@ Operator names such as `nl.add` are both a function of tiles and the token that 
 
 from neuroncore.enums import MemoryRegion as MemoryRegion
 from neuroncore.errors import did_you_mean
+from neuroncore.frontend.limits import tile_size as tile_size
 from neuroncore.frontend.nki.language.control import affine_range as affine_range
 from neuroncore.frontend.nki.language.control import device_print as device_print
 from neuroncore.frontend.nki.language.control import ds as ds
@@ -97,7 +98,6 @@ from neuroncore.frontend.nki.language.elementwise import subtract as subtract
 from neuroncore.frontend.nki.language.elementwise import tanh as tanh
 from neuroncore.frontend.nki.language.elementwise import trunc as trunc
 from neuroncore.frontend.nki.language.elementwise import where as where
-from neuroncore.frontend.nki.language.limits import tile_size as tile_size
 from neuroncore.frontend.nki.language.matrix import broadcast_to as broadcast_to
 from neuroncore.frontend.nki.language.matrix import expand_dims as expand_dims
 from neuroncore.frontend.nki.language.matrix import matmul as matmul

@@ -7,10 +7,10 @@ from typing import Any
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ShapeError
+from neuroncore.frontend.limits import tile_size
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
 from neuroncore.frontend.nki.language.elementwise import copy, in_sbuf
-from neuroncore.frontend.nki.language.limits import tile_size
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.numerics.formats import float32
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from neuroncore.errors import NotEmulated
+from neuroncore.frontend.limits import get_nc_version as get_nc_version
 from neuroncore.frontend.neuronxcc.nki.isa import constants as constants
 from neuroncore.frontend.neuronxcc.nki.isa.constants import dge_mode as dge_mode
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine as engine
@@ -63,7 +64,6 @@ from neuroncore.frontend.neuronxcc.nki.isa.selection import select_reduce as sel
 from neuroncore.frontend.neuronxcc.nki.isa.selection import (
     tensor_copy_predicated as tensor_copy_predicated,
 )
-from neuroncore.frontend.nki.isa import get_nc_version as get_nc_version
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector

@@ -2,6 +2,7 @@
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import did_you_mean
+from neuroncore.frontend.limits import tile_size as tile_size
 from neuroncore.frontend.neuronxcc.nki.index import arange as arange
 from neuroncore.frontend.neuronxcc.nki.index import mgrid as mgrid
 from neuroncore.frontend.neuronxcc.nki.isa import fp32 as fp32
@@ -117,7 +118,6 @@ from neuroncore.frontend.neuronxcc.nki.language.loops import sequential_range as
 from neuroncore.frontend.neuronxcc.nki.language.loops import spmd_dim as spmd_dim
 from neuroncore.frontend.neuronxcc.nki.language.loops import static_range as static_range
 from neuroncore.frontend.nki.language.control import ds as ds
-from neuroncore.frontend.nki.language.limits import tile_size as tile_size
 from neuroncore.numerics.formats import bfloat16 as bfloat16
 from neuroncore.numerics.formats import bool_ as bool_
 from neuroncore.numerics.formats import float8_e4m3 as float8_e4m3

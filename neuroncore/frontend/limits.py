@@ -1,8 +1,9 @@
-"""nl.tile_size: sizes of the machine that a kernel runs on, or would run on."""
+"""The machine that a kernel runs on, or would run on: its generation, and nl.tile_size."""
 
 from __future__ import annotations
 
 from neuroncore.core.core import running
+from neuroncore.enums import nc_version
 from neuroncore.frontend.settings import target_machine
 from neuroncore.machine import Machine
 
@@ -10,6 +11,16 @@ from neuroncore.machine import Machine
 def machine() -> Machine:
     core = running()
     return core.machine if core else target_machine()
+
+
+def get_nc_version() -> nc_version:
+    """The generation of the machine that the kernel runs on."""
+    return nc_version[machine().generation.replace("NeuronCore-v", "gen")]
+
+
+def get_nc_sub_version() -> int:
+    """The silicon revision within a generation: 0, the first, is the one emulated."""
+    return 0
 
 
 class TileSize:

@@ -1,0 +1,252 @@
+"""How an API call becomes an instruction: one compiled function for each clause, which binds the
+arguments, recognises and checks the call, executes it and notes it in the record.
+
+It is compiled from the clause's parameters so that a call costs little more than the checks it
+needs: `inspect.Signature.bind` alone would take longer than a small instruction.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import Any
+
+from neuroncore.clause.instruction import Instruction, Parameter
+from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static, are_tiles, spread
+from neuroncore.core.core import current
+from neuroncore.core.legality import misused
+from neuroncore.core.offsets import resolve
+from neuroncore.enums import engine, oob_mode
+from neuroncore.errors import KernelError
+from neuroncore.memory.tile import Tile
+from neuroncore.record.program import Program
+
+Settle = Callable[[Instruction, dict[str, Any], tuple[Any, ...], dict[str, Any]], None]
+
+
+class _Missing:
+    """The default of parameters that have none, so that leaving one out reaches our message."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+MISSING = _Missing()
+
+
+def compiled(name: str, parameters: str, body: Iterable[str], scope: dict[str, Any]) -> Any:
+    """A function of these parameters, whose body sees the names of `scope`."""
+    text = "\n".join([f"def {name}({parameters}):", *(f"    {line}" for line in body)])
+    exec(compile(text, f"<{scope['__name__']}.{name}>", "exec"), scope)
+    return scope[name]
+
+
+def bound(
+    instruction: Instruction, settle: Settle, issued: Callable[[Program | None], Any]
+) -> Callable[..., Any]:
+    """The function that issues an instruction on the core of the running kernel.
+
+    It has the clause's parameters, in its order and with its defaults, and a `name` at the end.
+    `settle` is told of arguments that don't fit them: it raises, or takes the call as it is. What
+    the function returns is what `issued` makes of the record.
+    """
+    parameters = [f"{p.name}=_{p.name}" for p in instruction.parameters]
+    parameters += ["name=None"] if instruction.named else []
+    scope: dict[str, Any] = {
+        "__name__": __name__,
+        "INSTRUCTION": instruction,
+        "ISSUED": issued,
+        "KernelError": KernelError,
+        "MEANING": instruction.meaning,
+        "MISSING": MISSING,
+        "PSUM": PSUM,
+        "SKIP": oob_mode.skip,
+        "Tile": Tile,
+        "are_tiles": are_tiles,
+        "current": current,
+        "frame_at": sys._getframe,
+        "kinds": _kinds,
+        "member": _member,
+        "misused": misused,
+        "resolve": resolve,
+        "settle": settle,
+        "spread": spread,
+        **{f"_{p.name}": MISSING if p.required else p.default for p in instruction.parameters},
+    }
+    signature = ", ".join([*parameters, "*extra", "**unknown"])
+    function = compiled(instruction.name, signature, _body(instruction), scope)
+    function.__doc__ = instruction.equation
+    function.__signature__ = signature_of(instruction)
+    return function  # type: ignore[no-any-return]
+
+
+def signature_of(instruction: Instruction) -> inspect.Signature:
+    """The signature that users see."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    listed = [inspect.Parameter(p.name, kind, default=p.default) for p in instruction.parameters]
+    named = inspect.Parameter("name", kind, default=None)
+    return inspect.Signature([*listed, named] if instruction.named else listed)
+
+
+def _body(instruction: Instruction) -> Iterator[str]:
+    yield from _bind(instruction)
+    yield from _recognise(instruction)
+    yield from _resolve(instruction)
+    yield from _execute(instruction)
+    yield from _note(instruction)
+    yield "return ISSUED(core.program)"
+
+
+# --- binding and checking -------------------------------------------------------------------------
+
+
+def _bind(instruction: Instruction) -> Iterator[str]:
+    absent = [f"{p.name} is MISSING" for p in instruction.parameters if p.required]
+    yield f"if {' or '.join(['extra', 'unknown', *absent])}:"
+    yield f"    settle(INSTRUCTION, {{{_given(instruction)}}}, extra, unknown)"
+    for p in instruction.parameters:
+        if isinstance(p.default, Enum):
+            yield f"if type({p.name}) is int: {p.name} = member(_{p.name}, {p.name})"
+    yield "core = current()"
+
+
+def _recognise(instruction: Instruction) -> Iterator[str]:
+    """Find the Call by its key; one that the core has not seen is checked."""
+    given, everything = _given(instruction), _everything(instruction)
+    yield "try:"
+    for p in instruction.parameters:
+        if isinstance(p.declared, Op | Act):
+            row = "operator" if isinstance(p.declared, Op) else "function"
+            guard = f" if {p.name} is not None else None" if _is_optional(p.declared) else ""
+            yield f"    {p.name} = {p.name}.{row}{guard}"
+        if isinstance(p.declared, Static) and p.declared.sequence:
+            yield f"    if type({p.name}) is list: {p.name} = tuple({p.name})"
+    for name in instruction.lists:
+        yield f"    if not are_tiles({name}): raise TypeError"
+    parts = [part for p in instruction.parameters if (part := _key_part(p))]
+    yield f"    key = (INSTRUCTION, {', '.join(parts)})"
+    yield "    call = core.calls.get(key)"
+    yield "except KernelError as fault:"
+    yield f"    core.leave_out(INSTRUCTION, {everything}, fault)"
+    yield "    return ISSUED(core.program)"
+    yield "except (AttributeError, TypeError):"
+    yield f"    raise misused(INSTRUCTION, {{{given}}}, core.machine) from None"
+    yield "if call is None:"
+    yield f"    call = core.prepare(INSTRUCTION, key, {everything})"
+
+
+def _resolve(instruction: Instruction) -> Iterator[str]:
+    """Put tiles at known places where operands have offsets that are only known now."""
+    skip = "oob_mode is SKIP" if _has(instruction, "oob_mode") else "False"
+    yield "if call.dynamic:"
+    yield f"    offsets = resolve(core, call, {_everything(instruction)}, {skip})"
+    yield "    if offsets is None: return ISSUED(core.program)"
+    for p in instruction.operands:
+        if p.name in instruction.lists:
+            yield f"    {p.name} = [offsets.tiles[n] for n in spread({p.name!r}, {p.name})]"
+        else:
+            yield f"    {p.name} = offsets.tiles[{p.name!r}]"
+
+
+def _kinds(value: Any) -> Any:
+    """The type of a parameter, and of what is in it."""
+    return type(value) if type(value) is not tuple else tuple(map(type, value))
+
+
+def _member(default: Enum, number: int) -> Enum | int:
+    """The member of an enumeration that a published kernel gives by its number."""
+    kind = type(default)
+    return kind(number) if number in {member.value for member in kind} else number
+
+
+def _is_optional(declared: Op | Act) -> bool:
+    return isinstance(declared, Op) and declared.optional
+
+
+def _key_part(parameter: Parameter) -> str | None:
+    name, declared = parameter.name, parameter.declared
+    if declared is None:
+        return None
+    if isinstance(declared, Static) and not isinstance(parameter.default, Enum):
+        return f"kinds({name}), {name}"  # 1, 1.0 and True are one key, and not one argument
+    if not isinstance(declared, Operand):
+        return name
+    if declared.many:
+        return f"tuple([tile.signature() for tile in {name}])"
+    signature = f"({name}._signature or {name}.signature())"
+    if parameter.always_tile:
+        return signature
+    return f"{signature} if isinstance({name}, Tile) else type({name})"
+
+
+# --- executing and noting -------------------------------------------------------------------------
+
+
+def _execute(instruction: Instruction) -> Iterator[str]:
+    """Let it read and then write. Offsets per partition are left: their meaning sees to those."""
+    for p in instruction.operands:
+        if p.operand and p.operand.many:
+            yield f"for name, tile in spread({p.name!r}, {p.name}).items():"
+            yield "    if tile.storage.gaps is not None and not tile.dynamic:"
+            yield "        core.check_written(name, tile)"
+        elif p.operand and p.operand.reads and not p.operand.partial:
+            yield f"if {_present(p)}{p.name}.storage.gaps is not None and not {p.name}.dynamic:"
+            yield f"    core.check_written({p.name!r}, {p.name})"
+    for p in instruction.parameters:
+        if isinstance(p.declared, Op):
+            guard = f" and {p.name} is not None" if p.declared.optional else ""
+            yield f"if core.operators{guard}:"
+            yield f"    {p.name} = core.operators.get({p.name}.name, {p.name})"
+    yield "if core.rounding is not None: core.rounding.begin(core.program_id, call.engine.value)"
+    names = [p.name for p in instruction.parameters]
+    passed = [f"{n}=call.engine" if n == "engine" else f"{n}={n}" for n in names]
+    yield "if core.beside is None:"
+    yield f"    MEANING({', '.join([*passed, *(['core=core'] if instruction.wants_core else [])])})"
+    yield f"else: core.beside.perform(call, {_everything(instruction)})"
+    for p in instruction.operands:
+        if p.operand and p.operand.writes:
+            guard = _present(p).removesuffix(" and ")
+            yield f"{f'if {guard}: ' if guard else ''}{p.name}.storage.version += 1"
+        if p.operand and p.operand.writes and not p.operand.partial:
+            yield from _mark_written(p, foreign=engine.tensor not in instruction.engines)
+
+
+def _mark_written(parameter: Parameter, foreign: bool) -> Iterator[str]:
+    name = parameter.name
+    yield f"if {_present(parameter)}{name}.storage.gaps is not None and not {name}.dynamic:"
+    yield f"    {name}.mark_written()"
+    if foreign:
+        yield f"if {_present(parameter)}{name}.storage.region is PSUM:"
+        yield f"    {name}.mark_foreign(True)"
+
+
+def _note(instruction: Instruction) -> Iterator[str]:
+    yield "if call.dynamic: offsets.note(frame_at(1))"
+    yield "elif core.program is not None:"
+    if all(p.always_tile for p in instruction.operands):
+        tiles = [p.name for p in instruction.operands if p.operand and p.operand.reads]
+        tiles += [p.name for p in instruction.operands if p.operand and p.operand.writes]
+        yield f"    core.note(call, frame_at(1), {', '.join(tiles)})"
+    else:
+        yield f"    arguments = {_everything(instruction)}"
+        yield "    core.note(call, frame_at(1), *[arguments[n] for n in call.reads + call.writes])"
+
+
+def _has(instruction: Instruction, name: str) -> bool:
+    return any(p.name == name for p in instruction.parameters)
+
+
+def _present(parameter: Parameter) -> str:
+    return "" if parameter.always_tile else f"isinstance({parameter.name}, Tile) and "
+
+
+def _given(instruction: Instruction) -> str:
+    return ", ".join(f"{p.name!r}: {p.name}" for p in instruction.parameters)
+
+
+def _everything(instruction: Instruction) -> str:
+    """All arguments by name, and the tiles of lists by the names that a Call has for them."""
+    lists = [f"**spread({n!r}, {n})" for n in instruction.lists]
+    return "{" + ", ".join([_given(instruction), *lists]) + "}"
