@@ -10,7 +10,7 @@ import pytest
 import neuroncore
 from neuroncore import errors
 from neuroncore.clause.operand import View
-from neuroncore.core import legality
+from neuroncore.core import core, legality
 
 neuroncore.activate()
 hypothesis.settings.register_profile("neuroncore", deadline=None, derandomize=True)
