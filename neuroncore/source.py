@@ -152,12 +152,13 @@ _kept: list[CodeType] = []
 
 @cache
 def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
-    """The node that uses the value of each expression of a file, by the expression's span."""
+    """The node that uses the value of each expression of a file, by the expression's span; an
+    `assert` uses one at a span of its own."""
     return {
         (value.lineno, value.col_offset, value.end_lineno, value.end_col_offset): node
         for node in ast.walk(_tree(file))
-        for value in ast.iter_child_nodes(node)
-        if isinstance(value, ast.expr)
+        for value in (node, *ast.iter_child_nodes(node))
+        if isinstance(value, ast.expr if value is not node else ast.Assert)
     }
 
 

@@ -16,6 +16,7 @@ from neuroncore.errors import (
     ViewError,
 )
 from neuroncore.frontend.nki import isa
+from neuroncore.frontend.unread import Unread, asserted, truth_value
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Dynamic, Tile
 
@@ -33,10 +34,19 @@ class DynamicSlice:
 DROPPED = -1  # the count of an axis that an integer takes away
 
 
-class Indexed(Tile):
+class Indexed(Unread, Tile):
     """A tile with indexing."""
 
     __slots__ = ()
+
+    def __bool__(self) -> bool:
+        """True in HBM: kernels ask so whether an argument is a tensor or None. On the chip only an
+        `assert` gets an answer, whether no element is 0: documents check results so."""
+        if not self.storage.on_chip:
+            return True
+        if asserted():
+            return bool(self.resolved().values().all())
+        raise truth_value(self)
 
     def __getitem__(self: T, key: Any) -> T:
         """A view by integers, slices with steps, `...`, nl.ds and registers.
@@ -232,3 +242,8 @@ for _method, _symbol, _name in (
 ):
     setattr(Indexed, f"__{_method}__", _refusing(_symbol, _name))
     setattr(Indexed, f"__r{_method}__", _refusing(_symbol, _name))
+for _method, _symbol, _name in (
+    *(("lt", "<", "less"), ("le", "<=", "less_equal")),
+    *(("gt", ">", "greater"), ("ge", ">=", "greater_equal")),
+):
+    setattr(Indexed, f"__{_method}__", _refusing(_symbol, _name))

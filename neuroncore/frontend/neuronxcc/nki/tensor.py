@@ -18,6 +18,7 @@ from neuroncore.frontend.neuronxcc.nki import parts, refusals
 from neuroncore.frontend.neuronxcc.nki.index import Box, Index, Mask, filled, together
 from neuroncore.frontend.nki.indexing import DynamicSlice
 from neuroncore.frontend.nki.tensor import format_of
+from neuroncore.frontend.unread import Unread
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 from neuroncore.memory.register import VirtualRegister
@@ -27,7 +28,7 @@ from neuroncore.memory.tile import Dynamic, Tile
 Span = tuple[int, Dims, int, int]  # first, steps along the axes of a tile, size, axis of the tensor
 
 
-class Tensor(Tile):
+class Tensor(Unread, Tile):
     """A tensor in HBM, SBUF or PSUM, or a part of one.
 
     `spans` are the indices that reach outside the tensor, of a tile that a mask has to shorten

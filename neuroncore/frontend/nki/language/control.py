@@ -70,10 +70,13 @@ def fori_loop(
 def while_loop(
     init: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]
 ) -> None:
-    """r = init; while r != 0: r = body_fun(r): a loop that the device runs."""
+    """r = init; while r != 0: r = body_fun(r): a loop that the device runs.
+
+    The body has the value in a register of its own, which it may write and return.
+    """
     register = init
     while register.decide() != 0:
-        register = body_fun(VirtualRegister(register.value, frozen=True))
+        register = body_fun(VirtualRegister(register.value))
         if not isinstance(register, VirtualRegister):
             raise DynamicControlError(
                 "the body of a while_loop returns its next condition",

@@ -1,0 +1,127 @@
+"""What a tensor holds is known on the device only: what Python and numpy ask of it is refused, but
+for questions whose answer is known."""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from device import Device
+from older_device import Older
+
+from neuroncore.errors import DynamicControlError, KernelError, SignatureError
+
+ZEROS = np.zeros((4, 4), np.float32)
+
+
+def taken_if(tile):
+    if nl.greater(tile, 1e9):
+        nisa.memset(tile, 1.0)
+
+
+def never_ends(tile):
+    while nl.less(tile, 0.0):
+        pass
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        *(taken_if, never_ends, bool, lambda t: not t, lambda t: t and 1, lambda t: t or 1),
+        *(np.asarray, np.array, lambda t: np.array([t, t]), lambda t: np.full((2, 2), t)),
+        *(int, float, range, lambda t: [1, 2][t], lambda t: 0 in t, np.float32),
+        *(lambda t: t < 1, lambda t: t >= 1),
+    ],
+)
+def test_values_that_only_the_device_knows_are_refused(ask):
+    device = Device()
+    tile = device.tile(ZEROS)
+    with pytest.raises((DynamicControlError, SignatureError)) as caught:
+        device.call(ask, tile)
+    assert "Tensor(4x4" in caught.value.statement
+    assert caught.value.because and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "ask", [bool, np.asarray, lambda t: np.array([t, t]), int, float, range, lambda t: 0 in t]
+)
+def test_the_older_api_refuses_them_too(ask):
+    device = Older()
+    tile = device.tile(ZEROS)
+    with pytest.raises(DynamicControlError, match="Tensor"):
+        device.call(ask, tile)
+
+
+def test_what_is_known_is_answered():
+    device = Device()
+    chip, hbm = device.tile(ZEROS), device.tile(ZEROS, buffer="hbm")
+    assert (chip == None, chip != None) == (False, True)  # noqa: E711
+    assert chip is not None and hbm in [chip, hbm]
+    assert bool(hbm)  # is it there at all?
+    assert [row.shape for row in chip] == [(1, 4)] * 4
+
+
+@nki.jit
+def asserting(x, wanted: float):
+    tile = nl.load(x)
+    assert nl.equal(tile, wanted), "not what was wanted"
+    assert nl.equal(tile, wanted)
+    nl.store(x, tile)
+    return x
+
+
+def test_an_assert_is_about_every_element():
+    """As the SDK's examples check results: assert nl.equal(c, expected)."""
+    asserting(np.full((2, 3), 2, np.float32), 2.0)
+    for wrong in (np.zeros((2, 3), np.float32), np.array([[2, 2, 3]], np.float32)):
+        with pytest.raises(AssertionError, match="not what was wanted") as caught:
+            asserting(wrong, 2.0)
+        assert not isinstance(caught.value, KernelError)
+
+
+# --- registers ------------------------------------------------------------------------------------
+
+
+@nki.jit
+def counted(data, count):
+    """The example of nl.while_loop in the SDK's reference."""
+    out = nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm)
+    val = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=val, src=data)
+    acc = nl.zeros((1, 1), dtype=nl.float32, buffer=nl.sbuf)
+    count_sb = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=count_sb, src=count)
+    one_sb = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.memset(dst=one_sb, value=1)
+    reg = nisa.register_alloc()
+    nisa.register_load(reg, count_sb)
+
+    def body(r):
+        nisa.tensor_tensor(dst=acc, data1=acc, data2=val, op=nl.add)
+        nisa.tensor_tensor(dst=count_sb, data1=count_sb, data2=one_sb, op=nl.subtract)
+        nisa.register_load(r, count_sb)
+        return r
+
+    nl.while_loop(reg, body)
+    nisa.dma_copy(dst=out, src=acc)
+    return out
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_the_body_of_a_while_loop_may_write_and_return_its_register(count):
+    result = counted(np.array([[2.5]], np.float32), np.array([[count]], np.int32))
+    assert result.item() == 2.5 * count
+
+
+def test_the_body_of_a_while_loop_has_a_register_of_its_own():
+    """It is passed by value: what the body writes there, the caller's register doesn't see."""
+    device = Device()
+    register = device.call(nisa.register_alloc, 3)
+
+    def body(own):
+        left = own - 1
+        nisa.register_move(own, 100)
+        return left
+
+    device.call(nl.while_loop, register, body)
+    assert register.value == 3
