@@ -6,7 +6,7 @@ import ast
 import linecache
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -48,10 +48,21 @@ def is_ours(frame: FrameType) -> bool:
     return ours
 
 
+_doors: set[int] = set()  # ids of code objects: whoever calls these is not the user's kernel
+
+
+def door(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of ours that the user's code doesn't call: a program's first."""
+    _doors.add(id(function.__code__))
+    return function
+
+
 def user_frame() -> FrameType | None:
     """The innermost frame that runs the user's code, or None."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_ours(frame):
+        if id(frame.f_code) in _doors:
+            return None
         frame = frame.f_back
     return frame
 

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from neuroncore.cli import explain, profile, run, score, tables, tools
+from neuroncore import source
+from neuroncore.cli import explain, failures, profile, run, score, tables, tools
 from neuroncore.errors import UsageError
 
 
+@source.door
 def main(argv: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if argv is None else argv)]
     end = words.index("--") if "--" in words else len(words)  # argparse is lost after options
@@ -21,14 +23,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     if others and not run.is_script(arguments):
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     arguments.others, arguments.behind = others, words[end + 1 :]
-    try:
-        return int(arguments.command(arguments))
-    except UsageError as error:
-        print(f"neuroncore: {error}", file=sys.stderr)
+    return _ended(arguments)
+
+
+def _ended(arguments: argparse.Namespace) -> int:
+    """Carry out a command; the exit code."""
+    if sys.stdout is None:
+        print("neuroncore: the output is closed", file=sys.stderr)
         return 2
+    try:
+        code = int(arguments.command(arguments))
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        own = isinstance(error, failures.NotPython)  # which begins with the place
+        print(error if own else f"neuroncore: {error}", file=sys.stderr)
     except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return 0
+    except OSError as error:
+        what = error.filename or "the output"
+        print(f"neuroncore: {what} can't be written: {error.strerror}", file=sys.stderr)
+        _give_up_output()
+    except KeyboardInterrupt as stop:
+        print(failures.interrupted(stop), file=sys.stderr)
+        return failures.INTERRUPTED
+    return 2
+
+
+def _give_up_output() -> None:
+    """What is still to be written would fail again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.cli.failures import NotPython
 from neuroncore.errors import UsageError, did_you_mean
-from neuroncore.numerics.formats import lookup
+from neuroncore.numerics.formats import Format, lookup
 
-ARRAY = re.compile(r"(\w+)\[([\d,\s]+)\]")
+ARRAY = re.compile(r"(\w+)\[(\s*\d+\s*(?:,\s*\d+\s*)*),?\s*\]")
 
 
 def argument(text: str, rng: np.random.Generator) -> Any:
@@ -31,21 +32,46 @@ def argument(text: str, rng: np.random.Generator) -> Any:
                 f"--args {text!r} is neither an array such as float32[128,512] nor a Python literal"
             ) from None
     form = lookup(match[1])
-    shape = tuple(int(n) for n in match[2].split(",") if n.strip())
+    shape = tuple(int(n) for n in match[2].split(","))
+    try:
+        return _random(form, shape, rng)
+    except (MemoryError, ValueError) as error:
+        raise UsageError(f"--args {text!r} can't be made: {error}") from None
+
+
+def _random(form: Format, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
     if form.is_float:
         return rng.standard_normal(shape, np.float32).astype(form.numpy)
     low, high = form.range
     return rng.integers(max(low, -8), min(high, 8), shape, endpoint=True).astype(form.numpy)
 
 
+def parsed(path: Path) -> ast.Module:
+    """The syntax of a file. Raises UsageError if it can't be read, and NotPython."""
+    if not path.is_file():
+        raise UsageError(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}") from None
+    nulls = content.find(b"\0")
+    if nulls >= 0:
+        line = content.count(b"\n", 0, nulls) + 1
+        raise NotPython(f"{path}:{line}: a null byte, which no Python file has")
+    try:
+        compile(content, str(path), "exec", dont_inherit=True)
+        return ast.parse(content, str(path))
+    except SyntaxError as error:
+        raise NotPython(f"{path}:{error.lineno or 1}: {error.msg}") from None
+
+
 def module(path: Path) -> ModuleType:
     """A file as a module; its folder goes first on the path, as when Python runs it."""
-    if not path.is_file():
-        raise UsageError(f"there is no file {path}")
+    parsed(path)
     name = re.sub(r"\W", "_", path.stem)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is not a Python file")
+        raise UsageError(f"{path} is not a Python file: its name doesn't end in .py")
     if str(path.parent.resolve()) not in sys.path:
         sys.path.insert(0, str(path.parent.resolve()))
     loaded = importlib.util.module_from_spec(spec)
@@ -68,6 +94,22 @@ def member(home: ModuleType, name: str) -> Callable[..., Any]:
         message = f"{home.__file__} has no function {name!r}"
         raise UsageError(f"{message}; {hint}" if hint else message)
     return found  # type: ignore[no-any-return]
+
+
+def check_call(
+    called: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Raise UsageError if a kernel or a reference doesn't take such arguments."""
+    try:
+        signature = inspect.signature(called)
+    except ValueError:  # of a builtin that doesn't tell
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        count = len(args) + len(kwargs)
+        given = "1 argument was given" if count == 1 else f"{count} arguments were given"
+        raise UsageError(f"{name}{signature}: {error}; {given}") from None
 
 
 def arguments_from(

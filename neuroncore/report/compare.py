@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 class Incomparable(UsageError):
-    """A result and its reference differ in number or in shape."""
+    """A result and its reference differ in number or in shape, or are not of numbers."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,12 @@ def _plain(value: float) -> float | str:
 
 
 def compare(got: Any, want: Any) -> Comparison:
-    """Compare two arrays of one shape. Raises Incomparable if their shapes differ."""
-    a, b = (np.asarray(x, dtype=np.float64) for x in (got, want))
+    """Compare two arrays of one shape. Raises Incomparable if their shapes differ, or if one is
+    not of numbers."""
+    try:
+        a, b = (np.asarray(x, dtype=np.float64) for x in (got, want))
+    except (TypeError, ValueError) as fault:
+        raise Incomparable(f"the result or the reference is not of numbers: {fault}") from None
     if a.shape != b.shape:
         raise Incomparable(f"the result has shape {a.shape}, the reference {b.shape}")
     if not a.size:

@@ -1,0 +1,189 @@
+"""A kernel or a script being run: what it is given, what it is compared with, and how it ends."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import copy
+import runpy
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from neuroncore.cli import failures, values
+from neuroncore.cli.document import Document, Pairs
+from neuroncore.core.core import Core
+from neuroncore.errors import KernelError, NotEmulated, UsageError
+from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
+from neuroncore.frontend.nki.kernel import Kernel, jit
+from neuroncore.frontend.run import Run
+from neuroncore.report.compare import Incomparable
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Session:
+    """Runs what a command asks for, and hands what its launches leave behind to a document."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.document = Document(arguments)
+        self.core: Core | None = None
+        self.reference: Callable[[Run], Pairs | None] = lambda _: None
+        self.one_by_one = threading.Lock()  # launches of several threads
+
+    # --- launches, as settings tell them to an observer ------------------------------------------
+
+    def begun(self, core: Core) -> None:
+        self.core = core
+
+    def done(self, run: Run) -> None:
+        with self.one_by_one:
+            self.document.add(run, self.reference(run))
+
+    def issued(self) -> int:
+        """Instructions of the launch under way, or of the last."""
+        program = self.core.program if self.core else None
+        return program.issued if program is not None else 0
+
+    # --- a kernel --------------------------------------------------------------------------------
+
+    def run_kernel(self, file: Path, name: str) -> None:
+        """Launch one kernel of a file on arguments from the command line or the file."""
+        rng = np.random.default_rng(self.arguments.seed)
+        with self._output_elsewhere(), self._failures():
+            home = values.module(file)
+            kernel = values.member(home, name)
+            args, kwargs = self._kernel_arguments(home, rng)
+            values.check_call(kernel, name, args, kwargs)
+            self._compare_with(home, args, kwargs)
+            self.document.header()
+            launched = kernel if isinstance(kernel, Kernel | OlderKernel) else jit(kernel)
+            launched(*args, **kwargs)
+
+    def _kernel_arguments(self, home: ModuleType, rng: np.random.Generator) -> Arguments:
+        if self.arguments.args:
+            return tuple(values.argument(a, rng) for a in self.arguments.args), {}
+        if self.arguments.inputs:
+            return values.arguments_from(values.function(self.arguments.inputs, home), rng)
+        if hasattr(home, "inputs"):
+            return values.arguments_from(values.member(home, "inputs"), rng)
+        raise UsageError(
+            "give the kernel's arguments with --args or --inputs "
+            f"(or define a function `inputs` in {home.__file__})"
+        )
+
+    def _compare_with(
+        self, home: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Let the reference, if there is one, see the arguments as they are now."""
+        name = self.arguments.ref or ("reference" if hasattr(home, "reference") else None)
+        if name is None:
+            return
+        reference = values.function(name, home)
+        values.check_call(reference, name, args, kwargs)
+        try:
+            given = copy.deepcopy((args, kwargs))  # a kernel may write into its inputs
+        except TypeError as error:
+            raise UsageError(f"the kernel's arguments can't be kept for {name}: {error}") from None
+        self.reference = lambda run: _pairs(run, reference, (args, kwargs), given)
+
+    # --- a script --------------------------------------------------------------------------------
+
+    def run_script(self, file: Path) -> None:
+        """Run a file as Python would; its launches are reported as they finish."""
+        if not _has_main(values.parsed(file)):
+            raise UsageError(f"{file} has no __main__ part; name a kernel: {file}::KERNEL")
+        self.document.header()
+        before = sys.argv, list(sys.path)
+        sys.argv = [str(file), *self.arguments.others, *self.arguments.behind]
+        sys.path.insert(0, str(file.parent.resolve()))
+        try:
+            with self._output_elsewhere(), self._failures():
+                runpy.run_path(str(file), run_name="__main__")
+        finally:
+            sys.argv, sys.path[:] = before
+
+    # --- both ------------------------------------------------------------------------------------
+
+    def _output_elsewhere(self) -> contextlib.AbstractContextManager[Any]:
+        """With --json, what the user's code prints goes to stderr."""
+        return contextlib.redirect_stdout(sys.stderr if self.arguments.json else sys.stdout)
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Turn what a kernel or a script raises into a failed session."""
+        try:
+            yield
+        except (KernelError, NotEmulated) as error:
+            self._failed(str(error), error)
+        except Incomparable as error:
+            self._failed(f"neuroncore: {error}", error)
+        except (UsageError, BrokenPipeError, failures.Unwritable):
+            raise
+        except RecursionError as error:
+            self._failed(failures.too_deep(error), error)
+        except SystemExit as leaving:
+            if leaving.code not in (None, 0):
+                self._failed(None, leaving, f"the script exited with {leaving.code}")
+        except SyntaxError as error:
+            if (told := failures.not_python(error)) is not None:
+                raise told from None
+            self._raised(error)
+        except Exception as error:
+            self._raised(error)
+
+    def _failed(self, said: str | None, error: BaseException, statement: str = "") -> None:
+        plain = {"statement": statement or str(error)}
+        self.document.failure = error.to_dict() if isinstance(error, KernelError) else plain
+        if said is not None:
+            print(said, file=sys.stderr)
+
+    def _raised(self, error: Exception) -> None:
+        cause = error.__cause__  # of the older API's IndexError in mode="simulation"
+        told = cause if isinstance(cause, KernelError) else error
+        self._failed(None, told, f"{type(error).__name__}: {error}")
+        failures.print_traceback(error)
+
+
+def _pairs(run: Run, reference: Callable[..., Any], used: Arguments, given: Arguments) -> Pairs:
+    """The arrays that the kernel gave and those that it should have. What a kernel that returns
+    none gave are the arguments that it changed; its reference may work in place as well."""
+    got = _arrays(run.outputs)
+    in_place = not got
+    if in_place:
+        both = list(zip(_arrays(used), _arrays(given), strict=True))
+        got = [a for a, b in both if np.asarray(a).tobytes() != np.asarray(b).tobytes()]
+        if not got:
+            raise Incomparable("the kernel returns nothing and changes none of its arguments")
+    wanted = _arrays(reference(*given[0], **given[1]))
+    if in_place and not wanted:
+        got, wanted = _arrays(used), _arrays(given)
+    if len(got) != len(wanted):
+        verb = "changes" if in_place else "returns"
+        raise Incomparable(f"the kernel {verb} {len(got)} arrays, the reference {len(wanted)}")
+    return got, wanted
+
+
+def _arrays(value: Any) -> list[Any]:
+    """The arrays in a result or in arguments, in order."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        return [array for item in value for array in _arrays(item)]
+    return [value] if hasattr(value, "dtype") else []
+
+
+def _has_main(tree: ast.Module) -> bool:
+    """Whether a file asks if it is being run, or has anything at all to run by itself."""
+    passive = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+    docstring = 1 if ast.get_docstring(tree) is not None else 0
+    return any(not isinstance(node, passive) for node in tree.body[docstring:]) or any(
+        isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) for node in tree.body
+    )

@@ -1,0 +1,263 @@
+"""What the command line says to bad input: one sentence and 2, or the user's traceback and 1."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli_files import KERNEL, OLDER, SCRIPT
+
+from neuroncore.cli import main
+
+NEURONCORE = str(Path(sys.executable).parent / "neuroncore")
+
+REFERENCES = """
+raised = 3
+
+def of_objects(x):
+    import numpy as np
+    return np.array([object()])
+
+def of_two(x, y):
+    return x
+
+def generated():
+    yield inputs_of_ones()
+"""
+
+BAD = """
+import numpy as np
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+def inputs():
+    return (np.ones((4, 8), np.float32),)
+
+@nki.jit
+def raises(x):
+    helper(nl.load(x))
+
+def helper(tile):
+    raise ValueError("mine")
+
+@nki.jit
+def deep(x):
+    def again(n):
+        return again(n + 1)
+    return again(0)
+
+@nki.jit
+def endless(x):
+    tile = nl.load(x)
+    print("begun", flush=True)
+    while True:
+        nisa.tensor_scalar(tile, tile, nl.multiply, 1.0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(KERNEL + REFERENCES)
+    Path("older.py").write_text(OLDER)
+    Path("script.py").write_text(KERNEL + SCRIPT)
+    Path("bad.py").write_text(BAD)
+    return tmp_path
+
+
+def told(capsys, *arguments):
+    """Exit code and standard error."""
+    code = main(["run", *arguments])
+    return code, capsys.readouterr().err
+
+
+# --- files that are no Python ---------------------------------------------------------------------
+
+NO_PYTHON = {
+    "open.py": (b"x = 1\ny = (\n", "open.py:2: '(' was never closed\n"),
+    "null.py": (b"x = 1\n\n\0\0\n", "null.py:3: a null byte"),
+    "latin.py": (b'x = "\xff"\n', "latin.py:1: (unicode error) 'utf-8' codec"),
+    "coding.py": (b"# coding: nothing\n", "coding.py:1: unknown encoding: nothing"),
+    "indent.py": (b"def f():\n    x\n  y\n", "indent.py:3: unindent"),
+    "outside.py": (b"x = 1\nreturn x\n", "outside.py:2: 'return' outside function"),
+}
+
+
+@pytest.mark.parametrize("name", NO_PYTHON)
+@pytest.mark.parametrize("asked", ["script", "kernel", "inputs", "reference"])
+def test_a_file_that_is_no_python_is_one_line_with_its_place(capsys, name, asked):
+    content, said = NO_PYTHON[name]
+    Path(name).write_bytes(content)
+    code, err = told(
+        capsys,
+        *{
+            "script": [name],
+            "kernel": [f"{name}::k"],
+            "inputs": ["mine.py::double", "--inputs", f"{name}:f"],
+            "reference": ["mine.py::double", "--ref", f"{name}:f"],
+        }[asked],
+    )
+    assert code == 2
+    assert err.startswith(said) and err.count("\n") == 1
+
+
+def test_so_is_one_that_the_users_file_imports(capsys, folder):
+    Path("broken_helper.py").write_text("x = (\n")
+    Path("imports.py").write_text("import broken_helper\nprint()\n")
+    assert told(capsys, "imports.py") == (2, f"{folder}/broken_helper.py:1: '(' was never closed\n")
+
+
+def test_a_syntax_error_of_text_that_the_script_evaluates_is_the_scripts(capsys):
+    Path("evaluates.py").write_text("eval('x = (')\n")
+    code, err = told(capsys, "evaluates.py")
+    assert code == 1
+    assert err.startswith("Traceback") and "evaluates.py" in err.splitlines()[1]
+
+
+# --- usage ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments,said",
+    [
+        ([".::double"], "is a folder"),
+        (["mine.py::double", "--args", "float32[1000000,10000000]"], "can't be made"),
+        (["mine.py::double", "--args", "float32[" + ",".join(["1"] * 70) + "]"], "can't be made"),
+        (["mine.py::double", "--args", "float32[,]"], "neither an array"),
+        (["mine.py::double", "--inputs", "raised"], "no function 'raised'"),
+        (["mine.py::double", "--inputs", "generated"], "can't be kept for reference"),
+        (
+            ["mine.py::double", "--ref", "of_two"],
+            "missing a required argument: 'y'; 1 argument was",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_sentence(capsys, arguments, said):
+    code, err = told(capsys, *arguments)
+    assert code == 2
+    assert err.startswith("neuroncore: ") and said in err and err.count("\n") == 1
+
+
+def test_a_kernels_file_must_end_in_py(capsys):
+    Path("kernel.txt").write_text(KERNEL)
+    code, err = told(capsys, "kernel.txt::double")
+    assert code == 2 and "doesn't end in .py" in err
+
+
+@pytest.mark.parametrize("tolerance", ["nan", "-1", "much"])
+def test_a_tolerance_is_a_number(capsys, tolerance):
+    with pytest.raises(SystemExit) as leaving:
+        told(capsys, "mine.py::double", f"--tol={tolerance}")
+    assert leaving.value.code == 2
+    assert "is not a relative error" in capsys.readouterr().err
+
+
+def test_a_reference_that_is_not_of_numbers_fails(capsys):
+    code, err = told(capsys, "mine.py::double", "--ref", "of_objects")
+    assert code == 1
+    assert err.startswith("neuroncore: the result or the reference is not of numbers")
+
+
+# --- output that can't be written -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trace", ["/proc/none.json", "nowhere/x.json", ".", "mine.py/x.json"])
+def test_a_trace_that_cant_be_written_is_refused_before_the_run(capsys, trace):
+    code, err = told(capsys, "bad.py::raises", "--trace", trace)
+    assert code == 2
+    assert err.startswith(f"neuroncore: --trace {trace} can't be written: ")
+
+
+def test_a_kernel_that_fails_leaves_no_empty_trace(capsys):
+    assert told(capsys, "bad.py::raises", "--trace", "new.json")[0] == 1
+    assert not Path("new.json").exists()
+
+
+def test_a_trace_is_not_lost_when_the_next_run_fails(capsys):
+    Path("old.json").write_text("kept")
+    assert told(capsys, "bad.py::raises", "--trace", "old.json")[0] == 1
+    assert Path("old.json").read_text() == "kept"
+
+
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux only")
+
+
+@needs_full
+def test_a_full_disk_is_one_sentence(capsys):
+    code, err = told(capsys, "mine.py::double", "--trace", "/dev/full")
+    assert (code, err) == (
+        2,
+        "neuroncore: --trace /dev/full can't be written: No space left on device\n",
+    )
+
+
+@needs_full
+@pytest.mark.parametrize("words", ["run mine.py::double", "run mine.py::double --json", "isa"])
+def test_so_is_output_to_one(words):
+    with open("/dev/full", "w") as full:
+        command = [NEURONCORE, *words.split()]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr == "neuroncore: the output can't be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("words", ["run mine.py::double", "run mine.py::double --json", "isa"])
+def test_closed_output_is_one_sentence(words):
+    closed = f"exec '{NEURONCORE}' {words} >&-"
+    ended = subprocess.run(closed, shell=True, stderr=subprocess.PIPE, text=True)
+    assert (ended.returncode, ended.stderr) == (2, "neuroncore: the output is closed\n")
+
+
+# --- what the user's code raises ------------------------------------------------------------------
+
+
+def test_a_traceback_has_the_users_frames_only(capsys, folder):
+    code, err = told(capsys, "bad.py::raises")
+    assert code == 1
+    frames = [line for line in err.splitlines() if line.startswith('  File "')]
+    assert [frame.rpartition("in ")[2] for frame in frames] == ["raises", "helper"]
+    assert err.endswith("ValueError: mine\n")
+
+
+def test_so_it_has_in_a_script(capsys):
+    Path("calls.py").write_text(BAD + "\nraises(*inputs())\n")
+    code, err = told(capsys, "calls.py")
+    frames = [line for line in err.splitlines() if line.startswith('  File "')]
+    assert code == 1
+    assert [f.rpartition("in ")[2] for f in frames] == ["<module>", "raises", "helper"]
+
+
+def test_a_file_that_raises_shows_itself_only(capsys):
+    Path("raising.py").write_text("raise ValueError('mine')\n")
+    for asked in ("raising.py", "raising.py::k"):
+        code, err = told(capsys, asked)
+        assert code == 1
+        assert [line.strip()[:4] for line in err.splitlines()] == ["Trac", "File", "rais", "Valu"]
+
+
+def test_endless_recursion_is_one_sentence(capsys, folder):
+    code, err = told(capsys, "bad.py::deep")
+    assert code == 1
+    assert err.startswith(f"{folder}/bad.py:20: RecursionError: again is called again before")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("json", [[], ["--json"]])
+def test_ctrl_c_is_one_line(json):
+    command = [NEURONCORE, "run", "bad.py::endless", *json]
+    begun, theirs = os.pipe()
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    with open(begun) as output:
+        while output.readline() != "begun\n":
+            pass
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        said = output.read()
+    assert process.wait(20) == 130
+    assert said.startswith("neuroncore: interrupted at ") and said.count("\n") == 1
+    assert "bad.py:2" in said
