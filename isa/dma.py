@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 
 from neuroncore.clause import cost
-from neuroncore.clause.instruction import Call, instruction
+from neuroncore.clause.instruction import Call, Fusion, instruction
 from neuroncore.clause.operand import HBM, SBUF, Operand, Static
 from neuroncore.clause.rules import bits_if_opaque, same_total
 from neuroncore.core.core import Core
@@ -27,7 +27,7 @@ from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
 
 SKIP = oob_mode.skip
-READ = Operand(reads=True, regions=(SBUF, *HBM), starts=False, free_dims=None, free=None)
+READ = Operand(reads=True, regions=(SBUF, *HBM), starts=False, free_dims=None)
 WRITTEN = replace(READ, reads=False, writes=True, partial=True)
 Destination = Annotated[Tile, WRITTEN]
 
@@ -113,7 +113,7 @@ def is_load(call: Call) -> bool:
     choose=lambda call, machine: engine.dma,
     rules=[same_total("dst", "src"), bits_if_opaque("dst", "src"), descriptors, priority_classes],
     opcode="DMA_DIRECT2D",
-    made_once=is_load,
+    older_compiler=Fusion(once=is_load),
 )
 def dma_copy(
     dst: Annotated[Tile, replace(WRITTEN, moved=True)],

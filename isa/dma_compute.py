@@ -31,7 +31,7 @@ from .dma import SKIP, Destination, fetched, row_numbers, scatter
 
 Sources = Annotated[
     Sequence[Tile],
-    Operand(reads=True, many=True, regions=(SBUF, *HBM), starts=False, free_dims=None, free=None),
+    Operand(reads=True, many=True, regions=(SBUF, *HBM), starts=False, free_dims=None),
 ]
 GATHER = 2  # View.dynamic of a vector offset
 

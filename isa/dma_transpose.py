@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 
 from neuroncore.clause import cost
-from neuroncore.clause.instruction import Call, instruction, require
+from neuroncore.clause.instruction import Call, Fusion, instruction, require
 from neuroncore.clause.operand import SBUF, Static, View
 from neuroncore.clause.rules import same_dtype
 from neuroncore.core.core import Core
@@ -219,7 +219,7 @@ def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
         descriptor_shapes,
         priority_classes,
     ],
-    dealt_to=made_by,
+    older_compiler=Fusion(engines=made_by),
 )
 def dma_transpose(
     dst: MovedOut,

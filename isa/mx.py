@@ -17,6 +17,7 @@ from neuroncore.clause.instruction import Call, Rule, instruction
 from neuroncore.clause.operand import PSUM, SBUF, Operand, Static
 from neuroncore.clause.rules import same_partitions
 from neuroncore.core.core import Core
+from neuroncore.core.psum import accumulated
 from neuroncore.enums import engine
 from neuroncore.errors import KernelError, ShapeError, StartPartitionError
 from neuroncore.machine import Machine
@@ -35,15 +36,11 @@ from neuroncore.numerics.formats import (
     uint8,
 )
 
-from .tensor import (
-    accumulated,
+from .words.tensor import (
     array_tiling,
-    contraction,
     indirect_uses_the_whole_array,
     moving_fits,
-    pe_cost,
     rows_only,
-    stationary_fits,
 )
 
 ROWS = 8  # partitions that share scales
@@ -150,7 +147,7 @@ def mx_cost(call: Call, machine: Machine) -> cost.Cost:
     """A packed column per cycle, as of any 8-bit format, with four times its work in it (ARCH3)."""
     s, x = call.view("stationary"), call.view("moving")
     columns = max(x.free_size, cost.strided_cycles(x, machine))
-    return pe_cost(call, machine, "float8", "stationary", columns, s.free_size)
+    return cost.systolic(call, machine, "float8", "stationary", columns, s.free_size)
 
 
 # --- meaning --------------------------------------------------------------------------------------
@@ -224,12 +221,9 @@ Pair = Annotated[tuple[int, ...] | None, Static(sequence=True)]
 
 @instruction(
     engine.tensor,
+    shapes="stationary: K%32 M%2<=stationary_free; moving: K N; dst: M N",
     cost=cost.dynamic(mx_cost),
     rules=[
-        whole_quadrants("stationary"),
-        even_columns,
-        stationary_fits,
-        contraction,
         moving_fits,
         has_scales("stationary", "stationary_scale"),
         has_scales("moving", "moving_scale"),

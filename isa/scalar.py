@@ -14,6 +14,7 @@ from neuroncore.clause.arithmetic import FUNCTIONS, Function, Operator
 from neuroncore.clause.instruction import Call, instruction, require
 from neuroncore.clause.operand import Act, Gathered, Op, Operand, Scattered, View
 from neuroncore.clause.rules import commands, same_elements, same_partitions
+from neuroncore.core.accumulators import accumulate, accumulators, read_out
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.errors import DtypeError, KernelError, OperatorError, TargetError
@@ -37,7 +38,7 @@ from neuroncore.numerics.formats import (
 )
 
 from .operators import ADD
-from .reduction import LOAD_REDUCE, accumulate, accumulators, read_out
+from .reduction import LOAD_REDUCE
 from .vector import Number, Single
 
 scalar, vector = engine.scalar, engine.vector

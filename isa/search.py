@@ -10,7 +10,7 @@ import numpy as np
 from neuroncore.clause.cost import Cost, stream, streaming
 from neuroncore.clause.instruction import Call, instruction, require
 from neuroncore.clause.operand import SBUF, Operand, Out, Static
-from neuroncore.clause.rules import per_partition, same_elements, same_partitions
+from neuroncore.clause.rules import same_elements, same_partitions
 from neuroncore.core.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import (
@@ -33,7 +33,7 @@ searches: Any = Lazy("neuroncore.native.search")
 EIGHT = 8  # values that the lane's registers hold to compare with what streams past
 GROUP = 16  # partitions that one processor of the GpSimd engine reaches
 
-Searched = Annotated[Tile, Operand(reads=True, free="search_free", free_dims="search_free_dims")]
+Searched = Annotated[Tile, Operand(reads=True, free_dims="search_free_dims")]
 Values = Annotated[Tile, Operand(reads=True, free_dims="search_free_dims")]
 Indices = Annotated[Tile, Operand(writes=True, dtypes=(uint16, uint32))]
 MaybeIndices = Annotated[Tile | None, Operand(writes=True, dtypes=(uint16, uint32), optional=True)]
@@ -107,8 +107,8 @@ def occurrences(data: Tile, vals: Tile, backwards: bool) -> Any:
 
 @instruction(
     vector,
+    shapes="src: P F>=8<=search_free; dst: P 8",
     cost=streaming(),
-    rules=[same_partitions("src", "dst"), per_partition(EIGHT, "dst"), eight_or_more("src")],
 )
 def max8(dst: Out, src: Searched, *, core: Core) -> None:
     """dst[p, i] = the i-th greatest of src[p, :], i = 0...7; equal elements count one by one
@@ -126,12 +126,8 @@ def max8(dst: Out, src: Searched, *, core: Core) -> None:
 
 @instruction(
     vector,
+    shapes="data: P F>=8<=search_free; vals dst: P 8",
     cost=streaming(),
-    rules=[
-        same_partitions("data", "vals", "dst"),
-        per_partition(EIGHT, "dst", "vals"),
-        eight_or_more("data"),
-    ],
 )
 def nc_find_index8(dst: Indices, data: Searched, vals: Values) -> None:
     """dst[p, i] = the first f with data[p, f] == vals[p, i]; all ones where there is none
@@ -144,12 +140,8 @@ def nc_find_index8(dst: Indices, data: Searched, vals: Values) -> None:
 
 @instruction(
     vector,
+    shapes="data: P F<=search_free; dst: P F; vals dst_idx: P 8",
     cost=streaming(),
-    rules=[
-        same_elements("data", "dst"),
-        same_partitions("data", "vals", "dst_idx"),
-        per_partition(EIGHT, "vals", "dst_idx"),
-    ],
 )
 def nc_match_replace8(
     dst: Out, data: Searched, vals: Values, imm: float, dst_idx: MaybeIndices = None

@@ -13,6 +13,7 @@ from neuroncore.clause.arithmetic import Operator
 from neuroncore.clause.instruction import Call, instruction, require
 from neuroncore.clause.operand import SBUF, Op, Operand, Out
 from neuroncore.clause.rules import commands, same_elements, same_partitions
+from neuroncore.core.accumulators import accumulate, accumulators, read_out
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.errors import KernelError, OperatorError, PartitionLimitError, ShapeError
@@ -21,7 +22,7 @@ from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import FLOATS, float32, int32
 
 from .operators import MAXIMUM
-from .reduction import Max, accumulate, accumulators, read_out
+from .reduction import Max
 from .search import whole_number
 
 vector, gpsimd = engine.vector, engine.gpsimd

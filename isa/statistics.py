@@ -20,6 +20,7 @@ from neuroncore.clause.rules import (
     same_elements,
     same_partitions,
 )
+from neuroncore.core.accumulators import accumulators, preset
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.errors import KernelError, OperatorError, ShapeError
@@ -29,7 +30,7 @@ from neuroncore.native.lazy import Lazy
 from neuroncore.numerics.formats import FORMATS, bool_, int32, tfloat32, uint32
 
 from .operators import ADD
-from .reduction import LOAD_REDUCE, accumulators, preset
+from .reduction import LOAD_REDUCE
 from .search import rows
 from .vector import Arithmetic, MaybeSingle, Single, unary_operand
 
@@ -43,10 +44,10 @@ TRIPLE = 3  # count, mean, sum of squared deviations
 
 @instruction(
     vector,
+    shapes="data: P F<=bn_stats_free; dst: P 6",
     cost=streaming(),
-    rules=[same_partitions("data", "dst"), per_partition(2 * TRIPLE, "dst")],
 )
-def bn_stats(dst: Out, data: Annotated[Tile, Operand(reads=True, free="bn_stats_free")]) -> None:
+def bn_stats(dst: Out, data: Annotated[Tile, Operand(reads=True)]) -> None:
     """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
 
     Each is rounded once (how the engine sums is unpublished). Of no elements, all three are 0.

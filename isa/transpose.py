@@ -12,13 +12,14 @@ from neuroncore.clause.instruction import Call, instruction
 from neuroncore.clause.operand import PSUM, SBUF, Operand, View
 from neuroncore.clause.rules import same_dtype, within_one_bank
 from neuroncore.core.core import Core
+from neuroncore.core.psum import put_bits
 from neuroncore.enums import engine
 from neuroncore.errors import BufferKindError, FreeSizeError, KernelError, ShapeError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import float32
 
-from .tensor import carries, pe_cost, put_bits, transpose_kind
+from .words.tensor import carries
 
 tensor, vector, unknown = engine.tensor, engine.vector, engine.unknown
 
@@ -103,7 +104,9 @@ def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
     data = call.view("data")
     if call.engine is vector:
         return cost.stream(call, machine, data.free_size)
-    return pe_cost(call, machine, transpose_kind(data), "data", data.partitions, data.free_size)
+    return cost.systolic(
+        call, machine, cost.transpose_kind(data), "data", data.partitions, data.free_size
+    )
 
 
 @instruction(

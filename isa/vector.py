@@ -11,7 +11,7 @@ from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause import cost
 from neuroncore.clause.arithmetic import Operator
 from neuroncore.clause.cost import streaming
-from neuroncore.clause.instruction import Call, instruction, out_of_reach, require
+from neuroncore.clause.instruction import Call, Fusion, instruction, out_of_reach, require
 from neuroncore.clause.operand import PSUM, Gathered, In, Op, Operand, Out, Scattered, View
 from neuroncore.clause.rules import (
     bits_if_opaque,
@@ -92,8 +92,7 @@ def rounds_once(call: Call) -> bool:
         indirect_on(vector, scalar),
     ],
     opcode="COPY",
-    dealt_to=left_open,
-    may_be_written_by_source=rounds_once,
+    older_compiler=Fusion(engines=left_open, into_source=rounds_once),
 )
 def tensor_copy(
     dst: Annotated[Tile, Operand(writes=True, moved=True, indirect=True)],
@@ -226,7 +225,7 @@ def tensor_tensor_engine(call: Call, machine: Machine) -> KernelError | None:
         bitvec_on_integers("dst", "data1", "data2", ops=("op",)),
         tensor_tensor_engine,
     ],
-    made_once=lambda call: True,
+    older_compiler=Fusion(once=lambda call: True),
 )
 def tensor_tensor(
     dst: Scattered, data1: Gathered, data2: In, op: AnyOp, engine: engine = unknown

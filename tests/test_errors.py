@@ -90,7 +90,7 @@ ILLEGAL = {
         *("SHAPE_MISMATCH", ValueError),
         "def kernel(x):\n    d = tile(64, 512, buffer=nl.psum)\n"
         "    nisa.nc_matmul(dst=d, stationary=tile(128, 64), moving=«tile(64, 512)»)\n",
-        {"statement": "stationary[K=128, M=64].T @ moving[K=64, N=512]", "because": "K is the"},
+        {"statement": "stationary[K=128, M=64], moving[K=64, N=512]", "because": "K is the"},
     ),
     "result of a matmul": (
         *("SHAPE_MISMATCH", ValueError),

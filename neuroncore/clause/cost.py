@@ -321,3 +321,30 @@ def _engines(view: View, machine: Machine) -> tuple[int, int]:
         return 0, machine.dma.engines - 1
     each = machine.dma.partitions_per_engine
     return view.partition // each, (view.partition + view.partitions - 1) // each
+
+
+def transpose_kind(data: View) -> str:
+    return "transpose_float32" if data.dtype.itemsize == 4 else "transpose"
+
+
+def systolic(
+    call: Call, machine: Machine, kind: str, operand: str, columns: int, weights: int
+) -> Cost:
+    """The Tensor engine: so many columns stream past the tile `operand`, of so many of weights."""
+    unit, fixed, held = machine.engines["tensor"], machine.fixed, call.view(operand)
+    rate, least = unit.rate[kind], unit.min_interval_cycles
+    passes = fixed.float32_passes if rate == unit.rate["float32"] else 1
+    busy = max(least / min(rate, 1), unit.overhead_cycles * passes + columns / rate)
+    ports = sector_cycles(held, machine) if fixed.weights_by_sectors else 0
+    load = passes * max(least, weights / fixed.weights_columns_per_cycle, ports)
+    filling = max(least, weights * held.dtype.itemsize / fixed.weights_bytes_per_cycle)
+    latency = unit.latency_ns
+    if kind.startswith("transpose") and machine.has("background_transpose"):
+        latency += busy / unit.clock_ghz  # beside another one, that takes the other half
+    return Cost(
+        busy / unit.clock_ghz,
+        latency,
+        weights_ns=load / unit.clock_ghz,
+        weights_operand=operand,
+        weights_latency_ns=filling / unit.clock_ghz + fixed.weights_latency_ns,
+    )

@@ -1,21 +1,25 @@
 """What an instruction is, and the one table of them. `isa/` fills it; every other room reads it.
 
-A clause is a function: its annotations say what each operand may be, its decorator adds rules
-about several operands, the engines and the cost, its docstring is the equation and its body the
-meaning. `Call` is one use of it with everything but the data known; whatever depends on nothing
-else (legality, engine, cost) is found once per distinct Call.
+A clause is a function: its annotations say what each operand may be, its decorator adds the shapes
+in the letters of the equation (`neuroncore.clause.letters`), the rules that letters don't say, the
+engines and the cost, its docstring is the equation and its body the meaning. `Call` is one use of
+it with everything but the data known; whatever depends on nothing else (legality, engine, cost) is
+found once per distinct Call.
 """
 
 from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from types import MappingProxyType
+from typing import Any, Protocol, Union, get_args, get_origin, get_type_hints
 
+from neuroncore.clause import letters
+from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static, View
 from neuroncore.enums import engine
 from neuroncore.errors import (
@@ -26,7 +30,59 @@ from neuroncore.errors import (
 from neuroncore.machine import Machine
 
 Cost = Callable[["Call", Machine], Any]
-Rule = Callable[["Call", Machine], KernelError | None]
+
+
+class Undeclared:  # while clauses are being rewritten
+    keyed = False
+
+
+Declared = Operand | Op | Act | Static | Immediate | Register
+
+
+class Rule(Protocol):
+    """What is wrong with a call, or None; `neuroncore.clause.rules` makes them."""
+
+    @property
+    def sentence(self) -> str: ...
+    @property
+    def early(self) -> bool: ...
+    def __call__(self, call: Call, machine: Machine, /) -> KernelError | None: ...
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """What the older API's compiler may do with calls of an instruction.
+
+    `engines` says among which it chooses for a call, `once` whether it leaves out a call that does
+    the same with the same data as one before it (common subexpressions; all that such a call
+    depends on has to be a tile or in the Call), `into_source` whether what made the source of a
+    call, a copy, may write the same bits in its place (copy propagation)."""
+
+    engines: Callable[[Call], Sequence[engine]] | None = None
+    once: Callable[[Call], bool] | None = None
+    into_source: Callable[[Call], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What readers of a record need to know of an instruction, beside its operands."""
+
+    lanewise: bool = False
+    """Every lane works for itself: some lanes stand for all."""
+    casts: bool = False
+    """Integers that it writes may have been rounded or cut off."""
+    copies: bool = False
+    """It copies: between equal formats nothing is computed."""
+    moves_bits: bool = False
+    """Nothing is computed or rounded, whatever the formats."""
+    transposes: bool = False
+    """It transposes, of itself; a product does where `is_transpose` asks for it."""
+    multiplies: bool = False
+    """It is a product of matrices, which the Tensor engine makes."""
+    accumulates: bool = False
+    """It adds to what its engine's accumulator registers hold."""
+    exchanges: bool = False
+    """What it writes comes from another core."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +92,7 @@ class Parameter:
     name: str
     position: int
     default: Any
-    declared: Operand | Op | Act | Static | None
+    declared: Declared
 
     @property
     def operand(self) -> Operand | None:
@@ -61,16 +117,17 @@ class Instruction:
     meaning: Callable[..., Any]
     cost: Cost
     parameters: tuple[Parameter, ...]
+    shapes: dict[str, letters.Shape]
+    given: letters.Given  # letters of `shapes` that are factors, not sizes
     rules: tuple[Rule, ...]
     choose: Callable[[Call, Machine], engine] | None
     feature: str | None
     opcode: str
     wants_core: bool
     named: bool  # whether the API's function takes a `name`
-    dealt_to: Callable[[Call], Sequence[engine]] | None
-    made_once: Callable[[Call], bool] | None
-    may_be_written_by_source: Callable[[Call], bool] | None
     meets: bool  # whether it ends when the other core is at the same point
+    traits: Traits
+    older_compiler: Fusion
 
     @property
     def equation(self) -> str:
@@ -89,6 +146,14 @@ class Instruction:
     def lists(self) -> tuple[str, ...]:
         """Operands that are lists of tiles."""
         return tuple(p.name for p in self.operands if p.operand and p.operand.many)
+
+    def violations(self, call: Call, machine: Machine) -> Iterator[KernelError]:
+        """What is wrong with the operands of a call together, whose engine is known."""
+        early = [rule for rule in self.rules if getattr(rule, "early", False)]
+        yield from filter(None, (rule(call, machine) for rule in early))
+        yield from letters.violations(call, machine)
+        rest = (rule(call, machine) for rule in self.rules if rule not in early)
+        yield from filter(None, rest)
 
     @property
     def family(self) -> str:
@@ -144,75 +209,87 @@ INSTRUCTIONS: dict[str, Instruction] = {}
 def instruction(
     *engines: engine,
     cost: Cost,
+    shapes: str = "",
     rules: Sequence[Rule] = (),
+    given: letters.Given = MappingProxyType({}),
     choose: Callable[[Call, Machine], engine] | None = None,
     feature: str | None = None,
     opcode: str | None = None,
     named: bool = True,
-    dealt_to: Callable[[Call], Sequence[engine]] | None = None,
-    made_once: Callable[[Call], bool] | None = None,
-    may_be_written_by_source: Callable[[Call], bool] | None = None,
     meets: bool = False,
+    traits: Traits = Traits(),
+    older_compiler: Fusion = Fusion(),
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Define one instruction from the function that is its meaning.
 
-    `choose` picks an engine where the kernel leaves it open; otherwise it is the first of
-    `engines`. `feature` is what a machine must have. `opcode` is the profiler's name for it.
-    With `meets` it is not over before the other core has done its part of it, the same one of its
-    program.
-
-    What the older API's compiler may do: `dealt_to` says among which engines it chooses for a call,
-    `made_once` whether it leaves out a call that does the same with the same data as one before it
-    (all that such a call depends on has to be a tile or in the Call), `may_be_written_by_source`
-    whether what made the source of a call, a copy, may write the same bits in its place.
+    `shapes` and `given` are of `neuroncore.clause.letters`. `choose` picks an engine where the
+    kernel leaves it open; otherwise it is the first of `engines`. `feature` is what a machine must
+    have. `opcode` is the profiler's name for it. With `meets` it is not over before the other core
+    has done its part of it, the same one of its program.
     """
 
     def define(meaning: Callable[..., Any]) -> Instruction:
         name = meaning.__name__
         if (old := INSTRUCTIONS.get(name)) is not None:
             raise DefinitionError(f"{name} is already defined at {old.where}")
+        terms = letters.parse(shapes)
         INSTRUCTIONS[name] = Instruction(
             name=name,
             engines=engines,
             meaning=meaning,
             cost=cost,
-            parameters=_parameters(meaning),
+            parameters=_parameters(meaning, terms),
+            shapes=terms,
+            given=given,
             rules=tuple(rules),
             choose=choose,
             feature=feature,
             opcode=opcode or name.upper(),
             wants_core="core" in inspect.signature(meaning).parameters,
             named=named,
-            dealt_to=dealt_to,
-            made_once=made_once,
-            may_be_written_by_source=may_be_written_by_source,
             meets=meets,
+            traits=traits,
+            older_compiler=older_compiler,
         )
         return INSTRUCTIONS[name]
 
     return define
 
 
-def _parameters(meaning: Callable[..., Any]) -> tuple[Parameter, ...]:
+def _parameters(
+    meaning: Callable[..., Any], shapes: Mapping[str, letters.Shape]
+) -> tuple[Parameter, ...]:
     hints = get_type_hints(meaning, include_extras=True)
-    listed = inspect.signature(meaning).parameters.values()
+    listed = [p for p in inspect.signature(meaning).parameters.values() if p.name != "core"]
+    names = {p.name for p in listed}
+    if unknown := shapes.keys() - names:
+        raise DefinitionError(f"{meaning.__name__} has shapes of {unknown}, which it doesn't take")
     return tuple(
-        Parameter(p.name, i, p.default, _declared(hints[p.name]))
-        for i, p in enumerate(p for p in listed if p.name != "core")
+        Parameter(p.name, i, p.default, _declared(meaning, p.name, hints[p.name], shapes))
+        for i, p in enumerate(listed)
     )
 
 
-def _declared(hint: Any) -> Operand | Op | Act | Static | None:
+def _declared(
+    meaning: Callable[..., Any], name: str, hint: Any, shapes: Mapping[str, letters.Shape]
+) -> Declared:
     options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     for option in options:
         for extra in getattr(option, "__metadata__", ()):
-            if isinstance(extra, Operand | Op | Act | Static):
+            if isinstance(extra, Operand):
+                return replace(extra, column=extra.column or _is_column(shapes.get(name)))
+            if isinstance(extra, Declared):
                 return extra
         if option is bool:
-            return Static()
+            return Static(flag=True)
         if isinstance(option, type) and issubclass(option, Enum):
             return Static(members=option)
-    return None
+    return Undeclared()
+
+
+def _is_column(shape: letters.Shape | None) -> bool:
+    """One element for each of several partitions."""
+    return shape is not None and shape[0].letter is not None and shape[1].text == "1"
 
 
 def require(

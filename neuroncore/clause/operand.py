@@ -8,6 +8,8 @@ from enum import Enum
 from math import prod
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
+
 from neuroncore.clause.arithmetic import Function, Operator
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import (
@@ -100,10 +102,9 @@ class Operand:
     dtypes: tuple[Format, ...] | None = None
     widths: tuple[int, ...] | None = None  # bytes of an element
     partitions: str | None = "partitions"
-    free: str | None = None
     free_dims: str | None = "free_dims"
     starts: bool = True  # obeys the start-partition rule of compute engines
-    column: bool = False  # one element per partition
+    column: bool = False  # one element per partition; follows from the clause's shapes
     scalar: bool = False  # a number will do instead
     optional: bool = False  # so will None
     many: bool = False  # a list of tiles; a Call has each of them, as "name[i]"
@@ -137,7 +138,7 @@ class Operand:
             yield _stepped(name, view)
         if self.free_dims is None:
             return  # a DMA: descriptors count bytes, whatever the pattern
-        most = self._most_free(view, machine)
+        most = _most_free(view, machine)
         # elements of PSUM that are read again and again take no room (nki-library, layernorm_tkg)
         count = view.distinct_free_size if view.region is PSUM else view.free_size
         if count > most:
@@ -160,10 +161,10 @@ class Operand:
                 because="it is a vector operand: one value per lane",
             )
 
-    def _most_free(self, view: View, machine: Machine) -> int:
-        memory = "free_elements_psum" if view.region is PSUM else "free_elements_sbuf"
-        names = [memory, *([self.free] if self.free else [])]
-        return int(min(getattr(machine.limits, name) for name in names))
+
+def _most_free(view: View, machine: Machine) -> int:
+    limits = machine.limits
+    return limits.free_elements_psum if view.region is PSUM else limits.free_elements_sbuf
 
 
 def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
@@ -376,6 +377,20 @@ class Static:
 
     sequence: bool = False
     members: type[Enum] | None = None  # the enumeration it is of
+    flag: bool = False
+
+    def violations(self, name: str, value: Any, machine: Machine) -> Iterator[KernelError]:
+        if self.members is not None and not isinstance(value, self.members):
+            yield SignatureError(
+                f"{name} must be a nisa.{self.members.__name__}",
+                argument=name,
+                expected=", ".join(map(repr, self.members)),
+                got=repr(value),
+            )
+        if self.flag and not isinstance(value, int | np.bool_ | None):
+            yield SignatureError(
+                f"{name} must be True or False", argument=name, got=f"{value!r:.60}"
+            )
 
 
 def are_tiles(value: Any) -> bool:

@@ -75,6 +75,20 @@ def plain(options: Options) -> Product:
     return blas if options.matmul == "blas" else chain
 
 
+def of(
+    stationary: Tile, moving: Tile, group: int, options: Options
+) -> Callable[[Array, bool], None]:
+    """What puts the product of two tiles into its argument, or adds it to that. Products of a
+    `group` of rows, one axis before the columns, are added before they join the chain."""
+    s = operand(stationary, "stationary", options)
+    x = operand(moving, "moving", options)
+    s, x = s.reshape(group * len(s), -1), x.reshape(group * len(x), -1)
+    one = plain(options)
+    if options.fp32_matmul == "four_pass" and float32 in (stationary.dtype, moving.dtype):
+        return lambda out, add: four_pass(one, s, x, out, add)
+    return lambda out, add: one(s, x, out, add, group)
+
+
 def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
     """out[m, n] (+)= the chain over k of fused multiply-adds, from row 0; see native.matmul.
 

@@ -1,11 +1,17 @@
-"""Rules about several operands of one instruction, as words for the clauses in isa/.
+"""Rules of an instruction that letters don't say, as data: a sentence, a condition, a reason.
 
-Each takes parameter names and gives a function of (call, machine) that returns the error or None.
+A rule is a function of (call, machine) under `@rule`: its docstring is the sentence that
+`neuroncore isa NAME` prints, and it returns None where the call is legal, else what is wrong
+(`fault`). Below are those that several instructions have in common.
 """
 
 from __future__ import annotations
 
-from neuroncore.clause.instruction import Call, Rule
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM, View
 from neuroncore.enums import engine
 from neuroncore.errors import (
@@ -19,6 +25,393 @@ from neuroncore.errors import (
 )
 from neuroncore.machine import Machine
 from neuroncore.numerics.formats import float32
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a call; `fields` are its KernelError's, `kind` if not the rule's."""
+
+    statement: str
+    fields: dict[str, str | None]
+    kind: type[KernelError] | None = None
+
+
+Condition = Callable[[Call, Machine], Fault | KernelError | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A condition that calls of an instruction must meet."""
+
+    sentence: str
+    condition: Condition
+    kind: type[KernelError] = ShapeError
+    because: str | None = None
+    hint: str | None = None
+    also: str | None = None
+    early: bool = False  # before the shapes, whose meaning depends on it
+
+    def __call__(self, call: Call, machine: Machine) -> KernelError | None:
+        """The error of a call that breaks the rule, or None."""
+        found = self.condition(call, machine)
+        if not isinstance(found, Fault):
+            return found
+        fields = {"because": self.because, "hint": self.hint, "also": self.also, **found.fields}
+        view = call.arguments.get(fields.get("argument") or "")
+        if "got" not in fields and isinstance(view, View):
+            fields["got"] = str(view)
+        return (found.kind or self.kind)(f"{call.name}: {found.statement}", **fields)  # type: ignore[arg-type]
+
+    def when(self, said: str, test: Callable[[Call], Any]) -> Rule:
+        """The same rule for some calls only; `said` is how its sentence goes on."""
+        return replace(
+            self,
+            sentence=f"{self.sentence} {said}",
+            condition=lambda call, machine: self.condition(call, machine) if test(call) else None,
+        )
+
+
+def rule(
+    kind: type[KernelError] = ShapeError,
+    sentence: str | None = None,
+    *,
+    because: str | None = None,
+    hint: str | None = None,
+    also: str | None = None,
+    early: bool = False,
+) -> Callable[[Condition], Rule]:
+    """Make a rule of its condition; without `sentence` that is the docstring. An `early` one is
+    asked before the shapes, whose meaning depends on it."""
+
+    def define(condition: Condition) -> Rule:
+        said = sentence or " ".join((condition.__doc__ or "").split())
+        return Rule(said, condition, kind, because, hint, also, early)
+
+    return define
+
+
+def fault(
+    argument: str, statement: str, expected: Any = None, got: Any = None, **more: Any
+) -> Fault:
+    """What is wrong: the argument to blame, a sentence in the kernel's words, what it should be and
+    what it is (by default the tile). `more` overrides the rule's because, hint, also and kind."""
+    kind = more.pop("kind", None)
+    fields = {"argument": argument, **more}
+    if expected is not None:
+        fields["expected"] = str(expected)
+    if got is not None:
+        fields["got"] = str(got)
+    return Fault(statement, fields, kind)
+
+
+def lacks(machine: Machine, argument: str, what: str, feature: str, **more: Any) -> Fault:
+    """What a generation doesn't have."""
+    return fault(
+        argument,
+        f"{machine.name} has no {what}",
+        f"a machine with {feature}",
+        f"{machine.name} ({machine.generation})",
+        kind=TargetError,
+        **more,
+    )
+
+
+def needs(
+    feature: str, what: str, argument: str, test: Callable[[Call], Any], **reasons: Any
+) -> Rule:
+    """What only some generations have, for calls that ask for it."""
+
+    @rule(TargetError, f"{what} (`{argument}`) only on machines with {feature}", **reasons)
+    def check(call: Call, machine: Machine) -> Fault | None:
+        if machine.has(feature) or not test(call):
+            return None
+        return lacks(machine, argument, what, feature)
+
+    return check
+
+
+def one_of(argument: str, allowed: tuple[Any, ...], kind: type[KernelError] = ShapeError) -> Rule:
+    """A parameter that has few values."""
+
+    @rule(kind, f"{argument} is one of {', '.join(map(str, allowed))}")
+    def check(call: Call, machine: Machine) -> Fault | None:
+        value = call[argument]
+        if value in allowed:
+            return None
+        listed = ", ".join(map(str, allowed))
+        return fault(argument, f"{argument} is {value!r}", listed, repr(value))
+
+    return check
+
+
+def _named(call: Call, names: tuple[str, ...]) -> list[tuple[str, View]]:
+    return [(n, call.view(n)) for n in names if isinstance(call[n], View)]
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def same_total(first: str, second: str) -> Rule:
+    """As many elements altogether, as a DMA wants it."""
+
+    @rule(
+        sentence=f"{first} and {second} have as many elements",
+        because="every element that is read is written once",
+    )
+    def check(call: Call, machine: Machine) -> Fault | None:
+        a, b = call.view(first), call.view(second)
+        if a.size == b.size:
+            return None
+        said = f"{second} has {b.size} elements, {first} has {a.size}"
+        return fault(second, said, f"{a.size} elements ({a})", f"{b.size} elements ({b})")
+
+    return check
+
+
+def same_dtype(first: str, second: str) -> Rule:
+    """The instruction converts nothing."""
+
+    @rule(
+        DtypeError,
+        f"{first} and {second} have one format",
+        because="the instruction moves bits and converts nothing",
+    )
+    def check(call: Call, machine: Machine) -> Fault | None:
+        pair = call.views(first, second)
+        if len(pair) < 2 or pair[0].dtype is pair[1].dtype:
+            return None
+        forms = [view.dtype for view in pair]
+        return fault(second, f"{second} is {forms[1]}, {first} is {forms[0]}", *forms)
+
+    return check
+
+
+def not_both_in_psum(first: str, second: str) -> Rule:
+    """At most one of two streams comes from PSUM."""
+
+    @rule(
+        BufferKindError,
+        f"{first} and {second} are not both in psum",
+        because="the Vector engine has one read port to PSUM",
+        hint="copy one of them to SBUF with nisa.tensor_copy first",
+        also="NCC_INKI016",
+    )
+    def check(call: Call, machine: Machine) -> Fault | None:
+        a, b = call[first], call[second]
+        if not (isinstance(a, View) and isinstance(b, View) and a.region is b.region is PSUM):
+            return None
+        expected = "at most one of the two in psum"
+        said = f"both {first} and {second} are in psum"
+        return fault(second, said, expected, f"{first}: {a}; {second}: {b}")
+
+    return check
+
+
+def float32_operands(*names: str) -> Rule:
+    """Per-partition operands of arithmetic operators are float32."""
+
+    @rule(
+        DtypeError,
+        f"{_listed(names)} are float32 tiles or numbers for arithmetic operators",
+        because="the lane's scalar registers hold float32",
+        hint="copy it into a float32 tile with nisa.tensor_copy",
+    )
+    def check(call: Call, machine: Machine) -> Fault | None:
+        for name, view in _named(call, names):
+            if view.dtype is not float32:
+                return fault(name, f"{name} is {view.dtype}", "float32")
+        return None
+
+    return check
+
+
+def bitvec_on_integers(*names: str, ops: tuple[str, ...], unit: engine = engine.vector) -> Rule:
+    """Bitvec operators take integer tiles of one width and run on one engine, the Vector engine if
+    nothing else is said; operators of the two kinds don't mix in one instruction."""
+
+    @rule(
+        OperatorError,
+        f"bitvec operators take integers of one width ({_listed(names)}), run on the {unit.name} "
+        "engine, and don't mix with arithmetic ones",
+        because="bitvec operators work on bit patterns; nothing is converted",
+    )
+    def check(call: Call, machine: Machine) -> Fault | None:
+        given = [call[op] for op in ops if call[op] is not None]
+        kinds = {op.kind for op in given}
+        if len(kinds) > 1:
+            return fault(
+                ops[1],
+                f"{given[0]} and {given[1]} are of different kinds",
+                "both bitvec or both arithmetic",
+                f"{given[0].kind} and {given[1].kind}",
+                because="bit patterns and float32 values take different paths through the lane",
+            )
+        return _bitvec(call, names, unit) if kinds == {"bitvec"} else None
+
+    return check
+
+
+def _bitvec(call: Call, names: tuple[str, ...], unit: engine) -> Fault | None:
+    views = _named(call, names)
+    for name, view in views:
+        if not view.dtype.is_integer:
+            return fault(
+                name,
+                f"a bitvec operator can't take {name} ({view.dtype})",
+                "an integer format",
+                hint="look at the bits with tensor.view(nl.uint32)",
+                kind=DtypeError,
+            )
+        if view.dtype.itemsize != views[0][1].dtype.itemsize:
+            wanted = f"{views[0][1].dtype.bits} bits, as {views[0][0]}"
+            return fault(name, f"{name} and {views[0][0]} differ in width", wanted, kind=DtypeError)
+    if call.engine is unit:
+        return None
+    return fault(
+        "engine",
+        f"a bitvec operator does not run on the {call.engine.name} engine",
+        unit.name,
+        call.engine.name,
+        because=None,
+        kind=BufferKindError,
+    )
+
+
+def bits_if_opaque(dst: str, src: str) -> Rule:
+    """Packed formats and scales are copied as they are."""
+
+    @rule(
+        DtypeError,
+        "packed formats and scales are copied as they are",
+        because="microscaling formats are not converted on the way",
+        hint="quantize with nisa.quantize_mx, or take the bits with tensor.view(dtype)",
+    )
+    def check(call: Call, machine: Machine) -> Fault | None:
+        to, of = call.view(dst).dtype, call.view(src).dtype
+        if to is of or not (to.is_opaque or of.is_opaque):
+            return None
+        return fault(dst, f"{of} can't be converted to {to}", of, to)
+
+    return check
+
+
+def within_one_bank(name: str) -> Rule:
+    """A matmul's result lies in one bank of each partition of PSUM, on machines where it must."""
+
+    @rule(
+        PsumBankError,
+        f"{name} lies in one bank of each partition of PSUM (not where machines have "
+        "results_across_banks)",
+        also="NLA001",
+    )
+    def check(call: Call, machine: Machine) -> Fault | None:
+        view, psum = call.view(name), machine.psum
+        if view.region is not PSUM or machine.has("results_across_banks"):
+            return None
+        last = sum((n - 1) * s for n, s in zip(view.shape[1:], view.strides[1:], strict=True))
+        end = view.byte + (last + 1) * view.dtype.itemsize
+        if view.byte // psum.bank_bytes == (end - 1) // psum.bank_bytes:
+            return None
+        numbers = psum.bank_bytes // 4
+        return fault(
+            name,
+            f"{name} crosses a PSUM bank",
+            f"bytes within one bank of {psum.bank_bytes} ({numbers} float32 per partition)",
+            f"bytes {view.byte} to {end} of the partition",
+            because=f"PSUM is {psum.banks} banks of {psum.bank_bytes} bytes per partition, and an "
+            "accumulation group lives in one",
+            hint=f"use tiles of at most {numbers} columns, each allocated by itself",
+        )
+
+    return check
+
+
+def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
+    """Not every generation has this instruction on that engine."""
+
+    @rule(TargetError, f"on the {unit.name} engine only on machines with {feature}", hint=hint)
+    def check(call: Call, machine: Machine) -> Fault | None:
+        if call.engine is not unit or machine.has(feature):
+            return None
+        return fault(
+            "engine",
+            f"does not run on the {unit.name} engine of {machine.name}",
+            f"a machine with {feature}",
+            f"{machine.name} ({machine.generation})",
+        )
+
+    return check
+
+
+def indirect_on(*engines: engine) -> Rule:
+    """Indices pick operands on these engines only."""
+    names = " or ".join(e.name for e in engines)
+
+    @rule(BufferKindError, f"an index picks elements on the {names} engine only")
+    def check(call: Call, machine: Machine) -> Fault | None:
+        views = _named(call, tuple(call.arguments))
+        name = next((name for name, view in views if view.picked_by), None)
+        if name is None or call.engine in engines:
+            return None
+        said = f"{name} can't be an indirect view on the {call.engine.name} engine"
+        return fault(name, said, names, call.engine.name)
+
+    return check
+
+
+def two_operands(*ops: str) -> Rule:
+    """Operators that have an operand on each side."""
+
+    @rule(
+        OperatorError,
+        f"{_listed(ops)}: operators of two operands",
+        hint="use nisa.tensor_scalar or nisa.activation",
+    )
+    def check(call: Call, machine: Machine) -> Fault | None:
+        for name in ops:
+            op = call[name]
+            if op is not None and op.arity != 2:
+                said = f"{name}={op} has one operand"
+                return fault(name, said, "an operator of two operands", repr(op))
+        return None
+
+    return check
+
+
+def commands(*names: str) -> Rule:
+    """What the instruction can do with its engine's accumulator registers."""
+
+    @rule(OperatorError, f"reduce_cmd is {' or '.join(names)}")
+    def check(call: Call, machine: Machine) -> Fault | None:
+        given = call["reduce_cmd"].name
+        if given in names:
+            return None
+        return fault("reduce_cmd", f"can't do reduce_cmd={given}", ", ".join(names), given)
+
+    return check
+
+
+def runs_there(*ops: str) -> Rule:
+    """Each operator has an ALU for it in the engine."""
+
+    @rule(
+        OperatorError,
+        f"{_listed(ops)}: operators that the engine has",
+        hint="leave `engine` out and the right one is chosen",
+    )
+    def check(call: Call, machine: Machine) -> Fault | None:
+        for name in ops:
+            op = call[name]
+            if op is not None and call.engine.name not in op.engines:
+                said = f"{op} does not run on the {call.engine.name} engine"
+                return fault(name, said, f"engine {' or '.join(op.engines)}", call.engine.name)
+        return None
+
+    return check
+
+
+# --- until all clauses have shapes ---
 
 
 def same_partitions(*names: str) -> Rule:
@@ -64,10 +457,6 @@ def same_elements(*names: str) -> Rule:
     return rule
 
 
-def _named(call: Call, names: tuple[str, ...]) -> list[tuple[str, View]]:
-    return [(n, call.view(n)) for n in names if isinstance(call[n], View)]
-
-
 def per_partition(count: int, *names: str) -> Rule:
     """So many elements in each partition, no more and no less."""
 
@@ -80,264 +469,6 @@ def per_partition(count: int, *names: str) -> Rule:
                     expected=f"({view.partitions}, {count})",
                     got=str(view),
                     because=f"the instruction reads or writes {count} there",
-                )
-        return None
-
-    return rule
-
-
-def same_total(first: str, second: str) -> Rule:
-    """As many elements altogether, as a DMA wants it."""
-
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        a, b = call.view(first), call.view(second)
-        if a.size == b.size:
-            return None
-        return ShapeError(
-            f"{call.name}: {second} has {b.size} elements, {first} has {a.size}",
-            argument=second,
-            expected=f"{a.size} elements ({a})",
-            got=f"{b.size} elements ({b})",
-            because="every element that is read is written once",
-        )
-
-    return rule
-
-
-def same_dtype(first: str, second: str) -> Rule:
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        pair = call.views(first, second)
-        if len(pair) < 2 or pair[0].dtype is pair[1].dtype:
-            return None
-        return DtypeError(
-            f"{call.name}: {second} is {pair[1].dtype}, {first} is {pair[0].dtype}",
-            argument=second,
-            expected=str(pair[0].dtype),
-            got=str(pair[1].dtype),
-            because="the instruction moves bits and converts nothing",
-        )
-
-    return rule
-
-
-def not_both_in_psum(first: str, second: str) -> Rule:
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        a, b = call[first], call[second]
-        if not (isinstance(a, View) and isinstance(b, View) and a.region is b.region is PSUM):
-            return None
-        return BufferKindError(
-            f"{call.name}: both {first} and {second} are in psum",
-            argument=second,
-            expected="at most one of the two in psum",
-            got=f"{first}: {a}; {second}: {b}",
-            because="the Vector engine has one read port to PSUM",
-            hint="copy one of them to SBUF with nisa.tensor_copy first",
-            also="NCC_INKI016",
-        )
-
-    return rule
-
-
-def float32_operands(*names: str) -> Rule:
-    """Per-partition operands of arithmetic operators are float32."""
-
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        for name, view in _named(call, names):
-            if view.dtype is not float32:
-                return DtypeError(
-                    f"{call.name}: {name} is {view.dtype}",
-                    argument=name,
-                    expected="float32",
-                    got=str(view),
-                    because="the lane's scalar registers hold float32",
-                    hint="copy it into a float32 tile with nisa.tensor_copy",
-                )
-        return None
-
-    return rule
-
-
-def bitvec_on_integers(*names: str, ops: tuple[str, ...], unit: engine = engine.vector) -> Rule:
-    """Bitvec operators take integer tiles of one width and run on one engine, the Vector engine if
-    nothing else is said; operators of the two kinds don't mix in one instruction."""
-
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        given = [call[op] for op in ops if call[op] is not None]
-        kinds = {op.kind for op in given}
-        if len(kinds) > 1:
-            return OperatorError(
-                f"{call.name}: {given[0]} and {given[1]} are of different kinds",
-                argument=ops[1],
-                expected="both bitvec or both arithmetic",
-                got=f"{given[0].kind} and {given[1].kind}",
-                because="bit patterns and float32 values take different paths through the lane",
-            )
-        if kinds == {"bitvec"}:
-            return _bitvec(call, names, unit)
-        return None
-
-    return rule
-
-
-def _bitvec(call: Call, names: tuple[str, ...], unit: engine) -> KernelError | None:
-    views = _named(call, names)
-    for name, view in views:
-        if not view.dtype.is_integer:
-            return DtypeError(
-                f"{call.name}: a bitvec operator can't take {name} ({view.dtype})",
-                argument=name,
-                expected="an integer format",
-                got=str(view),
-                because="bitvec operators work on bit patterns; nothing is converted",
-                hint="look at the bits with tensor.view(nl.uint32)",
-            )
-        if view.dtype.itemsize != views[0][1].dtype.itemsize:
-            return DtypeError(
-                f"{call.name}: {name} and {views[0][0]} differ in width",
-                argument=name,
-                expected=f"{views[0][1].dtype.bits} bits, as {views[0][0]}",
-                got=str(view),
-                because="bitvec operators work on bit patterns; nothing is converted",
-            )
-    if call.engine is not unit:
-        return BufferKindError(
-            f"{call.name}: a bitvec operator does not run on the {call.engine.name} engine",
-            argument="engine",
-            expected=unit.name,
-            got=call.engine.name,
-        )
-    return None
-
-
-def bits_if_opaque(dst: str, src: str) -> Rule:
-    """Packed formats and scales are copied as they are."""
-
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        to, of = call.view(dst).dtype, call.view(src).dtype
-        if to is of or not (to.is_opaque or of.is_opaque):
-            return None
-        return DtypeError(
-            f"{call.name}: {of} can't be converted to {to}",
-            argument=dst,
-            expected=str(of),
-            got=str(to),
-            because="microscaling formats are not converted on the way",
-            hint="quantize with nisa.quantize_mx, or take the bits with tensor.view(dtype)",
-        )
-
-    return rule
-
-
-def within_one_bank(name: str) -> Rule:
-    """A matmul's result lies in one bank of each partition of PSUM, on machines where it must."""
-
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        view, psum = call.view(name), machine.psum
-        if view.region is not PSUM or machine.has("results_across_banks"):
-            return None
-        last = sum((n - 1) * s for n, s in zip(view.shape[1:], view.strides[1:], strict=True))
-        end = view.byte + (last + 1) * view.dtype.itemsize
-        if view.byte // psum.bank_bytes == (end - 1) // psum.bank_bytes:
-            return None
-        return PsumBankError(
-            f"{call.name}: {name} crosses a PSUM bank",
-            argument=name,
-            expected=f"bytes within one bank of {psum.bank_bytes} "
-            f"({psum.bank_bytes // 4} float32 per partition)",
-            got=f"bytes {view.byte} to {end} of the partition",
-            because=f"PSUM is {psum.banks} banks of {psum.bank_bytes} bytes per partition, and an "
-            "accumulation group lives in one",
-            hint=f"use tiles of at most {psum.bank_bytes // 4} columns, each allocated by itself",
-            also="NLA001",
-        )
-
-    return rule
-
-
-def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
-    """Not every generation has this instruction on that engine."""
-
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        if call.engine is not unit or machine.has(feature):
-            return None
-        return TargetError(
-            f"{call.name} does not run on the {unit.name} engine of {machine.name}",
-            argument="engine",
-            expected=f"a machine with {feature}",
-            got=f"{machine.name} ({machine.generation})",
-            hint=hint,
-        )
-
-    return rule
-
-
-def indirect_on(*engines: engine) -> Rule:
-    """Indices pick operands on these engines only."""
-
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        views = _named(call, tuple(call.arguments))
-        name = next((name for name, view in views if view.picked_by), None)
-        if name is None or call.engine in engines:
-            return None
-        return BufferKindError(
-            f"{call.name}: {name} can't be an indirect view on the {call.engine.name} engine",
-            argument=name,
-            expected=" or ".join(e.name for e in engines),
-            got=call.engine.name,
-        )
-
-    return rule
-
-
-def two_operands(*ops: str) -> Rule:
-    """Operators that have an operand on each side."""
-
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        for name in ops:
-            op = call[name]
-            if op is not None and op.arity != 2:
-                return OperatorError(
-                    f"{call.name}: {name}={op} has one operand",
-                    argument=name,
-                    expected="an operator of two operands",
-                    got=repr(op),
-                    hint="use nisa.tensor_scalar or nisa.activation",
-                )
-        return None
-
-    return rule
-
-
-def commands(*names: str) -> Rule:
-    """What the instruction can do with its engine's accumulator registers."""
-
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        command = call["reduce_cmd"]
-        if command.name in names:
-            return None
-        return OperatorError(
-            f"{call.name} can't do reduce_cmd={command.name}",
-            argument="reduce_cmd",
-            expected=", ".join(names),
-            got=command.name,
-        )
-
-    return rule
-
-
-def runs_there(*ops: str) -> Rule:
-    """Each operator has an ALU for it in the engine."""
-
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        for name in ops:
-            op = call[name]
-            if op is not None and call.engine.name not in op.engines:
-                return OperatorError(
-                    f"{call.name}: {op} does not run on the {call.engine.name} engine",
-                    argument=name,
-                    expected=f"engine {' or '.join(op.engines)}",
-                    got=call.engine.name,
-                    hint="leave `engine` out and the right one is chosen",
                 )
         return None
 

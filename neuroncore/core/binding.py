@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any
 
+from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import Instruction, Parameter
 from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static, are_tiles, spread
 from neuroncore.core.core import current
@@ -20,6 +21,7 @@ from neuroncore.core.legality import misused
 from neuroncore.core.offsets import resolve
 from neuroncore.enums import engine, oob_mode
 from neuroncore.errors import KernelError
+from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 from neuroncore.record.program import Program
 
@@ -65,7 +67,9 @@ def bound(
         "SKIP": oob_mode.skip,
         "Tile": Tile,
         "are_tiles": are_tiles,
+        "VirtualRegister": VirtualRegister,
         "current": current,
+        "declared": {p.name: p.declared for p in instruction.parameters},
         "frame_at": sys._getframe,
         "kinds": _kinds,
         "member": _member,
@@ -121,6 +125,10 @@ def _recognise(instruction: Instruction) -> Iterator[str]:
             row = "operator" if isinstance(p.declared, Op) else "function"
             guard = f" if {p.name} is not None else None" if _is_optional(p.declared) else ""
             yield f"    {p.name} = {p.name}.{row}{guard}"
+        if isinstance(p.declared, Immediate | Register):
+            yield f"    if not ({p.declared.quick(p.name)}):"
+            take = f"declared[{p.name!r}].take({instruction.name!r}, {p.name!r}, {p.name})"
+            yield f"        {p.name} = {take}"
         if isinstance(p.declared, Static) and p.declared.sequence:
             yield f"    if type({p.name}) is list: {p.name} = tuple({p.name})"
     for name in instruction.lists:
@@ -167,8 +175,8 @@ def _is_optional(declared: Op | Act) -> bool:
 
 def _key_part(parameter: Parameter) -> str | None:
     name, declared = parameter.name, parameter.declared
-    if declared is None:
-        return None
+    if not isinstance(declared, Operand | Op | Act | Static):
+        return name if declared.keyed else None
     if isinstance(declared, Static) and not isinstance(parameter.default, Enum):
         return f"kinds({name}), {name}"  # 1, 1.0 and True are one key, and not one argument
     if not isinstance(declared, Operand):

@@ -84,10 +84,7 @@ def _whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
     yield from (_out_of_reach(call, name) for name in out_of_reach(call, call.engine))
     if any(view.picked_by for view in call.views()):
         yield from indirection.violations(call, machine)
-    for rule in instruction.rules:
-        error = rule(call, machine)
-        if error is not None:
-            yield error
+    yield from instruction.violations(call, machine)
 
 
 def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> Iterator[KernelError]:
@@ -115,15 +112,9 @@ def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> It
         yield from declared.violations(parameter.name, row, machine)
     elif isinstance(declared, Static):
         call.arguments[parameter.name] = value
-        if declared.members is not None and not isinstance(value, declared.members):
-            kind = f"nisa.{declared.members.__name__}"
-            yield SignatureError(
-                f"{call.instruction.name}: {parameter.name} must be a {kind}",
-                argument=parameter.name,
-                position=parameter.position,
-                expected=", ".join(map(repr, declared.members)),
-                got=repr(value),
-            )
+        yield from declared.violations(parameter.name, value, machine)
+    elif declared.keyed:
+        call.arguments[parameter.name] = value
 
 
 def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> KernelError:
@@ -162,7 +153,7 @@ def misused(instruction: Instruction, arguments: dict[str, Any], machine: Machin
             return _not_a_tile(instruction, parameter, value)
         if parameter.operand and parameter.operand.many and not are_tiles(value):
             return _not_a_tile(instruction, parameter, value)
-        if isinstance(parameter.declared, Op | Act):
+        if isinstance(parameter.declared, Op | Act | Static):
             errors = parameter.declared.violations(parameter.name, value, machine)
             if error := next(errors, None):
                 return error

@@ -45,7 +45,7 @@ def made_before(
 
 
 def _is_made_once(call: Call) -> bool:
-    once = call.instruction.made_once
+    once = call.instruction.older_compiler.once
     return once is not None and not call.dynamic and once(call)
 
 
@@ -81,7 +81,7 @@ def written_by_source(
 
 def _may_be_written_by_source(call: Call) -> bool:
     """Whether it copies its only operand in a way that leaves no trace of the one in between."""
-    direct = call.instruction.may_be_written_by_source
+    direct = call.instruction.older_compiler.into_source
     return direct is not None and not call.dynamic and len(call.reads) == 1 and direct(call)
 
 

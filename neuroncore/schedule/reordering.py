@@ -61,6 +61,6 @@ POLICIES: dict[Order, Policy] = {
 
 def variants(call: Call, policy: Policy) -> list[Call]:
     """A call on each engine that may run it."""
-    if not policy.rewrites or call.instruction.dealt_to is None:
+    if not policy.rewrites or call.instruction.older_compiler.engines is None:
         return [call]
-    return [replace(call, engine=unit) for unit in call.instruction.dealt_to(call)]
+    return [replace(call, engine=unit) for unit in call.instruction.older_compiler.engines(call)]

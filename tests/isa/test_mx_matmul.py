@@ -262,7 +262,7 @@ def test_k_is_whole_quadrants():
 
 def test_columns_of_stationary_are_even():
     device = Device("trn3")
-    words = ["stationary", "5", "even"]
+    words = ["stationary", "5", "multiple of 2"]
     device.refuses(ShapeError, "nc_matmul_mx", *matmul_tiles(device, m=5), words=words)
 
 

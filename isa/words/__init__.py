@@ -1,0 +1,1 @@
+"""Words that one family of clauses has for itself: its operands, rules and costs."""

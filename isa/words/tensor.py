@@ -1,0 +1,264 @@
+"""Operands, rules and costs of matrix products."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from neuroncore.clause import PSUM, SBUF, Call, Fault, Operand, Static, cost, fault, lacks, rule
+from neuroncore.clause.rules import within_one_bank
+from neuroncore.enums import matmul_perf_mode
+from neuroncore.errors import (
+    DtypeError,
+    FreeSizeError,
+    OperatorError,
+    ShapeError,
+    SignatureError,
+    TargetError,
+    ViewError,
+)
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import (
+    Format,
+    bfloat16,
+    float8_e4m3,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    tfloat32,
+)
+
+NARROW = (float8_e4m3, float8_e5m2, float8_e4m3fn)
+WIDE = (float32, tfloat32)
+INPUTS = (*NARROW, bfloat16, float16, *WIDE)
+SUMS = (float32, bfloat16, float16, *NARROW)
+
+Accumulator = Annotated[Tile, Operand(writes=True, regions=(PSUM,), dtypes=SUMS, indirect=True)]
+Input = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS, indirect=True)]
+Pair = Annotated[tuple[int, ...] | None, Static(sequence=True)]
+Mode = Annotated[matmul_perf_mode | str, Static()]  # published kernels pass its name, too
+
+
+def is_double_row(mode: matmul_perf_mode | str) -> bool:
+    return mode in (matmul_perf_mode.double_row, "double_row")
+
+
+def halves(call: Call) -> int:
+    """Elements for one of a column: double_row has the two halves of K on the first free axis."""
+    return 2 if is_double_row(call.arguments.get("perf_mode", "none")) else 1
+
+
+def columns(call: Call, name: str) -> int:
+    return call.view(name).free_size // halves(call)
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+@rule(FreeSizeError)
+def moving_fits(call: Call, machine: Machine) -> Fault | None:
+    """moving has at most moving_free_float32 columns, or moving_free_bfloat16 into bfloat16"""
+    found, limits = columns(call, "moving"), machine.limits
+    narrow = call.view("dst").dtype is bfloat16
+    most = limits.moving_free_bfloat16 if narrow else limits.moving_free_float32
+    if found <= most:
+        return None
+    said = f"moving has {found} columns; {machine.name} takes {most}"
+    banks = "all banks" if machine.has("results_across_banks") else "one bank"
+    expected = f"at most {most} elements along the free axes"
+    hint = f"loop over pieces of {most} columns (nl.tile_size.gemm_moving_fmax)"
+    return fault("moving", said, expected, because=f"the result goes to {banks} of PSUM", hint=hint)
+
+
+@rule(TargetError, also="NCC_EVRF051", hint="use float8_e4m3 (largest value 240)")
+def ocp_float8(call: Call, machine: Machine) -> Fault | None:
+    """float8_e4m3fn only on machines that have it"""
+    if machine.has("float8_e4m3fn"):
+        return None
+    names = (n for n in ("stationary", "moving") if call.view(n).dtype is float8_e4m3fn)
+    name = next(names, None)
+    return name and lacks(machine, name, "float8_e4m3fn", "float8_e4m3fn")
+
+
+@rule(DtypeError, because="the array is set up for one kind of multiplication at a time")
+def operand_formats(call: Call, machine: Machine) -> Fault | None:
+    """float32 and TF32 pair with each other only, float8_e4m3fn not with float8_e4m3"""
+    s, x = (view.dtype for view in call.views("stationary", "moving"))
+    if (s in WIDE) == (x in WIDE) and {s, x} != {float8_e4m3, float8_e4m3fn}:
+        return None
+    expected = (
+        "float32 or tfloat32 with each other, narrower formats among themselves, "
+        "float8_e4m3 and float8_e4m3fn apart"
+    )
+    return fault("moving", f"stationary is {s} and moving {x}", expected, f"{s} and {x}")
+
+
+@rule(DtypeError)
+def result_format(call: Call, machine: Machine) -> Fault | None:
+    """sums leave as float32, or bfloat16 where PSUM takes it; a transpose passes bits through"""
+    dst, data = call.view("dst").dtype, call.view("stationary").dtype
+    if call["is_transpose"] and machine.has("native_transpose"):
+        if carries(dst, data):
+            return None
+        expected = f"{data} or 16 bits" if data in NARROW else data
+        because = "transpose mode passes bits through and converts nothing"
+        return fault("dst", f"a transpose of {data} can't go to {dst}", expected, because=because)
+    if dst is float32 or (dst is bfloat16 and machine.has("psum_bfloat16")):
+        return None
+    return fault(
+        "dst",
+        f"dst can't be {dst} on {machine.name}",
+        "float32" + (" or bfloat16" if machine.has("psum_bfloat16") else ""),
+        because="sums leave the array as float32",
+        hint="round while copying to SBUF: nisa.tensor_copy into a narrower tile",
+    )
+
+
+def carries(dst: Format, data: Format) -> bool:
+    """Whether a tile of `dst` takes what transpose mode makes of `data`: the same bits, TF32 in the
+    float32 that it lives in, or of an 8-bit float 16 bits, the upper 8 of them zero (ARCH2)."""
+    if data is tfloat32 and dst is float32:
+        return True
+    return dst is data or (data in NARROW and dst.itemsize == 2)
+
+
+@rule(because="the 128 x 128 array splits into equal parts")
+def array_tiling(call: Call, machine: Machine) -> Fault | None:
+    """tile_position and tile_size take 64 (from v3 on 32) rows or columns of the array, or all"""
+    position, size = call["tile_position"], call["tile_size"]
+    if not position and not size:
+        return None
+    s, whole = call.view("stationary"), machine.limits.partitions
+    parts = [whole, 64, *([32] if machine.has("pe_tile_32") else [])]
+    problem = None
+    if not position or not size:
+        problem = "tile_position and tile_size go together"
+    elif len(position) != 2 or len(size) != 2:
+        problem = "tile_position and tile_size are pairs of a row and a column"
+    elif any(n not in parts for n in size):
+        problem = f"tile_size {tuple(size)} is not made of {parts}"
+    elif any(p < 0 or p % n or p + n > whole for p, n in zip(position, size, strict=True)):
+        problem = f"tile_position {tuple(position)} is not a multiple of tile_size {tuple(size)}"
+    elif s.partitions > size[0] or columns(call, "stationary") > size[1]:
+        problem = f"stationary ({s}) is larger than tile_size {tuple(size)}"
+    return problem and fault("tile_size", problem)
+
+
+@rule(because="tiling the array and picking by an index exclude each other")
+def indirect_uses_the_whole_array(call: Call, machine: Machine) -> Fault | None:
+    """with an indirect view tile_position is (0, 0)"""
+    position = tuple(call["tile_position"] or (0, 0))
+    name = next((n for n in ("dst", "stationary", "moving") if call.view(n).picked_by), None)
+    if name is None or position == (0, 0):
+        return None
+    said = f"tile_position {position} and {name}, an indirect view, don't go together"
+    return fault("tile_position", said, "(0, 0)", position)
+
+
+@rule(DtypeError)
+def indirect_formats(call: Call, machine: Machine) -> Fault | None:
+    """indices pick from formats of 8 and 16 bits, and never from what a transpose streams (ISA)"""
+    formats = (float16, bfloat16, *NARROW)
+    for name in ("dst", "stationary", "moving"):
+        view = call.view(name)
+        if view.picked_by and view.dtype not in formats:
+            return fault(name, f"{name} is an indirect view of {view.dtype}", " or ".join(formats))
+    if not call["is_transpose"] or not call.view("moving").picked_by:
+        return None
+    said = "moving can't be an indirect view in a transpose"
+    return fault("moving", said, "an identity matrix", kind=ViewError)
+
+
+@rule(SignatureError, early=True)
+def known_mode(call: Call, machine: Machine) -> Fault | None:
+    """perf_mode is a nisa.matmul_perf_mode, or its name"""
+    mode = call["perf_mode"]
+    if mode in (*matmul_perf_mode, *(m.name for m in matmul_perf_mode)):
+        return None
+    expected = ", ".join(map(repr, matmul_perf_mode))
+    return fault("perf_mode", f"there is no perf_mode {mode!r}", expected, repr(mode))
+
+
+@rule(DtypeError, early=True)
+def double_row(call: Call, machine: Machine) -> Fault | None:
+    """double_row takes two rows of 8-bit floats as [K/2, 2, columns], and nothing to transpose"""
+    if not is_double_row(call["perf_mode"]):
+        return None
+    if not machine.has("double_row"):
+        return lacks(machine, "perf_mode", "double_row mode", "double_row")
+    if call["is_transpose"]:
+        said = "double_row doesn't go with is_transpose"
+        because = "a transpose passes on one element of each row, and has nothing to add"
+        kind = OperatorError
+        return fault("is_transpose", said, "False", "True", because=because, kind=kind)
+    return _pairs_of_rows(call)
+
+
+def _pairs_of_rows(call: Call) -> Fault | None:
+    for name in ("stationary", "moving"):
+        view = call.view(name)
+        if view.dtype not in NARROW:
+            because = "two numbers of 8 bits take the place of one of 16"
+            said = f"double_row can't take {name} ({view.dtype})"
+            return fault(name, said, " or ".join(NARROW), because=because)
+        if len(view.shape) < 3 or view.shape[1] != 2:
+            return fault(
+                name,
+                f"{name} is {view.shape}; in double_row mode its first free axis is 2",
+                "[K/2, 2, columns]",
+                because="each row of the array takes k and k + K/2 together",
+                hint="pad an odd K with zeros",
+                kind=ShapeError,
+            )
+    return None
+
+
+@rule(because="several products per element and column tiling don't go together")
+def rows_only(call: Call, machine: Machine) -> Fault | None:
+    """the fast modes can share the array's rows, not its columns"""
+    position, size = call["tile_position"] or (), call["tile_size"] or ()
+    whole = machine.limits.stationary_free
+    if tuple(position[1:]) in ((), (0,)) and tuple(size[1:]) in ((), (whole,)):
+        return None
+    said = f"tile_position {tuple(position)} and tile_size {tuple(size)} take a part of the columns"
+    got = f"{tuple(size)} at {tuple(position)}"
+    return fault("tile_size", said, f"(rows, {whole}) at (row, 0)", got)
+
+
+MATMUL = (
+    known_mode,
+    double_row,
+    rows_only.when("in double_row mode", lambda call: is_double_row(call["perf_mode"])),
+    moving_fits,
+    ocp_float8,
+    operand_formats,
+    result_format,
+    array_tiling,
+    within_one_bank("dst"),
+    indirect_uses_the_whole_array,
+    indirect_formats,
+)
+
+
+# --- costs ----------------------------------------------------------------------------------------
+
+
+def matmul_cost(call: Call, machine: Machine) -> cost.Cost:
+    """One column of moving per cycle; loading the stationary tile can hide behind the last one.
+    A float32 operand of zeros and ones takes one pass (ISA)."""
+    kind = _rate_of({call.view("stationary").dtype, call.view("moving").dtype})
+    if call["is_transpose"] and machine.has("native_transpose"):
+        kind = cost.transpose_kind(call.view("stationary"))
+    elif kind == "float32" and (call["is_stationary_onezero"] or call["is_moving_onezero"]):
+        kind = "float32_onezero"
+    moving = call.view("moving")
+    n = max(columns(call, "moving"), cost.strided_cycles(moving, machine))
+    return cost.systolic(call, machine, kind, "stationary", n, columns(call, "stationary"))
+
+
+def _rate_of(formats: set[Format]) -> str:
+    if formats & {float32}:
+        return "float32"
+    narrow = {f for f in formats if f.itemsize == 1}
+    return "float8" if narrow else next(iter(formats)).name

@@ -1,0 +1,118 @@
+"""Numbers that are compiled into an instruction, and registers: parameters that are no tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
+from operator import index
+from typing import Annotated, Any
+
+import numpy as np
+
+from neuroncore.errors import DtypeError, DynamicControlError, KernelError, SignatureError
+from neuroncore.memory.register import VirtualRegister
+
+INT32 = (-(2**31), 2**31 - 1)
+
+
+@dataclass(frozen=True)
+class Immediate:
+    """A number, from `low` to `high`, or with `depth` a list of them, or a list of lists."""
+
+    kind: type[int] | type[float] = int
+    low: float = -inf
+    high: float = inf
+    depth: int = 0
+    optional: bool = False  # None will do
+    keyed: bool = False  # legality, engine or cost depend on it
+
+    def quick(self, name: str) -> str:
+        """An expression that is true if a value can be taken as it is; others go to `take`."""
+        if self.depth:
+            return "False"
+        bounds = "" if self.low == -inf else f" and {int(self.low)} <= {name} <= {int(self.high)}"
+        return f"type({name}) is {self.kind.__name__}{bounds}"
+
+    def take(self, instruction: str, name: str, value: Any) -> Any:
+        """The value as Python's numbers and tuples. Raises SignatureError for another kind,
+        DtypeError for a number that does not fit."""
+        if value is None and self.optional:
+            return None
+        try:
+            return self._nested(instruction, name, value, self.depth)
+        except KernelError:  # a register's, which is no constant
+            raise
+        except (TypeError, ValueError):
+            raise SignatureError(
+                f"{instruction}: {name} must be {self}",
+                argument=name,
+                got=f"{type(value).__name__} {' '.join(repr(value).split()):.60}",
+            ) from None
+
+    def _nested(self, instruction: str, name: str, value: Any, depth: int) -> Any:
+        if depth:
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise TypeError
+            return tuple(self._nested(instruction, name, item, depth - 1) for item in value)
+        number = self._number(value)
+        if not self.low <= number <= self.high and number == number:
+            raise DtypeError(
+                f"{instruction}: {name} is {value}",
+                argument=name,
+                expected=f"{self.low} to {self.high}",
+                got=str(value),
+            )
+        return number
+
+    def _number(self, value: Any) -> int | float:
+        if self.kind is int:
+            return index(value)
+        if isinstance(value, VirtualRegister):
+            index(value)
+        if not isinstance(value, int | float | np.integer | np.floating):
+            raise TypeError
+        return value if isinstance(value, int | float) else value.item()  # type: ignore[no-any-return]
+
+    def __str__(self) -> str:
+        one = "an integer" if self.kind is int else "a number"
+        many = "integers" if self.kind is int else "numbers"
+        said = (one, f"a list of {many}", f"a list of lists of {many}")[self.depth]
+        if self.low > -inf and (self.low, self.high) != INT32:
+            said += f" from {self.low} to {self.high}"
+        return said + (" or None" if self.optional else "")
+
+
+@dataclass(frozen=True)
+class Register:
+    """A scalar register of a sequencer; with `number` an integer will do."""
+
+    number: bool = False
+    keyed = False
+
+    def quick(self, name: str) -> str:
+        return f"type({name}) is VirtualRegister"
+
+    def take(self, instruction: str, name: str, value: Any) -> Any:
+        """The register or the integer. Raises DynamicControlError for what is neither."""
+        if isinstance(value, VirtualRegister):
+            return value
+        if self.number:
+            return Immediate(int).take(instruction, name, value)
+        raise DynamicControlError(
+            f"{instruction}: {name} must be a register",
+            argument=name,
+            got=repr(value),
+            hint="allocate one with nisa.register_alloc",
+        )
+
+    def __str__(self) -> str:
+        return "a register or an integer" if self.number else "a register"
+
+
+Integer = Annotated[int, Immediate(int, *INT32)]
+Constant = Annotated[float, Immediate(float)]
+Integers = Annotated[tuple[int, ...], Immediate(int, depth=1)]
+Pattern = Annotated[tuple[tuple[int, int], ...], Immediate(int, depth=2)]
+InRegister = Annotated[VirtualRegister, Register()]
+InRegisterOrNumber = Annotated[VirtualRegister | int, Register(number=True)]

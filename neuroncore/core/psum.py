@@ -1,0 +1,83 @@
+"""Sums in PSUM: where they begin, what they are added to, and transposes that pass through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from neuroncore.clause import arithmetic
+from neuroncore.core.core import Core
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import float32
+
+
+def accumulated(
+    core: Core, dst: Tile, accumulate: bool | None, multiply: Callable[[Array, bool], Any]
+) -> None:
+    """dst (+)= the matrix [M, N] that `multiply` puts into its argument, or adds to that."""
+    fresh = never_written(core, dst, accumulate)
+    if fresh is True:
+        dst.mark_foreign(False)
+    if dst.dtype is float32 and isinstance(fresh, bool) and len(dst.shape) == 2:
+        multiply(dst.codes(), not fresh)
+        return
+    out = arithmetic.floats(dst, (dst.shape[0], dst.free_size))
+    multiply(out, False)
+    out = out.reshape(dst.shape)
+    if fresh is not True:
+        total = dst.values() + out
+        out = total if fresh is False else np.where(fresh, out, total)
+    dst.store(out)
+
+
+def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
+    """Which elements start a sum: all (True), none (False), or an array of flags.
+
+    Left open, the first write to a location of the tensor overwrites and later ones add (ISA);
+    what an earlier tensor left at the same address doesn't count.
+    """
+    if accumulate is False:
+        return True
+    if accumulate:
+        core.check_written("dst, which accumulates,", dst)
+    warn_foreign(core, dst)
+    gaps = dst.storage.gaps
+    if gaps is not None and gaps.mask is None and not accumulate:
+        return True
+    unwritten = None if accumulate else dst.unwritten()
+    if unwritten is None:
+        return False
+    return True if unwritten.all() else unwritten
+
+
+def warn_foreign(core: Core, dst: Tile) -> None:
+    if not core.machine.has("accumulate_onto_any") and dst.is_foreign():
+        core.report(
+            "PSUM_FOREIGN",
+            f"dst ({dst}) accumulates onto what another engine wrote; that is undefined on "
+            f"{core.machine.name}: begin the sum with a matmul (accumulate=False)",
+            dst.storage.id,
+        )
+
+
+def pass_through(dst: Tile, data: Tile, moving: Tile) -> None:
+    """Transpose mode: bits of data[k, m] go to dst[m, n] where moving[k, n] is 1."""
+    picks = moving.values().reshape(moving.shape[0], -1) != 0
+    codes = data.codes().reshape(data.shape[0], -1)
+    rows = np.argmax(picks, axis=0)
+    result = codes[rows].T
+    empty = ~picks.any(axis=0)
+    if empty.any():
+        result = np.where(empty, result.dtype.type(0), result)
+    put_bits(dst, result)
+    dst.mark_foreign(False)
+
+
+def put_bits(dst: Tile, codes: Array) -> None:
+    """Codes as they are, narrow ones in the lower half of dst's."""
+    into = dst.codes()
+    if codes.itemsize < into.itemsize:
+        into = into.view(dst.held.code_type)
+    into[...] = codes.reshape(dst.shape)
