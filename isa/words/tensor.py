@@ -78,7 +78,7 @@ def ocp_float8(call: Call, machine: Machine) -> Fault | None:
         return None
     names = (n for n in ("stationary", "moving") if call.view(n).dtype is float8_e4m3fn)
     name = next(names, None)
-    return name and lacks(machine, name, "float8_e4m3fn", "float8_e4m3fn")
+    return lacks(machine, name, "float8_e4m3fn", "float8_e4m3fn") if name else None
 
 
 @rule(DtypeError, because="the array is set up for one kind of multiplication at a time")
@@ -142,7 +142,7 @@ def array_tiling(call: Call, machine: Machine) -> Fault | None:
         problem = f"tile_position {tuple(position)} is not a multiple of tile_size {tuple(size)}"
     elif s.partitions > size[0] or columns(call, "stationary") > size[1]:
         problem = f"stationary ({s}) is larger than tile_size {tuple(size)}"
-    return problem and fault("tile_size", problem)
+    return fault("tile_size", problem) if problem else None
 
 
 @rule(because="tiling the array and picking by an index exclude each other")

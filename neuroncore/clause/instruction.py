@@ -119,7 +119,7 @@ class Instruction:
     parameters: tuple[Parameter, ...]
     shapes: dict[str, letters.Shape]
     given: letters.Given  # letters of `shapes` that are factors, not sizes
-    rules: tuple[Rule, ...]
+    rules: tuple[Any, ...]
     choose: Callable[[Call, Machine], engine] | None
     feature: str | None
     opcode: str
@@ -210,7 +210,7 @@ def instruction(
     *engines: engine,
     cost: Cost,
     shapes: str = "",
-    rules: Sequence[Rule] = (),
+    rules: Sequence[Any] = (),
     given: letters.Given = MappingProxyType({}),
     choose: Callable[[Call, Machine], engine] | None = None,
     feature: str | None = None,
