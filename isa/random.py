@@ -19,6 +19,7 @@ from neuroncore.clause.rules import (
     same_elements,
     same_partitions,
 )
+from neuroncore.clause.usual import Number, Single
 from neuroncore.core.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import DtypeError, KernelError, OperatorError, ShapeError
@@ -40,7 +41,6 @@ from neuroncore.numerics.formats import (
 from neuroncore.numerics.generator import Generator
 
 from .control import one_element
-from .vector import Number, Single
 
 vector, gpsimd = engine.vector, engine.gpsimd
 

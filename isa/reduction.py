@@ -12,6 +12,7 @@ from neuroncore.clause import cost
 from neuroncore.clause.arithmetic import Operator
 from neuroncore.clause.cost import streaming
 from neuroncore.clause.instruction import Call, instruction, require
+from neuroncore.clause.number import unary_operand
 from neuroncore.clause.operand import Gathered, In, Op, Operand, Out, Scattered, Static
 from neuroncore.clause.rules import (
     bitvec_on_integers,
@@ -22,6 +23,7 @@ from neuroncore.clause.rules import (
     same_partitions,
     two_operands,
 )
+from neuroncore.clause.usual import BOTH, Arithmetic, MaybeSingle, Number, Reduced
 from neuroncore.core.accumulators import accumulate, accumulators, read_out
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
@@ -43,14 +45,12 @@ from neuroncore.numerics.formats import (
 )
 
 from .operators import MAXIMUM
-from .vector import BOTH, Arithmetic, MaybeSingle, Number, unary_operand
 
 vector, unknown = engine.vector, engine.unknown
 LOAD_REDUCE = reduce_cmd.load_reduce
 
 Reduction = Annotated[Operator, Op(names=("add", "multiply", "maximum", "minimum"), reduces=True)]
 Max = Annotated[Operator, Op(names=("maximum",))]
-Reduced = Annotated[Tile | None, Operand(writes=True, column=True, optional=True)]
 
 
 def reduced_axes(call: Call) -> int:

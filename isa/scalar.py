@@ -14,6 +14,7 @@ from neuroncore.clause.arithmetic import FUNCTIONS, Function, Operator
 from neuroncore.clause.instruction import Call, instruction, require
 from neuroncore.clause.operand import Act, Gathered, Op, Operand, Scattered, View
 from neuroncore.clause.rules import commands, same_elements, same_partitions
+from neuroncore.clause.usual import Number, Reduced, Single
 from neuroncore.core.accumulators import accumulate, accumulators, read_out
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
@@ -39,7 +40,6 @@ from neuroncore.numerics.formats import (
 
 from .operators import ADD
 from .reduction import LOAD_REDUCE
-from .vector import Number, Single
 
 scalar, vector = engine.scalar, engine.vector
 IDLE = reduce_cmd.idle
@@ -57,7 +57,6 @@ Bias = Annotated[
         dtypes=tuple(f for f in FORMATS.values() if f is not tfloat32),
     ),
 ]
-Reduced = Annotated[Tile | None, Operand(writes=True, column=True, optional=True)]
 
 
 def activation_cost(call: Call, machine: Machine) -> cost.Cost:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause.cost import Cost, stream, streaming
 from neuroncore.clause.instruction import Call, instruction, require
 from neuroncore.clause.operand import SBUF, Operand, Out, Static
@@ -22,7 +23,6 @@ from neuroncore.errors import (
 )
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
-from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import bfloat16, float32, int32, uint16, uint32
@@ -61,28 +61,6 @@ def whole_number(name: str, value: Any, low: int = -(2**31), high: int = 2**31 -
 # --- eight at a time ------------------------------------------------------------------------------
 
 
-def eight_or_more(name: str) -> Any:
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        view = call.view(name)
-        if view.free_size >= EIGHT:
-            return None
-        return FreeSizeError(
-            f"{call.name}: {name} has {view.free_size} elements per partition",
-            argument=name,
-            expected=f"{EIGHT} to {machine.limits.search_free}",
-            got=str(view),
-            because=f"the instruction works on {EIGHT} values at a time",
-            hint="pad the tile, or take the maximum with nisa.tensor_reduce",
-        )
-
-    return rule
-
-
-def rows(tile: Tile) -> Any:
-    """The values of a tile, one row for each partition."""
-    return buffers.contiguous(tile.values()).reshape(tile.shape[0], -1)
-
-
 def mirrored(codes: Any) -> Any:
     """Signed codes of floats as integers in the same order, +0 above -0; and back again."""
     bits = codes.dtype.itemsize * 8
@@ -101,7 +79,7 @@ def ranks(codes: Any, lost: bool = False) -> Any:
 
 def occurrences(data: Tile, vals: Tile, backwards: bool) -> Any:
     found = np.empty((data.shape[0], EIGHT), np.uint32)
-    searches.occurrences(rows(data), rows(vals), found, backwards)
+    searches.occurrences(numeric.rows(data), numeric.rows(vals), found, backwards)
     return found
 
 
@@ -115,7 +93,7 @@ def max8(dst: Out, src: Searched, *, core: Core) -> None:
 
     NaN is above everything (unpublished: `Options.nan_minmax`), +0 above -0.
     """
-    data = rows(src)
+    data = numeric.rows(src)
     codes = data.view(f"i{data.itemsize}")
     found = np.empty((src.shape[0], EIGHT), codes.dtype)
     searches.largest(ranks(codes, core.options.nan_minmax == "number"), found)

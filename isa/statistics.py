@@ -11,6 +11,7 @@ from neuroncore.clause import cost
 from neuroncore.clause.arithmetic import Operator
 from neuroncore.clause.cost import streaming
 from neuroncore.clause.instruction import Call, instruction, require
+from neuroncore.clause.number import unary_operand
 from neuroncore.clause.operand import In, Op, Operand, Out, SbufIn, SbufOut
 from neuroncore.clause.rules import (
     bitvec_on_integers,
@@ -20,6 +21,7 @@ from neuroncore.clause.rules import (
     same_elements,
     same_partitions,
 )
+from neuroncore.clause.usual import Arithmetic, MaybeSingle, Single
 from neuroncore.core.accumulators import accumulators, preset
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
@@ -31,8 +33,6 @@ from neuroncore.numerics.formats import FORMATS, bool_, int32, tfloat32, uint32
 
 from .operators import ADD
 from .reduction import LOAD_REDUCE
-from .search import rows
-from .vector import Arithmetic, MaybeSingle, Single, unary_operand
 
 vector, gpsimd = engine.vector, engine.gpsimd
 loops: Any = Lazy("neuroncore.native.statistics")
@@ -53,7 +53,7 @@ def bn_stats(dst: Out, data: Annotated[Tile, Operand(reads=True)]) -> None:
     Each is rounded once (how the engine sums is unpublished). Of no elements, all three are 0.
     """
     found = numeric.floats(dst, (data.shape[0], 2 * TRIPLE))
-    loops.moments(rows(data), found)
+    loops.moments(numeric.rows(data), found)
     dst.store(found)
 
 
@@ -86,7 +86,7 @@ def bn_aggr(dst: Out, data: In) -> None:
     over the (n_i, m_i, M_i) that data[p, :] lists, as bn_stats leaves them.
     """
     found = numeric.floats(dst, (data.shape[0], 2))
-    loops.aggregate(rows(data), found)
+    loops.aggregate(numeric.rows(data), found)
     dst.store(found)
 
 
@@ -127,7 +127,7 @@ def tensor_partition_reduce(
         dst.codes()[...] = numeric.shaped(numeric.reduce(op, columns, 1), dst.shape)
         return
     average = op.name == "average"
-    total = numeric.reduce(ADD if average else op, rows(data).T, 1)
+    total = numeric.reduce(ADD if average else op, numeric.rows(data).T, 1)
     dst.store(total / np.float32(data.shape[0]) if average else total)
 
 
@@ -171,7 +171,7 @@ def tensor_scalar_cumulative(
         argument="imm1",
         got="None",
     )
-    values, out = rows(src), numeric.floats(dst, (src.shape[0], src.free_size))
+    values, out = numeric.rows(src), numeric.floats(dst, (src.shape[0], src.free_size))
     numeric.apply(op0, values, numeric.scalar(imm0, out), out)
     registers = accumulators(core, vector, src)
     preset(registers, op1, reduce_cmd, imm1)

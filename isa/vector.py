@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
 from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause import cost
-from neuroncore.clause.arithmetic import Operator
 from neuroncore.clause.cost import streaming
 from neuroncore.clause.instruction import Call, Fusion, instruction, out_of_reach, require
-from neuroncore.clause.operand import PSUM, Gathered, In, Op, Operand, Out, Scattered, View
+from neuroncore.clause.number import a_value_of, unary_operand
+from neuroncore.clause.operand import PSUM, Gathered, In, Operand, Out, Scattered, View
 from neuroncore.clause.rules import (
     bits_if_opaque,
     bitvec_on_integers,
@@ -26,13 +26,13 @@ from neuroncore.clause.rules import (
     same_partitions,
     two_operands,
 )
+from neuroncore.clause.usual import AnyOp, Arithmetic, MaybeNumber, MaybeOp, Number
 from neuroncore.enums import engine
 from neuroncore.errors import (
     DtypeError,
     KernelError,
     OperatorError,
     ShapeError,
-    SignatureError,
 )
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
@@ -47,21 +47,7 @@ from neuroncore.numerics.formats import (
 
 vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, engine.unknown
 
-BOTH = ("arithmetic", "bitvec")
 EXACT = (int32, uint32)  # the formats of the GpSimd engine's own integer arithmetic
-AnyOp = Annotated[Operator, Op(BOTH)]
-MaybeOp = Annotated[Operator | None, Op(BOTH, optional=True)]
-Arithmetic = Annotated[Operator, Op()]
-
-Number = Annotated[Tile | float, Operand(reads=True, column=True, scalar=True)]
-MaybeNumber = Annotated[
-    Tile | float | None, Operand(reads=True, column=True, scalar=True, optional=True)
-]
-Single = Annotated[Tile | float, Operand(reads=True, column=True, scalar=True, dtypes=(float32,))]
-MaybeSingle = Annotated[
-    Tile | float | None,
-    Operand(reads=True, column=True, scalar=True, optional=True, dtypes=(float32,)),
-]
 
 
 # --- copies ---------------------------------------------------------------------------------------
@@ -104,42 +90,6 @@ def tensor_copy(
         dst.codes()[...] = numeric.shaped(src.codes(), dst.shape)
     else:
         dst.store(src.values())
-
-
-def a_value_of(call: str, name: str, value: Any, dst: Tile) -> None:
-    """The constants of integer tiles are integers in their range (NKI 0.3.0 release notes).
-
-    0.0 is one: no bit of it is set in any format, and published kernels zero integer tiles by it.
-    """
-    require(
-        isinstance(value, int | float | np.integer | np.floating),
-        f"{call}: {name} must be a number",
-        SignatureError,
-        argument=name,
-        got=f"{type(value).__name__} {value!r:.60}",
-    )
-    require(
-        not dst.dtype.element or value == 0,
-        f"{call}: a constant of {dst.dtype} can only be 0",
-        DtypeError,
-        argument=name,
-        expected="0",
-        got=repr(value),
-        because="an element of a packed format is four numbers",
-        hint="memset a view of the tile as integers: tensor.view(nl.uint32)",
-    )
-    if not dst.dtype.is_integer or value == 0:
-        return
-    low, high = dst.dtype.range
-    require(
-        isinstance(value, int | np.integer) and low <= int(value) <= high,
-        f"{call}: {value!r} is not a value of {dst.dtype}",
-        DtypeError,
-        argument=name,
-        expected=f"an integer from {low} to {high}",
-        got=repr(value),
-        because="the constant is stored in the format of dst; nothing is converted",
-    )
 
 
 @instruction(
@@ -317,33 +267,6 @@ def no_indirect_addresses(call: Call, machine: Machine) -> KernelError | None:
         expected="float32, narrower integers or a bitvec operator",
         got=f"{call['op0']} from {data.dtype} to {dst.dtype}",
         because="32-bit integers are computed with as addresses are",
-    )
-
-
-def unary_operand(op: Operator, operand: Any, name: str) -> None:
-    """An operator of one operand leaves the other out."""
-    require(
-        op.arity == 2 or operand is None or (not isinstance(operand, Tile) and operand == 0),
-        f"{name} must be None or 0: {op} has one operand",
-        OperatorError,
-        argument=name,
-        got=repr(operand),
-    )
-    require(
-        op.kind == "arithmetic" or operand is None or isinstance(operand, Tile)
-        or float(operand).is_integer(),
-        f"{name} must be an integer for {op}",
-        DtypeError,
-        argument=name,
-        got=repr(operand),
-        because="bitvec operators work on bit patterns; nothing is converted",
-    )  # fmt: skip
-    require(
-        op.arity == 1 or operand is not None,
-        f"{op} needs {name}",
-        OperatorError,
-        argument=name,
-        got="None",
     )
 
 

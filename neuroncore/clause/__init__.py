@@ -13,6 +13,7 @@ from neuroncore.clause.immediate import (
     Pattern,
 )
 from neuroncore.clause.instruction import Call, Fusion, Traits, instruction, out_of_reach, require
+from neuroncore.clause.number import a_value_of, unary_operand
 from neuroncore.clause.operand import (
     HBM,
     PSUM,
@@ -30,13 +31,27 @@ from neuroncore.clause.operand import (
     View,
 )
 from neuroncore.clause.rules import Fault, Rule, fault, lacks, rule
+from neuroncore.clause.usual import (
+    BOTH,
+    AnyOp,
+    Arithmetic,
+    MaybeNumber,
+    MaybeOp,
+    MaybeSingle,
+    Number,
+    Reduced,
+    Single,
+)
 
 __all__ = [
+    "BOTH",
     "FUNCTIONS",
     "HBM",
     "PSUM",
     "SBUF",
     "Act",
+    "AnyOp",
+    "Arithmetic",
     "Call",
     "Constant",
     "Fault",
@@ -49,18 +64,25 @@ __all__ = [
     "InRegisterOrNumber",
     "Integer",
     "Integers",
+    "MaybeNumber",
+    "MaybeOp",
+    "MaybeSingle",
+    "Number",
     "Op",
     "Operand",
     "Operator",
     "Out",
     "Pattern",
+    "Reduced",
     "Rule",
     "SbufIn",
     "SbufOut",
     "Scattered",
+    "Single",
     "Static",
     "Traits",
     "View",
+    "a_value_of",
     "cost",
     "fault",
     "instruction",
@@ -71,4 +93,5 @@ __all__ = [
     "require",
     "rule",
     "rules",
+    "unary_operand",
 ]  # fmt: skip

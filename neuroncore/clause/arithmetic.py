@@ -263,6 +263,11 @@ def shaped(values: Array, shape: tuple[int, ...]) -> Array:
     return values if values.shape == shape else values.reshape(shape)
 
 
+def rows(tile: Tile) -> Array:
+    """The values of a tile, one row for each partition."""
+    return _matrix(tile.values(), tile.shape[0])
+
+
 def scalar(operand: Any, like: Array) -> Any:
     """A constant in the type of `like`, or a [P, 1] tile's values, shaped to broadcast to it."""
     if isinstance(operand, Tile):
