@@ -9,6 +9,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from neuroncore import options
@@ -232,6 +233,7 @@ SERIES = {
 Names = dict[str, list[str]]  # tests of each module, as `isa.test_copy` for tests/isa/test_copy.py
 
 
+@cache
 def all_tests() -> Names:
     found: Names = {}
     for path in sorted(TESTS.rglob("test_*.py")):

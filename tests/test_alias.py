@@ -198,12 +198,13 @@ def test_children_of_children_find_it(alias_path, tmp_path):
     run([sys.executable, "-c", code], tmp_path, path=alias_path)
 
 
-def test_workers_of_a_test_runner_find_it(alias_path, tmp_path):
+def test_workers_of_a_test_runner_find_it(alias_path, tmp_path, monkeypatch):
     pytest.importorskip("xdist")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take longer than we do
     body = "".join(f"    {line}\n" for line in KERNEL.splitlines())
     tests = "".join(f"def test_{i}():\n{body}\n" for i in range(4))
     (tmp_path / "test_kernels.py").write_text(tests)
-    command = [script("pytest"), "-q", "-n", "2", "-p", "no:cacheprovider", "test_kernels.py"]
+    command = [script("pytest"), "-q", "-p", "xdist", "-n", "2", "-p", "no:cacheprovider"]
     assert "4 passed" in run(command, tmp_path, path=alias_path).stdout
 
 

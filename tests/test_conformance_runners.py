@@ -234,7 +234,8 @@ n = 0
 """
 
 
-def test_each_test_of_a_checkout_is_a_case(tmp_path):
+def test_each_test_of_a_checkout_is_a_case(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take longer than the tests
     (tmp_path / "test").mkdir()
     (tmp_path / "test/test_it.py").write_text(TESTS)
     suite = samples_tests.Suite("test", "test_it.py")
