@@ -45,6 +45,7 @@ scalar, vector = engine.scalar, engine.vector
 IDLE = reduce_cmd.idle
 
 Activation = Annotated[Function, Act()]
+Data = Annotated[Tile, Operand(reads=True, indirect=True, float8="scalar_float8_e4m3fn")]
 Sum = Annotated[Operator, Op(names=("add",))]
 MaybeSum = Annotated[Operator | None, Op(names=("add",), optional=True)]
 Bias = Annotated[
@@ -122,7 +123,7 @@ ACTIVATION_RULES = (
 def activation(
     dst: Scattered,
     op: Activation,
-    data: Gathered,
+    data: Data,
     bias: Bias = None,
     scale: Single = 1.0,
     reduce_op: MaybeSum = None,
@@ -188,7 +189,7 @@ def affine(value: Any, scale: Any, bias: Any) -> Any:
 def activation_reduce(
     dst: Scattered,
     op: Activation,
-    data: Gathered,
+    data: Data,
     reduce_op: Sum,
     reduce_res: Reduced,
     bias: Bias = None,

@@ -21,6 +21,8 @@ def squares(device, form, issue):
     """op((data * scale) + bias), and the sum of that."""
     data, x = given(device, form)
     scale, s = given(device, "float32", TALL, 1)
+    if form == "float8_e4m3fn" and not device.core.machine.has(form):
+        form = "float32"  # trn2 reads it, and that is all
     bias, b = given(device, either(form, {*FORMS} - {"tfloat32"}), TALL, 2)
     dst, total = device.empty(SHAPE, form), device.empty(TALL, form)
     issue(dst, data, bias, scale, total)

@@ -111,6 +111,7 @@ class Operand:
     moved: bool = False  # not computed with, so that packed formats and scales will do
     indirect: bool = False  # an index may pick the elements
     index_of: str | None = None  # the operand whose index it must be
+    float8: str = ""  # a machine with this feature reads float8_e4m3fn here, if nowhere else
 
     def violations(self, name: str, view: View, machine: Machine) -> Iterator[KernelError]:
         """Everything about the tile that the hardware would refuse."""
@@ -128,7 +129,7 @@ class Operand:
             yield _lacks_indirection(name, view, machine)
         elif view.picked_by is not None and not self.indirect:
             yield _not_indirect(name, view)
-        if self.starts and view.dtype.feature and not machine.has(view.dtype.feature):
+        if self.starts and not self._has_format(view.dtype, machine):
             yield _lacks_format(name, view, machine)
         if self.partitions and view.partitions > getattr(machine.limits, self.partitions):
             yield _too_many_partitions(name, view, getattr(machine.limits, self.partitions))
@@ -160,6 +161,11 @@ class Operand:
                 got=str(view),
                 because="it is a vector operand: one value per lane",
             )
+
+    def _has_format(self, dtype: Format, machine: Machine) -> bool:
+        if dtype is float8_e4m3fn and self.float8 and machine.has(self.float8):
+            return True
+        return not dtype.feature or machine.has(dtype.feature)
 
 
 def _most_free(view: View, machine: Machine) -> int:

@@ -245,6 +245,23 @@ def test_a_bias_is_not_tfloat32(name):
 
 
 @BOTH
+def test_v3_reads_float8_e4m3fn_as_data_only(name):
+    """A published kernel dequantizes so on trn2; the same tile as the stationary matrix was refused
+    there. trn1 has no such format at all."""
+    data = np.array([[-240, 0.5, 448]], np.float32)
+    device = Device("trn2")
+    options = call(name, device, data=device.tile(data, "float8_e4m3fn"), op=nl.copy)
+    dst = options["dst"] = device.empty((1, 3), "bfloat16")
+    device.issue(name, **options)
+    assert np.array_equal(dst.numpy().astype(np.float32), data)
+    narrow = device.empty((1, 3), "float8_e4m3fn")
+    device.refuses(TargetError, name, words=["dst", "trn2"], **options | {"dst": narrow})
+    older = Device("trn1")
+    options = call(name, older, data=older.zeros((9, 5), "float8_e4m3fn"))
+    older.refuses(TargetError, name, words=["data", "trn1"], **options)
+
+
+@BOTH
 @pytest.mark.parametrize("bias", [0, 0.0, 1.5])
 def test_v2_takes_a_bias_from_a_tile_only(bias, name):
     device = Device("trn1")
