@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from neuronxcc import nki
 from neuronxcc.nki import compiler as ncc
 from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
@@ -192,3 +193,38 @@ def test_a_placed_tensor_does_not_begin_with_a_value():
     with pytest.raises(SignatureError, match="can't begin with a value"):
         device.call(nl.zeros, (8, 4), np.float32, buffer=ncc.sbuf.mod_alloc(base_addr=0))
     assert device.call(nl.zeros, (8, 4), np.float32, buffer=ncc.sbuf.auto_alloc()).shape == (8, 4)
+
+
+def rooting():
+    """A kernel of a test's own."""
+
+    def rooted(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=ncc.sbuf.mod_alloc(base_addr=0))
+        roots = nl.ndarray(x.shape, dtype=x.dtype, buffer=ncc.sbuf.mod_alloc(base_addr=2048))
+        tile[...] = nl.load(x)
+        roots[...] = nisa.activation(op=nl.rsqrt, data=tile)
+        nl.store(out, roots)
+        return out
+
+    return rooted
+
+
+def test_an_activation_among_placed_tensors_needs_a_bias():
+    with pytest.raises(SignatureError) as caught:
+        nki.jit(rooting())(numbers(8, 16, 1.0))
+    assert caught.value.also == "err_bias_tensor_must_be_specified_in_allocation"
+
+
+@pytest.mark.parametrize(
+    "decorated",
+    [
+        lambda f: nki.compiler.skip_middle_end_transformations(nki.jit(f)),
+        lambda f: nki.compiler.skip_middle_end_transformations()(nki.jit(f)),
+        lambda f: nki.jit(nki.compiler.skip_middle_end_transformations(f)),
+        lambda f: nki.baremetal(nki.compiler.skip_middle_end_transformations(f)),
+    ],
+)
+def test_it_needs_none_where_the_middle_end_is_skipped(decorated):
+    result = decorated(rooting())(numbers(8, 16, 1.0))
+    np.testing.assert_allclose(result, 1 / np.sqrt(numbers(8, 16, 1.0)), rtol=1e-5)

@@ -135,10 +135,18 @@ def test_blocks_are_not_indexed_by_expressions():
         _ = made(Older())[nl.arange(4)[:, None], nl.arange(5)[None, :]]
 
 
-@pytest.mark.parametrize("shape", [(nl.par_dim(4), nl.par_dim(5)), (0, nl.par_dim(4)), ()])
+@pytest.mark.parametrize(
+    "shape", [(nl.par_dim(4), nl.par_dim(5)), (0, nl.par_dim(4)), (), (2.5, 4)]
+)
 def test_shapes_that_are_none_are_refused(shape):
     with pytest.raises(SignatureError, match="not a shape"):
         made(Older(), shape)
+
+
+def test_a_whole_number_may_be_a_float():
+    """As of a division: (128, 256 * 256 / 128)."""
+    tile = Older().call(nl.ndarray, (128, 256 * 256 / 128, np.float32(3)), np.float32)
+    assert tile.shape == (128, 512, 3) and all(type(n) is int for n in tile.shape)
 
 
 def test_more_partitions_than_there_are_is_refused():

@@ -33,6 +33,7 @@ def kept(function: Callable[..., Any], returns: bool, options: str) -> Callable[
     def checked(*args: Any, **kwargs: Any) -> Any:
         state = running()
         state.shares_anywhere = "skip-non-top-level-shared-hbm-check" in options
+        state.bias_is_made = getattr(function, "skips_middle_end", False)
         bound = signature.bind(*args, **kwargs).arguments
         mutable = {name for name in bound if _is_mutable(signature.parameters[name].annotation)}
         given = {name: list(_tensors(value)) for name, value in bound.items()}

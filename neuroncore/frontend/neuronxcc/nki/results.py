@@ -131,7 +131,7 @@ def door(name: str, **arguments: Any) -> None:
     if (dst := arguments.get("dst")) is not None:
         check_write(dst)
         if dst.storage.placed:
-            check_explicit(name, arguments)
+            check_explicit(name, arguments, running().bias_is_made)
     try:
         function(name)(**arguments)
     except KernelError as error:

@@ -80,6 +80,7 @@ class Running:
     ones: dict[int, Any] = field(default_factory=dict)  # rows of ones, by length
     accumulates: bool = False  # whether what is written now is added to what is there
     shares_anywhere: bool = False  # whether shared HBM may be allocated at every depth
+    bias_is_made: bool = False  # whether the compiler makes a bias of zeros beside placed tensors
 
     @property
     def scope(self) -> LoopIndex | None:

@@ -98,9 +98,9 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
 # --- what kernels that place tensors themselves have to say ---------------------------------------
 
 
-def check_explicit(name: str, arguments: dict[str, Any]) -> None:
+def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> None:
     """Refuse an instruction into a placed tensor that needs one which the kernel hasn't placed."""
-    if name.startswith("activation") and arguments["bias"] is None:
+    if name.startswith("activation") and arguments["bias"] is None and not bias_is_made:
         raise SignatureError(
             f"{name} into a tensor at an address of its own, without a bias",
             expected="bias=tile, of shape (partitions, 1)",

@@ -171,7 +171,7 @@ def _sizes(listed: tuple[Any, ...]) -> tuple[tuple[int, ...], int]:
     """The shape as plain integers, and which axis is the partition axis."""
     marked = [axis for axis, size in enumerate(listed) if isinstance(size, _PartitionSize)]
     try:
-        sizes = tuple(map(operator.index, listed))
+        sizes = tuple(map(_whole, listed))
     except TypeError:
         sizes = ()
     if not sizes or min(sizes) < 1 or len(marked) > 1:
@@ -182,6 +182,16 @@ def _sizes(listed: tuple[Any, ...]) -> tuple[tuple[int, ...], int]:
             expected="positive ints, at most one of them nl.par_dim(size)",
         )
     return tuple(int(n) for n in sizes), marked[0] if marked else 0
+
+
+def _whole(size: Any) -> int:
+    """A size as an int. A whole number as a float will do: 256 * 256 / 128, in a published kernel
+    of which there are traces of the device."""
+    return (
+        int(size)
+        if isinstance(size, float | np.floating) and size.is_integer()
+        else operator.index(size)
+    )
 
 
 def _region(buffer: Any) -> MemoryRegion:
