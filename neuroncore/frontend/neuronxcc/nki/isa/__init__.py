@@ -4,66 +4,37 @@ Each function says what its result looks like and leaves the rest to the one ins
 Every `mask` is a bool or comparisons of index expressions over the axes of the tile it is about.
 """
 
-from __future__ import annotations
+from collections.abc import Callable as _Callable
+from typing import Any as _Any
 
-from typing import Any
-
-from neuroncore.errors import NotEmulated
+from neuroncore.errors import NotEmulated as _NotEmulated
+from neuroncore.frontend import exports as _exports
 from neuroncore.frontend.limits import get_nc_version as get_nc_version
 from neuroncore.frontend.neuronxcc.nki.isa import constants as constants
+from neuroncore.frontend.neuronxcc.nki.isa import rows as _rows
 from neuroncore.frontend.neuronxcc.nki.isa.constants import dge_mode as dge_mode
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine as engine
+from neuroncore.frontend.neuronxcc.nki.isa.constants import fp32 as fp32
 from neuroncore.frontend.neuronxcc.nki.isa.constants import nc_version as nc_version
 from neuroncore.frontend.neuronxcc.nki.isa.constants import oob_mode as oob_mode
 from neuroncore.frontend.neuronxcc.nki.isa.constants import reduce_cmd as reduce_cmd
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import activation as activation
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import activation_reduce as activation_reduce
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import dropout as dropout
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import memset as memset
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import reciprocal as reciprocal
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import (
-    scalar_tensor_tensor as scalar_tensor_tensor,
-)
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import tensor_copy as tensor_copy
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import (
-    tensor_copy_dynamic_dst as tensor_copy_dynamic_dst,
-)
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import (
-    tensor_copy_dynamic_src as tensor_copy_dynamic_src,
-)
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import tensor_scalar as tensor_scalar
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import (
     tensor_scalar_cumulative as tensor_scalar_cumulative,
 )
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import tensor_tensor as tensor_tensor
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import (
-    tensor_tensor_scan as tensor_tensor_scan,
-)
-from neuroncore.frontend.neuronxcc.nki.isa.folds import bn_aggr as bn_aggr
-from neuroncore.frontend.neuronxcc.nki.isa.folds import bn_stats as bn_stats
-from neuroncore.frontend.neuronxcc.nki.isa.folds import (
-    tensor_partition_reduce as tensor_partition_reduce,
-)
 from neuroncore.frontend.neuronxcc.nki.isa.folds import tensor_reduce as tensor_reduce
-from neuroncore.frontend.neuronxcc.nki.isa.folds import tensor_scalar_reduce as tensor_scalar_reduce
 from neuroncore.frontend.neuronxcc.nki.isa.matrix import nc_matmul as nc_matmul
 from neuroncore.frontend.neuronxcc.nki.isa.matrix import nc_transpose as nc_transpose
 from neuroncore.frontend.neuronxcc.nki.isa.movement import dma_copy as dma_copy
 from neuroncore.frontend.neuronxcc.nki.isa.movement import dma_transpose as dma_transpose
-from neuroncore.frontend.neuronxcc.nki.isa.search import local_gather as local_gather
-from neuroncore.frontend.neuronxcc.nki.isa.search import max8 as max8
-from neuroncore.frontend.neuronxcc.nki.isa.search import nc_find_index8 as nc_find_index8
-from neuroncore.frontend.neuronxcc.nki.isa.search import nc_match_replace8 as nc_match_replace8
-from neuroncore.frontend.neuronxcc.nki.isa.search import nc_stream_shuffle as nc_stream_shuffle
-from neuroncore.frontend.neuronxcc.nki.isa.search import sequence_bounds as sequence_bounds
+from neuroncore.frontend.neuronxcc.nki.isa.movement import local_gather as local_gather
 from neuroncore.frontend.neuronxcc.nki.isa.selection import affine_select as affine_select
-from neuroncore.frontend.neuronxcc.nki.isa.selection import fp32 as fp32
 from neuroncore.frontend.neuronxcc.nki.isa.selection import iota as iota
-from neuroncore.frontend.neuronxcc.nki.isa.selection import range_select as range_select
-from neuroncore.frontend.neuronxcc.nki.isa.selection import select_reduce as select_reduce
 from neuroncore.frontend.neuronxcc.nki.isa.selection import (
     tensor_copy_predicated as tensor_copy_predicated,
 )
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor as _Tensor
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector
@@ -78,9 +49,23 @@ def builtin_custom_op(
     lib_file_name: str,
     ulib_to_ucode_version: str,
     ulib_to_isa_version: str,
-    srcs: Any,
-    dsts: Any,
-    **kwargs: Any,
+    srcs: _Any,
+    dsts: _Any,
+    **kwargs: _Any,
 ) -> None:
     """Not emulated: it runs a compiled library on the GpSimd cores."""
-    raise NotEmulated("builtin_custom_op: it runs a compiled library of the GpSimd engine's cores")
+    raise _NotEmulated("builtin_custom_op: it runs a compiled library of the GpSimd engine's cores")
+
+
+__all__ = [*_exports.api(globals()), "constants", *_rows.ROWS]
+
+
+def __getattr__(name: str) -> _Callable[..., _Tensor]:
+    if name not in _rows.ROWS:
+        raise _exports.unknown("neuronxcc.nki.isa", name, __all__)
+    function = globals()[name] = _rows.function(name)
+    return function
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,4 +1,5 @@
-"""What arguments of the older API mean: formats, engines, numbers per partition."""
+"""What arguments of the older API mean: formats, numbers per partition, tiles where an engine
+reaches them."""
 
 from __future__ import annotations
 
@@ -6,19 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.frontend.neuronxcc.nki.isa import constants
-from neuroncore.frontend.neuronxcc.nki.isa.constants import engine
-from neuroncore.frontend.neuronxcc.nki.results import chosen, door, flush, follow, tile
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import DtypeError
+from neuroncore.frontend.neuronxcc.nki.results import (
+    chosen,
+    door,
+    flush,
+    follow,
+    produce,
+    tile,
+)
+from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki.tensor import format_of
-from neuroncore.numerics.formats import Format
+from neuroncore.numerics.formats import Format, bfloat16, float16, float32
+
+PSUM = MemoryRegion.psum
+BIASES = (float32, float16, bfloat16)  # SDK 2.21 to 2.26, nki.isa.activation
 
 
 def format_or(dtype: Any, default: Any) -> Format:
     return format_of(default if dtype is None else dtype, position=0)
 
 
-def number(value: Any) -> Any:
+def number(value: Any, name: str = "") -> Any:
     """A number of numpy or ml_dtypes as one of Python; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -31,19 +43,68 @@ def column(value: Any, name: str) -> Any:
     return found.shaped((found.shape[0], 1)) if found.size == found.shape[0] else found
 
 
-def engine_of(value: Any) -> engine:
-    return constants.member(engine, value)  # type: ignore[no-any-return]
+def float32_column(value: Any, name: str) -> Any:
+    """A number, or one per partition: this API's pages let it have any format and cast it to
+    float32, in which the instruction takes it; the cast is a copy."""
+    found = column(value, name)
+    if not isinstance(found, Tensor) or found.dtype is float32 or found.dtype.is_integer:
+        return found
+    return copied(found, float32)
 
 
-def accumulator(value: Any, name: str = "reduce_res") -> Any:
-    """A tile that an instruction writes besides its result."""
-    return None if value is None else _column_to_write(value, name)
+def bias(value: Any, name: str) -> Any:
+    """What is added to each partition, in one of three formats. Raises DtypeError for others."""
+    found = column(value, name)
+    if isinstance(found, Tensor) and found.dtype not in BIASES:
+        raise DtypeError(
+            f"{name} can't be {found.dtype}",
+            argument=name,
+            expected=" or ".join(BIASES),
+            got=repr(found),
+            because="it is added in float32, to which the engine converts float formats only",
+            also="err_activation_bias_invalid_type",
+        )
+    return found
 
 
-def _column_to_write(value: Any, name: str) -> Tensor:
-    if not isinstance(value, Tensor):
-        return tile(value, name)
-    return value.shaped((value.shape[0], 1))
+def accumulator(value: Any, name: str) -> Any:
+    """A tile with one element per partition that an instruction writes besides its result."""
+    if value is None:
+        return None
+    return value.shaped((value.shape[0], 1)) if isinstance(value, Tensor) else tile(value, name)
+
+
+# --- what an engine reaches -----------------------------------------------------------------------
+
+
+def copied(x: Tensor, dtype: Format | None = None) -> Tensor:
+    """A copy of a tile in SBUF, made at once."""
+    made = produce("tensor_copy", (x.shape, dtype or x.dtype), src=x)
+    flush()
+    return made
+
+
+def in_sbuf(value: Any, name: str) -> Tensor:
+    """An operand of an engine that reads SBUF only: what is in PSUM is copied, which the device's
+    compiler does too (nki-samples, flash_attn_bwd)."""
+    flush()
+    operand = tile(value, name)
+    return copied(operand) if operand.region is PSUM else operand
+
+
+def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor]:
+    """Two operands of which only one may be in PSUM, none `on_gpsimd`: a broadcast that is there
+    is moved."""
+    if on_gpsimd or (x.region is PSUM and y.region is PSUM):
+        broadcasts = running().broadcasts
+        if y.storage.id in broadcasts:
+            y = in_sbuf(y, "data2")
+        elif x.storage.id in broadcasts:
+            x = in_sbuf(x, "data1")
+    return x, y
+
+
+# --- issuing --------------------------------------------------------------------------------------
 
 
 def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> None:
@@ -54,3 +115,11 @@ def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> None:
     for box in chosen(mask, dst.shape):
         pieces = {n: follow(v, box, dst.shape) for n, v in arguments.items()}
         door(name, dst=dst.within(box) if box else dst, **pieces)
+
+
+def cast(made: Tensor, dtype: Any) -> Tensor:
+    """A result in the format that is asked for: itself, or what a tensor_copy makes of it."""
+    if dtype is None or format_or(dtype, None) is made.dtype:
+        return made
+    flush()
+    return produce("tensor_copy", (made.shape, format_or(dtype, None)), src=made)

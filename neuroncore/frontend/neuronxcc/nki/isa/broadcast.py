@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import in_sbuf
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import in_sbuf
 from neuroncore.frontend.neuronxcc.nki.results import door, new
 from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import Any
 
+import numpy as np
+
 from neuroncore import enums
 from neuroncore.enums import engine as engine
 from neuroncore.enums import matmul_perf_mode as matmul_perf_mode
@@ -12,6 +14,18 @@ from neuroncore.enums import nc_version as nc_version
 from neuroncore.enums import oob_mode as oob_mode
 from neuroncore.enums import reduce_cmd as reduce_cmd
 from neuroncore.errors import SignatureError
+
+
+class fp32:
+    """Limits of float32 numbers."""
+
+    min = float(np.finfo(np.float32).min)
+
+
+class bfp16:
+    """Limits of bfloat16 numbers."""
+
+    min = float(np.ldexp(-(2 - 2.0**-7), 127))
 
 
 class dge_mode(IntEnum):

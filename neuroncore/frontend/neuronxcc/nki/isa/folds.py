@@ -1,4 +1,4 @@
-"""Instructions that fold a tile, in the older API."""
+"""The fold of a tile along its free axes, in the older API."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ShapeError
 from neuroncore.frontend.neuronxcc.nki.index import Box, Mask
-from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
-    accumulator,
-    column,
-    format_or,
-)
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import format_or
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.memory.access import Dims
 
-SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 Axis = int | Sequence[int]
 
 
@@ -90,75 +84,3 @@ def _folded(x: Tensor, axis: Axis) -> Dims:
             hint="nisa.tensor_partition_reduce, or a product with ones, folds partitions",
         )
     return axes
-
-
-def tensor_partition_reduce(
-    op: Any, data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any
-) -> Tensor:
-    """The fold of a tile across partitions, in one partition."""
-    check_keywords(kwargs)
-    flush()
-    x = tile(data)
-    return produce(
-        "tensor_partition_reduce",
-        ((1, *x.shape[1:]), format_or(dtype, x.dtype)),
-        mask,
-        space=x.shape,
-        part=lambda dst, box: dst.within(((0, 1), *box[1:])),
-        op=token(op),
-        data=x,
-    )
-
-
-def tensor_scalar_reduce(
-    *,
-    data: Any,
-    op0: Any,
-    operand0: Any,
-    reduce_op: Any,
-    reduce_res: Any,
-    reverse0: bool = False,
-    dtype: Any = None,
-    mask: Any = None,
-    **kwargs: Any,
-) -> Tensor:
-    """data <op0> operand0, and its fold along the free axes in reduce_res."""
-    check_keywords(kwargs)
-    flush()
-    x = tile(data)
-    return produce(
-        "tensor_scalar_reduce",
-        (x.shape, format_or(dtype, x.dtype)),
-        mask,
-        data=x,
-        op0=token(op0),
-        operand0=column(operand0, "operand0"),
-        reduce_op=token(reduce_op),
-        reduce_res=accumulator(reduce_res),
-        reverse0=reverse0,
-    )
-
-
-def _per_partition(name: str, data: Any, count: int, dtype: Any, mask: Any) -> Tensor:
-    flush()
-    x = tile(data)
-    return produce(
-        name,
-        ((x.shape[0], count), format_or(dtype, x.dtype)),
-        mask,
-        space=x.shape,
-        part=lambda dst, box: dst.within((box[0], (0, count))),
-        data=x,
-    )
-
-
-def bn_stats(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """Count, mean and sum of squares of the even and of the odd elements: (P, 6)."""
-    check_keywords(kwargs)
-    return _per_partition("bn_stats", data, 6, dtype, mask)
-
-
-def bn_aggr(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """Mean and variance from what bn_stats left: (P, 2)."""
-    check_keywords(kwargs)
-    return _per_partition("bn_aggr", data, 2, dtype, mask)

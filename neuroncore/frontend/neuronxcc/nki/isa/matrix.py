@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from neuroncore.core.core import current
@@ -11,11 +10,10 @@ from neuroncore.errors import FreeSizeError
 from neuroncore.frontend.neuronxcc.nki.index import Box
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
-    engine_of,
-    format_or,
+    cast,
+    in_sbuf,
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import tensor_copy
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
@@ -23,7 +21,6 @@ from neuroncore.memory.access import Dims
 from neuroncore.numerics.formats import Format, float32
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
-Axis = int | Sequence[int]
 
 
 def nc_matmul(
@@ -46,7 +43,7 @@ def nc_matmul(
     """
     check_keywords(kwargs)
     flush()
-    s, x = _in_sbuf(tile(stationary, "stationary")), _in_sbuf(tile(moving, "moving"))
+    s, x = in_sbuf(stationary, "stationary"), in_sbuf(moving, "moving")
     doubled = perf_mode is not None and str(getattr(perf_mode, "value", perf_mode)) != "none"
     m, n = s.free_size, x.free_size
     shape: Dims = (m // 2, n // 2) if doubled else (m, *x.shape[1:])
@@ -72,14 +69,6 @@ def nc_matmul(
         perf_mode=mode,
         accumulate=False,
     )
-
-
-def _in_sbuf(x: Tensor) -> Tensor:
-    if x.region is not PSUM:
-        return x
-    copied = tensor_copy(x)
-    flush()
-    return copied
 
 
 def _transposed_format(data: Tensor) -> Format:
@@ -121,7 +110,7 @@ def nc_transpose(
     """
     check_keywords(kwargs)
     flush()
-    x, chosen_engine = tile(data), engine_of(engine)
+    x, chosen_engine = tile(data), constants.member(constants.engine, engine)
     _check_transposed(x)
     most = current().machine.limits.vector_transpose
     small = max(x.shape[0], x.free_size) <= most
@@ -140,8 +129,4 @@ def nc_transpose(
         data=x,
         engine=constants.engine.vector if on_vector else constants.engine.tensor,
     )
-    return (
-        made
-        if dtype is None or format_or(dtype, None) is x.dtype
-        else tensor_copy(made, dtype=dtype)
-    )
+    return cast(made, dtype)

@@ -1,28 +1,23 @@
-"""Instructions of the DMA engines, in the older API."""
+"""Instructions of the DMA engines, and one that gathers, in the older API."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from neuroncore.enums import MemoryRegion
 from neuroncore.errors import OperatorError
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
-    format_or,
+    cast,
     write,
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import dge_mode, oob_mode
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import tensor_copy
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
-
-SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
-Axis = int | Sequence[int]
 
 
 def dma_copy(
@@ -74,8 +69,30 @@ def dma_transpose(
         axes=order,
         dge_mode=constants.descriptors(dge_mode),
     )
-    return (
-        made
-        if dtype is None or format_or(dtype, None) is x.dtype
-        else tensor_copy(made, dtype=dtype)
+    return cast(made, dtype)
+
+
+def local_gather(
+    src_buffer: Any,
+    index: Any,
+    num_elem_per_idx: int = 1,
+    num_valid_indices: int | None = None,
+    *,
+    mask: Any = None,
+) -> Tensor:
+    """Runs of elements that indices, shared by 16 partitions each, choose: (P, indices / 16, 16,
+    num_elem_per_idx); of indices that don't fill 16 partitions, (P, indices, num_elem_per_idx).
+    """
+    flush()
+    x, places = tile(src_buffer, "src_buffer"), tile(index, "index")
+    count = places.free_size * 16 if num_valid_indices is None else num_valid_indices
+    chosen = (count,) if count % 16 else (count // 16, 16)
+    return produce(
+        "local_gather",
+        ((x.shape[0], *chosen, num_elem_per_idx), x.dtype),
+        mask,
+        src_buffer=x.shaped((x.shape[0], x.free_size)) if len(x.shape) == 2 else x,
+        index=places,
+        num_elem_per_idx=num_elem_per_idx,
+        num_valid_indices=num_valid_indices,
     )

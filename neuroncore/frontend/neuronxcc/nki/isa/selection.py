@@ -2,46 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from neuroncore.enums import MemoryRegion
 from neuroncore.errors import NotEmulated, SignatureError
 from neuroncore.frontend.neuronxcc.nki.index import Index, Mask
-from neuroncore.frontend.neuronxcc.nki.isa import constants
-from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
-    accumulator,
-    column,
-    format_or,
-    write,
-)
-from neuroncore.frontend.neuronxcc.nki.isa.constants import reduce_cmd
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import in_sbuf, memset, tensor_copy
+from neuroncore.frontend.neuronxcc.nki.isa import rows
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import format_or, in_sbuf, write
+from neuroncore.frontend.neuronxcc.nki.isa.elementwise import memset
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
 from neuroncore.memory.access import Dims
 from neuroncore.numerics.formats import Format
-
-SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
-Axis = int | Sequence[int]
-
-
-class fp32:
-    """Limits of float32 numbers."""
-
-    min = float(np.finfo(np.float32).min)
-
-
-class bfp16:
-    """Limits of bfloat16 numbers."""
-
-    min = float(np.ldexp(-(2 - 2.0**-7), 127))
 
 
 def tensor_copy_predicated(
@@ -79,36 +55,6 @@ def _for_all_behind(x: Tensor, shape: Dims) -> Tensor:
         behind = behind.expand_dims(axis)
     fits = all(n in (1, m) for n, m in zip(behind.shape, shape, strict=False))
     return behind.stretched(shape) if fits and len(behind.shape) == len(shape) else x
-
-
-def select_reduce(
-    *,
-    dst: Any,
-    predicate: Any,
-    on_true: Any,
-    on_false: Any,
-    reduce_res: Any = None,
-    reduce_cmd: Any = reduce_cmd.idle,
-    reduce_op: Any = np.amax,
-    reverse_pred: bool = False,
-    mask: Any = None,
-    dtype: Any = None,
-    **kwargs: Any,
-) -> None:
-    """dst = on_true where the predicate isn't 0, else on_false, and its maximum in reduce_res."""
-    check_keywords(kwargs)
-    write(
-        "select_reduce",
-        dst,
-        mask,
-        predicate=tile(predicate, "predicate"),
-        on_true=tile(on_true, "on_true"),
-        on_false=column(on_false, "on_false"),
-        reduce_res=accumulator(reduce_res),
-        reduce_cmd=constants.member(constants.reduce_cmd, reduce_cmd),
-        reduce_op=token(reduce_op),
-        reverse_pred=reverse_pred,
-    )
 
 
 def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
@@ -153,7 +99,7 @@ def affine_select(
     form = format_or(dtype, x.dtype)
     if isinstance(pred, bool | np.bool_):
         return (
-            tensor_copy(x, dtype=form, mask=mask)
+            rows.function("tensor_copy")(x, dtype=form, mask=mask)
             if pred
             else memset(x.shape, on_false_value, form, mask=mask)
         )
@@ -190,41 +136,4 @@ def _selected(
         cmp_op=COMPARISONS[how],
         offset=index.start,
         now=not hold,
-    )
-
-
-def range_select(
-    *,
-    on_true_tile: Any,
-    comp_op0: Any,
-    comp_op1: Any,
-    bound0: Any,
-    bound1: Any,
-    reduce_cmd: Any = reduce_cmd.idle,
-    reduce_res: Any = None,
-    reduce_op: Any = np.amax,
-    range_start: Any = 0,
-    on_false_value: float = fp32.min,
-    mask: Any = None,
-    dtype: Any = None,
-    **kwargs: Any,
-) -> Tensor:
-    """on_true_tile[:, i] where range_start + i is within two bounds, else a number."""
-    check_keywords(kwargs)
-    flush()
-    x = tile(on_true_tile, "on_true_tile")
-    return produce(
-        "range_select",
-        (x.shape, format_or(dtype, x.dtype)),
-        mask,
-        on_true_tile=x,
-        comp_op0=token(comp_op0),
-        comp_op1=token(comp_op1),
-        bound0=column(bound0, "bound0"),
-        bound1=column(bound1, "bound1"),
-        reduce_cmd=constants.member(constants.reduce_cmd, reduce_cmd),
-        reduce_res=accumulator(reduce_res),
-        reduce_op=token(reduce_op),
-        range_start=int(range_start),
-        on_false_value=on_false_value,
     )

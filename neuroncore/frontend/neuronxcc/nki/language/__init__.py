@@ -5,8 +5,8 @@ from neuroncore.errors import did_you_mean
 from neuroncore.frontend.limits import tile_size as tile_size
 from neuroncore.frontend.neuronxcc.nki.index import arange as arange
 from neuroncore.frontend.neuronxcc.nki.index import mgrid as mgrid
-from neuroncore.frontend.neuronxcc.nki.isa import fp32 as fp32
-from neuroncore.frontend.neuronxcc.nki.isa.selection import bfp16 as bfp16
+from neuroncore.frontend.neuronxcc.nki.isa.constants import bfp16 as bfp16
+from neuroncore.frontend.neuronxcc.nki.isa.constants import fp32 as fp32
 from neuroncore.frontend.neuronxcc.nki.language import constants as constants
 from neuroncore.frontend.neuronxcc.nki.language.creation import empty_like as empty_like
 from neuroncore.frontend.neuronxcc.nki.language.creation import full as full

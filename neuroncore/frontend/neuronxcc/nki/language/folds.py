@@ -11,7 +11,7 @@ import numpy as np
 
 from neuroncore.errors import NotEmulated, ShapeError
 from neuroncore.frontend.neuronxcc.nki import isa
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import in_sbuf
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import in_sbuf
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.language.composed import (
     Axis,
