@@ -56,10 +56,6 @@ def whole_number(value: Any, name: str) -> int:
     return int(value)
 
 
-def whole_numbers(value: Any, name: str) -> list[int]:
-    return list(value)
-
-
 ROWS = {
     "activation": Row(
         "op, data, *, bias=None, scale=1.0, reduce_op=None, reduce_res=None, "
@@ -109,7 +105,6 @@ ROWS = {
     "nc_stream_shuffle": Row(
         "src, dst, shuffle_mask, *, dtype=None, mask=None, **kwargs",
         "dst[p] = src[shuffle_mask[p]] within each group of 32 partitions.",
-        converted={"shuffle_mask": whole_numbers},
     ),
     "range_select": Row(
         "*, on_true_tile, comp_op0, comp_op1, bound0, bound1, reduce_cmd=reduce_cmd.idle, "
