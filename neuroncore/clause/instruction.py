@@ -73,6 +73,8 @@ class Traits:
     """Integers that it writes may have been rounded or cut off."""
     copies: bool = False
     """It copies: between equal formats nothing is computed."""
+    copies_out: bool = False
+    """It is how results of the Tensor engine get from PSUM to SBUF."""
     moves_bits: bool = False
     """Nothing is computed or rounded, whatever the formats."""
     transposes: bool = False
@@ -83,6 +85,10 @@ class Traits:
     """It adds to what its engine's accumulator registers hold."""
     exchanges: bool = False
     """What it writes comes from another core."""
+    computes: bool = True
+    """It reads or writes; otherwise it only waits for others."""
+    bytes_counted: bool = True
+    """The vendor's profiler counts the bytes of its operands."""
 
 
 @dataclass(frozen=True)

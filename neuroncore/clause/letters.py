@@ -56,6 +56,12 @@ class Term:
         return cls(text, letter, factor, other, int(multiple or 1), int(least or 0), most)
 
     @property
+    def size(self) -> str:
+        """The term without what bounds it: 2*F+1."""
+        factor = "" if self.times == 1 else f"{self.times}*"
+        return f"{factor}{self.letter}" + (f"+{self.plus}" if self.plus else "")
+
+    @property
     def plain(self) -> bool:
         """Whether the size is the letter's."""
         return self.times == 1 and not self.plus
@@ -240,7 +246,11 @@ def _with_sizes(call: Call) -> str:
 
 def _said(call: Call, view: View, axis: int, term: Term) -> str:
     found = _sizes(view)[axis]
-    return f"{term.letter}={_letter(call, view, axis, term)}" if term.letter else str(found)
+    if term.letter is None:
+        return str(found)
+    if term.plain or isinstance(term.times, str):
+        return f"{term.letter}={_letter(call, view, axis, term)}"
+    return f"{term.size}={found}"
 
 
 def _other_lanes(call: Call, name: str, first: str) -> KernelError:

@@ -1,0 +1,104 @@
+"""Operands, rules and costs of microscaling formats, and where their scales are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+
+from neuroncore.clause import PSUM, SBUF, Call, Fault, Operand, Rule, cost, fault, rule
+from neuroncore.enums import engine
+from neuroncore.errors import StartPartitionError
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import (
+    PACKED,
+    bfloat16,
+    float8_e4m3fn_x4,
+    float8_e5m2_x4,
+    float8_e8m0fnu,
+    float16,
+    float32,
+    uint8,
+)
+
+from .tensor import array_tiling, indirect_uses_the_whole_array, moving_fits, rows_only
+
+ROWS = 8  # partitions that share scales
+QUADRANT = 32
+OFFSETS = (0, 4, 8, 12)
+
+WIDE = Operand(reads=True, regions=(SBUF,), dtypes=(float16, bfloat16))
+SCALE = Operand(
+    reads=True, partial=True, regions=(SBUF,), dtypes=(float8_e8m0fnu, uint8), starts=False
+)
+MX = Operand(writes=True, regions=(SBUF,), dtypes=(float8_e5m2_x4, float8_e4m3fn_x4))
+SUM = Operand(writes=True, regions=(PSUM,), dtypes=(float32, bfloat16), indirect=True)
+
+Wide = Annotated[Tile, WIDE]
+Quantized = Annotated[Tile, MX]
+Scales = Annotated[Tile, replace(SCALE, reads=False, writes=True)]
+Sum = Annotated[Tile, SUM]
+Packed = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=PACKED, indirect=True)]
+StationaryScale = Annotated[Tile, replace(SCALE, indirect=True, index_of="stationary")]
+MovingScale = Annotated[Tile, replace(SCALE, indirect=True, index_of="moving")]
+
+
+def scale_rows(partitions: int) -> Array:
+    """Where in a scale tile the scales of so many partitions of data are."""
+    groups = np.arange(partitions // ROWS)
+    each = QUADRANT // ROWS
+    return groups // each * QUADRANT + groups % each
+
+
+def has_scales(data: str, scale: str) -> Rule:
+    """One scale for each packed element of 8 partitions, in the quadrant where the data is."""
+
+    @rule(sentence=f"{scale} has 4 partitions of scales in the quadrant of 32 of {data}")
+    def check(call: Call, machine: Machine) -> Fault | None:
+        of, view = call.view(data), call.view(scale)
+        rows = scale_rows(of.partitions)
+        least = int(rows[-1]) + 1 if len(rows) else 1
+        if view.free_size != of.free_size or view.partitions < least:
+            said = f"{scale} ({view}) does not hold the scales of {data} ({of})"
+            expected = f"at least {least} partitions of {of.free_size} scales"
+            because = "each quadrant of 32 partitions of data has 4 partitions of scales"
+            return fault(scale, said, expected, because=because)
+        first = of.partition // QUADRANT * QUADRANT
+        starts = [first + offset for offset in OFFSETS]
+        if not view.stepped and view.partition in starts:
+            return None
+        return fault(
+            scale,
+            f"{scale} starts at partition {view.partition}, {data} at {first}",
+            f"consecutive partitions from one of {starts}",
+            f"partition {view.partition}, strides {view.strides}",
+            because="scales are in the quadrant of 32 partitions that their data is in",
+            kind=StartPartitionError,
+        )
+
+    return check
+
+
+QUANTIZE = (has_scales("dst", "dst_scale"),)
+MATMUL = (
+    moving_fits,
+    has_scales("stationary", "stationary_scale"),
+    has_scales("moving", "moving_scale"),
+    array_tiling,
+    rows_only,
+    indirect_uses_the_whole_array,
+)
+
+
+def quantize_cost(call: Call, machine: Machine) -> cost.Cost:
+    per_cycle = cost.rate(machine, engine.vector, "quantize_mx")
+    return cost.stream(call, machine, call.view("src").free_size / per_cycle)
+
+
+def mx_cost(call: Call, machine: Machine) -> cost.Cost:
+    """A packed column per cycle, as of any 8-bit format, with four times its work in it (ARCH3)."""
+    s, x = call.view("stationary"), call.view("moving")
+    columns = max(x.free_size, cost.strided_cycles(x, machine))
+    return cost.systolic(call, machine, "float8", "stationary", columns, s.free_size)
