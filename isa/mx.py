@@ -30,7 +30,7 @@ NEAR = 45
 
 @instruction(
     engine.vector,
-    shapes="src: P%32 4*F; dst: P F",
+    shapes="src: P%32 4*F; dst: P F; dst_scale: S F",
     cost=words.quantize_cost,
     rules=words.QUANTIZE,
     feature="mx",
@@ -56,7 +56,8 @@ def quantize_mx(dst: Quantized, src: Wide, dst_scale: Scales, *, core: Core) -> 
 
 @instruction(
     engine.tensor,
-    shapes="stationary: K%32 M%2<=stationary_free; moving: K N; dst: M N",
+    shapes="stationary: K%32 M%2<=stationary_free; moving: K N; dst: M N; "
+    "stationary_scale: S M; moving_scale: T N",
     cost=cost.dynamic(words.mx_cost),
     rules=words.MATMUL,
     feature="mx",

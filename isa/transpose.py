@@ -22,6 +22,7 @@ tensor, vector, unknown = engine.tensor, engine.vector, engine.unknown
     choose=words.choose,
     rules=words.RULES,
     opcode="MATMUL",
+    example="F=128; dst=psum bfloat16",
     traits=Traits(transposes=True),
 )
 def nc_transpose(dst: Out, data: In, engine: engine = unknown, *, core: Core) -> None:

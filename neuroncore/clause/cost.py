@@ -7,6 +7,7 @@ another machine. Times are in nanoseconds.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import wraps
 from math import ceil
 
 from neuroncore.clause.instruction import Call
@@ -123,6 +124,7 @@ def dynamic(cost: CostFunction) -> CostFunction:
     """An instruction with a run-time address on the chip takes at least so many cycles; that an
     index of its elements costs the same is assumed: nothing is published."""
 
+    @wraps(cost)
     def with_address(call: Call, machine: Machine) -> Cost:
         found: Cost = cost(call, machine)
         if not any(v.dynamic and v.on_chip for v in call.views()):
@@ -154,6 +156,8 @@ def streaming(kind: str = "default", extra: str | None = None) -> CostFunction:
         more = getattr(machine.fixed, extra) if extra else 0
         return stream(call, machine, elements(call) / rate(machine, call.engine, kind), more)
 
+    start = f", after {extra.replace('_', ' ')}" if extra else ""
+    cost.__doc__ = f"One pass over the largest operand, at the engine's rate {kind!r}{start}."
     return dynamic(cost)
 
 

@@ -131,6 +131,7 @@ class Instruction:
     opcode: str
     wants_core: bool
     named: bool  # whether the API's function takes a `name`
+    example: str  # what `neuroncore.clause.example` does not guess
     meets: bool  # whether it ends when the other core is at the same point
     traits: Traits
     older_compiler: Fusion
@@ -223,6 +224,7 @@ def instruction(
     opcode: str | None = None,
     named: bool = True,
     meets: bool = False,
+    example: str = "",
     traits: Traits = Traits(),
     older_compiler: Fusion = Fusion(),
 ) -> Callable[[Callable[..., Any]], Instruction]:
@@ -254,6 +256,7 @@ def instruction(
             wants_core="core" in inspect.signature(meaning).parameters,
             named=named,
             meets=meets,
+            example=example,
             traits=traits,
             older_compiler=older_compiler,
         )

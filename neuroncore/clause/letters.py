@@ -214,19 +214,19 @@ def _differs(
         f"{call.name}: {_with_sizes(call)}: {letter} differs, {known.size} of {known.argument} and "
         f"{_letter(call, view, axis, term)} of {name}",
         argument=name,
-        expected=f"({', '.join(_wanted(call, sizes, one) for one in shape)})",
+        expected=str(tuple(_wanted(call, sizes, view, i, one) for i, one in enumerate(shape))),
         got=str(view),
         because=f"{letter} is the {AXES[known.axis]} of {known.argument} and the {AXES[axis]} of "
         f"{name}: {_equation(call)}",
     )
 
 
-def _wanted(call: Call, sizes: Mapping[str, Size], term: Term) -> str:
-    """What a term comes to, or its text where its letter is not known yet."""
+def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: Term) -> int:
+    """What a term comes to, which is what it is where its letter stands nowhere else."""
     known = sizes.get(term.letter) if term.letter else None
-    if known is None:
-        return str(term.plus) if term.letter is None else term.text
-    return str(_times(call, term) * known.size + term.plus)
+    if term.letter and known is None:
+        return _sizes(view)[axis]
+    return term.plus + (_times(call, term) * known.size if known else 0)
 
 
 def _letter(call: Call, view: View, axis: int, term: Term) -> str:

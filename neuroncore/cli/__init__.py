@@ -10,7 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from neuroncore import source
-from neuroncore.cli import explain, failures, profile, run, score, tables, tools
+from neuroncore.cli import explain, failures, instructions, profile, run, score, tools
+from neuroncore.cli import machines as tables
 from neuroncore.errors import UsageError
 
 
@@ -75,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     machines.set_defaults(command=tables.machines)
     isa = commands.add_parser("isa", help="the instruction set")
     isa.add_argument("name", nargs="?", help="one instruction")
-    isa.set_defaults(command=tables.isa)
+    isa.set_defaults(command=instructions.isa)
     meaning = commands.add_parser("explain", help="what an error means, with an example")
     meaning.add_argument(
         "name", nargs="?", help="an error's code, a name of nki.errors, or what the device says"

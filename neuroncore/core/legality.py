@@ -44,7 +44,7 @@ def check(instruction: Instruction, arguments: dict[str, Any], machine: Machine)
     for parameter in instruction.parameters:
         errors += _taken(call, parameter, arguments[parameter.name], machine)
     if not errors:
-        errors += _whole_call(call, machine)
+        errors += whole_call(call, machine)
     if errors:
         errors[0].more = [e.statement for e in errors[1:]]
         raise errors[0]
@@ -58,7 +58,8 @@ def check(instruction: Instruction, arguments: dict[str, Any], machine: Machine)
     return call
 
 
-def _whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
+def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
+    """Give a call its engine, and say what is wrong with its operands together."""
     instruction = call.instruction
     if instruction.feature and not machine.has(instruction.feature):
         yield TargetError(

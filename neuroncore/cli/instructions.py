@@ -1,53 +1,20 @@
-"""neuroncore machines and neuroncore isa: the tables that everything else reads."""
+"""neuroncore isa: the instruction set, an instruction, an operator, as their tables have them."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 from collections.abc import Iterator
 
 from neuroncore import machine
+from neuroncore.clause import example
 from neuroncore.clause.arithmetic import FUNCTIONS, OPERATORS
-from neuroncore.clause.instruction import INSTRUCTIONS, Instruction, Parameter
+from neuroncore.clause.immediate import Immediate, Register
+from neuroncore.clause.instruction import INSTRUCTIONS, Call, Instruction, Parameter
 from neuroncore.clause.operand import Act, Op, Operand
-from neuroncore.cli import published
+from neuroncore.core.legality import whole_call
 from neuroncore.errors import UsageError, did_you_mean
-from neuroncore.machine import Fact, Machine
-
-
-def machines(arguments: argparse.Namespace) -> int:
-    if arguments.check:
-        return published.check()
-    if arguments.name:
-        print("\n".join(_one_machine(machine.load(arguments.name))))
-    else:
-        print("\n".join(_side_by_side([machine.load(name) for name in machine.names()])))
-    return 0
-
-
-def _side_by_side(found: list[Machine]) -> Iterator[str]:
-    yield from (f"{one.name}: {one.generation}, {one.description}" for one in found)
-    paths = list(dict.fromkeys(path for one in found for path in one.facts))
-    width = max(map(len, paths))
-    for path in paths:
-        cells = [_cell(one.facts.get(path)) for one in found]
-        yield f"{path:{width}}  " + "  ".join(f"{c:24}" for c in cells).rstrip()
-    yield ""
-    yield "d documented, m measured, a assumed; `neuroncore machines NAME` gives the sources"
-
-
-def _cell(fact: Fact | None) -> str:
-    return "-" if fact is None else f"{fact.value} ({fact.grade[0]})"
-
-
-def _one_machine(one: Machine) -> Iterator[str]:
-    yield f"{one.name}: {one.generation}, {one.description}"
-    path_width = max(map(len, one.facts))
-    value_width = max(len(str(fact.value)) for fact in one.facts.values())
-    for path, fact in one.facts.items():
-        yield f"{path:{path_width}}  {fact.value!s:{value_width}}  {fact.grade:10}  {fact.source}"
-    yield ""
-    key_width = max(map(len, one.sources))
-    yield from (f"{key:{key_width}}  {text}" for key, text in one.sources.items())
+from neuroncore.machine import Machine
 
 
 def isa(arguments: argparse.Namespace) -> int:
@@ -88,7 +55,45 @@ def _described(one: Instruction) -> Iterator[str]:
     yield ""
     width = max(len(p.name) for p in one.parameters)
     for parameter in one.parameters:
-        yield f"  {parameter.name:{width}}  {_parameter(parameter)}"
+        shape = one.shapes.get(parameter.name)
+        said = f"[{', '.join(term.text for term in shape)}]  " if shape else ""
+        yield f"  {parameter.name:{width}}  {said}{_parameter(parameter)}"
+    for letter, size in one.given.items():
+        yield f"  {letter:{width}}  {inspect.getdoc(size)}"
+    yield ""
+    yield from _rules(one)
+    yield from _cost(one)
+
+
+def _rules(one: Instruction) -> Iterator[str]:
+    for number, rule in enumerate(one.rules):
+        yield f"{'rules' if number == 0 else '':8}  {rule.sentence}"
+        if rule.because:
+            yield f"{'':10}  because {rule.because}"
+
+
+def _cost(one: Instruction) -> Iterator[str]:
+    """What the cost is made of, and what it comes to for the example."""
+    for number, line in enumerate((inspect.getdoc(one.cost) or "").splitlines()):
+        yield f"{'cost' if number == 0 else '':8}  {line}"
+    calls = [(m, example.call(one, m)) for m in _machines_with(one.feature)]
+    legal = [(m, call) for m, call in calls if not list(whole_call(call, m))]
+    if not legal:
+        return
+    yield f"example   nisa.{one.name}({', '.join(_shown(legal[0][1]))})"
+    for m, call in legal:
+        paid = one.cost(call, m)
+        busy = paid.transfer.ns if paid.transfer else paid.busy_ns
+        then = f", its result {paid.latency_ns:.0f} ns later" if paid.latency_ns else ""
+        yield f"{'':8}  {m.name}: {call.engine.name} busy for {busy:.0f} ns{then}"
+
+
+def _shown(call: Call) -> Iterator[str]:
+    """The arguments that are not left out."""
+    for p in call.instruction.parameters:
+        value = call.arguments[p.name]
+        if value is not p.default and value != p.default:
+            yield f"{p.name}={'1.0' if value == 'number' else value}"
 
 
 def _machines_with(feature: str | None) -> list[Machine]:
@@ -105,7 +110,9 @@ def _parameter(parameter: Parameter) -> str:
         return f"{'reduction: ' if declared.reduces else ''}{', '.join(allowed)}"
     if isinstance(declared, Act):
         return "activation function"
-    return "" if parameter.required else f"default {parameter.default!r}"
+    said = str(declared) if isinstance(declared, Immediate | Register) else ""
+    default = "" if parameter.required else f"default {parameter.default!r}"
+    return "; ".join(filter(None, (said, default)))
 
 
 def _operand(operand: Operand) -> str:
