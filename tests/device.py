@@ -55,7 +55,10 @@ class Device:
 
     def zeros(self, shape, dtype="float32", buffer="sbuf", address=None):
         """A tile for when only its geometry matters."""
-        return self.tile(np.zeros(shape), dtype, buffer, address)
+        tile = self.empty(shape, dtype, buffer, address)
+        tile.codes()[...] = 0
+        tile.mark_written()
+        return tile
 
     def repeat(self, times):
         """Note the last instruction so many times more: the record tells nothing else apart."""

@@ -1,5 +1,8 @@
 """Many cases in one test: pytest spends more on a case of its own than most of them take."""
 
+import inspect
+from functools import wraps
+
 import pytest
 
 
@@ -16,3 +19,24 @@ def every(cases, check):
         raise failed[0]
     if failed:
         raise BaseExceptionGroup(f"{len(failed)} cases", failed)
+
+
+def for_all(names, values):
+    """A decorator as pytest.mark.parametrize, of a test that is one for all these values. Fixtures
+    are the same for all of them."""
+    names = names.split(", ") if isinstance(names, str) else names
+    cases = [dict(zip(names, [v] if len(names) == 1 else v, strict=True)) for v in values]
+    assert cases
+
+    def decorated(test):
+        signature = inspect.signature(test)
+        others = [p for p in signature.parameters.values() if p.name not in names]
+
+        @wraps(test)
+        def for_each(**given):
+            every(cases, lambda case: test(**given, **case))
+
+        for_each.__signature__ = signature.replace(parameters=others)
+        return for_each
+
+    return decorated

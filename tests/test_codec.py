@@ -6,6 +6,7 @@ import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import numpy as np
 import pytest
 from device import Device, bits
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -314,7 +315,7 @@ def test_anything_but_zero_is_true():
 # --- from format to format ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", FORMATS.values(), ids=str)
+@for_all("target", FORMATS.values())
 @pytest.mark.parametrize("source", FORMATS.values(), ids=str)
 def test_a_cast_goes_through_float32(source, target):
     codes = some_codes(source)

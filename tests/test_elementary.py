@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from device import bits
+from every import for_all
 from neuroncore.isa.operators import OPERATORS
 
 from neuroncore.clause import arithmetic as numeric
@@ -117,8 +118,8 @@ def test_a_neutral_start_changes_nothing_and_an_identity_is_one(name):
             assert np.array_equal(bits(state)[~nan], bits(alone[:, 0])[~nan])
 
 
-@pytest.mark.parametrize("swap0", [False, True])
-@pytest.mark.parametrize("swap1", [False, True])
+@for_all("swap0", [False, True])
+@for_all("swap1", [False, True])
 @pytest.mark.parametrize("names", [(a, b) for a in fold.SCANNED for b in fold.SCANNED])
 def test_a_scan_carries_its_state(names, swap0, swap1):
     check_scan(names, swap0, swap1)

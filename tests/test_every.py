@@ -1,7 +1,7 @@
 """What stands for many cases says which of them fail."""
 
 import pytest
-from every import every
+from every import every, for_all
 
 
 def is_even(number):
@@ -30,3 +30,23 @@ def test_so_is_what_is_not_refused():
     with pytest.raises(pytest.fail.Exception) as caught:
         every([0, 1], refused)
     assert caught.value.__notes__ == ["with 1"]
+
+
+@pytest.mark.parametrize("a", [1, 2])
+@for_all("b", [3, 4])
+@for_all(("c", "d"), [(5, 6), (7, 8)])
+def test_for_all_is_parametrize_within_a_test(a, b, c, d, request):
+    seen = vars(request.node).setdefault("seen", [])
+    seen.append((a, b, c, d))
+    assert len(seen) < 4 or seen == [(a, b, c, d) for b in (3, 4) for c, d in ((5, 6), (7, 8))]
+
+
+def test_of_a_test_for_all_what_fails_is_named():
+    @for_all("number", [2, 3])
+    @for_all("other", ["x", "y"])
+    def test(number, other):
+        assert number == 2 or other == "x"
+
+    with pytest.raises(AssertionError) as caught:
+        test()
+    assert caught.value.__notes__ == ["with {'other': 'y'}", "with {'number': 3}"]

@@ -5,6 +5,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, called
+from every import for_all
 
 from neuroncore.errors import (
     BufferKindError,
@@ -114,7 +115,7 @@ def close(got, want, dtype=np.float32):
 # --- two operands ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@for_all("shape", SHAPES)
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_two_tiles_combine_element_by_element(name, shape):
     x, y = normal(shape), normal(shape, seed=1)
@@ -281,7 +282,7 @@ def test_an_activation_function_is_one_instruction(name):
         assert opcodes == ["ACTIVATE"]
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@for_all("dtype", FLOATS)
 @pytest.mark.parametrize("name", FUNCTIONS | POSITIVE)
 def test_functions_keep_the_format_unless_told(name, dtype):
     x = np.minimum(np.abs(normal((3, 7))) + 0.1, 1.5).astype(dtype)  # arctan's tables end there

@@ -10,6 +10,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 
 from neuroncore import machine
 from neuroncore.core.core import running
@@ -54,7 +55,7 @@ def values(*shape):
 # --- arrays ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@for_all("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(3, 7), (5,), (2, 3, 4), (1, 1)])
 def test_arrays_go_in_and_come_out_bit_by_bit(dtype, shape):
     given = np.frombuffer(np.random.default_rng(0).bytes(4 * 64), np.uint8) % 2

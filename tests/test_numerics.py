@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from device import bits, same
+from every import for_all
 from numbers_of_formats import IN_NUMPY, LAYOUT, around, magnitudes, narrow, neighbours
 
 from neuroncore import numerics
@@ -21,7 +22,7 @@ from neuroncore.numerics.formats import CONFIGURABLE, FLOATS, FORMATS, OPAQUE, P
 
 
 @pytest.mark.parametrize("form", [*FORMATS.values(), *OPAQUE.values()], ids=str)
-@pytest.mark.parametrize("shape", [(4,), (3, 8), (2, 0, 4), (1, 3, 12)])
+@for_all("shape", [(4,), (3, 8), (2, 0, 4), (1, 3, 12)])
 def test_shapes_and_types(form, shape):
     values = np.random.default_rng(1).uniform(0, 4, shape)
     codes = numerics.encode(values, form)
@@ -88,7 +89,7 @@ def test_packed_numbers_are_those_of_the_element(form):
 
 
 @pytest.mark.parametrize("source", IN_NUMPY)
-@pytest.mark.parametrize("target", IN_NUMPY)
+@for_all("target", IN_NUMPY)
 def test_a_cast_has_the_other_type(source, target):
     if "float4_e2m1fn" in (source, target):
         return

@@ -8,6 +8,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, bits
+from every import for_all
 from neuroncore.isa.operators import OPERATORS
 
 from neuroncore.clause import arithmetic as numeric
@@ -345,7 +346,7 @@ def grid(name, dtype, other):
 
 
 @pytest.mark.parametrize("other", ["signed", "unsigned"])
-@pytest.mark.parametrize("dtype", WIDTHS)
+@for_all("dtype", WIDTHS)
 @pytest.mark.parametrize("name", BITWISE)
 def test_bit_patterns_of_every_width(name, dtype, other):
     other = dtype.removeprefix("u") if other == "signed" else f"u{dtype.removeprefix('u')}"

@@ -194,6 +194,16 @@ def nbytes(piece):
     return 4 * len(piece.rows) * len(piece.columns)
 
 
+def next_use(tile, uses):
+    """As which piece it is used first; None if never, or not before it is written."""
+    for used, fresh in uses:
+        if tile in fresh:
+            return None
+        if tile in used:
+            return used[tile]
+    return None
+
+
 class Model:
     """What is left out, and what has to be moved."""
 
@@ -239,28 +249,21 @@ class Model:
         return not step.writes or any(self.root(p) == p for p in step.writes)
 
     def uses(self, step):
-        """Tiles, and as which piece each is used."""
+        """Tiles, and as which piece each is used; and those of which all is written first."""
         used = {self.root(p): p for p in (*step.reads, *step.writes)}
-        return {tile: piece for tile, piece in used.items() if tile.memory == "sbuf"}
-
-    def next_use(self, tile, steps):
-        """As which piece it is used first; None if never, or not before it is written."""
-        for step in steps:
-            if tile in map(self.root, step.fresh):
-                return None
-            if tile in self.uses(step):
-                return self.uses(step)[tile]
-        return None
+        kept = {tile: piece for tile, piece in used.items() if tile.memory == "sbuf"}
+        return kept, set(map(self.root, step.fresh))
 
     def replay(self):
         """Bytes that are saved and reloaded, and the pieces that would have had to stay to be there
         still."""
         steps = list(filter(self.runs, self.steps))
+        uses = [self.uses(step) for step in steps]
         there = {}  # used the longest ago first, and whether it only stays to leave out a load
         known, clean = set(), set()  # what has been there, and what HBM has too
         saved, reloaded, dropped = 0, 0, []
         for i, step in enumerate(steps):
-            used = self.uses(step)
+            used, _ = uses[i]
             for tile, piece in used.items():
                 if tile not in there and tile in known:
                     if tile in self.loads:
@@ -282,7 +285,7 @@ class Model:
                     clean.add(victim)
             clean -= set(map(self.root, step.writes))
             for tile, piece in used.items():
-                following = self.next_use(tile, steps[i + 1 :])
+                following = next_use(tile, uses[i + 1 :])
                 if following is None:
                     del there[tile]
                     known.discard(tile)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from chains import chain, normal
 from device import Device, bits, same, ten_bits
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,7 +45,7 @@ def column(*values):
 # --- T1 to T5: sums -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", MODES, ids=str)
+@for_all("options", MODES)
 @pytest.mark.parametrize(("target", "form"), FORMATS)
 def test_T1_sums_that_are_exact_are_the_same_in_every_mode(target, form, options):
     rng = np.random.default_rng(1)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from alu import TWO_OPERANDS, UNARY, alu
 from device import TARGETS, Device, converted, noise, same
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import reduce_cmd
@@ -219,7 +220,7 @@ def scalar_reduce(device, data, op0, operand0, reduce_op, dtype="float32", **opt
     return dst.numpy(), res.numpy()
 
 
-@pytest.mark.parametrize("reduce_op", IDENTITY)
+@for_all("reduce_op", IDENTITY)
 @pytest.mark.parametrize("op0", [*TWO_OPERANDS, "abs", "reciprocal"])
 def test_a_scalar_operation_and_its_reduction(op0, reduce_op):
     data, column = noise((33, 12)), noise((33, 1), seed=1)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from alu import VALID, greatest
 from device import TARGETS, Device, converted, noise, same
+from every import for_all
 
 from neuroncore.errors import DtypeError, OperatorError, SignatureError, TargetError
 
@@ -78,7 +79,7 @@ def test_exact_functions(op, target, name):
 
 
 @BOTH
-@pytest.mark.parametrize("after", [*FLOATS, *INTEGERS])
+@for_all("after", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("before", [*FLOATS, *INTEGERS])
 def test_every_format(before, after, name):
     data, scale, bias = noise((9, 33), before), noise((9, 1), seed=1), noise((9, 1), seed=2)

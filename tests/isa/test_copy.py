@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from device import TARGETS, Device, bits, converted, noise, same
+from every import for_all
 from nki.isa import engine
 
 from neuroncore.errors import BufferKindError, DtypeError, SignatureError, TargetError
@@ -17,7 +18,7 @@ UNITS = (engine.vector, engine.scalar, engine.gpsimd)
 # --- tensor_copy ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("after", ALL)
+@for_all("after", ALL)
 @pytest.mark.parametrize("before", ALL)
 def test_a_copy_rounds_once_from_float32(before, after):
     device = Device()
@@ -254,7 +255,7 @@ def test_an_engine_is_a_member_of_the_enumeration(unit):
 
 
 @pytest.mark.parametrize("unit", [engine.vector, engine.gpsimd, engine.unknown])
-@pytest.mark.parametrize("value", [0, -0.0, 1.5, -3, 0.1, 1e-7, np.inf, -np.inf, np.nan])
+@for_all("value", [0, -0.0, 1.5, -3, 0.1, 1e-7, np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_floats_are_filled_with_the_nearest(dtype, value, unit):
     device = Device()

@@ -4,6 +4,7 @@ import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import numpy as np
 import pytest
 from device import TARGETS, Device, bits
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import dge_mode, engine, oob_mode
@@ -55,7 +56,7 @@ def converted(values, dtype):
         return np.clip(whole, bounds.min, bounds.max).astype(np.int64).astype(dtype)
 
 
-@pytest.mark.parametrize("after", [*FLOATS, *INTEGERS, "bool"])
+@for_all("after", [*FLOATS, *INTEGERS, "bool"])
 @pytest.mark.parametrize("before", [*FLOATS, *INTEGERS])
 def test_every_conversion(before, after):
     device = Device("trn3")

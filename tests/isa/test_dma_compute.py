@@ -7,6 +7,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, bits
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import oob_mode, register_alloc
@@ -82,7 +83,7 @@ def test_zeros_keep_their_sign():
     assert np.signbit(compute(device, device.empty((1, 2)), [zeros, zeros])).all()
 
 
-@pytest.mark.parametrize("before", [*FLOATS, *INTEGERS])
+@for_all("before", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("after", [*FLOATS, *INTEGERS])
 def test_formats_convert_through_float32(before, after):
     device = Device()

@@ -4,6 +4,7 @@ import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import numpy as np
 import pytest
 from device import TARGETS, Device, bits
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import dge_mode, oob_mode, register_alloc
@@ -175,7 +176,7 @@ def indices(shape, end):
     ("index", "rows"),
     [((16, 1), 16), ((48, 1), 32), ((128, 1), 128), ((128, 2), 256), ((128, 3), 272)],
 )
-@pytest.mark.parametrize("columns", [(1,), (128,), (3, 40), (1, 4, 25), (4, 1, 25)])
+@for_all("columns", [(1,), (128,), (3, 40), (1, 4, 25), (4, 1, 25)])
 def test_rows_are_counted_down_the_columns_of_the_index(target, index, rows, columns):
     device = Device(target)
     table, numbers = patterns((300, *columns), "bfloat16"), indices(index, 300)

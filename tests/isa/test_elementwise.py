@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from alu import MAGNITUDES, TWO_OPERANDS, UNARY, UNARY_V4, alu
 from device import TARGETS, Device, converted, noise, same
+from every import for_all
 
 from neuroncore.errors import BufferKindError, OperatorError, SignatureError, TargetError
 
@@ -35,7 +36,7 @@ def expected(data, op0, scalar, op1, other, reverse0=False, reverse1=False):
     return alu(op1, alu(op0, data, scalar, reverse0), other.reshape(data.shape), reverse1)
 
 
-@pytest.mark.parametrize("op1", TWO_OPERANDS)
+@for_all("op1", TWO_OPERANDS)
 @pytest.mark.parametrize("op0", [*TWO_OPERANDS, "abs", "reciprocal"])
 def test_every_pair_of_operators(op0, op1):
     data, other, column = noise((32, 30)), noise((32, 30), seed=1), noise((32, 1), seed=2)
@@ -58,7 +59,7 @@ def test_operands_are_swapped_on_request(target, ops, reverse0, reverse1):
         same(fused(Device(target), *given, **flags), expected(*given, **flags))
 
 
-@pytest.mark.parametrize("after", ["float32", "bfloat16", "float8_e5m2", "int16", "uint8"])
+@for_all("after", ["float32", "bfloat16", "float8_e5m2", "int16", "uint8"])
 @pytest.mark.parametrize("form", [*FLOATS, *INTEGERS])
 def test_every_format_of_every_operand(form, after):
     data, other, column = noise((9, 33), form), noise((9, 33), form, 1), noise((9, 1), form, 2)
@@ -104,7 +105,7 @@ def test_both_tiles_may_not_be_in_psum():
     assert error.code == "BUFFER_KIND" and "tensor_copy" in error.hint
 
 
-@pytest.mark.parametrize("starts", [(0, 0, 0), (1, 0, 2), (0, 1, 0), (0, 1, 1), (2, 1, 0)])
+@for_all("starts", [(0, 0, 0), (1, 0, 2), (0, 1, 0), (0, 1, 1), (2, 1, 0)])
 @pytest.mark.parametrize("ops", [("multiply", "add"), ("maximum", "minimum")])
 @pytest.mark.parametrize("form", ["float32", "bfloat16"])
 @pytest.mark.parametrize("rows", [1, 5])
@@ -202,7 +203,7 @@ def inverse(values):
         return np.float32(1) / values.astype(np.float32)
 
 
-@pytest.mark.parametrize("after", [*FLOATS, *INTEGERS])
+@for_all("after", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("before", [*FLOATS, *INTEGERS])
 def test_a_reciprocal_is_correctly_rounded(before, after):
     device = Device()
@@ -213,9 +214,7 @@ def test_a_reciprocal_is_correctly_rounded(before, after):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
-    "where", [("sbuf", "sbuf"), ("sbuf", "psum"), ("psum", "sbuf"), ("psum",) * 2]
-)
+@for_all("where", [("sbuf", "sbuf"), ("sbuf", "psum"), ("psum", "sbuf"), ("psum",) * 2])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_reciprocals_of_all_shapes_in_both_memories(shape, where, target):
     device = Device(target)

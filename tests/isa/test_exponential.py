@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from alu import alu
 from device import Device, converted, noise, same
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import reduce_cmd
@@ -54,7 +55,7 @@ def exponential(device, values, *args, dst="float32", buffer="sbuf", **more):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, "uint32"])
+@for_all("dtype", [*FLOATS, *INTEGERS, "uint32"])
 @pytest.mark.parametrize("buffer", ["sbuf", "psum"])
 def test_the_power_of_the_difference_to_the_maximum(shape, dtype, buffer):
     values = noise(shape, dtype)
@@ -248,7 +249,7 @@ def test_two_steps_then_a_function(ops, reverse0, reverse1):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, "uint32"])
+@for_all("dtype", [*FLOATS, *INTEGERS, "uint32"])
 @pytest.mark.parametrize("op", EXACT)
 def test_immediates_may_be_one_number_for_each_partition(shape, dtype, op):
     device = Device("trn3")

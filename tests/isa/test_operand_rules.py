@@ -7,6 +7,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device
+from every import for_all
 from nki.isa import reduce_cmd
 
 from neuroncore.errors import (
@@ -122,7 +123,7 @@ def legal(device, name, rows=32, columns=16, **changes):
 # --- memory ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@for_all("target", TARGETS)
 @every
 def test_each_operand_may_be_in_either_memory(name, role, target):
     for buffer in ("sbuf", "psum"):
@@ -163,7 +164,7 @@ def test_more_than_128_partitions_do_not_exist(name, role):
     assert caught.value.code == "PARTITION_LIMIT"
 
 
-@pytest.mark.parametrize("start", [0, 32, 64, 96])
+@for_all("start", [0, 32, 64, 96])
 @every
 def test_32_partitions_start_at_any_quadrant(name, role, start):
     device = Device()
@@ -174,9 +175,7 @@ def test_32_partitions_start_at_any_quadrant(name, role, start):
     device.issue(name, **legal(device, name, **{role: tile}))
 
 
-@pytest.mark.parametrize(
-    ("start", "rows"), [(1, 32), (16, 8), (33, 1), (32, 64), (32, 33), (64, 33)]
-)
+@for_all(("start", "rows"), [(1, 32), (16, 8), (33, 1), (32, 64), (32, 33), (64, 33)])
 @every
 def test_other_starts_are_refused(name, role, start, rows):
     device = Device()
@@ -215,7 +214,7 @@ def test_all_operands_have_as_many_partitions(name, role):
 
 
 @pytest.mark.parametrize(("name", "role"), TILES)
-@pytest.mark.parametrize("columns", [1, 15, 17, 32])
+@for_all("columns", [1, 15, 17, 32])
 def test_all_tiles_have_as_many_elements(name, role, columns):
     if name == "tensor_reduce":
         return

@@ -6,6 +6,7 @@ import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import numpy as np
 import pytest
 from device import TARGETS, Device, bits
+from every import for_all
 
 from neuroncore.errors import (
     BufferKindError,
@@ -140,7 +141,7 @@ def patterns(shape, dtype):
     return (raw >> 32 - 8 * form.itemsize).astype(f"uint{8 * form.itemsize}").view(form)
 
 
-@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
+@for_all("dtype", [*INTEGERS, *FLOATS])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 33), (96, 5, 3)])
 def test_dropout_zeroes_some_and_keeps_the_bits_of_the_others(dtype, shape):
     device = Device()

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from alu import COMPARISONS, LOGICAL, MAGNITUDES, PLAIN, alu
 from device import TARGETS, Device, converted, noise, same
+from every import for_all
 
 from neuroncore.errors import DtypeError, OperatorError, ShapeError, SignatureError
 
@@ -37,7 +38,7 @@ def reduced(device, op, data, axis, dtype="float32", shape=None, **options):
     return dst.numpy()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@for_all("shape", SHAPES)
 @pytest.mark.parametrize("op", [*PLAIN, *LOGICAL])
 def test_every_operator_over_every_choice_of_axes(op, shape):
     data = noise(shape, special=False)
@@ -122,7 +123,7 @@ def test_differences_and_products_too():
     assert got[0] == 0 and abs(got[1] - 1) < 1e-6
 
 
-@pytest.mark.parametrize("after", [*FLOATS, *INTEGERS])
+@for_all("after", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("before", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("negate", [False, True])
 def test_every_format(before, after, negate):

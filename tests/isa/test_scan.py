@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from alu import MAGNITUDES, TWO_OPERANDS, UNARY, UNARY_V4, alu
 from device import TARGETS, Device, converted, noise, same
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +42,7 @@ def given_operands(shape, forms=("float32",) * 3, special=False):
     return data0, data1, noise((shape[0], 1), forms[2], 2, special)
 
 
-@pytest.mark.parametrize("op1", TWO_OPERANDS)
+@for_all("op1", TWO_OPERANDS)
 @pytest.mark.parametrize("op0", TWO_OPERANDS)
 def test_every_pair_of_operators(op0, op1):
     data0, data1, initial = given_operands((33, 12), special=True)
@@ -70,7 +71,7 @@ def test_all_free_axes_are_one_run(shape, ops, target):
     same(scan(Device(target), *call), expected(*call))
 
 
-@pytest.mark.parametrize("after", [*FLOATS, *INTEGERS])
+@for_all("after", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("form", [*FLOATS, *INTEGERS])
 def test_every_format(form, after):
     call = *given_operands((9, 12), (form, "bfloat16", form)), "maximum", "subtract"

@@ -4,6 +4,7 @@ import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import numpy as np
 import pytest
 from device import TARGETS, Device, converted, noise, same
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +49,7 @@ def single(values):
 # --- max8 -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+@for_all("dtype", FLOATS + INTEGERS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_eight_greatest_in_descending_order(shape, dtype):
     device = Device()
@@ -281,7 +282,7 @@ def test_what_stays_keeps_its_bits(dtype):
     same(dst.numpy(), values)
 
 
-@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+@for_all("dtype", FLOATS + INTEGERS)
 @pytest.mark.parametrize("imm", [0.0, 2.5, -1e9, np.inf, np.nan])
 def test_imm_and_other_formats_are_rounded_to_dst(dtype, imm):
     device = Device()

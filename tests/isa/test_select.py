@@ -4,6 +4,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, bits, converted, noise, same
+from every import for_all
 from nki.isa import reduce_cmd
 
 from neuroncore.errors import (
@@ -31,7 +32,7 @@ def mask(shape, dtype="uint8", seed=5):
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+@for_all("dtype", [*FLOATS, *INTEGERS])
 def test_chosen_elements_are_copied_bit_by_bit(dtype, shape, reverse):
     device = Device()
     old, new, chosen = noise(shape, dtype), noise(shape, dtype, 1), mask(shape)
@@ -174,7 +175,7 @@ def test_what_is_not_chosen_stays_unwritten():
 # --- select_reduce --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("after", ["float32", "bfloat16", "float8_e4m3", "int16", "uint8"])
+@for_all("after", ["float32", "bfloat16", "float8_e4m3", "int16", "uint8"])
 @pytest.mark.parametrize("before", [*FLOATS, "int8", "uint8", "int16", "uint16"])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_each_element_is_one_of_two(before, after, reverse):

@@ -8,6 +8,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, converted, noise, same
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,7 +70,7 @@ def test_both_comparisons_must_hold(op0, op1):
 
 @pytest.mark.parametrize("target", V3_ON)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", FLOATS)
+@for_all("dtype", FLOATS)
 @pytest.mark.parametrize("buffer", ["sbuf", "psum"])
 def test_a_range_of_each_partition_is_kept(target, shape, dtype, buffer):
     values = noise(shape, dtype)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from alu import TWO_OPERANDS, alu
 from device import TARGETS, Device, converted, noise, same
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,7 +46,7 @@ def moments(values):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+@for_all("dtype", FLOATS + INTEGERS)
 def test_moments_of_even_and_of_odd_elements(target, shape, dtype):
     device = Device(target)
     values = noise(shape, dtype, special=False)
@@ -181,7 +182,7 @@ def fold_rows(name, values):
 
 @pytest.mark.parametrize("name", ["add", "average", "maximum"])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 33), (96, 5, 3), (33, 2, 3, 4)])
-@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+@for_all("dtype", FLOATS + INTEGERS)
 def test_partitions_fold_from_the_first(name, shape, dtype):
     device = Device()
     values = noise(shape, dtype)
@@ -283,7 +284,7 @@ def cumulate(device, values, op0, op1, *args, dst="float32", buffer="sbuf", **mo
     return out.numpy()
 
 
-@pytest.mark.parametrize("op1", START)
+@for_all("op1", START)
 @pytest.mark.parametrize("op0", TWO_OPERANDS)
 def test_values_run_up_from_left_to_right(op0, op1):
     values = noise((5, 12))
@@ -306,7 +307,7 @@ SHORT = (*FLOATS, *INTEGERS[:4])
 
 
 @pytest.mark.parametrize("source", SHORT)
-@pytest.mark.parametrize("dtype", SHORT)
+@for_all("dtype", SHORT)
 def test_the_state_is_float32_whatever_dst_is(source, dtype):
     values = noise((4, 9), source, special=False)
     with np.errstate(all="ignore"):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from alu import COMPARISONS, LOGICAL, MAGNITUDES, PLAIN, TWO_OPERANDS, UNARY, UNARY_V4, alu
 from device import TARGETS, Device, bits, converted, noise, same
+from every import for_all
 from nki.isa import engine
 
 from neuroncore.errors import (
@@ -52,7 +53,7 @@ def unit_of_last(device):
 # --- float32 arithmetic ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@for_all("target", TARGETS)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("op", TWO_OPERANDS)
 def test_every_operator(op, reverse, target):
@@ -61,7 +62,7 @@ def test_every_operator(op, reverse, target):
         same(result(Device(target), data, step), expected(data, step))
 
 
-@pytest.mark.parametrize("op1", [*TWO_OPERANDS, "abs", "reciprocal"])
+@for_all("op1", [*TWO_OPERANDS, "abs", "reciprocal"])
 @pytest.mark.parametrize("op0", [*TWO_OPERANDS, "abs", "reciprocal"])
 def test_every_pair_of_operators(op0, op1):
     data, column = noise((32, 30), "bfloat16"), noise((32, 1), seed=1)
@@ -112,7 +113,7 @@ def test_numbers_are_rounded_to_float32():
     assert result(Device(), np.ones((1, 1), np.float32), ("multiply", 0.1)) == np.float32(0.1)
 
 
-@pytest.mark.parametrize("after", [*FLOATS, *INTEGERS])
+@for_all("after", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("before", [*FLOATS, *INTEGERS])
 def test_every_format(before, after):
     data, column = noise((16, 33), before), noise((16, 1), seed=1)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from alu import LOGICAL, MAGNITUDES, PLAIN, POWER, TWO_OPERANDS, UNARY, UNARY_V4, alu
 from device import TARGETS, Device, bits, converted, noise, same
+from every import for_all
 from nki.isa import engine
 
 from neuroncore.errors import BufferKindError, DtypeError, OperatorError, TargetError
@@ -56,7 +57,7 @@ def test_operators_of_v4(op):
         assert error.code == "TARGET"
 
 
-@pytest.mark.parametrize("after", [*FLOATS, *INTEGERS])
+@for_all("after", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("first", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("op", ["subtract", "maximum"])
 def test_every_format(op, first, after):
@@ -121,7 +122,7 @@ def test_in_place(op, which):
 
 @pytest.mark.parametrize("after", ["float32", "bfloat16"])
 @pytest.mark.parametrize("op", ["add", "subtract", "maximum", "less_equal"])
-@pytest.mark.parametrize("starts", [(1, 0, 0), (0, 1, 1), (1, 0, 2), (2, 1, 0), (1, 2, 1)])
+@for_all("starts", [(1, 0, 0), (0, 1, 1), (1, 0, 2), (2, 1, 0), (1, 2, 1)])
 @pytest.mark.parametrize("rows", [1, 5])
 def test_all_is_read_before_anything_is_written(op, starts, after, rows):
     device = Device()
@@ -304,7 +305,7 @@ def test_shifts_are_logical(dtype, op):
     assert not result(Device(), op, a, past, dtype).any()
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
+@for_all("place", [0, 1, 2])
 @pytest.mark.parametrize("form", FLOATS)
 @pytest.mark.parametrize("op", [*BITVEC, *SHIFTS])
 def test_bits_of_floats_are_refused(op, form, place):

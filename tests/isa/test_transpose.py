@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from device import TARGETS, Device, bits, same
+from every import for_all
 from nki.isa import engine
 
 from neuroncore.errors import (
@@ -44,7 +45,7 @@ def flipped(data):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+@for_all("dtype", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("source", ["sbuf", "psum"])
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
 def test_the_vector_engine_moves_bits(target, source, dtype, shape):
@@ -56,7 +57,7 @@ def test_the_vector_engine_moves_bits(target, source, dtype, shape):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 128), (128, 33), (5, 128), (96, 2)])
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+@for_all("dtype", [*FLOATS, *INTEGERS])
 def test_from_v3_on_the_tensor_engine_moves_bits(dtype, shape):
     device = Device("trn2")
     data = noise(device, shape, dtype)
@@ -219,7 +220,7 @@ NARROW = ("float8_e4m3", "float8_e5m2")
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 33)])
-@pytest.mark.parametrize("wide", ["bfloat16", "float16", "uint16", "int16"])
+@for_all("wide", ["bfloat16", "float16", "uint16", "int16"])
 @pytest.mark.parametrize("dtype", NARROW)
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
 def test_from_v3_on_8_bits_may_leave_as_16(target, dtype, wide, shape):

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from device import converted
+from every import for_all
 from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
@@ -102,7 +103,7 @@ def near(got, want):
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("shape", [*SHAPES, (4, 3, 5)])
+@for_all("shape", [*SHAPES, (4, 3, 5)])
 def test_the_result_is_numpy_s(name, shape):
     got, want, device = case(name, shape)
     assert (got.shape, got.dtype, got.region.value) == (shape, "float32", "sbuf")

@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from every import for_all
 from neuronxcc import nki
 from neuronxcc.nki import language as nl
 from older_kernels import applied, numbers, stored
@@ -93,7 +94,7 @@ FORMS = (
 )
 
 
-@pytest.mark.parametrize("form", FORMS)
+@for_all("form", FORMS)
 @pytest.mark.parametrize("name", ARITHMETIC)
 def test_two_operands_are_broadcast_to_each_other(name, form):
     x, y = pair(form)
@@ -101,7 +102,7 @@ def test_two_operands_are_broadcast_to_each_other(name, form):
     close(applied(getattr(nl, name), x, y), want, 1e-6)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@for_all("form", FORMS)
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_comparisons_give_bools(name, form):
     x, y = (np.rint(v) for v in pair(form))
@@ -113,7 +114,7 @@ def test_comparisons_give_bools(name, form):
     assert in_numbers.dtype == np.float32 and np.array_equal(in_numbers, got)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@for_all("form", FORMS)
 @pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.uint16])
 @pytest.mark.parametrize("name", BITWISE)
 def test_bits_are_combined(name, dtype, form):
