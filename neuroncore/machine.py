@@ -74,6 +74,10 @@ class Hbm:
     stack_gigabytes_per_s: float
     cores_per_stack: int
 
+    @property
+    def stack_bytes(self) -> int:
+        return self.capacity_bytes * self.cores_per_stack
+
 
 @dataclass(frozen=True)
 class Engine:

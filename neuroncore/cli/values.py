@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,13 +17,17 @@ import numpy as np
 
 from neuroncore.cli.failures import NotPython
 from neuroncore.errors import UsageError, did_you_mean
+from neuroncore.frontend.settings import target_machine
 from neuroncore.numerics.formats import Format, lookup
 
 ARRAY = re.compile(r"(\w+)\[(\s*\d+\s*(?:,\s*\d+\s*)*),?\s*\]")
 
 
 def argument(text: str, rng: np.random.Generator) -> Any:
-    """`float32[128,512]` is an array of random numbers; anything else is a Python literal."""
+    """`float32[128,512]` is an array of random numbers; anything else is a Python literal.
+
+    Raises UsageError for what is neither, and for arrays that the machine's HBM can't hold.
+    """
     match = ARRAY.fullmatch(text.strip())
     if match is None:
         try:
@@ -33,6 +38,10 @@ def argument(text: str, rng: np.random.Generator) -> Any:
             ) from None
     form = lookup(match[1])
     shape = tuple(int(n) for n in match[2].split(","))
+    one, size = target_machine(), prod(shape) * form.itemsize
+    if size > one.hbm.stack_bytes:
+        room = f"HBM of {one.name} holds {one.hbm.stack_bytes}"
+        raise UsageError(f"--args {text!r} can't be made: it is {size} bytes, and {room}")
     try:
         return _random(form, shape, rng)
     except (MemoryError, ValueError) as error:

@@ -226,20 +226,29 @@ class _Inputs:
         if tile.covers_storage and storage.id in self.given and tile.shape == storage.shape:
             return self.given[storage.id]
         tile = tile.resolved("the result") if tile.dynamic else tile
-        self._lay_leftovers(tile)
-        codes = tile.codes()
-        if codes.dtype != tile.held.numpy:
-            codes = np.ascontiguousarray(codes).view(tile.held.numpy)
+        codes = self._all_leftovers(tile) if tile.untouched and tile.size else self._codes(tile)
         return _to_torch(codes) if self.torch else codes
 
-    def _lay_leftovers(self, tile: Tile) -> None:
+    def _codes(self, tile: Tile) -> Array:
         missing = tile.missing()
-        if missing is None or not tile.size:
-            return
-        tile.lay_leftovers(missing, self.core.options.zeros_as_leftovers)
+        if missing is not None and tile.size:
+            tile.lay_leftovers(missing, self.core.options.zeros_as_leftovers)
+            self._report_leftovers(tile, int(missing.sum()))
+        codes = tile.codes()
+        if codes.dtype == tile.held.numpy:
+            return codes
+        return np.ascontiguousarray(codes).view(tile.held.numpy)
+
+    def _all_leftovers(self, tile: Tile) -> Array:
+        """The result that nothing has written: one element repeated, for there may be gigabytes."""
+        self._report_leftovers(tile, tile.size)
+        leftover = tile.leftover(self.core.options.zeros_as_leftovers)
+        return np.broadcast_to(leftover, tile.shape)
+
+    def _report_leftovers(self, tile: Tile, count: int) -> None:
         self.core.report(
             "OUTPUT_NOT_WRITTEN",
-            f"the kernel returns {tile!r}, of which {int(missing.sum())} of {tile.size} elements "
+            f"the kernel returns {tile!r}, of which {count} of {tile.size} elements "
             "were never written; the caller gets leftovers of the device's memory there",
             tile.storage.id,
         )
@@ -259,7 +268,9 @@ def _complete(result: Any, other: Any) -> None:
     this core hasn't written of it is what the other one has (nki-library's kernels of NKI 0.2)."""
     for mine, theirs in _pairs(result, other):
         alike = (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
-        if mine.storage is theirs.storage or not alike or (missing := mine.missing()) is None:
+        if mine.storage is theirs.storage or not alike or theirs.untouched:
+            continue
+        if (missing := mine.missing()) is None:
             continue
         never = theirs.missing()
         brought = missing if never is None else missing & ~never

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from neuroncore.enums import ON_CHIP, MemoryRegion
 from neuroncore.errors import (
     CapacityError,
+    NotEmulated,
     OutOfBoundsError,
     PartitionLimitError,
     ShapeError,
@@ -156,6 +157,11 @@ class Image:
         self.gaps = Gaps(self.data.nbytes, 1)
 
 
+def _described(storage: Storage) -> str:
+    named = f"tensor {storage.name!r}" if storage.name else "the tensor"
+    return f"{named} ({' x '.join(map(str, storage.shape))})"
+
+
 class Hbm:
     """The main memory that the cores of one launch have in common.
 
@@ -167,6 +173,7 @@ class Hbm:
 
     def __init__(self, rounding: Rounding = codec.encode, wide: bool = False) -> None:
         self.rounding, self.wide = rounding, wide
+        self.lasting = 0  # bytes of arguments and of what outlives the kernel
         self.ids = itertools.count()
         self.tensors: dict[tuple[str, int], Storage] = {}
 
@@ -241,18 +248,26 @@ class Memory:
         storage.launch = self.hbm
         if storage.on_chip:
             self._check_fits(storage)
+        else:
+            self._check_room(storage, lasts=region is MemoryRegion.shared_hbm)
         if address is not None and storage.on_chip:
             self._place(storage, *address)
             return storage
         storage.gaps = Gaps(storage.nbytes, dtype.itemsize)
         storage.hold(self.hbm.held(dtype))
-        storage.data = buffers.take(storage.nbytes * storage.spread)
+        try:
+            storage.data = buffers.take(storage.nbytes * storage.spread)
+        except MemoryError:
+            raise NotEmulated(
+                f"{_described(storage)} needs more memory than this computer gives"
+            ) from None
         return storage
 
     def adopt(self, region: MemoryRegion, array: Array, dtype: Format, name: str = "") -> Storage:
         """Storage whose bytes are those of a C-contiguous array, which it keeps alive: codes of
         `Hbm.held(dtype)`."""
         storage = Storage(next(self._ids), region, array.shape or (1,), dtype, name)
+        self._check_room(storage, lasts=True)
         storage.launch = self.hbm
         storage.hold(self.hbm.held(dtype))
         storage.data = array.reshape(-1).view(np.uint8)
@@ -269,13 +284,33 @@ class Memory:
             return array
         return np.array(codec.decode(dtype, array.view(dtype.storage)))
 
+    def _check_room(self, storage: Storage, lasts: bool) -> None:
+        """Refuse a tensor that HBM can't hold, beside those that are there as long as it is. What
+        ends with the kernel may use a place in turn."""
+        others = self.hbm.lasting if lasts else 0
+        needed, room = others + storage.nbytes, self.machine.hbm.stack_bytes
+        if lasts:
+            self.hbm.lasting = needed
+        if needed <= room:
+            return
+        beside = f", beside {others} that are taken" if others else ""
+        raise CapacityError(
+            f"{_described(storage)} of {storage.dtype} needs {storage.nbytes} bytes of hbm"
+            f"{beside}; {self.machine.name} has {room}",
+            argument="shape",
+            position=0,
+            expected=f"at most {room - others} bytes",
+            got=f"{storage.nbytes} bytes",
+            because=f"a stack of HBM holds {room} bytes; {self.machine.hbm.cores_per_stack} of the "
+            "chip's cores share one",
+            hint="are the sizes right? Else work on parts, one launch after the other",
+        )
+
     def _check_fits(self, storage: Storage) -> None:
         size = self._size(storage.region)
-        named = f"tensor {storage.name!r}" if storage.name else "the tensor"
-        shape = " x ".join(map(str, storage.shape))
         if storage.partitions > size.partitions:
             raise PartitionLimitError(
-                f"{named} ({shape}) has {storage.partitions} partitions; "
+                f"{_described(storage)} has {storage.partitions} partitions; "
                 f"{storage.region.value} has {size.partitions}",
                 argument="shape",
                 position=0,
@@ -287,7 +322,7 @@ class Memory:
             )
         if storage.row_bytes > size.partition_bytes:
             raise CapacityError(
-                f"{named} ({shape}, {storage.dtype}) needs {storage.row_bytes} bytes per "
+                f"{_described(storage)} of {storage.dtype} needs {storage.row_bytes} bytes per "
                 f"partition; {self.machine.name} has {size.partition_bytes}",
                 argument="shape",
                 position=0,

@@ -307,11 +307,21 @@ class Tile:
         never = image.gaps.missing(start, codes.shape, codes.strides, codes.itemsize)
         return None if never is None else missing & never
 
-    def lay_leftovers(self, missing: Array, zeros: bool) -> None:
-        """Lay what stands for leftovers where elements are `missing`: 0, or poison."""
-        codes = self.codes()
+    @property
+    def untouched(self) -> bool:
+        """Whether it is certain, without a look at elements, that nothing has written any."""
+        storage = self.storage
+        return storage.image is None and storage.gaps is not None and storage.gaps.mask is None
+
+    def leftover(self, zeros: bool) -> Array:
+        """What stands for an element of leftovers: 0, or poison."""
         code = 0 if zeros else codec.poison(self.held)
-        codes[missing] = np.array(code, self.held.code_type).view(codes.dtype)
+        return np.array(code, self.held.code_type).view(self.held.numpy)
+
+    def lay_leftovers(self, missing: Array, zeros: bool) -> None:
+        """Lay what stands for leftovers where elements are `missing`."""
+        codes = self.codes()
+        codes[missing] = self.leftover(zeros).view(codes.dtype)
 
     def mark_written(self, chosen: Array | None = None) -> None:
         """Note that every element, or those that are `chosen`, have been written."""

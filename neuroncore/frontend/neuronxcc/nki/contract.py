@@ -110,7 +110,7 @@ def _check_returned(
 
 def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> None:
     """`writes`: whether it has written to an argument, or needn't."""
-    never = [t for t in _tensors(result) if (gaps := t.unwritten()) is not None and gaps.all()]
+    never = [t for t in _tensors(result) if _never_written(t)]
     if writes and not never:
         return
     what = repr(never[0]) if never else "an argument of a kernel that returns nothing"
@@ -123,6 +123,13 @@ def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> N
             also="err_tensor_output_not_written_to",
         ),
     )
+
+
+def _never_written(tensor: Tensor) -> bool:
+    if tensor.untouched:
+        return True
+    missing = tensor.unwritten()
+    return missing is not None and bool(missing.all())
 
 
 def _at_return(function: Callable[..., Any], error: KernelError) -> KernelError:
