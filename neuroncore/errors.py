@@ -20,6 +20,7 @@ NeuronError
 │   ├── ScopeError              SCOPE                a tensor outside of its loop or its kernel
 │   ├── ShapeError              SHAPE_MISMATCH       shapes that don't fit together
 │   ├── SignatureError          SIGNATURE            wrong arguments (also TypeError)
+│   │   └── UnknownNameError    SIGNATURE            no such function (also AttributeError)
 │   ├── StartPartitionError     START_PARTITION      a start partition the engine can't address
 │   ├── TargetError             TARGET               this generation doesn't have it
 │   ├── UninitialisedError      UNINIT_READ          a read of what nothing has written
@@ -36,7 +37,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, ClassVar
+from types import TracebackType
+from typing import Any, ClassVar, Self
 
 from neuroncore import source
 
@@ -87,6 +89,11 @@ class KernelError(NeuronError, ValueError, AssertionError):
         if not self.stack or not self._name:
             return self.stack[0][0] if self.stack else None
         return source.argument(self.stack[0][0], self._name, self._position)
+
+    def coming_through(self, trace: TracebackType | None) -> Self:
+        """The error at the place of another, in whose stead it is raised."""
+        self._visits = source.visits_of(trace)
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Code objects don't go from process to process; places do."""
@@ -211,6 +218,10 @@ class ShapeError(KernelError):
 
 class SignatureError(KernelError, TypeError):
     code = "SIGNATURE"
+
+
+class UnknownNameError(SignatureError, AttributeError):
+    """A name that a module or a tensor of the API doesn't have."""
 
 
 class StartPartitionError(KernelError):

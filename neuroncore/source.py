@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 
@@ -34,18 +34,25 @@ class Place:
         return f"{self.file}:{self.line}"
 
 
-_our_code: set[int] = set()  # ids of code objects of this package, which live as long as it does
+_our_code: set[int] = set()  # ids of code objects of packages, which live as long as those do
+MACHINERY = ("runpy", "importlib._bootstrap", "importlib._bootstrap_external")
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Whether a frame runs the emulator; the chapters of `neuroncore.kernels` are the user's."""
+    """Whether a frame runs the emulator, or numpy, by which a kernel may call it; the chapters of
+    `neuroncore.kernels` are the user's."""
     if id(frame.f_code) in _our_code:
         return True
     name: str = frame.f_globals.get("__name__", "")
-    ours = name.startswith("neuroncore.") and not name.startswith("neuroncore.kernels")
+    ours = name.startswith(("neuroncore.", "numpy.")) and not name.startswith("neuroncore.kernels")
     if ours:
         _our_code.add(id(frame.f_code))
     return ours
+
+
+def is_users(frame: FrameType) -> bool:
+    """Whether a frame is neither ours nor what starts programs and imports modules."""
+    return not is_ours(frame) and frame.f_globals.get("__name__", "") not in MACHINERY
 
 
 _doors: set[int] = set()  # ids of code objects: whoever calls these is not the user's kernel
@@ -109,24 +116,65 @@ def _characters(text: str, column: int) -> int:
     return len(text.encode()[:column].decode(errors="ignore")) if text else column
 
 
-def visits() -> list[tuple[CodeType, int, dict[str, int]]]:
+Visit = tuple[CodeType, int, dict[str, int]]
+
+
+def visits() -> list[Visit]:
     """The user's frames inside the kernel, innermost first: what `place` takes, and the integer
     variables as they are now.
 
     It ends where our own code called the kernel.
     """
-    found: list[tuple[CodeType, int, dict[str, int]]] = []
+    found: list[Visit] = []
     frame = user_frame()
     while frame is not None and not is_ours(frame):
-        numbers = {} if frame.f_code.co_name == "<module>" else _integers(frame)
-        found.append((frame.f_code, instruction_of(frame), numbers))
+        found.append((frame.f_code, instruction_of(frame), _variables(frame)))
         frame = frame.f_back
     return found
 
 
+Frames = list[tuple[FrameType, int]]
+
+
+def _through(trace: TracebackType | None) -> Frames:
+    """The frames of the user's that an error came through, innermost first, each with the byte
+    offset of its instruction: those inside the kernel, if it came out of one."""
+    found: Frames = []
+    links = reversed([(link.tb_frame, link.tb_lasti) for link in _links(trace)])
+    for frame, instruction in links:
+        if is_users(frame):
+            found.append((frame, instruction))
+        elif found and is_ours(frame):
+            break
+    return found
+
+
+def _links(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def innermost(trace: TracebackType | None) -> tuple[FrameType | None, int]:
+    """The innermost frame of the user's that an error came through, and its instruction."""
+    found = _through(trace)
+    return found[0] if found else (None, 0)
+
+
+def visits_of(trace: TracebackType | None) -> list[Visit]:
+    """As `visits`, of an error that has left them."""
+    return [(frame.f_code, at, _variables(frame)) for frame, at in _through(trace)]
+
+
+def _variables(frame: FrameType) -> dict[str, int]:
+    return {} if frame.f_code.co_name == "<module>" else _integers(frame)
+
+
 def _integers(frame: FrameType) -> dict[str, int]:
+    """Integers, and the variables of loops that are integers too; True is no number."""
     values = frame.f_locals.items()
-    return {n: v for n, v in values if type(v) is int and not n.startswith("_")}
+    numbers = {n: v for n, v in values if isinstance(v, int) and not isinstance(v, bool)}
+    return {n: int(v) for n, v in numbers.items() if not n.startswith("_")}
 
 
 _users: dict[tuple[int, int], ast.AST | None] = {}
@@ -179,6 +227,20 @@ def _tree(file: str) -> ast.AST:
         return ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
         return ast.Module([], [])
+
+
+def call(code: CodeType, instruction: int) -> ast.Call | None:
+    """The call that a bytecode instruction makes; None if it makes none, or without the source."""
+    return _calls(code.co_filename).get(_span(code, instruction))
+
+
+@cache
+def _calls(file: str) -> dict[tuple[int | None, ...], ast.Call]:
+    return {
+        (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset): node
+        for node in ast.walk(_tree(file))
+        if isinstance(node, ast.Call)
+    }
 
 
 def conjuncts(frame: FrameType) -> list[Any]:

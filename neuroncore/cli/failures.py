@@ -11,7 +11,6 @@ from types import FrameType, TracebackType
 from neuroncore import source
 from neuroncore.errors import UsageError
 
-MACHINERY = ("runpy", "importlib._bootstrap", "importlib._bootstrap_external")
 INTERRUPTED = 130  # as a shell has it of a program that Ctrl-C ends
 
 
@@ -62,14 +61,8 @@ def interrupted(error: KeyboardInterrupt) -> str:
 
 def innermost(error: BaseException) -> tuple[FrameType | None, int]:
     """The innermost frame of the user's that an error came through, and its line."""
-    users = [(f, line) for f, line in traceback.walk_tb(error.__traceback__) if is_users(f)]
+    users = [(f, line) for f, line in traceback.walk_tb(error.__traceback__) if source.is_users(f)]
     return users[-1] if users else (None, 0)
-
-
-def is_users(frame: FrameType) -> bool:
-    """Whether a frame is neither ours nor what starts programs and imports modules."""
-    name = frame.f_globals.get("__name__", "")
-    return not source.is_ours(frame) and name not in MACHINERY
 
 
 def print_traceback(error: BaseException) -> None:
@@ -86,9 +79,9 @@ def _of_the_user(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None:
         links.append(trace)
         trace = trace.tb_next
-    own = max((n for n, link in enumerate(links) if is_users(link.tb_frame)), default=-1)
+    own = max((n for n, link in enumerate(links) if source.is_users(link.tb_frame)), default=-1)
     kept: TracebackType | None = None
     for number, link in reversed([*enumerate(links)]):
-        if number > own or is_users(link.tb_frame):
+        if number > own or source.is_users(link.tb_frame):
             kept = TracebackType(kept, link.tb_frame, link.tb_lasti, link.tb_lineno)
     return kept

@@ -20,6 +20,7 @@ from neuroncore.cli import failures, values
 from neuroncore.cli.document import Document, Pairs
 from neuroncore.core.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
+from neuroncore.frontend import misuse
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.run import Run
@@ -146,6 +147,9 @@ class Session:
             print(said, file=sys.stderr)
 
     def _raised(self, error: Exception) -> None:
+        if (of_ours := misuse.told(error)) is not None:
+            self._failed(str(of_ours), of_ours)
+            return
         cause = error.__cause__  # of the older API's IndexError in mode="simulation"
         told = cause if isinstance(cause, KernelError) else error
         self._failed(None, told, f"{type(error).__name__}: {error}")

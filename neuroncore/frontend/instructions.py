@@ -73,6 +73,11 @@ def _with_scales_first(dma_compute: Issues) -> Issues:
 REORDERED = {"dma_compute": _with_scales_first}
 
 
+def _free(given: dict[str, Any]) -> list[str]:
+    """Parameters that are still to be given."""
+    return [name for name, value in given.items() if value is MISSING]
+
+
 def _settle(
     instruction: Instruction, given: dict[str, Any], extra: tuple[Any, ...], unknown: dict[str, Any]
 ) -> None:
@@ -84,7 +89,7 @@ def _settle(
                 f"{instruction.name} has no parameter {name!r}",
                 argument=name,
                 expected=form,
-                hint=did_you_mean(name, given),
+                hint=did_you_mean(name, _free(given)) or did_you_mean(name, given),
             )
         warnings.warn(f"nisa.{instruction.name} ignores {name}=", stacklevel=3)
     if extra:
@@ -92,6 +97,5 @@ def _settle(
             f"{instruction.name} takes {len(given) + instruction.named} positional arguments",
             expected=form,
         )
-    absent = [name for name, value in given.items() if value is MISSING]
-    if absent:
+    if absent := _free(given):
         raise SignatureError(f"{instruction.name} needs {', '.join(absent)}", expected=form)

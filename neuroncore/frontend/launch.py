@@ -15,7 +15,15 @@ import numpy.typing as npt
 from neuroncore.core.core import Core, on
 from neuroncore.core.system import System
 from neuroncore.enums import MemoryRegion
-from neuroncore.errors import DtypeError, NotEmulated, SignatureError, TargetError, UsageError
+from neuroncore.errors import (
+    DtypeError,
+    KernelError,
+    NotEmulated,
+    SignatureError,
+    TargetError,
+    UsageError,
+)
+from neuroncore.frontend import misuse
 from neuroncore.frontend.run import NeuronWarning as NeuronWarning
 from neuroncore.frontend.run import Run as Run
 from neuroncore.frontend.settings import current_settings, environment_options, target_machine
@@ -82,7 +90,11 @@ def launch(
         core.memory.begin_program()
         tensors = [inputs.enter(v, n) for v, n in zip(args, names, strict=True)]
         named = {name: inputs.enter(value, name) for name, value in (kwargs or {}).items()}
-        result = function(*tensors, **named)
+        try:
+            result = function(*tensors, **named)
+        except (TypeError, AttributeError) as error:
+            _raise_told(error)
+            raise
         if finished is not None:
             finished()
         return result
@@ -109,6 +121,12 @@ def launch(
     findings = [finding for core in cores for finding in core.findings]
     name = getattr(function, "__name__", "kernel")
     return Run(name, outputs, cores, tuple(args), findings, precision)
+
+
+def _raise_told(error: Exception) -> None:
+    """Raise in our form what Python has refused of a call of ours."""
+    if not isinstance(error, KernelError) and (told := misuse.told(error)) is not None:
+        raise told from None
 
 
 def _cores(machine: Machine, options: Options, grid: tuple[int, ...], count: int) -> list[Core]:

@@ -42,6 +42,8 @@ from neuroncore.schedule import QUEUES, Timeline, schedule_cores
 TRACED = 20_000  # instructions, whose timeline takes about 0.3 MB compressed
 LINES = 1000
 FORMATS = {"neff": "neuroncore.neff/1", "ntff": "neuroncore.ntff/1"}
+FIELDS = {"neuroncore": str, "id": str, "kernel": str, "target": str, "profile": dict}
+MORE = {"instructions": list, "lines": list, "lines_left_out": int}  # of a neff
 GZIP = b"\x1f\x8b"
 
 Kind = Literal["neff", "ntff"]
@@ -121,6 +123,9 @@ def read(path: Path, kind: Kind) -> Document:
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None
     if found == FORMATS[kind]:
+        fields = {**FIELDS, **MORE} if kind == "neff" else FIELDS
+        if not all(isinstance(document.get(name), what) for name, what in fields.items()):
+            raise UsageError(f"{path} is damaged: run the kernel again")
         return dict(document)
     if found in FORMATS.values():
         other = next(k for k, name in FORMATS.items() if name == found)

@@ -15,6 +15,7 @@ from neuroncore.errors import (
     SignatureError,
     ViewError,
 )
+from neuroncore.frontend import misuse
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.unread import Unread, asserted, truth_value
 from neuroncore.memory.register import VirtualRegister
@@ -217,11 +218,7 @@ class Indexed(Unread, Tile):
         )
 
     def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> Any:
-        raise SignatureError(
-            f"numpy's {ufunc.__name__} can't compute with {self!r}",
-            because="a tensor lives in the device's memory; the host doesn't know its values",
-            hint=f"use nl.{ufunc.__name__}",
-        )
+        raise misuse.refused_ufunc(ufunc.__name__, self)
 
 
 def _refusing(symbol: str, function: str) -> Callable[[Indexed, Any], Any]:

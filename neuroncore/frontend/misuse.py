@@ -1,0 +1,200 @@
+"""What Python refuses of calls of ours, told as everything else that is wrong with a kernel: a name that isn't there, arguments that a function doesn't take, numpy asked to compute."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType, ModuleType
+from typing import Any
+
+from neuroncore import source
+from neuroncore.errors import KernelError, SignatureError, UnknownNameError, did_you_mean
+
+HOME = "neuroncore.frontend."  # the rest of a module's name is what the user imports
+NUMPY = {"absolute": "abs", "amax": "max", "amin": "min", "dot": "matmul"}  # and in nki.language
+NO_UFUNC = "__array_ufunc__"  # in numpy's message
+
+
+def told(error: BaseException) -> KernelError | None:
+    """The error in our form and at the user's line; None if it isn't about something of ours."""
+    frame, instruction = source.innermost(error.__traceback__)
+    if frame is None:
+        return None
+    made: KernelError | None = None
+    if isinstance(error, AttributeError) and error.name is not None:
+        made = _no_attribute(frame, error.obj, error.name)
+    elif isinstance(error, ImportError):
+        made = _no_import(error)
+    elif isinstance(error, TypeError):
+        made = _refused_call(frame, instruction, str(error))
+    return made and made.coming_through(error.__traceback__)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _no_attribute(frame: FrameType, home: Any, name: str) -> KernelError | None:
+    if name.startswith("__"):
+        return None
+    if isinstance(home, ModuleType):
+        if not home.__name__.startswith(HOME):
+            return None
+        spelt = home.__name__.removeprefix(HOME)
+        return _unknown(spelt, name, home, _written(frame, home) or spelt.rpartition(".")[2])
+    if not type(home).__module__.startswith(HOME):
+        return None
+    return _unknown(repr(home), name, home, "")
+
+
+def _unknown(what: str, name: str, home: Any, prefix: str) -> KernelError:
+    known = [n for n in dir(home) if not n.startswith("_")]
+    hint = did_you_mean(name, known)
+    near = hint and hint.split("'")[1]
+    takes = near and _form(f"{prefix}.{near}" if prefix else near, getattr(home, near))
+    return UnknownNameError(f"{what} has no {name!r}", expected=takes, hint=hint)
+
+
+def _no_import(error: ImportError) -> KernelError | None:
+    """from nki.isa import tensor_scaler"""
+    match = re.match(r"cannot import name '(\w+)' from '([\w.]+)'", str(error))
+    if match is None or not match[2].startswith(HOME):
+        return None
+    home = sys.modules[match[2]]
+    return _unknown(match[2].removeprefix(HOME), match[1], home, "")
+
+
+def _written(frame: FrameType, module: ModuleType) -> str | None:
+    """What the user's code calls a module of ours."""
+    space = {**frame.f_globals, **frame.f_locals}
+    return next((name for name, value in space.items() if value is module), None)
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Called:
+    """A call in the user's code: what is called, by what name, with what."""
+
+    function: Any
+    name: str
+    node: ast.Call
+
+    @property
+    def keywords(self) -> list[str]:
+        return [k.arg for k in self.node.keywords if k.arg is not None]
+
+    @property
+    def unpacks(self) -> bool:
+        """Whether there are arguments that the source doesn't list."""
+        starred = any(isinstance(given, ast.Starred) for given in self.node.args)
+        return starred or len(self.keywords) < len(self.node.keywords)
+
+
+def _refused_call(frame: FrameType, instruction: int, message: str) -> KernelError | None:
+    called = _called(frame, instruction)
+    if called is None:
+        return None
+    if NO_UFUNC in message:
+        return of_numpy(frame, called.name.rpartition(".")[2], "a tensor")
+    if not (getattr(called.function, "__module__", None) or "").startswith("neuroncore."):
+        return None
+    return None if called.unpacks else _wrong_arguments(called)
+
+
+def _called(frame: FrameType, instruction: int) -> _Called | None:
+    """The call that a frame is at, if its function is a name or an attribute of one."""
+    node = source.call(frame.f_code, instruction)
+    if node is None or not _is_name(node.func):
+        return None
+    code = compile(ast.Expression(node.func), frame.f_code.co_filename, "eval")
+    return _Called(eval(code, frame.f_globals, frame.f_locals), ast.unparse(node.func), node)
+
+
+def _is_name(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _wrong_arguments(called: _Called) -> KernelError | None:
+    """What doesn't fit the signature; None if all fits, and the error is another."""
+    signature = inspect.signature(called.function)
+    count, keywords = len(called.node.args), called.keywords
+    try:
+        signature.bind(*[None] * count, **dict.fromkeys(keywords))
+    except TypeError:
+        pass
+    else:
+        return None
+    form = _form(called.name, called.function)
+    listed = _by_name(signature)
+    unknown = [k for k in keywords if k not in listed]
+    free = [name for name in listed[count:] if name not in keywords]
+    if unknown and (hint := did_you_mean(unknown[0], free)):
+        return _no_parameter(called, unknown[0], form, hint)
+    absent = [n for n in free if signature.parameters[n].default is inspect.Parameter.empty]
+    if unknown and not absent:
+        return _no_parameter(called, unknown[0], form, None)
+    if absent:
+        return SignatureError(f"{called.name} needs {', '.join(absent)}", expected=form)
+    twice = [k for k in keywords if k in listed[:count]]
+    if twice:
+        return SignatureError(f"{called.name} is given {twice[0]} twice", expected=form)
+    return SignatureError(f"{called.name} doesn't take {count} positional arguments", expected=form)
+
+
+def _no_parameter(called: _Called, name: str, form: str | None, hint: str | None) -> KernelError:
+    statement = f"{called.name} has no parameter {name!r}"
+    return SignatureError(statement, argument=name, expected=form, hint=hint)
+
+
+def _by_name(signature: inspect.Signature) -> list[str]:
+    var = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    return [p.name for p in signature.parameters.values() if p.kind not in var]
+
+
+def _form(name: str, function: Any) -> str | None:
+    """What a function takes, without the types that Python's signature has."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    shown = [p for p in plain if p.kind is not p.VAR_KEYWORD]
+    return f"{name}{inspect.Signature(shown)}"
+
+
+# --- numpy ----------------------------------------------------------------------------------------
+
+
+def refused_ufunc(name: str, tensor: object) -> KernelError:
+    """The error for a function of numpy's by which the user's code, or numpy, computes."""
+    frame = source.user_frame()
+    node = source.call(frame.f_code, frame.f_lasti) if frame is not None else None
+    written = ast.unparse(node.func).rpartition(".")[2] if node is not None else name
+    return of_numpy(frame, written, repr(tensor))
+
+
+def of_numpy(frame: FrameType | None, name: str, what: str) -> KernelError:
+    """The error for a function of numpy's that is given a tensor."""
+    own = NUMPY.get(name, name)
+    language = next(_languages(frame), None) if frame is not None else None
+    hint = f"use {language[0]}.{own}" if language and own in dir(language[1]) else None
+    return SignatureError(
+        f"numpy's {name} can't compute with {what}",
+        because="a tensor lives in the device's memory; the host doesn't know its values",
+        hint=hint,
+    )
+
+
+def _languages(frame: FrameType) -> Iterator[tuple[str, ModuleType]]:
+    """nki.language, as the user's code calls it."""
+    for name, value in {**frame.f_globals, **frame.f_locals}.items():
+        home = value.__name__ if isinstance(value, ModuleType) else ""
+        if home.startswith(HOME) and home.endswith(".language"):
+            yield name, value
