@@ -20,10 +20,10 @@ NeuronError
 │   ├── ScopeError              SCOPE                a tensor outside of its loop or its kernel
 │   ├── ShapeError              SHAPE_MISMATCH       shapes that don't fit together
 │   ├── SignatureError          SIGNATURE            wrong arguments (also TypeError)
-│   │   └── UnknownNameError    SIGNATURE            no such function (also AttributeError)
 │   ├── StartPartitionError     START_PARTITION      a start partition the engine can't address
 │   ├── TargetError             TARGET               this generation doesn't have it
 │   ├── UninitialisedError      UNINIT_READ          a read of what nothing has written
+│   ├── UnknownNameError        UNKNOWN_NAME         no such function (also AttributeError)
 │   └── ViewError               RESHAPE_VIEW         a view the memory layout can't express
 ├── NotEmulated                 legal, but not built here yet (also NotImplementedError)
 ├── UsageError                  neuroncore itself was called wrongly
@@ -37,7 +37,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from functools import cached_property
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any, ClassVar, Self
 
 from neuroncore import source
@@ -89,6 +89,11 @@ class KernelError(NeuronError, ValueError, AssertionError):
         if not self.stack or not self._name:
             return self.stack[0][0] if self.stack else None
         return source.argument(self.stack[0][0], self._name, self._position)
+
+    def placed(self, site: tuple[CodeType, int] | None) -> Self:
+        """The error at another place of the user's code than the one it is made at."""
+        self._visits = [(*site, {})] if site else []
+        return self
 
     def coming_through(self, trace: TracebackType | None) -> Self:
         """The error at the place of another, in whose stead it is raised."""
@@ -220,10 +225,6 @@ class SignatureError(KernelError, TypeError):
     code = "SIGNATURE"
 
 
-class UnknownNameError(SignatureError, AttributeError):
-    """A name that a module or a tensor of the API doesn't have."""
-
-
 class StartPartitionError(KernelError):
     code = "START_PARTITION"
 
@@ -234,6 +235,10 @@ class TargetError(KernelError):
 
 class UninitialisedError(KernelError):
     code = "UNINIT_READ"
+
+
+class UnknownNameError(KernelError, AttributeError):
+    code = "UNKNOWN_NAME"
 
 
 class ViewError(KernelError):

@@ -8,42 +8,14 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device
+from marked import X, refused
 
 from neuroncore import errors, source
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
 
-HEADER = """\
-import nki.isa as nisa
-import nki.language as nl
-import numpy as np
-
-def tile(p, f, dtype=nl.float32, buffer=nl.sbuf):
-    made = nl.ndarray((p, f), dtype, buffer=buffer)
-    made.mark_written()
-    return made
-
-"""
-X = np.ones((4, 6), np.float32)
 FIELDS = ("expected", "got", "because", "hint", "also")
-
-
-def refused(tmp_path, body):
-    """The error of a kernel whose offending text stands between « and », with that place."""
-    text = HEADER + body
-    before, marked, _ = text.partition("«")[0], *text.partition("«")[2].partition("»")[::2]
-    line, column = before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
-    text = text.replace("«", "").replace("»", "")
-    path = tmp_path / "mine.py"
-    path.write_text(text, encoding="utf-8")
-    scope = {"__name__": "mine"}
-    exec(compile(text, str(path), "exec"), scope)
-    with pytest.raises(errors.KernelError) as caught:
-        launch(scope["kernel"], (X,), tensor=NkiTensor, target="trn2")
-    source = text.splitlines()[line - 1]
-    carets = len(marked) if "\n" not in marked else len(source) - column + 1
-    return caught.value, path, line, column, source, carets
 
 
 # code, built-in that it also is, kernel, and words of its fields
@@ -55,8 +27,18 @@ ILLEGAL = {
     ),
     "past the end": (
         *("OUT_OF_BOUNDS", IndexError),
+        "def kernel(x):\n    for i in range(4):\n        y = «x[:, i * 4:i * 4 + 4]»\n",
+        {"statement": "index range [4, 7] exceeds axis 1 of size 6", "hint": "min("},
+    ),
+    "one piece too many": (
+        *("OUT_OF_BOUNDS", IndexError),
         "def kernel(x):\n    for i in range(4):\n        y = «x[:, i * 2:i * 2 + 2]»\n",
-        {"statement": "index range [6, 7] exceeds axis 1 of size 6", "hint": "min("},
+        {"got": "[6, 7]", "hint": "end the loop earlier: axis 1 has 3 pieces of 2"},
+    ),
+    "swapped": (
+        *("OUT_OF_BOUNDS", IndexError),
+        "def kernel(x):\n    for i in range(3):\n        y = «x[i * 2:i * 2 + 2, 0:2]»\n",
+        {"got": "[4, 5]", "hint": "are the indices swapped? axis 0 has 2 pieces of 2"},
     ),
     "start partition": (
         *("START_PARTITION", ValueError),
@@ -312,14 +294,29 @@ def test_kernels_without_source_still_have_a_line():
     assert lines[1].startswith("  expected ") and lines[-1] == "  in        kernel at <typed>:2"
 
 
-def test_what_is_wrong_with_a_result_points_at_the_launch():
-    x = np.ones((4, 6), np.float32)
+def test_what_is_wrong_with_a_result_points_at_where_it_was_made():
+    def kernel(x):
+        tile = nl.load(x)
+        nl.load(x)
+        return tile
+
     with pytest.raises(errors.SignatureError) as caught:
-        launch(lambda x: nl.load(x), (x,), tensor=NkiTensor)
+        launch(kernel, (X,), tensor=NkiTensor)
     error = caught.value
     assert error.statement.startswith("the kernel returns NkiTensor(4x6")
     assert "nl.shared_hbm" in error.hint
-    assert error.place.file == __file__ and "launch(lambda" in error.place.text
+    assert error.place.file == __file__ and error.place.text.strip() == "tile = nl.load(x)"
+
+
+def test_so_does_a_result_that_nothing_wrote():
+    def kernel(x):
+        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
+        nl.load(x)
+        return out
+
+    (finding,) = launch(kernel, (X,), tensor=NkiTensor).findings
+    assert finding.code == "OUTPUT_NOT_WRITTEN"
+    assert finding.place.text.strip().startswith("out = nl.ndarray")
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "complex64"])

@@ -27,7 +27,7 @@ from neuroncore.errors import (
     UninitialisedError,
 )
 from neuroncore.machine import Machine
-from neuroncore.memory.storage import Hbm, Memory
+from neuroncore.memory.storage import Born, Hbm, Memory
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.stochastic import Stochastic, rounding
 from neuroncore.options import Options
@@ -178,9 +178,9 @@ class Core:
             raise UninitialisedError(message, argument=name, hint="write the tile first")
         return message
 
-    def report(self, code: str, message: str, *subject: Any) -> None:
-        """Add a finding, once per line and subject."""
-        site = self.birthplace()
+    def report(self, code: str, message: str, *subject: Any, site: Born = None) -> None:
+        """Add a finding, once per line and subject; the line is that of a site or of here."""
+        site = site or self.birthplace()
         place = source.place(*site) if site else None
         key = (code, place, *subject)
         if key not in self._reported:

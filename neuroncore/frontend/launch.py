@@ -240,7 +240,7 @@ class _Inputs:
                 expected="tensors in hbm",
                 because="on-chip memory doesn't outlive the kernel",
                 hint="store it into an nl.ndarray(..., buffer=nl.shared_hbm)",
-            )
+            ).placed(storage.born)
         if tile.covers_storage and storage.id in self.given and tile.shape == storage.shape:
             return self.given[storage.id]
         tile = tile.resolved("the result") if tile.dynamic else tile
@@ -269,6 +269,7 @@ class _Inputs:
             f"the kernel returns {tile!r}, of which {count} of {tile.size} elements "
             "were never written; the caller gets leftovers of the device's memory there",
             tile.storage.id,
+            site=tile.storage.born,
         )
 
     def write_back(self) -> None:

@@ -1,4 +1,5 @@
-"""What Python refuses of calls of ours, told as everything else that is wrong with a kernel: a name that isn't there, arguments that a function doesn't take, numpy asked to compute."""
+"""What Python refuses of calls of ours, told as everything else that is wrong with a kernel: a name
+that isn't there, arguments that a function doesn't take, numpy asked to compute."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any
@@ -100,7 +101,7 @@ def _refused_call(frame: FrameType, instruction: int, message: str) -> KernelErr
     if called is None:
         return None
     if NO_UFUNC in message:
-        return of_numpy(frame, called.name.rpartition(".")[2], "a tensor")
+        return of_numpy(frame, _name_of(called, "function"), "a tensor")
     if not (getattr(called.function, "__module__", None) or "").startswith("neuroncore."):
         return None
     return None if called.unpacks else _wrong_arguments(called)
@@ -135,9 +136,10 @@ def _wrong_arguments(called: _Called) -> KernelError | None:
     listed = _by_name(signature)
     unknown = [k for k in keywords if k not in listed]
     free = [name for name in listed[count:] if name not in keywords]
-    if unknown and (hint := did_you_mean(unknown[0], free)):
-        return _no_parameter(called, unknown[0], form, hint)
     absent = [n for n in free if signature.parameters[n].default is inspect.Parameter.empty]
+    for near in (absent, free) if unknown else ():
+        if hint := did_you_mean(unknown[0], near):
+            return _no_parameter(called, unknown[0], form, hint)
     if unknown and not absent:
         return _no_parameter(called, unknown[0], form, None)
     if absent:
@@ -175,9 +177,15 @@ def _form(name: str, function: Any) -> str | None:
 def refused_ufunc(name: str, tensor: object) -> KernelError:
     """The error for a function of numpy's by which the user's code, or numpy, computes."""
     frame = source.user_frame()
-    node = source.call(frame.f_code, frame.f_lasti) if frame is not None else None
-    written = ast.unparse(node.func).rpartition(".")[2] if node is not None else name
-    return of_numpy(frame, written, repr(tensor))
+    called = _called(frame, frame.f_lasti) if frame is not None else None
+    return of_numpy(frame, _name_of(called, name), repr(tensor))
+
+
+def _name_of(called: _Called | None, name: str) -> str:
+    """What numpy calls the function that is called; `name` if it isn't one of numpy's."""
+    if called is None or not type(called.function).__module__.startswith("numpy"):
+        return name
+    return str(called.function.__name__)
 
 
 def of_numpy(frame: FrameType | None, name: str, what: str) -> KernelError:
@@ -198,3 +206,18 @@ def _languages(frame: FrameType) -> Iterator[tuple[str, ModuleType]]:
         home = value.__name__ if isinstance(value, ModuleType) else ""
         if home.startswith(HOME) and home.endswith(".language"):
             yield name, value
+
+
+# --- places that aren't there ---------------------------------------------------------------------
+
+
+def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) -> str:
+    """A hint about the indices from `first` to `last` that reach past the end of an axis; `ragged`
+    is that for a last piece which is shorter than the others."""
+    count, size = last - first + 1, shape[axis]
+    if count < 2 or first < 0 or first % count or size % count:
+        return ragged
+    pieces = f"axis {axis} has {size // count} pieces of {count}"
+    if any(last < n and not n % count for other, n in enumerate(shape) if other != axis):
+        return f"are the indices swapped? {pieces}"
+    return f"end the loop earlier: {pieces}"

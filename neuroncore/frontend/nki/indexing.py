@@ -33,6 +33,7 @@ class DynamicSlice:
 
 
 DROPPED = -1  # the count of an axis that an integer takes away
+RAGGED = "shorten the last piece: min(start + size, total)"
 
 
 class Indexed(Unread, Tile):
@@ -140,7 +141,7 @@ class Indexed(Unread, Tile):
             )
         start, stop = start + size * (start < 0), stop + size * (stop < 0)
         if not 0 <= start <= stop <= size:
-            raise self._outside(f"index range [{start}, {stop - 1}]", axis)
+            raise self._past(start, stop - 1, axis)
         return start, -(-(stop - start) // step), step
 
     def _bound(self, value: Any, axis: int) -> int:
@@ -169,7 +170,7 @@ class Indexed(Unread, Tile):
                 return 0, count, 1, (self._moved(k.start, axis, size - count),)
             start = self._bound(k.start, axis)
             if not 0 <= start <= size - count:
-                raise self._outside(f"index range [{start}, {start + count - 1}]", axis)
+                raise self._past(start, start + count - 1, axis)
             return start, count, 1, ()
         if isinstance(k, VirtualRegister | Tile):
             return 0, keep, 1, (self._moved(k, axis, size - 1),)
@@ -199,13 +200,18 @@ class Indexed(Unread, Tile):
             hint="put the axis you index on the free axes, or go through HBM",
         )
 
+    def _past(self, first: int, last: int, axis: int) -> OutOfBoundsError:
+        error = self._outside(f"index range [{first}, {last}]", axis)
+        error.hint = misuse.beyond(first, last, axis, self.shape, RAGGED)
+        return error
+
     def _outside(self, what: str, axis: int) -> OutOfBoundsError:
         return OutOfBoundsError(
             f"{what} exceeds axis {axis} of size {self.shape[axis]}",
             expected=f"within [0, {self.shape[axis] - 1}]",
             got=what,
             because="the access would reach a neighbour's memory",
-            hint="shorten the last piece: min(start + size, total)",
+            hint=RAGGED,
             also="err_tensor_access_out_of_bound",
         )
 

@@ -14,6 +14,7 @@ from neuroncore.errors import (
     SignatureError,
     ViewError,
 )
+from neuroncore.frontend import misuse
 from neuroncore.frontend.neuronxcc.nki import parts, refusals
 from neuroncore.frontend.neuronxcc.nki.index import Box, Index, Mask, filled, together
 from neuroncore.frontend.nki.indexing import DynamicSlice
@@ -169,7 +170,7 @@ class Tensor(Unread, Tile):
                 also="err_tensor_access_out_of_bound",
             )
         if first < 0 or (stop > size and not (masked and count)):
-            raise self._outside(first, stop - 1, axis)
+            raise self._outside(first, stop - 1, axis, self.shape)
         return first, count, step
 
     def _number(self, k: Any, axis: int) -> int:
@@ -277,16 +278,17 @@ class Tensor(Unread, Tile):
         self.fault = None
         for first, along, size, axis in self.spans:
             low, high = Index(self.shape, along, first).extent()
-            self.fault = self._outside(low, high, axis, size)
+            others = self.storage.shape
+            self.fault = self._outside(low, high, axis, (*others[:axis], size, *others[axis + 1 :]))
 
-    def _outside(self, low: int, high: int, axis: int, size: int | None = None) -> OutOfBoundsError:
-        size = self.shape[axis] if size is None else size
+    def _outside(self, low: int, high: int, axis: int, shape: Dims) -> OutOfBoundsError:
+        size, ragged = shape[axis], "mask the last piece: mask=(start + i < total)"
         return OutOfBoundsError(
             f"index range [{low}, {high}] exceeds axis {axis} of size {size}",
             expected=f"within [0, {size - 1}]",
             got=f"[{low}, {high}]",
             because="the access would reach a neighbour's memory",
-            hint="mask the last piece: mask=(start + i < total)",
+            hint=misuse.beyond(low, high, axis, shape, ragged),
             also="err_tensor_access_out_of_bound",
         )
 

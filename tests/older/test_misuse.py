@@ -1,0 +1,136 @@
+"""What Python refuses of calls of the older API is told as other errors are, and run-time errors
+tell the iteration."""
+
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+import numpy as np
+import pytest
+
+from neuroncore.errors import KernelError, OutOfBoundsError, SignatureError, UnknownNameError
+
+X = np.ones((256, 512), np.float32)
+
+
+def refused(kernel, kind):
+    with pytest.raises(kind) as caught:
+        nki.jit(kernel)(X)
+    error = caught.value
+    assert error.place.file == __file__ and "neuroncore.frontend" not in str(error)
+    return error
+
+
+def tile(x):
+    return nl.load(x[0:128, 0:64])
+
+
+def test_a_misspelt_instruction():
+    error = refused(lambda x: nisa.tensor_scaler(tile(x), np.add, 1.0), UnknownNameError)
+    assert error.statement == "neuronxcc.nki.isa has no 'tensor_scaler'"
+    assert error.hint == "did you mean 'tensor_scalar'?"
+    assert error.expected.startswith("nisa.tensor_scalar(data, op0, operand0, ")
+    assert "nisa.tensor_scaler" in error.place.text
+
+
+def test_a_misspelt_function_and_method():
+    assert "'maximum'" in refused(lambda x: nl.maximun(tile(x), 0), UnknownNameError).hint
+    error = refused(lambda x: tile(x).reshpae((64, 128)), UnknownNameError)
+    assert "'reshape'" in error.hint and error.statement.startswith("Tensor(128x64")
+
+
+def test_a_misspelt_keyword():
+    error = refused(lambda x: nisa.tensor_scalar(tile(x), np.add, operandO=2.0), SignatureError)
+    assert error.statement == "nisa.tensor_scalar has no parameter 'operandO'"
+    assert error.hint == "did you mean 'operand0'?"
+    assert error.expected.startswith("nisa.tensor_scalar(data, op0, operand0, ")
+
+
+def test_too_few_arguments():
+    error = refused(lambda x: nisa.tensor_scalar(tile(x), np.add), SignatureError)
+    assert error.statement == "nisa.tensor_scalar needs operand0"
+
+
+@pytest.mark.parametrize(
+    ("compute", "name", "hint"),
+    [
+        (lambda x: np.maximum(x, 0), "maximum", "use nl.maximum"),
+        (lambda x: np.exp(x), "exp", "use nl.exp"),
+        (lambda x: np.sum(x, axis=1), "sum", "use nl.sum"),
+        (lambda x: np.hypot(x, x), "hypot", None),
+    ],
+)
+def test_functions_of_numpy(compute, name, hint):
+    error = refused(lambda x: compute(tile(x)), SignatureError)
+    assert error.statement == f"numpy's {name} can't compute with a tensor"
+    assert error.hint == hint and "np." in error.place.text
+
+
+def test_numbers_of_numpy_leave_arithmetic_to_the_tile():
+    def kernel(x):
+        out = nl.ndarray((128, 64), x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, np.float32(2) * tile(x))
+        return out
+
+    assert (nki.jit(kernel)(X) == 2).all()
+
+
+def test_a_result_on_the_chip_is_refused_where_it_was_made():
+    def kernel(x):
+        made = nl.load(x[0:128, 0:64])
+        nl.load(x[0:128, 64:128])
+        return made
+
+    assert refused(kernel, SignatureError).place.text.strip().startswith("made = nl.load")
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+def copied(place):
+    """A kernel that copies (256, 512) in tiles of 128 x 128 to where `place` says."""
+
+    def kernel(x):
+        out = nl.ndarray((256, 512), x.dtype, buffer=nl.shared_hbm)
+        p, f = nl.mgrid[0:128, 0:128]
+        for i in nl.affine_range(2):
+            for j in nl.affine_range(4):
+                nl.store(place(out, i, j, p, f), nl.load(x[i * 128 + p, j * 128 + f]))
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda out, i, j, p, f: out[j * 128 + p, i * 128 + f],
+        lambda out, i, j, p, f: out[j * 128 : j * 128 + 128, i * 128 : i * 128 + 128],
+    ],
+)
+def test_swapped_indices_are_asked_for(place):
+    error = refused(copied(place), OutOfBoundsError)
+    assert error.hint == "are the indices swapped? axis 0 has 2 pieces of 128"
+
+
+def test_a_last_piece_that_is_shorter_wants_a_mask():
+    def ragged(x):
+        p, f = nl.mgrid[0:128, 0:100]
+        for j in nl.affine_range(6):
+            nl.load(x[p, j * 100 + f])
+
+    assert "mask the last piece" in refused(ragged, OutOfBoundsError).hint
+
+
+def test_run_time_errors_tell_the_iteration():
+    error = refused(copied(lambda out, i, j, p, f: out[p, j * 256 + f]), KernelError)
+    assert {**error.stack[1][1]} == {"i": 0, "j": 2}
+    assert "(i=0, j=2)" in str(error)
+
+
+def test_also_those_of_instructions():
+    def kernel(x):
+        made = tile(x)
+        for i in nl.affine_range(3):
+            nisa.tensor_copy(made[0:64, 0 : 32 + i], mask=made)
+
+    assert refused(kernel, KernelError).stack[0][1] == {"i": 0}

@@ -1,0 +1,116 @@
+"""What Python refuses of calls of ours is told as other errors are; other errors of Python stay."""
+
+import nki.isa as nisa
+import nki.language as nl
+import pytest
+from marked import X, refused
+
+from neuroncore import errors
+from neuroncore.frontend.launch import launch
+from neuroncore.frontend.nki.tensor import NkiTensor
+
+ILLEGAL = {
+    "misspelt instruction": (
+        *("UNKNOWN_NAME", AttributeError),
+        "def kernel(x):\n    «nisa.tensor_scaler»(dst=x, data=x)\n",
+        {
+            "statement": "nki.isa has no 'tensor_scaler'",
+            "expected": "nisa.tensor_scalar(dst, data, op0, operand0, ",
+            "hint": "did you mean 'tensor_scalar'?",
+        },
+    ),
+    "misspelt function": (
+        *("UNKNOWN_NAME", AttributeError),
+        "def kernel(x):\n    «nl.maximun»(tile(4, 4), 0)\n",
+        {"expected": "nl.maximum(x, y, dtype=None)", "hint": "did you mean 'maximum'?"},
+    ),
+    "misspelt method": (
+        *("UNKNOWN_NAME", AttributeError),
+        "def kernel(x):\n    «x.reshpae»((6, 4))\n",
+        {"statement": "NkiTensor 'x'(4x6", "expected": "reshape(shape)", "hint": "'reshape'"},
+    ),
+    "misspelt keyword": (
+        *("SIGNATURE", TypeError),
+        "def kernel(x):\n    nl.maximum(tile(4, 4), 0, dtyp=«nl.float32»)\n",
+        {
+            "statement": "nl.maximum has no parameter 'dtyp'",
+            "expected": "nl.maximum(x, y, dtype=None)",
+            "hint": "did you mean 'dtype'?",
+        },
+    ),
+    "a misspelt keyword of an instruction means one that isn't given": (
+        *("SIGNATURE", TypeError),
+        "def kernel(x):\n    nisa.tensor_scalar(x, x, nl.add, operandO=«2.0»)\n",
+        {"hint": "did you mean 'operand0'?"},
+    ),
+    "too few": (
+        *("SIGNATURE", TypeError),
+        "def kernel(x):\n    «nl.maximum(tile(4, 4))»\n",
+        {"statement": "nl.maximum needs y", "expected": "nl.maximum(x, y, dtype=None)"},
+    ),
+    "too many": (
+        *("SIGNATURE", TypeError),
+        "def kernel(x):\n    «nl.exp(tile(4, 4), 1, 2, 3)»\n",
+        {"statement": "nl.exp doesn't take 4 positional arguments"},
+    ),
+    "twice": (
+        *("SIGNATURE", TypeError),
+        "def kernel(x):\n    «nl.exp(tile(4, 4), x=1)»\n",
+        {"statement": "nl.exp is given x twice"},
+    ),
+    "numpy": (
+        *("SIGNATURE", TypeError),
+        "def kernel(x):\n    «np.maximum(tile(4, 4), 0)»\n",
+        {"statement": "numpy's maximum can't compute with NkiTensor", "hint": "use nl.maximum"},
+    ),
+    "numpy by way of itself": (
+        *("SIGNATURE", TypeError),
+        "def kernel(x):\n    «np.sum(tile(4, 4), axis=1)»\n",
+        {"statement": "numpy's sum can't compute with NkiTensor", "hint": "use nl.sum"},
+    ),
+    "numpy where the device has nothing": (
+        *("SIGNATURE", TypeError),
+        "def kernel(x):\n    «np.hypot(tile(4, 4), 0)»\n",
+        {"statement": "numpy's hypot"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_messages_say_what_is_there_and_what_was_meant(tmp_path, name):
+    code, builtin, body, words = ILLEGAL[name]
+    error, path, line, column, _, _ = refused(tmp_path, body)
+    assert error.code == code and isinstance(error, builtin)
+    for field, part in words.items():
+        assert part in getattr(error, field), field
+    assert (error.place.file, error.place.line) == (str(path), line)
+    assert error.place.column == column - 1
+    assert "neuroncore." not in str(error)
+
+
+# --- what isn't of ours ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def helper(a): pass\ndef kernel(x):\n    helper(1, 2)\n",
+        "def kernel(x):\n    'text'.nothing\n",
+        "def kernel(x):\n    len(3)\n",
+        "def kernel(x):\n    range(*['a'])\n",
+    ],
+)
+def test_errors_of_python_stay_what_they_are(body):
+    scope = {"nl": nl, "__name__": "mine"}
+    exec(body, scope)
+    with pytest.raises((TypeError, AttributeError)) as caught:
+        launch(scope["kernel"], (X,), tensor=NkiTensor)
+    assert not isinstance(caught.value, errors.NeuronError)
+
+
+def test_a_kernel_may_ask_whether_there_is_a_name():
+    def kernel(x):
+        assert not hasattr(nisa, "tensor_scaler") and getattr(nl, "nothing", 1) == 1
+        return x
+
+    launch(kernel, (X,), tensor=NkiTensor)
