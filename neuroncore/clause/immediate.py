@@ -29,10 +29,11 @@ class Immediate:
 
     def quick(self, name: str) -> str:
         """An expression that is true if a value can be taken as it is; others go to `take`."""
+        absent = f"{name} is None or " if self.optional else ""
         if self.depth:
-            return "False"
+            return f"{absent}False"
         bounds = "" if self.low == -inf else f" and {int(self.low)} <= {name} <= {int(self.high)}"
-        return f"type({name}) is {self.kind.__name__}{bounds}"
+        return f"{absent}type({name}) is {self.kind.__name__}{bounds}"
 
     def take(self, instruction: str, name: str, value: Any) -> Any:
         """The value as Python's numbers and tuples. Raises SignatureError for another kind,

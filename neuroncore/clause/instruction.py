@@ -197,6 +197,11 @@ class Call:
         values = (self.arguments[n] for n in names) if names else self.arguments.values()
         return [v for v in values if isinstance(v, View)]
 
+    def tiles(self, *names: str) -> dict[str, View]:
+        """The tiles of the named operands by their names, of each that is a list one by one."""
+        given = ((n, v) for n, v in self.arguments.items() if n.partition("[")[0] in names)
+        return {name: view for name, view in given if isinstance(view, View)}
+
     @property
     def name(self) -> str:
         return self.instruction.name

@@ -62,12 +62,14 @@ class Rule:
             fields["got"] = str(view)
         return (found.kind or self.kind)(f"{call.name}: {found.statement}", **fields)  # type: ignore[arg-type]
 
-    def when(self, said: str, test: Callable[[Call], Any]) -> Rule:
-        """The same rule for some calls only; `said` is how its sentence goes on."""
+    def when(self, said: str, test: Callable[[Call], Any], **reasons: str | None) -> Rule:
+        """The same rule for some calls only; `said` is how its sentence goes on, and `reasons` are
+        theirs."""
         return replace(
             self,
             sentence=f"{self.sentence} {said}",
             condition=lambda call, machine: self.condition(call, machine) if test(call) else None,
+            **reasons,  # type: ignore[arg-type]
         )
 
 
@@ -116,6 +118,26 @@ def lacks(machine: Machine, argument: str, what: str, feature: str, **more: Any)
     )
 
 
+def holds(
+    argument: str,
+    sentence: str,
+    test: Callable[[Call], Any],
+    kind: type[KernelError] = ShapeError,
+    expected: str | None = None,
+    **reasons: Any,
+) -> Rule:
+    """What is true of legal calls; the error of another one says so, and what the argument is."""
+
+    @rule(kind, sentence, **reasons)
+    def check(call: Call, machine: Machine) -> Fault | None:
+        if test(call):
+            return None
+        given = call[argument]
+        return fault(argument, sentence, expected, None if isinstance(given, View) else given)
+
+    return check
+
+
 def needs(
     feature: str, what: str, argument: str, test: Callable[[Call], Any], **reasons: Any
 ) -> Rule:
@@ -153,17 +175,19 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def same_total(first: str, second: str) -> Rule:
-    """As many elements altogether, as a DMA wants it."""
+    """As many elements altogether, as a DMA wants it; `second` may be a list."""
 
     @rule(
         sentence=f"{first} and {second} have as many elements",
         because="every element that is read is written once",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
-        a, b = call.view(first), call.view(second)
-        if a.size == b.size:
+        a, tiles = call.view(first), call.tiles(second)
+        name = next((name for name, b in tiles.items() if b.size != a.size), None)
+        if name is None:
             return None
-        said = f"{second} has {b.size} elements, {first} has {a.size}"
+        b = tiles[name]
+        said = f"{name} has {b.size} elements, {first} has {a.size}"
         return fault(second, said, f"{a.size} elements ({a})", f"{b.size} elements ({b})")
 
     return check

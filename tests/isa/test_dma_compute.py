@@ -195,7 +195,7 @@ def test_sums_only(op):
     device.refuses(OperatorError, "dma_compute", dst, [src], op, words=["reduce_op", "add"])
 
 
-@pytest.mark.parametrize("scales", [[2.0, 1.0], [1.0], [1.0, 1.0, 1.0], 1.0, [1.0, -1.0]])
+@pytest.mark.parametrize("scales", [[2.0, 1.0], [1.0], [1.0, 1.0, 1.0], [1.0, -1.0]])
 def test_other_scales_are_refused(scales):
     device = Device()
     srcs = [device.zeros((3, 5)), device.zeros((3, 5))]
@@ -203,6 +203,15 @@ def test_other_scales_are_refused(scales):
         OperatorError, "dma_compute", device.zeros((3, 5)), srcs, nl.add, scales,
         words=["scales", "2 times 1.0"],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("scales", [1.0, "ab", [[1.0, 1.0]], object()])
+def test_scales_are_a_list_of_numbers(scales):
+    device = Device()
+    srcs = [device.zeros((3, 5)), device.zeros((3, 5))]
+    words = ["scales", "a list of numbers or None"]
+    dst = device.zeros((3, 5))
+    device.refuses(SignatureError, "dma_compute", dst, srcs, nl.add, scales, words=words)
 
 
 def test_dma_does_not_reach_psum():

@@ -320,10 +320,10 @@ def test_dst_has_the_shape_of_the_transpose(src, dst):
 @pytest.mark.parametrize("shape", [(5,), (1, 2, 3, 4, 5)])
 def test_two_to_four_axes(shape):
     device = Device()
-    src = device.zeros(shape, buffer="hbm")
-    device.refuses(
-        ShapeError, "dma_transpose", device.zeros((5, 1)), src, words=["src", "2, 3 or 4"]
-    )
+    src = device.zeros(shape, "uint16", "hbm")
+    for options in ({}, HARDWARE):
+        dst, words = device.zeros((5, 1), "uint16"), ["src", "2, 3 or 4"]
+        device.refuses(ShapeError, "dma_transpose", dst, src, words=words, **options)
 
 
 @pytest.mark.parametrize("rank", ORDERS)

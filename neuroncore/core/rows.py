@@ -1,0 +1,162 @@
+"""Rows of a tensor: all that a tile has, or those that an index chooses while a DMA runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from neuroncore.clause.arithmetic import shaped
+from neuroncore.core.core import Core
+from neuroncore.errors import OutOfBoundsError, ShapeError
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import uint32
+
+GROUP = 16  # rows that descriptors made at run time transpose at a time
+Numbers = Callable[[str, Tile, Tile, Machine], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What an operand reads or writes. Of a gather or scatter `numbers` are the rows that its index
+    asks for, along axis 0 of the tensor under the tile, and `inside` flags those that exist."""
+
+    core: Core
+    name: str
+    tile: Tile
+    numbers: Array | None = None
+    inside: Array | None = None
+
+    @property
+    def chosen(self) -> Array | None:
+        """Which elements of the tile exist; None if all do."""
+        if self.inside is None or self.inside.all():
+            return None
+        column = self.inside.reshape(-1, *[1] * (len(self.tile.shape) - 1))
+        return np.broadcast_to(column, self.tile.shape)
+
+    def codes(self) -> Array:
+        """The elements, of some row where there is no such row."""
+        if self.numbers is None or self.inside is None:
+            return self.tile.codes()
+        table = _every_row(self.tile)
+        if table.storage.gaps is not None:
+            self.core.check_written(self.name, table, self.numbers[self.inside])
+        codes: Array = table.codes()[np.where(self.inside, self.numbers, 0)]
+        return codes
+
+    def values(self) -> Array:
+        """The same as float32."""
+        if self.numbers is None:
+            return self.tile.values()
+        return codec.decode(self.tile.held, self.codes())
+
+    def write(self, codes: Array, chosen: Array | None = None) -> None:
+        """Write codes as `put` does. A row that is asked for twice keeps what the later partition
+        wrote."""
+        if self.numbers is None:
+            put(self.tile, codes, chosen)
+            return
+        rows, codes = self.numbers[self.inside], shaped(codes, self.tile.shape)[self.inside]
+        some = None if chosen is None else shaped(chosen, self.tile.shape)[self.inside]
+        _scatter(_every_row(self.tile), rows, codes, some)
+
+    def repeated(self) -> Array:
+        """The numbers of rows that are asked for more than once."""
+        if self.numbers is None:
+            return np.empty(0, np.int64)
+        numbers, counts = np.unique(self.numbers[self.inside], return_counts=True)
+        return numbers[counts > 1]
+
+
+def put(tile: Tile, codes: Array, chosen: Array | None = None) -> None:
+    """Write codes in the order of the tile's elements, all or those that are `chosen`."""
+    into, codes = tile.codes(), shaped(codes, tile.shape)
+    if chosen is None:
+        into[...] = codes
+    else:
+        chosen = shaped(chosen, tile.shape)
+        into[chosen] = codes[chosen]
+    tile.mark_written(chosen)
+
+
+def _every_row(tile: Tile) -> Tile:
+    """The rows that a vector offset can choose from, as axis 0."""
+    (dynamic,) = tile.dynamic
+    shape = (dynamic.limit + 1, *tile.shape[1:])
+    return tile.window(shape, (dynamic.step, *tile.strides[1:]), tile.offset, dynamic=())
+
+
+def _scatter(table: Tile, rows: Array, codes: Array, chosen: Array | None) -> None:
+    if chosen is None:
+        table.codes()[rows] = codes
+    else:
+        for row, values, kept in zip(rows, codes, chosen, strict=True):
+            table.codes()[row, ...][kept] = values[kept]
+    if table.storage.gaps is not None:
+        written = np.zeros(table.shape, np.bool_)
+        np.logical_or.at(written, rows, True if chosen is None else chosen)
+        table.mark_written(written)
+
+
+# --- which rows -----------------------------------------------------------------------------------
+
+
+def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
+    """Each partition asks for one row. Raises ShapeError if the index has another shape."""
+    if index.free_size != 1 or index.shape[0] < tile.shape[0]:
+        raise ShapeError(
+            f"the index of {name} has shape {index.shape}",
+            argument=name,
+            expected=f"({tile.shape[0]}, 1)",
+            got=repr(index),
+            because="each partition takes one row number",
+        )
+    return index.codes().reshape(-1)[: tile.shape[0]]
+
+
+def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
+    """The numbers stand down the first column of the index, then down the next. Raises ShapeError
+    if the index doesn't fill groups of rows, or isn't uint32."""
+    rows, whole = tile.shape[0], machine.limits.partitions
+    partitions, columns = index.shape[0], index.free_size
+    full = partitions == whole or columns == 1
+    fits = full and len(index.shape) == 2 and partitions % GROUP == 0
+    if index.dtype is not uint32 or not fits or partitions * columns < rows:
+        raise ShapeError(
+            f"{name} can't take its rows from the index {index!r}",
+            argument=name,
+            expected=f"uint32, ({GROUP}k, 1) or ({whole}, k), and at least {rows} of them",
+            got=f"{index.shape} {index.dtype}",
+        )
+    return index.codes().T.reshape(-1)[:rows]
+
+
+def asked(core: Core, name: str, tile: Tile, skip: bool, numbers: Numbers = one_for_each) -> Rows:
+    """The rows of an operand, by what `numbers` makes of its index if it has one.
+
+    Raises OutOfBoundsError for rows that don't exist, unless those are skipped.
+    """
+    if not tile.dynamic:
+        return Rows(core, name, tile)
+    (dynamic,) = tile.dynamic
+    assert isinstance(dynamic.index, Tile)
+    rows = numbers(name, tile, dynamic.index, core.machine).astype(np.int64)
+    inside = (rows >= 0) & (rows <= dynamic.limit)
+    if skip or inside.all():
+        return Rows(core, name, tile, rows, inside)
+    worst = int(np.argmin(inside))
+    raise OutOfBoundsError(
+        f"partition {worst} of {name} asks for row {rows[worst]}",
+        argument=name,
+        expected=f"0 to {dynamic.limit}",
+        got=str(rows[worst]),
+        because="address checking is on for gather and scatter: the device stops here",
+        hint="clamp the indices, or pass oob_mode=nisa.oob_mode.skip",
+        also=f"index {rows[worst] * dynamic.step} is out of bounds for axis 0 with size "
+        f"{prod(tile.storage.shape)}",
+    )
