@@ -9,3 +9,11 @@ from neuroncore.frontend.nki import typing as typing
 from neuroncore.frontend.nki.kernel import Kernel as Kernel
 from neuroncore.frontend.nki.kernel import jit as jit
 from neuroncore.frontend.nki.kernel import simulate as simulate
+
+__all__ = [
+    "Kernel", "collectives", "compiler", "dtype", "isa", "jit", "language", "simulate", "typing",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

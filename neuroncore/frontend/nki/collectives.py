@@ -37,4 +37,4 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *FUNCTIONS})
+    return ["ReplicaGroup", *FUNCTIONS]

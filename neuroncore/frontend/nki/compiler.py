@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+__all__ = ["enable_stack_allocator", "skip_middle_end_transformations"]
+
 
 def enable_stack_allocator(func: Any = None, **_: Any) -> Any:
     return (lambda f: f) if func is None else func
@@ -11,3 +13,7 @@ def enable_stack_allocator(func: Any = None, **_: Any) -> Any:
 
 def skip_middle_end_transformations(func: Any) -> Any:
     return func
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, TypeVar
 
@@ -17,19 +16,12 @@ from neuroncore.errors import (
 )
 from neuroncore.frontend import misuse
 from neuroncore.frontend.nki import isa
+from neuroncore.frontend.slices import DynamicSlice
 from neuroncore.frontend.unread import Unread, asserted, truth_value
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Dynamic, Tile
 
 T = TypeVar("T", bound="Indexed")
-
-
-@dataclass(frozen=True)
-class DynamicSlice:
-    """`size` elements from `start`, which may be a register: what nl.ds gives."""
-
-    start: int | VirtualRegister
-    size: int
 
 
 DROPPED = -1  # the count of an axis that an integer takes away

@@ -10,23 +10,15 @@ from neuroncore.errors import (
     OutOfBoundsError,
     ShapeError,
     SignatureError,
-    UsageError,
     ViewError,
 )
+from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.nki.indexing import Indexed
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Dynamic, Tile
-from neuroncore.numerics.formats import Format, lookup
-
-
-def format_of(dtype: Any, position: int) -> Format:
-    """The format that an argument called `dtype` names."""
-    try:
-        return lookup(dtype)
-    except UsageError as error:
-        raise SignatureError(str(error), argument="dtype", position=position) from None
+from neuroncore.numerics.formats import Format
 
 
 class Patterned(Indexed):

@@ -15,8 +15,8 @@ import numpy as np
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ShapeError, SignatureError, ViewError
+from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.nki.pattern import Patterned
-from neuroncore.frontend.nki.pattern import format_of as format_of
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 from neuroncore.memory.register import VirtualRegister

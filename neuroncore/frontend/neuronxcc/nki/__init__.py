@@ -12,4 +12,13 @@ from neuroncore.frontend.neuronxcc.nki.kernel import jit as jit
 from neuroncore.frontend.neuronxcc.nki.kernel import profile as profile
 from neuroncore.frontend.neuronxcc.nki.kernel import simulate_kernel as simulate_kernel
 from neuroncore.frontend.neuronxcc.nki.kernel import trace as trace
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor as tensor  # noqa: F401 the API's name
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor as tensor
+
+__all__ = [
+    "FrameworkKernel", "baremetal", "benchmark", "compiler", "isa", "jit", "language", "profile",
+    "simulate_kernel", "tensor", "trace", "typing",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

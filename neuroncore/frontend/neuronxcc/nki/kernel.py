@@ -16,13 +16,13 @@ import numpy as np
 from neuroncore.core.core import current, running
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import NotEmulated, OutOfBoundsError, SignatureError, UsageError
+from neuroncore.frontend.annotations import Annotation
+from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.launch import Run, finish, launch
 from neuroncore.frontend.neuronxcc.nki import contract
 from neuroncore.frontend.neuronxcc.nki.language.loops import nc, spmd_dim
 from neuroncore.frontend.neuronxcc.nki.results import flush, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
-from neuroncore.frontend.nki.tensor import format_of
-from neuroncore.frontend.nki.typing import Annotation
 from neuroncore.schedule import schedule_cores
 
 MODES = ("auto", "jax", "torchxla", "baremetal", "benchmark", "simulation", "trace")

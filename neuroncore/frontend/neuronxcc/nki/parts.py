@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neuroncore.frontend.neuronxcc.nki.index import Index
+from neuroncore.frontend.neuronxcc.nki.expressions import Index
 from neuroncore.memory.access import Dims
 from neuroncore.memory.tile import Tile
 

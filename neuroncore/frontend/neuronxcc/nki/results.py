@@ -23,7 +23,7 @@ from neuroncore.errors import BufferKindError, KernelError, SignatureError
 from neuroncore.frontend.instructions import function
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import check_explicit
-from neuroncore.frontend.neuronxcc.nki.index import Box, Mask, rectangles
+from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask, rectangles
 from neuroncore.frontend.neuronxcc.nki.scopes import check_read, check_write, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled, whole
 from neuroncore.memory import access
@@ -126,7 +126,7 @@ def fill(tile: Tile) -> None:
         _set(everything.within(box), value)
 
 
-def door(name: str, **arguments: Any) -> None:
+def issue(name: str, **arguments: Any) -> None:
     """Issue an instruction; parameters that are left out have the clause's defaults."""
     if (dst := arguments.get("dst")) is not None:
         check_write(dst)
@@ -173,7 +173,7 @@ def produce(
         tiles = (dst, *arguments.values())
         for box in _in_patterns(boxes, over, tiles) if elementwise else boxes:
             pieces = {n: follow(v, box, over) for n, v in arguments.items()}
-            door(name, **{**pieces, **more}, dst=of_result(dst, box) if box else dst)
+            issue(name, **{**pieces, **more}, dst=of_result(dst, box) if box else dst)
 
     if now:
         run(made, None)
@@ -303,7 +303,7 @@ def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
     place = slot.shaped(value.shape)
     for box in _in_patterns(boxes, value.shape, (place, value)):
         dst, src = (place.within(box), value.within(box)) if box else (place, value)
-        door("tensor_copy", dst=dst, src=src)
+        issue("tensor_copy", dst=dst, src=src)
 
 
 def _spread(value: Tensor, shape: Dims) -> Tensor:
@@ -317,11 +317,11 @@ def _set(slot: Tensor, value: Any) -> None:
     """Fill a slot: memset, or from partitions where no engine can start, a DMA of a constant."""
     core = current()
     if slot.start_partition in core.machine.starts(slot.shape[0]):
-        door("memset", dst=slot, value=value)
+        issue("memset", dst=slot, value=value)
         return
     constant = np.full(slot.shape, value).astype(slot.held.numpy)
     storage = core.memory.adopt(MemoryRegion.shared_hbm, constant, slot.dtype)
-    door("dma_copy", dst=slot, src=whole(storage))
+    issue("dma_copy", dst=slot, src=whole(storage))
 
 
 def _number(value: Any) -> Any:

@@ -15,10 +15,10 @@ from neuroncore.errors import (
     ViewError,
 )
 from neuroncore.frontend import misuse
+from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki import parts, refusals
-from neuroncore.frontend.neuronxcc.nki.index import Box, Index, Mask, filled, together
-from neuroncore.frontend.nki.indexing import DynamicSlice
-from neuroncore.frontend.nki.tensor import format_of
+from neuroncore.frontend.neuronxcc.nki.expressions import Box, Index, Mask, filled, together
+from neuroncore.frontend.slices import DynamicSlice
 from neuroncore.frontend.unread import Unread
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims

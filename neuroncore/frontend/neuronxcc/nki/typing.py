@@ -3,12 +3,11 @@
 from typing import Any
 
 from neuroncore.errors import ShapeError
+from neuroncore.frontend.annotations import Annotation, mutable, mutable_tensor, tensor
 from neuroncore.frontend.neuronxcc.nki.results import flush, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
-from neuroncore.frontend.nki.typing import Annotation
-from neuroncore.frontend.nki.typing import mutable as mutable
-from neuroncore.frontend.nki.typing import mutable_tensor as mutable_tensor
-from neuroncore.frontend.nki.typing import tensor as tensor
+
+__all__ = ["mutable", "mutable_tensor", "scalar", "tensor"]
 
 
 class _Scalar(Annotation):
@@ -25,3 +24,7 @@ class _Scalar(Annotation):
 
 
 scalar = _Scalar("scalar")
+
+
+def __dir__() -> list[str]:
+    return __all__

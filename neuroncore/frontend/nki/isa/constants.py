@@ -7,3 +7,11 @@ from neuroncore.enums import matmul_perf_mode as matmul_perf_mode
 from neuroncore.enums import nc_version as nc_version
 from neuroncore.enums import oob_mode as oob_mode
 from neuroncore.enums import reduce_cmd as reduce_cmd
+
+__all__ = [
+    "dge_mode", "dma_engine", "engine", "matmul_perf_mode", "nc_version", "oob_mode", "reduce_cmd",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -12,16 +12,15 @@ import numpy as np
 
 from neuroncore.core.core import running
 from neuroncore.errors import DynamicControlError
-from neuroncore.frontend.nki.indexing import DynamicSlice
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory.register import VirtualRegister
 
+__all__ = [
+    "affine_range", "device_print", "dynamic_range", "fori_loop", "no_reorder", "num_programs",
+    "program_id", "program_ndim", "range", "sequential_range", "static_range", "while_loop",
+]  # fmt: skip
+
 Bound = int | VirtualRegister
-
-
-def ds(start: Bound, size: int) -> DynamicSlice:
-    """`size` elements from `start`: an index; `start` may be a register."""
-    return DynamicSlice(start, size)
 
 
 def static_range(start: int, stop: int | None = None, step: int = 1) -> builtins.range:

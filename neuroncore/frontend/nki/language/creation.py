@@ -12,11 +12,17 @@ import numpy as np
 from neuroncore.core.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
 from neuroncore.errors import BufferKindError, DynamicControlError, SignatureError
+from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.nki import isa
-from neuroncore.frontend.nki.tensor import NkiTensor, format_of
+from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory import access
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, uint8
+
+__all__ = [
+    "empty_like", "full", "is_hbm", "is_on_chip", "is_psum", "is_sbuf", "load", "ndarray", "ones",
+    "par_dim", "shared_constant", "shared_identity_matrix", "store", "zeros", "zeros_like",
+]  # fmt: skip
 
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 

@@ -8,15 +8,15 @@ import numpy as np
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import OperatorError, ShapeError, SignatureError
+from neuroncore.frontend.formats import common
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.frontend.operation import Operation, Simulated
+from neuroncore.frontend.operators import ByNumber, Operation, Simulated, operations
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import FORMATS, Format, float32, int32, lookup, uint8
+from neuroncore.numerics.formats import float32, uint8
 
 PSUM = MemoryRegion.psum
-WIDTHS = list(FORMATS)  # widest first among floats: which format two operands share
 
 
 def result(like: Tile, dtype: Any = None) -> NkiTensor:
@@ -31,12 +31,6 @@ def result(like: Tile, dtype: Any = None) -> NkiTensor:
             hint="nl.load brings an argument to sbuf; nl.full makes a tile of a number",
         )
     return ndarray(like.shape, dtype or like.dtype)
-
-
-def common(x: Any, y: Any) -> Format:
-    """The format of x <op> y: that of the tile, or of two tiles the wider."""
-    found = [lookup(t.dtype) for t in (x, y) if isinstance(t, Tile)]
-    return min(found, key=WIDTHS.index)
 
 
 def in_sbuf(x: Tile) -> Tile:
@@ -111,60 +105,27 @@ def _activated(name: str) -> Operation:
     return token
 
 
-add = _binary("add")
-subtract = _binary("subtract")
-multiply = _binary("multiply")
-maximum = _binary("maximum")
-minimum = _binary("minimum")
-power = _binary("power")
-abs_max = _binary("abs_max")
-abs_min = _binary("abs_min")
-equal = _binary("equal")
-not_equal = _binary("not_equal")
-greater = _binary("greater")
-greater_equal = _binary("greater_equal")
-less = _binary("less")
-less_equal = _binary("less_equal")
-logical_and = _binary("logical_and")
-logical_or = _binary("logical_or")
-logical_xor = _binary("logical_xor")
-bitwise_and = _binary("bitwise_and")
-bitwise_or = _binary("bitwise_or")
-bitwise_xor = _binary("bitwise_xor")
-left_shift = _binary("left_shift")
-right_shift = _binary("right_shift")
+def _by_number(name: str, row: ByNumber) -> Operation:
+    def lowered(x: NkiTensor, dtype: Any = None) -> NkiTensor:
+        out = result(x, dtype)
+        isa.tensor_scalar(out, x, OPERATIONS[row.operator or name], row.number)
+        return out
 
-exp = _activated("exp")
-log = _activated("log")
-sqrt = _activated("sqrt")
-rsqrt = _activated("rsqrt")
-tanh = _activated("tanh")
-sigmoid = _activated("sigmoid")
-relu = _activated("relu")
-gelu = _activated("gelu")
-gelu_dx = _activated("gelu_dx")
-gelu_apprx_tanh = _activated("gelu_apprx_tanh")
-gelu_apprx_sigmoid = _activated("gelu_apprx_sigmoid")
-gelu_apprx_sigmoid_dx = _activated("gelu_apprx_sigmoid_dx")
-silu = _activated("silu")
-silu_dx = _activated("silu_dx")
-softplus = _activated("softplus")
-mish = _activated("mish")
-erf = _activated("erf")
-erf_dx = _activated("erf_dx")
-square = _activated("square")
-sign = _activated("sign")
-arctan = _activated("arctan")
+    return Operation(name, lowered, f"{row.doc}: tensor_scalar.")
+
+
+OPERATIONS = operations(_binary, _activated, _by_number)
+
+
+def __getattr__(name: str) -> Operation:
+    if name in OPERATIONS:
+        return OPERATIONS[name]
+    raise AttributeError(f"nki.language has no {name!r}")
+
 
 prelu = Operation("prelu", None, "Parametric ReLU: a token for nisa.activation.")
 bypass = Operation("bypass", None, "No operation: a token for nki.isa instructions.")
 average = Operation("average", None, "The mean: a token for nki.isa reductions.")
-
-
-def _abs(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    out = result(x, dtype)
-    isa.tensor_scalar(out, x, abs, None)
-    return out
 
 
 def _reciprocal(x: NkiTensor, dtype: Any = None) -> NkiTensor:
@@ -179,38 +140,16 @@ def _copy(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     return out
 
 
-def _invert(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    out = result(x, dtype)
-    isa.tensor_scalar(out, x, invert, None)
-    return out
-
-
-abs = Operation("abs", _abs, "|x|: tensor_scalar.")
 reciprocal = Operation("reciprocal", _reciprocal, "1 / x: reciprocal.")
 copy = Operation("copy", _copy, "x in SBUF: tensor_copy.")
-invert = Operation("invert", _invert, "Every bit of x the other way: tensor_scalar.")
-
-
-def logical_not(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """1 - x of a tile of zeros and ones: tensor_scalar (equal to 0)."""
-    out = result(x, dtype)
-    isa.tensor_scalar(out, x, equal, 0.0)
-    return out
-
-
-def negative(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """-x: tensor_scalar."""
-    out = result(x, dtype)
-    isa.tensor_scalar(out, x, multiply, -1.0)
-    return out
 
 
 def _divided(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     if not isinstance(y, Tile):
-        return multiply(x, float(np.divide(1.0, y)), dtype)  # type: ignore[no-any-return]
+        return OPERATIONS["multiply"](x, float(np.divide(1.0, y)), dtype)  # type: ignore[no-any-return]
     inverse = ndarray(y.shape, float32)
     isa.reciprocal(inverse, y)
-    return multiply(x, inverse, dtype or common(x, y))  # type: ignore[no-any-return]
+    return OPERATIONS["multiply"](x, inverse, dtype or common(x, y))  # type: ignore[no-any-return]
 
 
 divide = Simulated(
@@ -223,57 +162,10 @@ divide = Simulated(
 def where(condition: NkiTensor, x: NkiTensor, y: NkiTensor, dtype: Any = None) -> NkiTensor:
     """x where the condition isn't 0, else y: tensor_scalar, tensor_copy, tensor_copy_predicated."""
     out, chosen = result(x, dtype), ndarray(condition.shape, uint8)
-    isa.tensor_scalar(chosen, condition, not_equal, 0.0)
+    isa.tensor_scalar(chosen, condition, OPERATIONS["not_equal"], 0.0)
     isa.tensor_copy(out, y)
     source = x if x.dtype is out.dtype else copy(x, out.dtype)
     isa.tensor_copy_predicated(out, source, chosen)
-    return out
-
-
-def _rounded(x: NkiTensor) -> NkiTensor:
-    """The nearest integer, as float32, and x itself where it has no fraction: large or NaN."""
-    whole, nearest = ndarray(x.shape, int32), ndarray(x.shape, float32)
-    isa.tensor_copy(whole, x)
-    isa.tensor_copy(nearest, whole)
-    small, magnitude = ndarray(x.shape, uint8), ndarray(x.shape, float32)
-    isa.tensor_scalar(magnitude, x, abs, None)
-    isa.tensor_scalar(small, magnitude, less, float(2**23))
-    exact = x if x.dtype is float32 else copy(x, float32)
-    isa.tensor_copy_predicated(nearest, exact, small, reverse_pred=True)
-    return nearest
-
-
-def _stepped(x: NkiTensor, comparison: Operation, sign_: float, dtype: Any) -> NkiTensor:
-    """The nearest integer, moved by one where it is on the wrong side of x; x if it is whole."""
-    if x.dtype.is_integer:
-        return copy(x, dtype)  # type: ignore[no-any-return]
-    nearest, wrong, out = _rounded(x), ndarray(x.shape, float32), result(x, dtype)
-    isa.tensor_tensor(wrong, nearest, x, comparison)
-    isa.scalar_tensor_tensor(out, wrong, multiply, sign_, add, nearest)
-    return out
-
-
-def floor(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The greatest integer not above x: tensor_copy to int32 and back, which rounds; tensor_scalar
-    and tensor_copy_predicated keep what is too large; tensor_tensor and scalar_tensor_tensor step
-    down where that was up."""
-    return _stepped(x, greater, -1.0, dtype)
-
-
-def ceil(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The least integer not below x: the instructions of nl.floor."""
-    return _stepped(x, less, 1.0, dtype)
-
-
-def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """x without its fraction: tensor_scalar and nl.floor of |x|, and the sign back with activation
-    and tensor_tensor."""
-    if x.dtype.is_integer:
-        return copy(x, dtype)  # type: ignore[no-any-return]
-    magnitude, signs, out = ndarray(x.shape, float32), ndarray(x.shape, float32), result(x, dtype)
-    isa.tensor_scalar(magnitude, x, abs, None)
-    isa.activation(signs, sign, x)
-    isa.tensor_tensor(out, floor(magnitude), signs, multiply)
     return out
 
 
@@ -295,3 +187,8 @@ def _no_hardware(name: str) -> Simulated:
 
 mod = _no_hardware("mod")
 fmod = _no_hardware("fmod")
+
+__all__ = [
+    *OPERATIONS,
+    *("average", "bypass", "copy", "divide", "fmod", "mod", "prelu", "reciprocal", "where"),
+]

@@ -14,6 +14,8 @@ from neuroncore.frontend.nki.language.elementwise import copy, in_sbuf
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.numerics.formats import float32
 
+__all__ = ["broadcast_to", "expand_dims", "matmul", "transpose"]
+
 PSUM = MemoryRegion.psum
 QUADRANT = 32
 

@@ -10,6 +10,8 @@ from neuroncore.frontend.nki.language.creation import ndarray
 from neuroncore.frontend.nki.language.elementwise import copy, in_sbuf
 from neuroncore.frontend.nki.tensor import NkiTensor
 
+__all__ = ["gather_flattened", "load_transpose2d"]
+
 
 def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
     """A tile of SBUF with the transpose of an HBM tensor of two axes: dma_transpose, and

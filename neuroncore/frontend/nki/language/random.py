@@ -13,6 +13,8 @@ from neuroncore.frontend.nki.language.elementwise import copy, multiply, result,
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.numerics.formats import uint32
 
+__all__ = ["dropout", "rand", "random_seed"]
+
 
 def rand(
     shape: Sequence[int], dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""

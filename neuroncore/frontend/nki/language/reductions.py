@@ -22,8 +22,10 @@ from neuroncore.frontend.nki.language.elementwise import (
     square,
 )
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.frontend.operation import Operation
+from neuroncore.frontend.operators import Operation
 from neuroncore.numerics.formats import float32
+
+__all__ = ["all", "max", "mean", "min", "prod", "rms_norm", "softmax", "sum", "var"]
 
 Axis = int | Sequence[int]
 

@@ -16,8 +16,10 @@ from neuroncore.frontend.nki.language.elementwise import (
     result,
 )
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.frontend.operation import Operation
+from neuroncore.frontend.operators import Operation
 from neuroncore.numerics.formats import float32, int32
+
+__all__ = ["cos", "sin", "tan"]
 
 # 2 pi as a sum of float32 numbers, the first with so few bits that its small multiples are exact
 TURN = (6.28125, 0.0019353071795864769)

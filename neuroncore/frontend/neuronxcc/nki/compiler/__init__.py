@@ -10,6 +10,11 @@ from typing import Any
 from neuroncore.frontend.neuronxcc.nki.compiler import psum as psum
 from neuroncore.frontend.neuronxcc.nki.compiler import sbuf as sbuf
 
+__all__ = [
+    "allocation_scope", "enable_stack_allocator", "force_auto_alloc", "multi_buffer",
+    "no_reorder", "psum", "sbuf", "skip_middle_end_transformations",
+]  # fmt: skip
+
 
 def _as_it_is(func: Callable[..., Any] | None) -> Any:
     return func if func is not None else lambda function: function
@@ -52,3 +57,7 @@ def multi_buffer(factor: int = 2) -> contextlib.AbstractContextManager[None]:
 def allocation_scope() -> contextlib.AbstractContextManager[None]:
     """A scope of tensors; results don't depend on it."""
     return contextlib.nullcontext()
+
+
+def __dir__() -> list[str]:
+    return __all__

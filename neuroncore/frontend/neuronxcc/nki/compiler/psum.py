@@ -8,6 +8,8 @@ from typing import Any
 from neuroncore.enums import MemoryRegion
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation, by_name, modulo
 
+__all__ = ["alloc", "auto_alloc", "mod_alloc"]
+
 PSUM = MemoryRegion.psum
 
 
@@ -40,3 +42,7 @@ def mod_alloc(
 def auto_alloc() -> Allocation:
     """Where the system finds room, as buffer=nl.psum."""
     return Allocation(PSUM)
+
+
+def __dir__() -> list[str]:
+    return __all__

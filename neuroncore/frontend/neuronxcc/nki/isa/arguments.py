@@ -9,17 +9,17 @@ import numpy as np
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import DtypeError
+from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki.results import (
     chosen,
-    door,
     flush,
     follow,
+    issue,
     produce,
     tile,
 )
 from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
-from neuroncore.frontend.nki.tensor import format_of
 from neuroncore.numerics.formats import Format, bfloat16, float16, float32
 
 PSUM = MemoryRegion.psum
@@ -114,7 +114,7 @@ def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> None:
         tile(dst, "dst")
     for box in chosen(mask, dst.shape):
         pieces = {n: follow(v, box, dst.shape) for n, v in arguments.items()}
-        door(name, dst=dst.within(box) if box else dst, **pieces)
+        issue(name, dst=dst.within(box) if box else dst, **pieces)
 
 
 def cast(made: Tensor, dtype: Any) -> Tensor:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import in_sbuf
-from neuroncore.frontend.neuronxcc.nki.results import door, new
+from neuroncore.frontend.neuronxcc.nki.results import issue, new
 from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.numerics.formats import Format, float32
@@ -31,14 +31,14 @@ def across_partitions(row: Tensor, count: int) -> Tensor:
     made = new((count, flat.free_size), float32)
     for first in range(0, flat.free_size, bank):
         last = min(first + bank, flat.free_size)
-        door("tensor_copy", dst=made[:, first:last], src=_product(flat[:, first:last], count))
+        issue("tensor_copy", dst=made[:, first:last], src=_product(flat[:, first:last], count))
     return made.reshape((count, *row.shape[1:]))
 
 
 def _product(row: Tensor, count: int) -> Tensor:
     made = new((count, row.free_size), float32, PSUM)
     ones = _ones(count, row.dtype)
-    door(
+    issue(
         "nc_matmul",
         dst=made,
         stationary=ones,
@@ -55,6 +55,6 @@ def _ones(count: int, dtype: Format) -> Tensor:
     if count not in kept:
         ones = kept[count] = new((1, count), dtype)
         ones.storage.scope = None
-        door("memset", dst=ones, value=1.0)
+        issue("memset", dst=ones, value=1.0)
     found: Tensor = kept[count]
     return found

@@ -15,6 +15,11 @@ from neuroncore.enums import oob_mode as oob_mode
 from neuroncore.enums import reduce_cmd as reduce_cmd
 from neuroncore.errors import SignatureError
 
+__all__ = [
+    "bfp16", "dge_mode", "engine", "fp32", "matmul_perf_mode", "nc_version", "oob_mode",
+    "reduce_cmd",
+]  # fmt: skip
+
 
 class fp32:
     """Limits of float32 numbers."""
@@ -57,3 +62,7 @@ def descriptors(mode: Any) -> enums.dge_mode:
     """The same mode in the instruction set's enumeration."""
     named = dge_mode(mode) if isinstance(mode, int) else mode
     return enums.dge_mode[named.name]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from neuroncore.frontend.formats import common
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     apart,
@@ -16,10 +17,9 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, member, reduce_cmd
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
-from neuroncore.frontend.nki.language.elementwise import common
+from neuroncore.frontend.neuronxcc.nki.tokens import token
 
 
 def tensor_tensor(

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from neuroncore.errors import ShapeError
-from neuroncore.frontend.neuronxcc.nki.index import Box, Mask
+from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import format_or
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.memory.access import Dims
 
 Axis = int | Sequence[int]

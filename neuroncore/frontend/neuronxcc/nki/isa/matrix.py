@@ -7,7 +7,7 @@ from typing import Any
 from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import FreeSizeError
-from neuroncore.frontend.neuronxcc.nki.index import Box
+from neuroncore.frontend.neuronxcc.nki.expressions import Box
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     cast,

@@ -14,9 +14,9 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
 )
 from neuroncore.frontend.neuronxcc.nki.isa.constants import dge_mode, oob_mode
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.frontend.nki import language as newer
 
 

@@ -18,13 +18,13 @@ import numpy as np
 from neuroncore.clause.instruction import INSTRUCTIONS, Parameter
 from neuroncore.clause.operand import Act, Op, Operand
 from neuroncore.core.binding import compiled
-from neuroncore.frontend.neuronxcc.nki.index import Box
+from neuroncore.frontend.formats import common
+from neuroncore.frontend.neuronxcc.nki.expressions import Box
 from neuroncore.frontend.neuronxcc.nki.isa import arguments, constants
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
-from neuroncore.frontend.nki.language.elementwise import common
+from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.numerics.formats import uint32
 
 Converted = Callable[[Any, str], Any]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore.errors import NotEmulated, SignatureError
-from neuroncore.frontend.neuronxcc.nki.index import Index, Mask
+from neuroncore.frontend.neuronxcc.nki.expressions import Index, Mask
 from neuroncore.frontend.neuronxcc.nki.isa import rows
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import format_or, in_sbuf, write
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import memset

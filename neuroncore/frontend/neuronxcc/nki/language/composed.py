@@ -8,18 +8,19 @@ from itertools import product
 from typing import Any
 
 from neuroncore.errors import ShapeError
-from neuroncore.frontend.neuronxcc.nki.index import Box
+from neuroncore.frontend.formats import format_of
+from neuroncore.frontend.neuronxcc.nki.expressions import Box
 from neuroncore.frontend.neuronxcc.nki.results import (
     chosen,
-    door,
     flush,
     follow,
     hold,
+    issue,
     new,
     tile,
 )
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
-from neuroncore.frontend.nki.tensor import NkiTensor, format_of
+from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory.tile import Tile
 
 Axis = int | Sequence[int]
@@ -83,7 +84,7 @@ def composed(
     def run(dst: Tensor, _: bool | None) -> None:
         for place, part in zip(places, parts, strict=True):
             out = dst.within(place)
-            door("tensor_copy", dst=out, src=part.shaped(out.shape))
+            issue("tensor_copy", dst=out, src=part.shaped(out.shape))
 
     return hold(new(sizes, form), run, places)
 

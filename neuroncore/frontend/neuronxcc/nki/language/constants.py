@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from neuroncore.frontend.nki.tensor import format_of
+from neuroncore.frontend.formats import format_of
+
+__all__ = ["sizeinbytes"]
 
 
 def sizeinbytes(dtype: Any) -> int:
     """Bytes of an element."""
     return format_of(dtype, position=0).itemsize
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,27 +8,32 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.clause.operand import HBM
 from neuroncore.core.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
 from neuroncore.errors import BufferKindError, ShapeError, SignatureError
+from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import (
     chosen,
-    door,
     flush,
     follow,
+    issue,
     produce,
     tile,
 )
 from neuroncore.frontend.neuronxcc.nki.scopes import LoopIndex, check_shared, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled, whole
-from neuroncore.frontend.nki.language import creation
-from neuroncore.frontend.nki.tensor import format_of
 from neuroncore.memory.storage import Storage
 from neuroncore.numerics.formats import Format, uint8
+
+__all__ = [
+    "empty_like", "full", "load", "load_transpose2d", "ndarray", "ones", "par_dim",
+    "shared_constant", "shared_identity_matrix", "store", "zeros", "zeros_like",
+]  # fmt: skip
 
 SBUF = MemoryRegion.sbuf
 
@@ -72,7 +77,7 @@ def full(
             hint="nl.ndarray(...), then tensor[...] = nisa.memset(...)",
             also="err_tensor_creation_on_scratchpad_with_init_value_not_supported",
         )
-    if buffer in creation.HBM:
+    if buffer in HBM:
         raise BufferKindError(
             "a tensor in hbm can't begin with a value",
             argument="buffer",
@@ -273,7 +278,7 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
         flush()
     mode = isa.constants.member(isa.oob_mode, kwargs.get("mode", isa.oob_mode.error))
     for box in boxes:
-        door(
+        issue(
             "dma_copy",
             dst=place.within(box) if box else place,
             src=follow(x, box, x.shape),

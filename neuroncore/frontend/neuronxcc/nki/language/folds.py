@@ -7,9 +7,11 @@ from functools import partial
 from math import prod as product
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from neuroncore.errors import NotEmulated, ShapeError
+from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import in_sbuf
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
@@ -21,11 +23,17 @@ from neuroncore.frontend.neuronxcc.nki.language.composed import (
     lanes,
 )
 from neuroncore.frontend.neuronxcc.nki.language.elementwise import broadcast_to, copy
-from neuroncore.frontend.neuronxcc.nki.results import chosen, door, flush, new, tile
+from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, issue, new, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
-from neuroncore.frontend.nki.tensor import NkiTensor, format_of
+from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.numerics.formats import bool_, float32, uint32
+
+__all__ = [
+    "all", "all_reduce", "atomic_rmw", "device_print", "dropout", "expand_dims", "finfo",
+    "gather_flattened", "gemm_grid", "gemm_stationary_grid", "matmul", "max", "mean", "min",
+    "prod", "rand", "random_seed", "rms_norm", "softmax", "sum", "transpose", "var",
+]  # fmt: skip
 
 
 def _fold(name: str, operator: Any) -> Callable[..., Any]:
@@ -217,7 +225,7 @@ def random_seed(seed: Any, *, mask: Any = None, **kwargs: Any) -> None:
     flush()
     if not isinstance(seed, Tensor):
         number = new((1, 1), uint32)
-        door("memset", dst=number, value=int(seed))
+        issue("memset", dst=number, value=int(seed))
         seed = number
     tile(seed)
     if seed.dtype.itemsize == 4:
@@ -239,8 +247,6 @@ def device_print(prefix: str, x: Any, *, mask: Any = None, **kwargs: Any) -> Non
 
 def finfo(dtype: Any) -> Any:
     """numpy's limits of a float format."""
-    import ml_dtypes
-
     return ml_dtypes.finfo(format_of(dtype, position=0).numpy)  # type: ignore[no-untyped-call]
 
 

@@ -12,23 +12,28 @@ import numpy as np
 from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import SignatureError
+from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.operators import token
 from neuroncore.frontend.neuronxcc.nki.results import (
     PSUM,
     chosen,
-    door,
     fill,
     flush,
     follow,
     hold,
+    issue,
     new,
     tile,
 )
 from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, around, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
-from neuroncore.frontend.nki.tensor import format_of
+from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.numerics.formats import Format
+
+__all__ = [
+    "affine_range", "loop_reduce", "nc", "num_programs", "program_id", "program_ndim",
+    "sequential_range", "spmd_dim", "static_range",
+]  # fmt: skip
 
 
 def affine_range(*args: int, **kwargs: Any) -> Loop:
@@ -71,10 +76,10 @@ def loop_reduce(
             piece = follow(data, box, data.shape)
             out = dst.within(box) if box else dst
             if first:
-                door("tensor_copy", dst=out, src=piece)
+                issue("tensor_copy", dst=out, src=piece)
             else:
                 fill(out)
-                door("tensor_tensor", dst=out, data1=out, data2=piece, op=combine)
+                issue("tensor_tensor", dst=out, data1=out, data2=piece, op=combine)
 
     made = _sum_so_far(loops, data, form) if loops else new(data.shape, form)
     return hold(made, run, boxes, (MemoryRegion.sbuf, PSUM))

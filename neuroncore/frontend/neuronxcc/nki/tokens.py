@@ -6,7 +6,7 @@ from typing import Any
 
 from neuroncore.errors import OperatorError, did_you_mean
 from neuroncore.frontend.nki import language
-from neuroncore.frontend.operation import Operation, Simulated
+from neuroncore.frontend.operators import Operation, Simulated
 
 # numpy's names that are not those of the API
 NUMPY = {

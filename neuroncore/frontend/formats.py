@@ -1,0 +1,25 @@
+"""Formats as arguments name them, and the one that two operands share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neuroncore.errors import SignatureError, UsageError
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import FORMATS, Format, lookup
+
+WIDTHS = list(FORMATS)  # widest first among floats
+
+
+def format_of(dtype: Any, position: int) -> Format:
+    """The format that an argument called `dtype` names."""
+    try:
+        return lookup(dtype)
+    except UsageError as error:
+        raise SignatureError(str(error), argument="dtype", position=position) from None
+
+
+def common(x: Any, y: Any) -> Format:
+    """The format of x <op> y: that of the tile, or of two tiles the wider."""
+    found = [lookup(t.dtype) for t in (x, y) if isinstance(t, Tile)]
+    return min(found, key=WIDTHS.index)

@@ -1,0 +1,97 @@
+"""The operators of the API: tokens for nki.isa, and when called functions of tiles.
+
+Both dialects have them by the same names; how one becomes instructions is the dialect's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from neuroncore.clause.arithmetic import FUNCTIONS, OPERATORS, SIMULATED, Function, Operator
+from neuroncore.core.core import running
+from neuroncore.errors import OperatorError
+
+
+class Operation:
+    """`nl.add`: `nisa.tensor_tensor(..., op=nl.add)` or `nl.add(x, y)`."""
+
+    operator: Operator  # its row in the table of ALU operators, if it has one
+    function: Function  # its row in the table of activation functions, if it has one
+
+    def __init__(self, name: str, lowered: Callable[..., Any] | None, doc: str) -> None:
+        self.__name__, self.__doc__ = name, doc
+        self.lowered = lowered
+        if lowered is not None:
+            self.__signature__ = inspect.signature(lowered)
+        if name in OPERATORS:
+            self.operator = OPERATORS[name]
+        if name in FUNCTIONS:
+            self.function = FUNCTIONS[name]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.lowered is None:
+            raise OperatorError(
+                f"{self!r} is a token for nki.isa instructions, not a function of tiles"
+            )
+        return self.lowered(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"nl.{self.__name__}"
+
+
+class Simulated(Operation):
+    """An operator of the vendor's simulator, which no engine has: one only in runs that are asked
+    to take it (Options.simulator_operators)."""
+
+    @property
+    def taken(self) -> bool:
+        core = running()
+        return core is not None and core.options.simulator_operators
+
+    @property
+    def operator(self) -> Operator:  # type: ignore[override]
+        if not self.taken:
+            raise AttributeError(f"{self!r} is no operator of an engine")
+        return SIMULATED[self.__name__]
+
+
+class ByNumber(NamedTuple):
+    """A function of a tile: an operator with one number, or with none."""
+
+    doc: str
+    number: float | None = None
+    operator: str = ""  # if it has another name than the function
+
+
+OF_TWO = (
+    *("add", "subtract", "multiply", "maximum", "minimum", "power", "abs_max", "abs_min"),
+    *("equal", "not_equal", "greater", "greater_equal", "less", "less_equal"),
+    *("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"),
+    *("left_shift", "right_shift"),
+)
+ACTIVATIONS = (
+    *("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "relu", "silu", "silu_dx", "softplus"),
+    *("gelu", "gelu_dx", "gelu_apprx_tanh", "gelu_apprx_sigmoid", "gelu_apprx_sigmoid_dx"),
+    *("mish", "erf", "erf_dx", "square", "sign", "arctan"),
+)
+BY_NUMBER = {
+    "abs": ByNumber("|x|"),
+    "invert": ByNumber("Every bit of x the other way"),
+    "logical_not": ByNumber("1 where x is 0, else 0", 0.0, "equal"),
+    "negative": ByNumber("-x", -1.0, "multiply"),
+}
+LATER = frozenset({"abs_max", "abs_min", "gelu_apprx_sigmoid_dx"})  # than the older dialect
+
+
+def operations(
+    of_two: Callable[[str], Operation],
+    activation: Callable[[str], Operation],
+    by_number: Callable[[str, ByNumber], Operation],
+    without: frozenset[str] = frozenset(),
+) -> dict[str, Operation]:
+    """A dialect's operators by name, each made by the function for its kind."""
+    made = {name: of_two(name) for name in OF_TWO if name not in without}
+    made |= {name: activation(name) for name in ACTIVATIONS if name not in without}
+    return made | {name: by_number(name, row) for name, row in BY_NUMBER.items()}

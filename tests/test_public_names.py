@@ -1,0 +1,86 @@
+"""What kernels see of the API's modules: what is documented, or written in published kernels, and
+nothing that makes it."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).parent / "data"
+NEWER = json.loads((DATA / "signatures.json").read_text())
+OLDER = json.loads((DATA / "signatures_older.json").read_text())
+PARTS = ("isa", "language", "compiler", "typing")
+
+# What the stubs don't list and published kernels, or older releases, have.
+BESIDES = {
+    "nki.isa": {"NkiValidationError", "VirtualRegister", "constants"},
+    "nki.language": {"NKIObject", "NkiTensor", "bool", "par_dim", "range"},
+    "neuronxcc.nki.isa": {"constants", "tensor_scalar_cumulative"},
+    "neuronxcc.nki.language": {"constants"},
+}
+SMALL = {
+    "nki": {"collectives", "dtype", "jit", "simulate", "Kernel", *PARTS},
+    "nki.compiler": {"enable_stack_allocator", "skip_middle_end_transformations"},
+    "nki.typing": {"mutable", "mutable_tensor", "scalar", "tensor"},
+    "neuronxcc.nki": {
+        "FrameworkKernel",
+        "tensor",
+        "trace",
+        *PARTS,
+        *OLDER["functions"]["neuronxcc.nki"],
+    },
+    "neuronxcc.nki.compiler": {"psum", "sbuf", *OLDER["functions"]["neuronxcc.nki.compiler"]},
+    "neuronxcc.nki.compiler.psum": {"alloc", "auto_alloc", "mod_alloc"},
+    "neuronxcc.nki.compiler.sbuf": {"alloc", "auto_alloc", "mod_alloc"},
+    "neuronxcc.nki.language.constants": {"sizeinbytes"},
+    "neuronxcc.nki.typing": {"mutable", "mutable_tensor", "scalar", "tensor"},
+}
+
+
+def documented(module):
+    if module in SMALL:
+        return SMALL[module]
+    found = BESIDES[module].copy()
+    if module in OLDER["functions"]:
+        return found.union(OLDER["functions"][module], OLDER["names"][module])
+    home = importlib.import_module(module)
+    enums = {name for name in NEWER["enums"] if hasattr(home, name)}
+    return found.union(NEWER[module], NEWER[f"{module} names"], enums)
+
+
+@pytest.mark.parametrize("module", [*BESIDES, *SMALL])
+def test_only_what_is_documented_is_seen(module):
+    home = importlib.import_module(module)
+    assert {name for name in dir(home) if not name.startswith("__")} == documented(module)
+    assert not [name for name in dir(home) if not hasattr(home, name)]
+
+
+@pytest.mark.parametrize(
+    "module", ["nki.isa.constants", "nki.dtype", "neuronxcc.nki.isa.constants"]
+)
+def test_constants_are_those_of_the_instructions_and_the_language(module):
+    home = importlib.import_module(module)
+    root = module.removesuffix(".dtype").removesuffix(".constants").removesuffix(".isa")
+    isa, language = (importlib.import_module(f"{root}.{part}") for part in ("isa", "language"))
+    shared = {*dir(isa), *dir(language), "matmul_perf_mode"}  # which the older API has here only
+    assert {*dir(home)} <= shared
+
+
+@pytest.mark.parametrize("name", ["current", "running", "issuer", "did_you_mean", "target_machine"])
+def test_what_makes_the_functions_is_no_part_of_them(name):
+    for module in ("nki.isa", "nki.language", "neuronxcc.nki.isa", "neuronxcc.nki.language"):
+        assert not hasattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("module", BESIDES)
+def test_a_star_brings_what_dir_lists(module):
+    space = {}
+    exec(f"from {module} import *", space)
+    assert {*dir(importlib.import_module(module))} == space.keys() - {"__builtins__"}
+
+
+@pytest.mark.parametrize("module", BESIDES)
+def test_a_misspelt_name_is_told_the_nearest(module):
+    with pytest.raises(AttributeError, match=rf"{module} has no 'dropuot'; did you mean 'dropout'"):
+        importlib.import_module(module).dropuot  # noqa: B018
