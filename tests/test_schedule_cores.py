@@ -230,7 +230,7 @@ def test_nothing_begins_before_what_it_needs_has_ended(order, target, data):
     plans = data.draw(st.tuples(*[st.tuples(*[each] * rounds)] * 2))
     timelines = timed(rounds_of_copies, plans, order=order, target=target)
     for timeline in timelines:
-        work = prepared(timeline.program, machine.load(target), order)
+        work = prepared(timeline.program, machine.load(target), order).work
         users = np.repeat(np.arange(len(work.queue)), np.diff(work.first))
         assert (timeline.begin[users] >= timeline.end[work.needs] - 1e-6).all()
         for q in np.unique(timeline.queue):

@@ -51,6 +51,12 @@ def inlined(function: F) -> F:
     return numba.njit(inline="always", **STRICT)(function)  # type: ignore[no-any-return]
 
 
+def borrowing(function: F) -> F:
+    """A part of a compiled loop that takes tuples of arrays. It counts no references, which would
+    cost more than what it does with them; so it can't make an array, or numba refuses it."""
+    return numba.njit(forceinline=True, _nrt=False, **STRICT)(function)  # type: ignore[no-any-return]
+
+
 def generated(generator: Callable[..., Any]) -> Callable[..., Any]:
     """For compiled functions: an operation whose machine code `generator` writes."""
     return intrinsic(generator)  # type: ignore[no-any-return]

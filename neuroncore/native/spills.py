@@ -1,21 +1,48 @@
-"""Loops of what the older API's compiler leaves out and spills: `neuroncore.schedule.spills`.
-
-A program comes as arrays: the operands of instruction i are start[i]:start[i + 1], of which the
-first reads[i] are read; piece[k] is the piece that operand k is in.
-"""
+"""Loops of what the older API's compiler leaves out and spills: `neuroncore.schedule.spills`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.native import MIX
-from neuroncore.native.jit import compiled, inlined
+from neuroncore.native.jit import borrowing, compiled, inlined
 
 Array = npt.NDArray[Any]
 BEFORE, AFTER = 0, 1
+
+
+class Accesses(NamedTuple):
+    """The operands of instruction i are start[i]:start[i + 1], of which the first reads[i] are
+    read; operand k is in piece[k], and all of it where whole[k] says so."""
+
+    start: Array
+    reads: Array
+    piece: Array
+    whole: Array
+
+
+class Contents(NamedTuple):
+    """What tells whether pieces have the same content: call[i] of each instruction, whether call c
+    is a transpose or a copy of one (turns[c]), and of the box operands[k] that operand k is, where
+    it is within its piece, a row of integers (place[b])."""
+
+    call: Array
+    turns: Array
+    operands: Array
+    place: Array
+
+
+class Tiles(NamedTuple):
+    """Of each piece: whether it is loaded whole, whether it may be moved, and its bytes, in each
+    partition and in all."""
+
+    loaded: Array
+    movable: Array
+    width: Array
+    nbytes: Array
 
 
 @compiled
@@ -40,20 +67,12 @@ def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
     return of_box, first[: last + 1].copy(), extents[: last + 1].copy()
 
 
-# --- repetitions ----------------------------------------------------------------------------------
-
-
 @compiled
-def repetitions(
-    start: Array, reads: Array, piece: Array, operands: Array, call: Array, turns: Array,
-    place: Array, on_chip: Array,
-) -> Any:  # fmt: skip
+def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
     """For each piece the first one with the same content, itself if there is none; and the
-    instruction that loads it, -1 if it isn't loaded whole or is written again.
-
-    turns[c] tells whether call c is a transpose or a copy of one, place[b] is where box b is within
-    its piece, a row of integers.
-    """
+    instruction that loads it, -1 if it isn't loaded whole or is written again."""
+    start, reads, piece, _ = accesses
+    call, turns, operands, place = contents
     count = on_chip.shape[0]
     same_as, load = np.arange(count), np.full(count, -1)
     writers, final, alone, turned, first_read = _history(start, reads, piece, turns[call], count)
@@ -120,8 +139,9 @@ def _mixed(key: Any, value: Any) -> Any:
 
 
 @compiled
-def kept(start: Array, reads: Array, piece: Array, same_as: Array) -> Array:
+def kept(accesses: Accesses, same_as: Array) -> Array:
     """Whether each instruction writes nothing or a piece that is no repetition."""
+    start, reads, piece, _ = accesses
     found = np.zeros(reads.shape[0], np.bool_)
     for i in range(found.shape[0]):
         first_write = start[i] + reads[i]
@@ -131,58 +151,69 @@ def kept(start: Array, reads: Array, piece: Array, same_as: Array) -> Array:
     return found
 
 
-# --- room -----------------------------------------------------------------------------------------
+class Residents(NamedTuple):
+    """The tiles that are in SBUF, as a list with the one that has not been used for the longest
+    time first; of these, in a list of the same kind, the `idle` ones that only stay so that a load
+    can be left out. Of each tile, whether it has been there, whether HBM has it too (`clean`), and
+    which instruction used it last.
+
+    links[BEFORE, p] and links[AFTER, p] are the neighbours of p, -1 if it is not in the list, a
+    ring through an entry for its ends.
+    """
+
+    links: Array
+    idle: Array
+    seen: Array
+    clean: Array
+    last_use: Array
+
+
+class Counts(NamedTuple):
+    """USED bytes of `width`, bytes SAVED and RELOADED so far; and how often each piece would have
+    had to stay to be there still."""
+
+    nbytes: Array
+    dropped: Array
+
+
+USED, SAVED, RELOADED = range(3)
+
+
+def replay(accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int) -> Any:
+    """Go through the program with at most `capacity` bytes of `width` at a time; the bytes that are
+    saved and reloaded, and how often each piece would have had to stay to be there still."""
+    count = len(same_as)
+    residents = Residents(
+        links=_no_tiles(count),
+        idle=_no_tiles(count),
+        seen=np.zeros(count, np.bool_),
+        clean=np.zeros(count, np.bool_),
+        last_use=np.full(count, -1),
+    )
+    counts = Counts(np.zeros(3, np.int64), np.zeros(count, np.int64))
+    runs = kept(accesses, same_as)
+    uses = _uses(accesses, same_as, tiles.movable, runs)
+    _replay(accesses, same_as, tiles, capacity, runs, uses, residents, counts)
+    return counts.nbytes[SAVED], counts.nbytes[RELOADED], counts.dropped
 
 
 @compiled
-def replay(
-    start: Array, reads: Array, piece: Array, whole: Array, same_as: Array, loaded: Array,
-    movable: Array, width: Array, nbytes: Array, capacity: int,
-) -> Any:  # fmt: skip
-    """Go through the program with at most `capacity` bytes of `width` at a time; the bytes that are
-    saved and reloaded, and how often each piece would have had to stay to be there still.
-
-    whole[k] tells whether operand k is all of its piece. A list of pieces is a ring through an
-    entry for its ends, the one that has not been used for the longest time first; `idle` are those
-    that only stay so that a load can be left out.
-    """
-    ends = same_as.shape[0]
-    runs = kept(start, reads, piece, same_as)
-    used_as, used_next_as = _uses(start, reads, piece, whole, same_as, movable, runs)
-    resident, idle = _no_pieces(ends), _no_pieces(ends)
-    seen, clean = np.zeros(ends, np.bool_), np.zeros(ends, np.bool_)  # clean: HBM has it too
-    last_use = np.full(ends, -1)
-    dropped = np.zeros(ends, np.int64)
-    used, saved, reloaded = 0, 0, 0
+def _replay(
+    accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int, runs: Array, uses: Any,
+    residents: Residents, counts: Counts,
+) -> None:  # fmt: skip
+    start, reads, piece, _ = accesses
+    used_as, used_next_as = uses
+    links, idle, seen, clean, _ = residents
+    loaded, width, nbytes = tiles.loaded, tiles.width, counts.nbytes
     for i in range(runs.shape[0]):
         if not runs[i]:
             continue
         for k in range(start[i], start[i + 1]):
-            if used_as[k] < 0:
-                continue
-            tile = same_as[piece[k]]
-            if resident[AFTER, tile] < 0:
-                used += width[tile]
-                if seen[tile] and loaded[tile]:
-                    dropped[used_as[k]] += 1
-                elif seen[tile]:
-                    reloaded += nbytes[tile]
-            seen[tile], last_use[tile] = True, i
-            _take_out(idle, tile)
-            _take_out(resident, tile)
-            _put_last(resident, tile)
-        while used > capacity:
-            victim = idle[AFTER, ends]
-            if victim == ends:
-                victim = resident[AFTER, ends]
-            if victim == ends or last_use[victim] == i:
-                break
-            _take_out(idle, victim)
-            _take_out(resident, victim)
-            used -= width[victim]
-            if not loaded[victim] and not clean[victim]:
-                saved += nbytes[victim]
-                clean[victim] = True
+            if used_as[k] >= 0:
+                _bring(same_as[piece[k]], used_as[k], i, tiles, residents, counts)
+        while nbytes[USED] > capacity and _spilled(i, tiles, residents, counts):
+            pass
         for k in range(start[i] + reads[i], start[i + 1]):
             clean[same_as[piece[k]]] = False
         for k in range(start[i], start[i + 1]):
@@ -190,22 +221,55 @@ def replay(
                 continue
             tile = same_as[piece[k]]
             if used_next_as[k] < 0:
-                _take_out(resident, tile)
-                used -= width[tile]
+                _take_out(links, tile)
+                nbytes[USED] -= width[tile]
                 seen[tile] = clean[tile] = False
             elif used_next_as[k] != used_as[k] and loaded[tile]:
                 _put_last(idle, tile)
-    return saved, reloaded, dropped
+
+
+@borrowing
+def _bring(
+    tile: Any, used_as: Any, i: int, tiles: Tiles, residents: Residents, counts: Counts
+) -> None:
+    """Have a tile there for instruction i, which uses it as a piece."""
+    if residents.links[AFTER, tile] < 0:
+        counts.nbytes[USED] += tiles.width[tile]
+        if residents.seen[tile] and tiles.loaded[tile]:
+            counts.dropped[used_as] += 1
+        elif residents.seen[tile]:
+            counts.nbytes[RELOADED] += tiles.nbytes[tile]
+    residents.seen[tile], residents.last_use[tile] = True, i
+    _take_out(residents.idle, tile)
+    _take_out(residents.links, tile)
+    _put_last(residents.links, tile)
+
+
+@borrowing
+def _spilled(i: int, tiles: Tiles, residents: Residents, counts: Counts) -> bool:
+    """Make room by the tile that has been idle, or unused, for the longest time, if instruction i
+    doesn't use it; what HBM doesn't have is saved."""
+    ends = residents.seen.shape[0]
+    victim = residents.idle[AFTER, ends]
+    if victim == ends:
+        victim = residents.links[AFTER, ends]
+    if victim == ends or residents.last_use[victim] == i:
+        return False
+    _take_out(residents.idle, victim)
+    _take_out(residents.links, victim)
+    counts.nbytes[USED] -= tiles.width[victim]
+    if not tiles.loaded[victim] and not residents.clean[victim]:
+        counts.nbytes[SAVED] += tiles.nbytes[victim]
+        residents.clean[victim] = True
+    return True
 
 
 @compiled
-def _uses(
-    start: Array, reads: Array, piece: Array, whole: Array, same_as: Array, movable: Array,
-    runs: Array,
-) -> Any:  # fmt: skip
+def _uses(accesses: Accesses, same_as: Array, movable: Array, runs: Array) -> Any:
     """Of the first operand in each tile that an instruction uses: as which piece it uses the tile,
     and as which piece it is used next, -1 if never before all of it is written. Other operands have
     -1 for both."""
+    start, reads, piece, whole = accesses
     used_as, used_next_as = np.full(piece.shape[0], -1), np.full(piece.shape[0], -1)
     following = np.full(same_as.shape[0], -1)
     first = np.full(same_as.shape[0], piece.shape[0])  # the operand
@@ -227,15 +291,13 @@ def _uses(
     return used_as, used_next_as
 
 
-@inlined
-def _no_pieces(ends: int) -> Array:
-    """links[BEFORE, p] and links[AFTER, p] are the neighbours of p, -1 if it is not in the list."""
+def _no_tiles(ends: int) -> Array:
     links = np.full((2, ends + 1), -1)
     links[:, ends] = ends
     return links
 
 
-@inlined
+@borrowing
 def _take_out(links: Array, tile: Any) -> None:
     if links[AFTER, tile] >= 0:
         before, after = links[BEFORE, tile], links[AFTER, tile]
@@ -243,7 +305,7 @@ def _take_out(links: Array, tile: Any) -> None:
         links[AFTER, tile] = -1
 
 
-@inlined
+@borrowing
 def _put_last(links: Array, tile: Any) -> None:
     ends = links.shape[1] - 1
     last = links[BEFORE, ends]

@@ -9,7 +9,8 @@ that a store that waits does not hold up loads. An instruction waits for what it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from neuroncore.machine import Machine
 from neuroncore.native.lazy import Lazy
 from neuroncore.record.program import Order, Program
-from neuroncore.schedule.prepare import Work, prepared
+from neuroncore.schedule.prepare import Prepared, prepared
 from neuroncore.schedule.timeline import GPSIMD as GPSIMD
 from neuroncore.schedule.timeline import LOADS as LOADS
 from neuroncore.schedule.timeline import QUEUES as QUEUES
@@ -28,8 +29,11 @@ from neuroncore.schedule.timeline import VECTOR as VECTOR
 from neuroncore.schedule.timeline import Timeline as Timeline
 from neuroncore.schedule.timeline import is_transfer as is_transfer
 
+if TYPE_CHECKING:  # numba is imported when it is needed
+    from neuroncore.native.timeline import Core, Queues, Times, Work
+
 Array = npt.NDArray[Any]
-native: Any = Lazy("neuroncore.native.schedule")
+native: Any = Lazy("neuroncore.native.timeline")
 
 
 def schedule(program: Program, machine: Machine, order: Order | None = None) -> Timeline:
@@ -49,59 +53,92 @@ def schedule_cores(
     return _timed([prepared(program, shared, order) for program in programs], machine)
 
 
-def _timed(works: Sequence[Work], machine: Machine) -> list[Timeline]:
+def _timed(works: Sequence[Prepared], machine: Machine) -> list[Timeline]:
     """The queues of the cores side by side: those of core c are from c * len(QUEUES) on."""
-    at = np.cumsum([0, *(len(work.queue) for work in works)])
-    needs_at = np.cumsum([0, *(len(work.needs) for work in works)])
-    queues = len(works) * len(QUEUES)
-    queue = _joined([work.queue for work in works], range(0, queues, len(QUEUES)))
-    by_queue = np.argsort(queue, kind="stable").astype(np.int32)
-    queue_start = np.searchsorted(queue[by_queue], np.arange(queues + 1)).astype(np.int32)
-    for core, work in enumerate(works):
-        begin = queue_start[core * len(QUEUES) + LOADS]
-        by_queue[begin : begin + len(work.loads)] = at[core] + work.loads
-    busy, latency, lane, lane_ns, filled, fresh, shares, limits = (
-        _joined([getattr(work, name) for work in works])
-        for name in ("busy", "latency", "lane", "lane_ns", "filled", "fresh", "shares", "limits")
-    )
+    at = np.cumsum([0, *(len(each.work.queue) for each in works)])
+    work = _together(works, at)
     begin, done, end = (np.full(at[-1], -1.0) for _ in range(3))
-    cause = np.full(at[-1], -1, np.int32)
+    times = native.Times(begin, done, end, np.full(at[-1], -1, np.int32))
+    native.timeline(work, _queues(works, work.queue, at), _core(machine), times)
+    slices = [slice(start, stop) for start, stop in pairwise(at)]
+    return [_part(each, machine, work, times, own) for each, own in zip(works, slices, strict=True)]
+
+
+def _part(each: Prepared, machine: Machine, work: Work, times: Times, own: slice) -> Timeline:
+    """The timeline of one core of several."""
+    cause, lane = times.cause[own], work.lane[own]
+    cause[cause >= 0] -= own.start
+    return Timeline(
+        program=each.program,
+        machine=machine,
+        order=each.order,
+        columns=each.columns,
+        queue=each.work.queue,
+        begin=times.begin[own],
+        busy=work.busy[own],
+        done=times.done[own],
+        end=times.end[own],
+        cause=cause,
+        transfer_ns=work.lane_ns[own],
+        engines_used=np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0),
+        peak_sbuf=each.peak_sbuf,
+        peak_psum=each.peak_psum,
+        spill_ns=each.spill_ns,
+    )
+
+
+def _queues(works: Sequence[Prepared], queue: Array, at: Array) -> Queues:
+    """What each queue has to do, in order of the program but for loads."""
+    count = len(works) * len(QUEUES)
+    order = np.argsort(queue, kind="stable").astype(np.int32)
+    start = np.searchsorted(queue[order], np.arange(count + 1)).astype(np.int32)
+    for core, each in enumerate(works):
+        begin = start[core * len(QUEUES) + LOADS]
+        order[begin : begin + len(each.loads)] = at[core] + each.loads
+    queues: Queues = native.Queues(order, start, np.concatenate([each.limits for each in works]))
+    return queues
+
+
+def _core(machine: Machine) -> Core:
     fixed = machine.fixed
-    native.timeline(
-        queue, by_queue, queue_start,
-        _joined([work.first[c > 0 :] for c, work in enumerate(works)], needs_at),
-        _joined([work.needs for work in works], at),
-        _joined([work.previous for work in works], at),
-        _partners(works, at), busy, latency, lane, lane_ns, fixed.semaphore_ns, TENSOR, filled,
-        fixed.warmup_ns, fixed.cooling_ns, fixed.cooling_share, fixed.cold_clock_share, VECTOR,
-        GPSIMD, shares, limits, fresh, begin, done, end, cause,
-    )  # fmt: skip
-    engines_used = np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0)
-    timelines = []
-    for work, start, stop in zip(works, at[:-1], at[1:], strict=True):
-        own = slice(start, stop)
-        waited = cause[own]
-        waited[waited >= 0] -= start
-        timeline = Timeline(
-            work.program, machine, work.order, work.columns, work.queue, begin[own], busy[own],
-            done[own], end[own], waited, lane_ns[own], engines_used[own], *work.peaks,
-            work.spill_ns,
-        )  # fmt: skip
-        timelines.append(timeline)
-    return timelines
+    core: Core = native.Core(
+        tensor=TENSOR,
+        vector=VECTOR,
+        gpsimd=GPSIMD,
+        semaphore_ns=fixed.semaphore_ns,
+        warmup_ns=fixed.warmup_ns,
+        cooling_ns=fixed.cooling_ns,
+        cooling_share=fixed.cooling_share,
+        cold_clock_share=fixed.cold_clock_share,
+    )
+    return core
 
 
-def _joined(arrays: Sequence[Array], at: Sequence[int] | Array | None = None) -> Array:
+def _together(works: Sequence[Prepared], at: Array) -> Work:
+    """The instructions of all cores, one after the other."""
+    parts = [each.work for each in works]
+    if len(parts) == 1:
+        return parts[0]
+    queues_at = range(0, len(parts) * len(QUEUES), len(QUEUES))
+    needs_at = np.cumsum([0, *(len(part.needs) for part in parts)])
+    columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+    joined: Work = native.Work(*columns)
+    return joined._replace(
+        queue=_shifted([part.queue for part in parts], queues_at),
+        first=_shifted([part.first[c > 0 :] for c, part in enumerate(parts)], needs_at),
+        needs=_shifted([part.needs for part in parts], at),
+        previous=_shifted([part.previous for part in parts], at),
+        partner=_partners(works, at),
+    )
+
+
+def _shifted(arrays: Sequence[Array], at: Sequence[int] | Array) -> Array:
     """One after the other; what counts up to `at[k]` in the whole counts from 0 in the kth."""
-    if len(arrays) == 1:
-        return arrays[0]
-    if at is None:
-        return np.concatenate(arrays)
     shifted = (np.where(a >= 0, a + a.dtype.type(k), a) for a, k in zip(arrays, at, strict=False))
     return np.concatenate(list(shifted))
 
 
-def _partners(works: Sequence[Work], at: Array) -> Array:
+def _partners(works: Sequence[Prepared], at: Array) -> Array:
     """What the other core has to have done for each instruction to end; -1 for nothing. Launches
     have two cores at most."""
     partner = np.full(at[-1], -1, np.int32)

@@ -18,11 +18,11 @@ from neuroncore.schedule.spills import traffic
 from neuroncore.schedule.timeline import QUEUES
 
 Array = npt.NDArray[Any]
-native: Any = Lazy("neuroncore.native.schedule")
+native: Any = Lazy("neuroncore.native.allocation")
 BYTE_END = Box._fields.index("byte_end")
 
 
-def take_over(
+def allocate(
     program: Program, boxes: Array, columns: Columns, queue: Array, waits: Array, previous: Array,
     region: MemoryRegion, capacity: int,
 ) -> int:  # fmt: skip
@@ -51,10 +51,15 @@ def take_over(
     last_user = np.full((len(ids), len(QUEUES)), -1, np.int32)
     np.maximum.at(last_user, (tile, queue[users]), users)
     waits = np.append(waits, True)[birth]
-    peak: int = native.reuse_of_space(
-        np.argsort(birth, kind="stable"), birth, np.argsort(last_user.max(axis=1), kind="stable"),
-        last_user, size, waits, capacity, users, tile, previous,
-    )  # fmt: skip
+    tiles = native.Tiles(
+        born=np.argsort(birth, kind="stable"),
+        birth=birth,
+        deaths=np.argsort(last_user.max(axis=1), kind="stable"),
+        last_user=last_user,
+        size=size,
+        waits=waits,
+    )
+    peak: int = native.reuse_of_space(tiles, capacity, users, tile, previous)
     return max(peak, fixed)
 
 

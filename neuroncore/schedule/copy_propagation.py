@@ -4,7 +4,7 @@ the instruction which made their source writes in their place."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,30 +15,38 @@ from neuroncore.enums import engine
 from neuroncore.native import MIX
 from neuroncore.record.program import Columns
 
+if TYPE_CHECKING:  # numba is imported when it is needed
+    from neuroncore.native.dependencies import Flow
+
 Array = npt.NDArray[Any]
 CONVERTING = (engine.vector, engine.scalar, engine.gpsimd)
 
 
-def made_before(
-    calls: list[Call], columns: Columns, version: Array, gone: Array, reach: int
-) -> Array:
-    """The instruction before each that did the same with the same data and whose result is still
-    there, of loads not more than `reach` before; -1 where there is none.
+class Definitions(NamedTuple):
+    """Who writes and reads what in a program, with the tensor areas[b] that box b is a part of."""
 
-    version[k] is who wrote operand k last, gone[i] who first overwrites any of what i wrote.
-    """
+    calls: list[Call]
+    columns: Columns
+    areas: Array
+    flow: Flow
+
+
+def recomputed(definitions: Definitions, reach: int) -> Array:
+    """The instruction before each that did the same with the same data and whose result is still
+    there, of loads not more than `reach` before; -1 where there is none: common subexpressions."""
+    calls, columns, _, flow = definitions
     before = np.full(len(columns.call), -1, np.int32)
     reads = np.array([len(call.reads) if _is_made_once(call) else 0 for call in calls], np.int32)
     most = np.array([reach if call.engine is engine.dma else len(before) for call in calls])
     for count in np.unique(reads[reads > 0]):
         found = np.flatnonzero(reads[columns.call] == count)
         key = columns.call[found].astype(np.uint64)
-        for values in (columns.operands, version):
+        for values in (columns.operands, flow.reaching):
             for k in range(count):
                 key = (key * MIX) ^ values[columns.start[found] + k].astype(np.uint64)
         by_key = np.argsort(key, kind="stable")
         one, following = found[by_key[:-1]], found[by_key[1:]]
-        again = (key[by_key[:-1]] == key[by_key[1:]]) & (gone[one] >= following)
+        again = (key[by_key[:-1]] == key[by_key[1:]]) & (flow.killer[one] >= following)
         again &= following - one <= most[columns.call[one]]
         before[following[again]] = one[again]
     return before
@@ -49,33 +57,32 @@ def _is_made_once(call: Call) -> bool:
     return once is not None and not call.dynamic and once(call)
 
 
-def written_by_source(
-    calls: list[Call], columns: Columns, version: Array, gone: Array, areas: Array,
-    first: Array, needs: Array, before: Array,
-) -> tuple[Array, Array]:  # fmt: skip
+def propagated_copies(
+    definitions: Definitions, first: Array, needs: Array, before: Array
+) -> tuple[Array, Array]:
     """The copies that the instruction which made their source may write in their place, and those
     instructions: each made it for the copy alone, nothing that came between uses what the copy
     overwrites, and it is not overwritten in part.
 
     Published attention is as fast with such a copy, of float32 to bfloat16, as without (autocomp's
-    fifth search, its steps 3 and 2). version[k] is who wrote operand k last, gone[i] who first
-    overwrites any of what i wrote, areas[b] the tensor that box b is a part of, before[i] the
-    instruction that has done the same as i or -1; i waits for needs[first[i]:first[i + 1]].
+    fifth search, its steps 3 and 2). before[i] is the instruction that has done the same as i or
+    -1; i waits for needs[first[i]:first[i + 1]].
     """
+    calls, columns, _, flow = definitions
     may = np.array([_may_be_written_by_source(call) for call in calls], np.bool_)
     copies: Array = np.flatnonzero(may[columns.call])
-    copies = copies[version[columns.start[copies]] >= 0]
+    copies = copies[flow.reaching[columns.start[copies]] >= 0]
     if not len(copies):
         return copies, copies
-    makers = version[columns.start[copies]]
+    makers = flow.reaching[columns.start[copies]]
     shared = np.zeros(len(columns.call), np.bool_)
     shared[before[before >= 0]] = shared[before >= 0] = True
     bounds = np.column_stack((first[copies], first[copies + 1])).ravel()
     latest = np.maximum.reduceat(np.append(needs, -1), bounds)[::2]
-    fits = (latest == makers) & ~shared[makers] & _stays_whole(columns, gone, makers)
+    fits = (latest == makers) & ~shared[makers] & _stays_whole(columns, flow.killer, makers)
     fits &= _may_write(calls, columns, makers, copies)
     copies, makers = copies[fits], makers[fits]
-    alone = _readers(calls, columns, version, areas, makers, columns.start[copies]) == 1
+    alone = _readers(definitions, makers, columns.start[copies]) == 1
     return copies[alone], makers[alone]
 
 
@@ -85,12 +92,12 @@ def _may_be_written_by_source(call: Call) -> bool:
     return direct is not None and not call.dynamic and len(call.reads) == 1 and direct(call)
 
 
-def _stays_whole(columns: Columns, gone: Array, makers: Array) -> Array:
+def _stays_whole(columns: Columns, killer: Array, makers: Array) -> Array:
     """Whether what each made is there until the same instruction, of the next iteration, makes it
     again."""
     count = len(columns.call)
-    there = gone[makers] == count
-    following = np.where(there, makers, gone[makers])
+    there = killer[makers] == count
+    following = np.where(there, makers, killer[makers])
     last, next_last = (columns.start[i + 1] - 1 for i in (makers, following))
     same = columns.operands[last] == columns.operands[next_last]
     found: Array = there | (same & (columns.call[makers] == columns.call[following]))
@@ -132,18 +139,17 @@ def _operand(instruction: Instruction, name: str) -> Operand:
     return declared
 
 
-def _readers(
-    calls: list[Call], columns: Columns, version: Array, areas: Array, makers: Array, slots: Array
-) -> Array:
+def _readers(definitions: Definitions, makers: Array, slots: Array) -> Array:
     """How many operands are read of what each maker wrote to the tensor of each operand."""
+    calls, columns, areas, flow = definitions
     reads = np.array([len(call.reads) + len(call.indices) for call in calls], np.int32)
-    made = np.zeros(len(columns.call) + 1, np.bool_)  # the last one for version -1
+    made = np.zeros(len(columns.call) + 1, np.bool_)  # the last one for what nobody wrote, -1
     made[makers] = True
-    users = np.flatnonzero(made[version])
+    users = np.flatnonzero(made[flow.reaching])
     whose = np.searchsorted(columns.start, users, side="right") - 1
     users = users[users - columns.start[whose] < reads[columns.call[whose]]]
     most = areas.max(initial=0) + 1
-    used, asked = (version[k] * most + areas[columns.operands[k]] for k in (users, slots))
+    used, asked = (flow.reaching[k] * most + areas[columns.operands[k]] for k in (users, slots))
     each, count = np.unique(used, return_counts=True)
     found: Array = count[np.searchsorted(each, asked)]
     return found

@@ -16,7 +16,7 @@ from neuroncore.schedule.reordering import Policy, variants
 from neuroncore.schedule.timeline import GPSIMD, LOADS, QUEUE_OF, SCALAR, STORES
 
 Array = npt.NDArray[Any]
-native: Any = Lazy("neuroncore.native.schedule")
+native: Any = Lazy("neuroncore.native.allocation")
 
 
 class CallTable:

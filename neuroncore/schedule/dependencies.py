@@ -14,7 +14,7 @@ from neuroncore.native.lazy import Lazy
 from neuroncore.record.program import Pattern, Patterns, Program
 
 Array = npt.NDArray[Any]
-native: Any = Lazy("neuroncore.native.schedule")
+native: Any = Lazy("neuroncore.native.dependencies")
 
 EXACT_PAIRS = 2000  # of strided accesses that are compared byte by byte
 EXACT_BYTES = 1 << 16

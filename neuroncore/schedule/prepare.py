@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,100 +12,146 @@ from neuroncore.enums import MemoryRegion
 from neuroncore.machine import Machine
 from neuroncore.native.lazy import Lazy
 from neuroncore.record.program import Columns, Order, Program
-from neuroncore.schedule.allocation import spill_ns, take_over
-from neuroncore.schedule.copy_propagation import made_before, written_by_source
+from neuroncore.schedule.allocation import allocate, spill_ns
+from neuroncore.schedule.copy_propagation import Definitions, propagated_copies, recomputed
 from neuroncore.schedule.costs import CallTable, busy
 from neuroncore.schedule.dependencies import neighbours
-from neuroncore.schedule.reordering import POLICIES
+from neuroncore.schedule.reordering import POLICIES, Policy
 from neuroncore.schedule.timeline import LOADS, QUEUES, STORES, SYNC
 
+if TYPE_CHECKING:  # numba is imported when it is needed
+    from neuroncore.native.dependencies import Accesses, Flow
+    from neuroncore.native.timeline import Work
+
 Array = npt.NDArray[Any]
-native: Any = Lazy("neuroncore.native.schedule")
+dataflow: Any = Lazy("neuroncore.native.dependencies")
+native: Any = Lazy("neuroncore.native.timeline")
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
-    """A program on a machine, ready to be timed. Instruction i waits for the writers
-    needs[first[i]:first[i + 1]] and for instructions previous[i, q] of each queue q, unless -1."""
+class Prepared:
+    """A program on a machine, ready to be timed."""
 
     program: Program
     order: Order
     columns: Columns
-    queue: Array
+    work: Work
     loads: Array  # the instructions of their queue, in the order in which they come
-    first: Array
-    needs: Array
-    previous: Array
-    busy: Array
-    latency: Array
-    lane: Array  # the first and last DMA engine of a transfer, or -1
-    lane_ns: Array  # what it takes of each
-    filled: Array  # products with more than half of the PE's rows
-    fresh: Array  # what reads nothing
-    shares: Array  # what goes the way to SBUF that Vector and GpSimd have in common
     limits: Array  # for each queue, among how many it chooses, and of fresh ones
     meetings: Array  # the instructions at which the core meets another, in their order
-    peaks: tuple[int, int]  # of SBUF and PSUM, in bytes per partition
+    peak_sbuf: int  # bytes per partition
+    peak_psum: int
     spill_ns: float
 
 
-def prepared(program: Program, machine: Machine, order: Order | None) -> Work:
+def prepared(program: Program, machine: Machine, order: Order | None) -> Prepared:
     """`order` is the program's own if not given."""
     columns, order = program.columns(), order or program.order
     policy, boxes = POLICIES[order], program.box_table()
     table = CallTable(program.calls, machine, policy)
-    row, count = table.rows_for(columns.call, policy), len(columns.call)
-    queue = table.queue[row]
-    previous = np.full((count, len(QUEUES)), -1, np.int32)
-    reload = np.zeros(count, np.bool_)
-    version = np.zeros(len(columns.operands) if policy.rewrites else 0, np.int32)
-    gone = np.full(count, count, np.int32)
-    accesses = columns.start, columns.operands, table.reads[row], *neighbours(program, boxes)
-    first, needs = native.dependencies(
-        queue, *accesses, table.weights[row], previous, reload, version, gone
+    row = table.rows_for(columns.call, policy)
+    accesses = dataflow.Accesses(
+        columns.start, columns.operands, table.reads[row], *neighbours(program, boxes)
     )
-    first, needs = _with(first, needs, *program.edges().T)
-    previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
-    waits = (table.lane[row, 0] >= 0) | (not policy.rewrites)
-    sbuf, psum = (
-        take_over(program, boxes, columns, queue, waits, previous, region, capacity)
+    flow = _no_flow(accesses, policy)
+    work = _work(program, table, row, accesses, flow, machine)
+    waits = (work.lane[:, 0] >= 0) | (not policy.rewrites)
+    peak_sbuf, peak_psum = (
+        allocate(program, boxes, columns, work.queue, waits, work.previous, region, capacity)
         for region, capacity in (
             (MemoryRegion.sbuf, machine.sbuf.usable_bytes),
             (MemoryRegion.psum, machine.psum.partition_bytes),
         )
     )
-    loads = np.flatnonzero(queue == LOADS)
+    loads = _loads(program, work.queue, policy, accesses, table.stays[row])
+    if policy.rewrites:
+        _leave_out(work, Definitions(program.calls, columns, boxes[:, 0], flow), policy)
+    work.shares[:] &= work.busy > 0
+    meetings = np.flatnonzero(table.meets[row])
+    _hold_up(meetings, work.queue, work.lane, work.previous)
+    spills = policy.rewrites and peak_sbuf > machine.sbuf.usable_bytes
+    return Prepared(
+        program=program,
+        order=order,
+        columns=columns,
+        work=work,
+        loads=loads,
+        limits=_limits(policy),
+        meetings=meetings,
+        peak_sbuf=peak_sbuf,
+        peak_psum=peak_psum,
+        spill_ns=spill_ns(program, machine) if spills else 0.0,
+    )
+
+
+def _no_flow(accesses: Accesses, policy: Policy) -> Flow:
+    """Room for the flow of data: of definitions only where the policy asks for them."""
+    count = len(accesses.reads)
+    flow: Flow = dataflow.Flow(
+        previous=np.full((count, len(QUEUES)), -1, np.int32),
+        reload=np.zeros(count, np.bool_),
+        reaching=np.zeros(len(accesses.operands) if policy.rewrites else 0, np.int32),
+        killer=np.full(count, count, np.int32),
+    )
+    return flow
+
+
+def _work(
+    program: Program, table: CallTable, row: Array, accesses: Accesses, flow: Flow, machine: Machine
+) -> Work:
+    """What each instruction takes, and waits for by the flow of data, which is filled in."""
+    queue = table.queue[row]
+    first, needs = dataflow.dependencies(queue, accesses, table.weights[row], flow)
+    first, needs = _with(first, needs, *program.edges().T)
+    flow.previous[:, SYNC] = np.maximum(flow.previous[:, SYNC], program.decided())
+    work: Work = native.Work(
+        queue=queue,
+        first=first,
+        needs=needs,
+        previous=flow.previous,
+        partner=np.full(len(row), -1, np.int32),
+        busy=busy(table, row, queue, flow.reload | table.picks_weights[row], machine),
+        latency=table.latency[row],
+        lane=table.lane[row],
+        lane_ns=table.lane_ns[row],
+        filled=table.filled[row],
+        fresh=table.reads[row] == 0,
+        shares=table.shares[row],
+    )
+    return work
+
+
+def _loads(
+    program: Program, queue: Array, policy: Policy, accesses: Accesses, stays: Array
+) -> Array:
+    """The instructions of the ring of loads, in the order in which it takes them."""
+    loads: Array = np.flatnonzero(queue == LOADS)
     if policy.by_first_use:
-        used = native.first_uses(*accesses, table.stays[row])
+        used = dataflow.first_uses(accesses, stays)
         np.minimum.at(used, program.edges()[:, 1], program.edges()[:, 0])
         loads = loads[np.argsort(used[loads], kind="stable")]
-    spilled = 0.0
-    if policy.rewrites and sbuf > machine.sbuf.usable_bytes:
-        spilled = spill_ns(program, machine)
-    taken = busy(table, row, queue, reload | table.picks_weights[row], machine)
-    latency, transfer, lane = table.latency[row], table.lane_ns[row], table.lane[row]
-    if policy.rewrites:
-        before = made_before(program.calls, columns, version, gone, policy.reach)
-        again = np.flatnonzero(before >= 0)
-        taken[again] = latency[again] = transfer[again] = 0.0
-        lane[again] = -1
-        own = again, queue[before[again]]
-        previous[own] = np.maximum(previous[own], before[again])
-        written, makers = written_by_source(
-            program.calls, columns, version, gone, boxes[:, 0], first, needs, before
-        )
-        taken[written] = latency[written] = 0.0
-        queue[written] = queue[makers]
+    return loads
+
+
+def _leave_out(work: Work, definitions: Definitions, policy: Policy) -> None:
+    """What the compiler leaves out takes no time; it waits for what has done the same, or runs
+    where its source was made."""
+    before = recomputed(definitions, policy.reach)
+    again = np.flatnonzero(before >= 0)
+    work.busy[again] = work.latency[again] = work.lane_ns[again] = 0.0
+    work.lane[again] = -1
+    own = again, work.queue[before[again]]
+    work.previous[own] = np.maximum(work.previous[own], before[again])
+    copies, makers = propagated_copies(definitions, work.first, work.needs, before)
+    work.busy[copies] = work.latency[copies] = 0.0
+    work.queue[copies] = work.queue[makers]
+
+
+def _limits(policy: Policy) -> Array:
     limits = np.tile([policy.window, policy.reach], (len(QUEUES), 1))
     limits[[LOADS, STORES]] = policy.transfers
     limits[SYNC] = 1  # registers and what they decide
-    meetings = np.flatnonzero(table.meets[row])
-    _hold_up(meetings, queue, lane, previous)
-    return Work(
-        program, order, columns, queue, loads, first, needs, previous, taken, latency, lane,
-        transfer, table.filled[row], table.reads[row] == 0, table.shares[row] & (taken > 0), limits,
-        meetings, (sbuf, psum), spilled,
-    )  # fmt: skip
+    return limits
 
 
 def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tuple[Array, Array]:

@@ -61,19 +61,18 @@ def traffic(program: Program, capacity: int) -> Traffic:
     inputs = np.array([len(call.reads) + len(call.indices) for call in calls], np.int32)
     turns = np.array([_turns(call) for call in calls], np.bool_)
     piece, whole = pieces.of_box[columns.operands], pieces.whole[columns.operands]
-    rows = columns.start, inputs[columns.call], piece
-    same_as, load = native.repetitions(
-        *rows, columns.operands, columns.call, turns, pieces.place, pieces.on_chip
-    )
-    tiles = load >= 0, pieces.movable, pieces.width, pieces.nbytes, capacity
-    *_, dropped = native.replay(*rows, whole, same_as, *tiles)
+    accesses = native.Accesses(columns.start, inputs[columns.call], piece, whole)
+    contents = native.Contents(columns.call, turns, columns.operands, pieces.place)
+    same_as, load = native.repetitions(accesses, contents, pieces.on_chip)
+    tiles = native.Tiles(load >= 0, pieces.movable, pieces.width, pieces.nbytes)
+    *_, dropped = native.replay(accesses, same_as, tiles, capacity)
     loaded = np.flatnonzero(load >= 0)
     line = columns.line[load[loaded]]
     again = loaded[np.isin(line, line[dropped[loaded] > 0])]
     same_as[again] = again
-    saved, reloaded, dropped = native.replay(*rows, whole, same_as, *tiles)
+    saved, reloaded, dropped = native.replay(accesses, same_as, tiles, capacity)
     reread = int(dropped @ pieces.nbytes)
-    return Traffic(native.kept(*rows, same_as), reread, saved, reloaded)
+    return Traffic(native.kept(accesses, same_as), reread, int(saved), int(reloaded))
 
 
 def _pieces(program: Program) -> Pieces:

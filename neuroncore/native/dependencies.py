@@ -1,0 +1,224 @@
+"""Who waits for whom, for want of data: `neuroncore.schedule.dependencies` and `prepare`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.native.jit import borrowing, compiled
+
+Array = npt.NDArray[Any]
+READERS = 32  # of a box, that an instruction which overwrites it waits for one by one
+
+
+class Accesses(NamedTuple):
+    """The operands of instruction i are the boxes operands[start[i]:start[i + 1]], of which the
+    first reads[i] are read; box b shares bytes with near[near_start[b]:near_start[b + 1]]."""
+
+    start: Array
+    operands: Array
+    reads: Array
+    near: Array
+    near_start: Array
+
+
+class Flow(NamedTuple):
+    """What comes of it beside `needs`: previous[i, q], the last instruction of queue q that reads
+    what i overwrites; whether the stationary tile of i differs from the one in the array; the
+    definition that reaches operand k, who wrote it last; who first kills, overwrites, any of what i
+    wrote. Reaching definitions are left out where there is no room for them."""
+
+    previous: Array
+    reload: Array
+    reaching: Array
+    killer: Array
+
+
+class Users(NamedTuple):
+    """Of each box: who wrote it last, the last of each queue to read it, and all who did since it
+    was written, as a chain of operands from the latest to `earlier` ones; reading[k] is whose
+    operand k is."""
+
+    writer: Array
+    reader: Array
+    latest: Array
+    earlier: Array
+    reading: Array
+
+
+@compiled
+def overlap_counts(order: Array, start: Array, end: Array, box: Array, counts: Array) -> None:
+    """How many boxes of the same area each box overlaps, itself included.
+
+    `order` sorts boxes by area and first row; `start[a]:end[a]` is the area's part of it. A box is
+    [row, row_end, byte, byte_end].
+    """
+    for a in range(start.shape[0]):
+        for i in range(start[a], end[a]):
+            p = order[i]
+            counts[p] += 1
+            for j in range(i + 1, end[a]):
+                q = order[j]
+                if box[q, 0] >= box[p, 1]:
+                    break
+                if box[q, 2] < box[p, 3] and box[p, 2] < box[q, 3]:
+                    counts[p] += 1
+                    counts[q] += 1
+
+
+@compiled
+def overlap_pairs(
+    order: Array, start: Array, end: Array, box: Array, place: Array, neighbours: Array
+) -> None:
+    """The boxes themselves: those of box p go to `neighbours` from place[p] on, and place[p] moves
+    behind them."""
+    for a in range(start.shape[0]):
+        for i in range(start[a], end[a]):
+            p = order[i]
+            neighbours[place[p]] = p
+            place[p] += 1
+            for j in range(i + 1, end[a]):
+                q = order[j]
+                if box[q, 0] >= box[p, 1]:
+                    break
+                if box[q, 2] < box[p, 3] and box[p, 2] < box[q, 3]:
+                    neighbours[place[p]] = q
+                    place[p] += 1
+                    neighbours[place[q]] = p
+                    place[q] += 1
+
+
+def dependencies(
+    queue: Array, accesses: Accesses, weights: Array, flow: Flow
+) -> tuple[Array, Array]:
+    """What each instruction waits for: needs[first[i]:first[i + 1]], the last writers of all that
+    it reads or overwrites and up to READERS of those that read what it overwrites, the last ones of
+    each box. Returns first and needs, and fills `flow`.
+
+    weights[i] is which operand of i is a stationary tile, or -1.
+    """
+    boxes, operands = len(accesses.near_start) - 1, len(accesses.operands)
+    users = Users(
+        writer=np.full(boxes, -1, np.int32),
+        reader=np.full((boxes, flow.previous.shape[1]), -1, np.int32),
+        latest=np.full(boxes, -1, np.int64),
+        earlier=np.full(operands, -1, np.int64),
+        reading=np.zeros(operands, np.int32),
+    )
+    first, needs = _dependencies(queue, accesses, weights, users, flow)
+    return first, needs
+
+
+@compiled
+def _dependencies(
+    queue: Array, accesses: Accesses, weights: Array, users: Users, flow: Flow
+) -> Any:
+    count, start, operands = queue.shape[0], accesses.start, accesses.operands
+    near, near_start, writer = accesses.near, accesses.near_start, users.writer
+    reads, reaching = accesses.reads, flow.reaching
+    noted = np.full(count, -1, np.int32)  # the last instruction that is known to wait for each
+    loaded, loaded_by = -1, -1
+    first, needs, found = np.zeros(count + 1, np.int64), np.zeros(4 * count + 64, np.int32), 0
+    for i in range(count):
+        for k in range(start[i], start[i + 1]):
+            own, definition = operands[k], -1
+            for n in range(near_start[own], near_start[own + 1]):
+                b = near[n]
+                w = writer[b]
+                definition = max(definition, w)
+                if found + READERS >= needs.shape[0]:
+                    needs = np.concatenate((needs, np.zeros(found, np.int32)))
+                if w >= 0:
+                    found = _waiting(i, w, noted, needs, found)
+                if k >= start[i] + reads[i]:
+                    _overwritten(i, b, users, flow)
+                    found = _waiting_for_readers(i, b, users, noted, needs, found)
+            if reaching.shape[0]:
+                reaching[k] = definition
+            if k - start[i] == weights[i]:
+                flow.reload[i] = own != loaded or definition != loaded_by
+                loaded, loaded_by = own, definition
+        _use(i, queue[i], accesses, users)
+        first[i + 1] = found
+    return first, needs[:found].copy()
+
+
+@borrowing
+def _waiting(i: int, other: Any, noted: Array, needs: Array, found: int) -> int:
+    """The length of `needs` with one more to wait for, unless i is known to."""
+    if noted[other] != i:
+        noted[other], needs[found] = i, other
+        found += 1
+    return found
+
+
+@borrowing
+def _waiting_for_readers(
+    i: int, b: Any, users: Users, noted: Array, needs: Array, found: int
+) -> int:
+    operand = users.latest[b]
+    for _ in range(READERS):
+        if operand < 0:
+            break
+        found = _waiting(i, users.reading[operand], noted, needs, found)
+        operand = users.earlier[operand]
+    return found
+
+
+@borrowing
+def _overwritten(i: int, b: Any, users: Users, flow: Flow) -> None:
+    """Instruction i kills what is in box b."""
+    w = users.writer[b]
+    if w >= 0:
+        flow.killer[w] = min(flow.killer[w], i)
+    for q in range(flow.previous.shape[1]):
+        flow.previous[i, q] = max(flow.previous[i, q], users.reader[b, q])
+
+
+@borrowing
+def _use(i: int, q: Any, accesses: Accesses, users: Users) -> None:
+    """Note what instruction i of queue q reads and writes, when all that it waits for is known."""
+    start, first_write = accesses.start, accesses.start[i] + accesses.reads[i]
+    for k in range(start[i], start[i + 1]):
+        own = accesses.operands[k]
+        if k >= first_write:
+            users.writer[own], users.latest[own] = i, -1
+        else:
+            users.reader[own, q] = i
+            users.earlier[k], users.reading[k] = users.latest[own], i
+            users.latest[own] = k
+
+
+@compiled
+def first_uses(accesses: Accesses, staying: Array) -> Array:
+    """The first instruction to read or overwrite what each one wrote; its own place if there is
+    none, if it is `staying`, or if what it reads is overwritten, for then that waits for it."""
+    start, operands, near = accesses.start, accesses.operands, accesses.near
+    count, boxes = accesses.reads.shape[0], accesses.near_start.shape[0] - 1
+    writer = np.full(boxes, -1, np.int32)
+    latest = np.full(boxes, -1, np.int64)  # operand that read a box since any of it was written
+    earlier = np.full(operands.shape[0], -1, np.int64)  # and the one that did before an operand
+    reading = np.zeros(operands.shape[0], np.int32)  # whose operand it is
+    used = np.arange(count)
+    for i in range(count):
+        first_write = start[i] + accesses.reads[i]
+        for k in range(start[i], start[i + 1]):
+            own = operands[k]
+            for n in range(accesses.near_start[own], accesses.near_start[own + 1]):
+                w = writer[near[n]]
+                if w >= 0 and used[w] == w and not staying[w]:
+                    used[w] = i
+                if k >= first_write:
+                    e = latest[near[n]]
+                    latest[near[n]] = -1
+                    while e >= 0:
+                        used[reading[e]], staying[reading[e]] = reading[e], True
+                        e = earlier[e]
+        for k in range(start[i], start[i + 1]):
+            if k >= first_write:
+                writer[operands[k]] = i
+            else:
+                earlier[k], reading[k], latest[operands[k]] = latest[operands[k]], i, k
+    return used
