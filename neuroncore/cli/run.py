@@ -29,9 +29,16 @@ def add_to(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("file", metavar="FILE.py[::KERNEL]")
-    parser.add_argument(
-        "--target", metavar="MACHINE", help="trn1, trn2 or trn3; beats the environment"
-    )
+    _add_arguments(parser)
+    _add_emulation(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
+    options = re.findall(r"--[\w-]+", parser.format_help())
+    parser.set_defaults(command=run, options=options)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a kernel is given, and what is right."""
     given = parser.add_mutually_exclusive_group()
     given.add_argument(
         "--args", nargs="+", metavar="ARG", help="float32[128,512] (random), or Python literals"
@@ -49,6 +56,13 @@ def add_to(commands: Any) -> None:
         help="relative L2 error allowed; by default set by the formats",
     )
     parser.add_argument("--seed", type=_natural, default=0)
+
+
+def _add_emulation(parser: argparse.ArgumentParser) -> None:
+    """How it runs."""
+    parser.add_argument(
+        "--target", metavar="MACHINE", help=f"{', '.join(machine.names())}; beats the environment"
+    )
     parser.add_argument(
         "--numerics",
         metavar="PROFILE",
@@ -78,10 +92,6 @@ def add_to(commands: Any) -> None:
         metavar="REL",
         help="relative error of a result to be told of; by default set by its format",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
-    parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
-    options = re.findall(r"--[\w-]+", parser.format_help())
-    parser.set_defaults(command=run, options=options)
 
 
 def _options(arguments: argparse.Namespace) -> Options:

@@ -81,7 +81,7 @@ def launch(
     inputs = _Inputs(cores[0], tensor, region)
     names = _names(function, args)
 
-    def program(core: Core) -> Any:
+    def programs_of(core: Core) -> Any:
         results = [one_program(core, rank) for rank in shares[cores.index(core)]]
         return results[0]
 
@@ -90,28 +90,12 @@ def launch(
         core.memory.begin_program()
         tensors = [inputs.enter(v, n) for v, n in zip(args, names, strict=True)]
         named = {name: inputs.enter(value, name) for name, value in (kwargs or {}).items()}
-        try:
-            result = function(*tensors, **named)
-        except (TypeError, AttributeError) as error:
-            _raise_told(error)
-            raise
+        result = _called(function, tensors, named)
         if finished is not None:
             finished()
         return result
 
-    if len(cores) == 1:
-        with on(cores[0]):
-            result = program(cores[0])
-    else:
-        result, *others = System(cores).run(program)
-        for other in others:
-            _complete(result, other)
-    if inspect.isgenerator(result):
-        raise SignatureError(
-            f"{getattr(function, '__name__', 'the kernel')} is a generator",
-            because="the device runs a kernel from its first line to its last",
-            hint="return the results instead of yielding them",
-        )
+    result = _on_all(cores, programs_of)
     if precision is not None:
         precision.close(inputs.left(result), [f for core in cores for f in core.findings])
     with on(cores[0]):
@@ -123,10 +107,32 @@ def launch(
     return Run(name, outputs, cores, tuple(args), findings, precision)
 
 
-def _raise_told(error: Exception) -> None:
-    """Raise in our form what Python has refused of a call of ours."""
-    if not isinstance(error, KernelError) and (told := misuse.told(error)) is not None:
-        raise told from None
+def _on_all(cores: list[Core], programs_of: Callable[[Core], Any]) -> Any:
+    """What the first of the cores returns, with what the others wrote of it."""
+    if len(cores) == 1:
+        with on(cores[0]):
+            return programs_of(cores[0])
+    result, *others = System(cores).run(programs_of)
+    for other in others:
+        _complete(result, other)
+    return result
+
+
+def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What a kernel returns. What Python refuses of a call of ours is told in our form."""
+    try:
+        result = function(*args, **kwargs)
+    except (TypeError, AttributeError) as error:
+        if not isinstance(error, KernelError) and (told := misuse.told(error)) is not None:
+            raise told from None
+        raise
+    if inspect.isgenerator(result):
+        raise SignatureError(
+            f"{getattr(function, '__name__', 'the kernel')} is a generator",
+            because="the device runs a kernel from its first line to its last",
+            hint="return the results instead of yielding them",
+        )
+    return result
 
 
 def _cores(machine: Machine, options: Options, grid: tuple[int, ...], count: int) -> list[Core]:

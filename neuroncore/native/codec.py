@@ -27,15 +27,16 @@ def float32_from_bfloat16(codes: Array, out: Array) -> None:
 
 
 @compiled
-def float32_from_narrow(
-    codes: Array, out: Array, shift: Any, sign_shift: Any, rebias: Any, min_normal: Any,
-    min_subnormal: Any, infinity: Any, largest: Any,
-) -> None:  # fmt: skip
-    """8- or 16-bit codes -> uint32 bits of float32; every NaN becomes the canonical one.
+def float32_from_narrow(codes: Array, out: Array, numbers: Array) -> None:
+    """8- or 16-bit codes -> uint32 bits of float32; every NaN becomes the canonical one. `numbers`
+    is `numerics.codec.widening` of the format.
 
     Subnormals are made from integers: reading them as float32 subnormals would be a hundred
     times slower on many processors.
     """
+    shift, sign_shift, rebias = numbers[0], numbers[1], numbers[2]
+    min_normal, infinity, largest = numbers[3], numbers[4], numbers[5]
+    min_subnormal = numbers[6:].view(np.float32)[0]
     for i in range(codes.shape[0]):
         code = U(codes[i])
         magnitude = U(code & U(U(U(1) << sign_shift) - U(1)))

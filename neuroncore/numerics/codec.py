@@ -133,7 +133,7 @@ def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
     if form is bfloat16:
         native.float32_from_bfloat16(flat, bits)
     else:
-        native.float32_from_narrow(flat.view(form.code_type), bits, *_widening(form))
+        native.float32_from_narrow(flat.view(form.code_type), bits, widening(form))
     return out
 
 
@@ -221,18 +221,22 @@ def _encode_integers(form: Format, values: Array, out: Array) -> None:
 
 
 @cache
-def _widening(form: Format) -> tuple[Any, ...]:
-    """What `native.codec.float32_from_narrow` needs to know of a format."""
+@cache
+def widening(form: Format) -> Array:
+    """What `native.codec.float32_from_narrow` needs to know of a format, as uint32: shifts of the
+    fraction and of the sign, what the biases differ by, the smallest code of a normal number, the
+    codes of infinity and of the largest number, and the bits of the smallest subnormal."""
     none = (1 << form.exponent + form.mantissa) + 1
-    return (
-        np.uint32(23 - form.mantissa),
-        np.uint32(form.exponent + form.mantissa),
-        np.uint32((127 - form.bias) << 23),
-        np.uint32(1 << form.mantissa),
-        np.float32(form.min_subnormal),
-        np.uint32(none if form.inf_code is None else form.inf_code),
-        np.uint32(form.max_code),
+    found = (
+        23 - form.mantissa,
+        form.exponent + form.mantissa,
+        (127 - form.bias) << 23,
+        1 << form.mantissa,
+        none if form.inf_code is None else form.inf_code,
+        form.max_code,
+        np.float32(form.min_subnormal).view(np.uint32),
     )
+    return np.array(found, np.uint32)
 
 
 @cache

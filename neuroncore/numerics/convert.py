@@ -336,7 +336,9 @@ def _statistics(value: float, below: float, above: float, up: Array) -> Statisti
     bias = float(centred.mean())
     z = bias / (spread / up.size) ** 0.5
     ups, variance = int(np.count_nonzero(up)), float(np.var(up))
-    return Statistics(value, below, above, fraction, up.size, ups, bias, variance, z, lags)
+    return Statistics(
+        value, below, above, fraction, up.size, ups, bias=bias, variance=variance, z=z, lags=lags
+    )
 
 
 def _format(dtype: DType) -> Format:
