@@ -77,8 +77,7 @@ def launch(
             core.program.order = chosen.order or order
     if current.observer is not None:
         current.observer.begun(cores[0])
-    region = MemoryRegion.shared_hbm if len(cores) > 1 else MemoryRegion.private_hbm
-    inputs = _Inputs(cores[0], tensor, region)
+    inputs = _Inputs(cores, tensor)
     names = _names(function, args)
 
     def programs_of(core: Core) -> Any:
@@ -182,8 +181,10 @@ def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 class _Inputs:
     """The caller's values on their way into a kernel and out of it."""
 
-    def __init__(self, core: Core, tensor: type[Tile], region: MemoryRegion) -> None:
-        self.core, self.tensor, self.region = core, tensor, region
+    def __init__(self, cores: list[Core], tensor: type[Tile]) -> None:
+        self.core, self.tensor = cores[0], tensor
+        shared = len(cores) > 1
+        self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
         self.torch = False
         self.given: dict[int, Any] = {}  # id of a storage -> the caller's object it came from
         self.adopted: dict[int, tuple[Any, Storage]] = {}  # id of a caller's object -> both
