@@ -75,6 +75,7 @@ def dma_compute(
 
 @instruction(
     engine.dma,
+    example="src=512 128",
     cost=words.transpose_cost,
     rules=words.TRANSPOSE,
     older_compiler=Fusion(engines=words.made_by),

@@ -1,88 +1,47 @@
-"""The GpSimd engine (POOL): eight small processors, sixteen partitions each, with SBUF only."""
+"""The GpSimd engine (POOL): eight small processors, sixteen partitions each, with SBUF only. They
+count along patterns, and gather elements by indices that are data, each within its partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
-from operator import index
-from typing import Annotated, Any
-
 import numpy as np
 
-from neuroncore.clause import arithmetic as numeric
-from neuroncore.clause.arithmetic import Operator
-from neuroncore.clause.cost import streaming
-from neuroncore.clause.instruction import instruction, require
-from neuroncore.clause.operand import Op, SbufIn, SbufOut
-from neuroncore.clause.rules import same_elements
-from neuroncore.core.core import Core
+from neuroncore.clause import (
+    Constant,
+    Integer,
+    Pattern,
+    SbufIn,
+    SbufOut,
+    Traits,
+    cost,
+    instruction,
+    numeric,
+    rules,
+)
 from neuroncore.enums import engine
-from neuroncore.errors import KernelError, SignatureError
-from neuroncore.machine import Machine
-from neuroncore.memory.tile import Tile
+from neuroncore.errors import OutOfBoundsError
+from neuroncore.memory.tile import Array
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import int32, uint32
 
 from .operators import EQUAL
+from .words import gpsimd as words
+from .words.gpsimd import CORE
 
-gpsimd = engine.gpsimd
-
-Pattern = Sequence[Sequence[int]]
-COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
-
-
-def affine_values(
-    dst: Tile, pattern: Pattern, offset: int, channel_multiplier: int, machine: Machine
-) -> Any:
-    """offset + p * channel_multiplier + the sum of index * step over the pattern's axes, [P, F] in
-    32-bit integers that wrap around. The pattern lists [step, count], outermost first."""
-    pairs = _pairs(pattern)
-    sizes = [count for _, count in pairs]
-    require(
-        0 < len(sizes) <= machine.limits.iota_dims,
-        f"the pattern has {len(sizes)} axes",
-        argument="pattern",
-        expected=f"1 to {machine.limits.iota_dims} [step, count] pairs",
-    )
-    require(
-        prod(sizes) == dst.free_size and min(sizes) > 0,
-        f"the pattern counts {prod(sizes)} elements, dst has {dst.free_size} per partition",
-        argument="pattern",
-        expected=f"counts that multiply to {dst.free_size}",
-        got=str([list(pair) for pair in pattern]),
-    )
-    values = np.full((dst.shape[0], *[1] * len(sizes)), int(offset), np.int64)
-    values += np.arange(dst.shape[0]).reshape(values.shape) * int(channel_multiplier)
-    for axis, (step, count) in enumerate(pairs):
-        steps = np.arange(count, dtype=np.int64) * step
-        values = values + steps.reshape(-1, *[1] * (len(sizes) - axis - 1))
-    return values.astype(np.int32).reshape(dst.shape[0], -1)
+STARTED = cost.streaming(extra="gpsimd_start_cycles")
 
 
-def _pairs(pattern: Pattern) -> list[tuple[int, int]]:
-    try:
-        return [(index(step), index(count)) for step, count in pattern]
-    except KernelError:  # a register
-        raise
-    except (TypeError, ValueError):
-        raise SignatureError(
-            "pattern must list [step, count] pairs of integers",
-            argument="pattern",
-            got=repr(pattern),
-        ) from None
-
-
-@instruction(gpsimd, cost=streaming(extra="gpsimd_start_cycles"))
+@instruction(
+    engine.gpsimd,
+    shapes="dst: P F",
+    example="pattern=((1, 512),)",
+    cost=STARTED,
+    rules=[words.counts_multiply],
+)
 def iota(
-    dst: SbufOut,
-    pattern: Pattern,
-    offset: int = 0,
-    channel_multiplier: int = 0,
-    *,
-    core: Core,
+    dst: SbufOut, pattern: Pattern, offset: Integer = 0, channel_multiplier: Integer = 0
 ) -> None:
     """dst[p, w, z, y, x] = offset + p * channel_multiplier + w * step_w + ... + x * step_x"""
-    values = affine_values(dst, pattern, offset, channel_multiplier, core.machine)
+    values = numeric.affine(dst.shape[0], pattern, offset, channel_multiplier)
     if dst.dtype in (int32, uint32):
         dst.codes()[...] = values.view(dst.dtype.storage).reshape(dst.shape)
     else:
@@ -90,25 +49,85 @@ def iota(
 
 
 @instruction(
-    gpsimd,
-    cost=streaming(extra="gpsimd_start_cycles"),
-    rules=[same_elements("dst", "on_true_tile")],
+    engine.gpsimd,
+    shapes="dst on_true_tile: P F",
+    example="pattern=((1, 512),)",
+    cost=STARTED,
+    rules=[words.counts_multiply],
+    traits=Traits(casts=True),
 )
 def affine_select(
     dst: SbufOut,
     pattern: Pattern,
-    channel_multiplier: int,
+    channel_multiplier: Integer,
     on_true_tile: SbufIn,
-    on_false_value: float,
-    cmp_op: Annotated[Operator, Op(names=COMPARISONS)] = EQUAL,
-    offset: int = 0,
-    *,
-    core: Core,
+    on_false_value: Constant,
+    cmp_op: words.Comparison = EQUAL,
+    offset: Integer = 0,
 ) -> None:
     """dst[p, f] = on_true_tile[p, f] if v[p, f] <cmp_op> 0 else on_false_value, v as in iota"""
-    values = affine_values(dst, pattern, offset, channel_multiplier, core.machine)
+    values = numeric.affine(dst.shape[0], pattern, offset, channel_multiplier)
     chosen = np.empty(values.shape, np.bool_)
     cmp_op.apply(values, 0, chosen)
     kept = dst.encoded(on_true_tile, on_true_tile.codes())
     other = codec.encode(dst.held, np.array([on_false_value], np.float32))
     dst.codes()[...] = np.where(chosen.reshape(dst.shape), numeric.shaped(kept, dst.shape), other)
+
+
+@instruction(
+    engine.gpsimd,
+    shapes="src_buffer: P%16 S; dst: P D; index: P I",
+    example="I=32",
+    cost=cost.dynamic(words.local_gather_cost),
+    rules=words.LOCAL_GATHER,
+)
+def local_gather(
+    dst: words.MovedOut,
+    src_buffer: words.MovedIn,
+    index: words.CoreIndex,
+    num_elem_per_idx: words.Run = 1,
+    num_valid_indices: words.Count = None,
+) -> None:
+    """dst[16c + p, n*i + j] = src_buffer[16c + p, index[16c + i % 16, i // 16] + j], j < n
+
+    n is num_elem_per_idx, i counts up to num_valid_indices. An index counts elements.
+    """
+    cores = src_buffer.shape[0] // CORE
+    table = src_buffer.codes().reshape(cores, CORE, -1)
+    indices = index.codes().reshape(cores, CORE, -1)
+    indices = indices.swapaxes(1, 2).reshape(cores, -1)[:, :num_valid_indices]
+    inside(indices, table.shape[2], num_elem_per_idx, "index", "core")
+    places = indices.astype(np.intp)[:, np.newaxis, :, np.newaxis] + np.arange(num_elem_per_idx)
+    found = np.take_along_axis(table, places.reshape(cores, 1, -1), 2)
+    dst.codes()[...] = found.reshape(dst.shape)
+
+
+@instruction(
+    engine.gpsimd,
+    shapes="dst indices: P F; data: P S",
+    cost=cost.dynamic(words.n_gather_cost),
+    rules=[rules.same_dtype("data", "dst")],
+)
+def nc_n_gather(dst: words.MovedOut, data: words.MovedIn, indices: words.Indices) -> None:
+    """dst[p, f] = data[p, indices[p, f]], the free axes of data as one"""
+    table = data.codes().reshape(data.shape[0], -1)
+    places = indices.codes().reshape(data.shape[0], -1)
+    inside(places, table.shape[1], 1, "indices", "partition")
+    found = np.take_along_axis(table, places.astype(np.intp), 1)
+    dst.codes()[...] = numeric.shaped(found, dst.shape)
+
+
+def inside(indices: Array, size: int, run: int, argument: str, group: str) -> None:
+    """Refuse indices, [groups, count], whose `run` elements leave the `size` there are. What the
+    device would fetch is undefined (ISA)."""
+    beyond = np.argwhere(indices > size - run)
+    if not len(beyond):
+        return
+    number, place = beyond[0]
+    raise OutOfBoundsError(
+        f"index {place} of {group} {number} is {indices[number, place]}",
+        argument=argument,
+        expected=f"0 to {size - run}",
+        got=str(indices[number, place]),
+        because=f"a partition has {size} elements, and an index reads {run}",
+    )

@@ -258,8 +258,8 @@ def whole_groups(call: Call, machine: Machine) -> Fault | None:
 
 def _for_hardware(shape: tuple[int, ...]) -> str | None:
     """What there should be, of what is wrong. At most 128 along the last axis follow from dst."""
-    if len(shape) <= 2:
-        return None if shape[0] == GROUP else f"{GROUP} rows"
+    if len(shape) < 3:
+        return None if shape[:1] == (GROUP,) else f"{GROUP} rows"
     if shape[0] not in (1, 2, 4, 8, GROUP):
         return f"1, 2, 4, 8 or {GROUP} along axis 0"
     if shape[0] * shape[-2] % GROUP:

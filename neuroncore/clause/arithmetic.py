@@ -392,3 +392,15 @@ def cumulate(op: Operator, x: Array, state: Array, out: Array) -> None:
     for j in range(x.shape[1]):
         op.apply(x[:, j], state, state)
         out[:, j] = state
+
+
+def affine(
+    rows: int, pattern: tuple[tuple[int, int], ...], offset: int, per_row: int
+) -> npt.NDArray[np.int32]:
+    """offset + p * per_row + the sum of index * step over the axes of a pattern, [P, F], in 32-bit
+    integers that wrap around. The pattern lists [step, count], outermost first."""
+    along = np.zeros(1, np.int64)
+    for step, count in pattern:
+        along = np.add.outer(along, np.arange(count, dtype=np.int64) * step).reshape(-1)
+    column = offset + np.arange(rows, dtype=np.int64) * per_row
+    return np.add.outer(column, along).astype(np.int32)

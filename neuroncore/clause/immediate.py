@@ -114,6 +114,6 @@ class Register:
 Integer = Annotated[int, Immediate(int, *INT32)]
 Constant = Annotated[float, Immediate(float)]
 Integers = Annotated[tuple[int, ...], Immediate(int, depth=1)]
-Pattern = Annotated[tuple[tuple[int, int], ...], Immediate(int, depth=2)]
+Pattern = Annotated[tuple[tuple[int, int], ...], Immediate(int, *INT32, depth=2, keyed=True)]
 InRegister = Annotated[VirtualRegister, Register()]
 InRegisterOrNumber = Annotated[VirtualRegister | int, Register(number=True)]

@@ -13,6 +13,7 @@ from neuroncore.errors import (
     OutOfBoundsError,
     PartitionLimitError,
     ShapeError,
+    SignatureError,
 )
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
@@ -129,16 +130,26 @@ def test_an_index_past_the_end_is_refused():
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("run", [0, 3, 64, -1, 2.5])
+@pytest.mark.parametrize("run", [0, 3, 64, -1])
 def test_a_run_is_a_power_of_two(run):
     device = Device()
     tiles = device.zeros((16, 48)), device.zeros((16, 99)), device.zeros((16, 1), "uint16")
-    device.refuses(
-        ShapeError, "local_gather", *tiles, run, words=["num_elem_per_idx", "1, 2, 4, 8, 16, 32"]
-    )
+    words = ["num_elem_per_idx", "1, 2, 4, 8, 16, 32"]
+    device.refuses(ShapeError, "local_gather", *tiles, run, words=words)
 
 
-@pytest.mark.parametrize("valid", [0, -1, 33, 1.5])
+@pytest.mark.parametrize("junk", [2.5, "4", None, [1], np.float32(2)])
+@pytest.mark.parametrize("name", ["num_elem_per_idx", "num_valid_indices"])
+def test_a_run_and_a_count_are_integers(name, junk):
+    device = Device()
+    tiles = device.zeros((16, 48)), device.zeros((16, 99)), device.zeros((16, 3), "uint16")
+    if name == "num_elem_per_idx" or junk is not None:
+        words = [name, "an integer"]
+        device.refuses(SignatureError, "local_gather", *tiles, words=words, **{name: junk})
+    device.issue("local_gather", *tiles, **{name: np.int16(1 if "per" in name else 48)})
+
+
+@pytest.mark.parametrize("valid", [0, -1, 33])
 def test_no_more_valid_indices_than_indices(valid):
     device = Device()
     tiles = device.zeros((16, 32)), device.zeros((16, 99)), device.zeros((16, 2), "uint16")

@@ -162,6 +162,20 @@ def test_what_is_no_pattern_is_refused(pattern):
     device.refuses(SignatureError, "iota", dst, pattern, words=["pattern"])
 
 
+@pytest.mark.parametrize("name", ["offset", "channel_multiplier", "on_false_value"])
+@pytest.mark.parametrize("junk", ["abc", object(), [1, 2], None])
+def test_constants_are_numbers(name, junk):
+    device = Device()
+    dst, tile = device.empty((3, 5)), device.tile(np.ones((3, 5), np.float32))
+    given = {"channel_multiplier": 1, "on_true_tile": tile, "on_false_value": 0.0, name: junk}
+    device.refuses(
+        SignatureError, "affine_select", dst, [[1, 5]], **given, words=[name, type(junk).__name__]
+    )
+    if name != "on_false_value":
+        device.refuses(SignatureError, "iota", dst, [[1, 5]], **{name: junk}, words=[name])
+        device.issue("iota", dst, np.array([[1, 5]]), **{name: np.int16(3)})
+
+
 @pytest.mark.parametrize("where", ["psum", "hbm"])
 def test_iota_writes_sbuf(where):
     device = Device()

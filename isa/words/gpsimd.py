@@ -1,0 +1,83 @@
+"""Operands, rules and costs of what the GpSimd engine counts and gathers."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+from typing import Annotated
+
+from neuroncore.clause import SBUF, Call, Fault, Immediate, Op, Operand, Operator, cost, fault, rule
+from neuroncore.clause.rules import one_of, same_dtype
+from neuroncore.enums import engine
+from neuroncore.errors import SignatureError
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import uint16, uint32
+
+CORE = 16  # partitions that one of the eight cores is connected to
+GROUP = 512  # elements per partition that one group of instructions gathers (ISA)
+COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
+
+MovedIn = Annotated[Tile, Operand(reads=True, regions=(SBUF,), moved=True)]
+MovedOut = Annotated[Tile, Operand(writes=True, regions=(SBUF,), moved=True)]
+CoreIndex = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=(uint16,))]
+Indices = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=(uint32,))]
+Comparison = Annotated[Operator, Op(names=COMPARISONS)]
+Run = Annotated[int, Immediate(int, keyed=True)]
+Count = Annotated[int | None, Immediate(int, optional=True, keyed=True)]
+
+
+@rule()
+def counts_multiply(call: Call, machine: Machine) -> Fault | None:
+    """pattern is 1 to iota_dims pairs [step, count]; the counts multiply to the elements of dst"""
+    pattern, size, most = call["pattern"], call.view("dst").free_size, machine.limits.iota_dims
+    if any(len(pair) != 2 for pair in pattern):
+        said = "pattern must list [step, count] pairs of integers"
+        return fault("pattern", said, got=pattern, kind=SignatureError)
+    if not 0 < len(pattern) <= most:
+        expected = f"1 to {most} [step, count] pairs"
+        return fault("pattern", f"the pattern has {len(pattern)} axes", expected, pattern)
+    counts = [count for _, count in pattern]
+    if prod(counts) == size and min(counts) > 0:
+        return None
+    said = f"the pattern counts {prod(counts)} elements, dst has {size} per partition"
+    return fault("pattern", said, f"counts that multiply to {size}", pattern)
+
+
+@rule()
+def filled(call: Call, machine: Machine) -> Fault | None:
+    """a core takes 1 to gather_indices indices, as many as index has or num_valid_indices, and dst
+    holds num_elem_per_idx elements of each"""
+    run, valid, dst = call["num_elem_per_idx"], call["num_valid_indices"], call.view("dst")
+    there, limit = CORE * call.view("index").free_size, machine.limits.gather_indices
+    count = there if valid is None else valid
+    if not 0 < count <= min(there, limit):
+        name = "index" if valid is None else "num_valid_indices"
+        because = f"index has {there} for each core, and a core takes at most {limit}"
+        said, expected = f"a core can't take {count} indices", f"1 to {min(there, limit)}"
+        return fault(name, said, expected, count, because=because)
+    if dst.free_size == count * run:
+        return None
+    said = f"{count} indices of {run} elements don't fill dst ({dst})"
+    return fault("dst", said, f"{count * run} elements per partition", dst.free_size)
+
+
+LOCAL_GATHER = (
+    same_dtype("src_buffer", "dst"),
+    one_of("num_elem_per_idx", (1, 2, 4, 8, 16, 32)),
+    filled,
+)
+
+
+def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:
+    """The published 150 + elements / C would make it cheaper the less it gathers at a time, and
+    16-bit formats slower; times C it is what the engine's ports allow (ISA226)."""
+    run, element_bytes = call["num_elem_per_idx"], call.view("dst").dtype.itemsize
+    factor = (28 + 4 * run) / (4 * run) / min(4 / element_bytes, run)
+    start = machine.fixed.gpsimd_start_cycles
+    return cost.stream(call, machine, call.view("dst").free_size * factor, start)
+
+
+def n_gather_cost(call: Call, machine: Machine) -> cost.Cost:
+    count = call.view("dst").free_size
+    start = machine.fixed.gpsimd_start_cycles * ceil(count / GROUP)
+    return cost.stream(call, machine, count / cost.rate(machine, engine.gpsimd, "default"), start)
