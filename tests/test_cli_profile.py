@@ -125,7 +125,7 @@ def test_a_timeline_that_was_not_saved_is_not_shown(capsys, monkeypatch):
 
 
 def test_an_empty_run_has_a_summary_too(capsys):
-    saved.save(launch(lambda: None, tensor=NkiTensor), Path("x.neff"), None)
+    saved.save(launch(lambda x: x, [X], tensor=NkiTensor), Path("x.neff"), None)
     assert profile("view", *NEFF) == 0
     assert re.search(r"^    instruction_count +0$", capsys.readouterr().out, re.MULTILINE)
 
@@ -190,7 +190,8 @@ with open("out.json") as file:
 print(summary[next(iter(summary))]["total_time"] * 1e3)
 assert subprocess.run(["neuron-explorer", "view", "-n", "none.neff"]).returncode == 2
 """
-EMPTY = "import nki\nnki.jit(lambda: None)()\n"  # a script has to launch something
+# a script has to launch something
+EMPTY = "import nki, numpy\nnki.jit(lambda x: x)(numpy.ones(3, 'f'))\n"
 
 
 def start(*command, **environment):

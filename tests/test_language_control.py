@@ -214,6 +214,7 @@ def grid_seen(grid):
     def kernel():
         numbers = nl.num_programs(), nl.num_programs(axes=None), nl.num_programs(axes=(0,))
         seen.append((nl.program_ndim(), nl.program_id(0), nl.program_id(), *numbers))
+        nl.zeros((1, 1), nl.float32)
 
     launch(kernel, tensor=NkiTensor, grid=grid)
     return seen[0]
@@ -253,7 +254,8 @@ def test_tile_sizes_are_those_of_the_machine(target):
 def test_inside_a_kernel_sizes_are_of_the_core_it_runs_on():
     sizes = []
     for target in TARGETS:
-        launch(lambda: sizes.append(nl.tile_size.sbuf_size_bytes), tensor=NkiTensor, target=target)
+        device = Device(target)
+        sizes.append(device.call(lambda: nl.tile_size.sbuf_size_bytes))
     assert sizes == [128 * kib * KIB for kib in SBUF_KIB.values()]
 
 

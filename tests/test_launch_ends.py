@@ -7,9 +7,13 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from neuronxcc import nki as older
+from neuronxcc.nki import language as older_nl
 
-from neuroncore.errors import OutsideKernelError, SignatureError
+from neuroncore.errors import OutputError, OutsideKernelError, SignatureError
+from neuroncore.frontend.settings import settings
 from neuroncore.memory.storage import Storage
+from neuroncore.options import Options
 
 
 def values(*shape):
@@ -88,3 +92,80 @@ def test_a_launch_keeps_nothing_alive_in_circles(grid):
         assert storages() == before
     finally:
         gc.enable()
+
+
+# --- what a kernel has to have done ---------------------------------------------------------------
+
+
+def computed_by_the_host(a, b):
+    return a.numpy() + b.numpy()
+
+
+def nothing_at_all(a, b):
+    for _ in range(a.shape[0] // 128):
+        nl.load(a)
+
+
+def a_number(a, b):
+    return 5
+
+
+def never_written(a, b):
+    return nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+
+
+BAD = [
+    (computed_by_the_host, SignatureError, r"returns an array of the host, ndarray \(3, 7\)"),
+    (lambda a, b: {"sum": [a, np.zeros(3)]}, SignatureError, "array of the host"),
+    *((kernel, OutputError, "no instruction") for kernel in (nothing_at_all, a_number)),
+    (never_written, OutputError, "no instruction"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "kind", "says"), BAD)
+@pytest.mark.parametrize("grid", [(), (2,)])
+def test_a_kernel_computes_on_the_device(kernel, kind, says, grid):
+    launched = nki.jit(kernel)
+    launched = launched[grid] if grid else launched
+    with pytest.raises(kind, match=says) as caught:
+        launched(values(3, 7), values(3, 7))
+    place = caught.value.place
+    assert place.file == __file__ and place.function in (kernel.__name__, "<lambda>")
+    if kernel is computed_by_the_host:
+        assert place.text.strip() == "return a.numpy() + b.numpy()"
+
+
+def test_one_instruction_is_enough_and_arguments_may_come_back_as_they_are():
+    """So may be what has no elements, and what one core leaves to the other."""
+    x = values(3, 7)
+    assert nki.jit(lambda x: x)(x) is x
+    assert nki.jit(lambda x: [x, {"x": x[0:1]}])(x)[0] is x
+    assert nki.jit(lambda: nl.ndarray((0, 4), nl.float32, buffer=nl.shared_hbm))().shape == (0, 4)
+
+    @nki.jit
+    def first_core_only(x):
+        if nl.program_id(0) == 0:
+            nl.store(x, nl.load(x))
+
+    first_core_only[2](x)
+    with settings(options=Options(record=False)):
+        first_core_only[1](x)
+
+
+@pytest.mark.parametrize("way", [older.jit, older.baremetal, older.benchmark])
+def test_the_older_api_refuses_results_of_the_host_too(way):
+    def kernel(x):
+        older_nl.load(x)
+        return np.zeros(3)
+
+    with pytest.raises(SignatureError, match="array of the host"):
+        way(kernel)(values(3, 7))
+    with pytest.raises(SignatureError, match="array of the host"):
+        older.simulate_kernel(kernel, values(3, 7))
+
+
+def test_an_older_kernel_that_does_nothing_is_refused():
+    with pytest.raises(OutputError):
+        older.jit(lambda x: None)(values(3, 7))
+    x = values(3, 7)
+    assert older.jit(lambda x: x)(x) is x

@@ -290,6 +290,7 @@ def test_one_option_makes_it_an_error_that_leaves_no_trace():
 def kernel_that_writes(rows):
     def kernel(x):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm, name="out")
+        nl.load(x)
         for i in nl.affine_range(rows):
             nisa.dma_copy(out[i : i + 1], x[i : i + 1])
         return out

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.core.core import Core, on
+from neuroncore.core.core import Core, Finding, on
 from neuroncore.core.system import System
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import (
@@ -23,7 +23,7 @@ from neuroncore.errors import (
     TargetError,
     UsageError,
 )
-from neuroncore.frontend import misuse
+from neuroncore.frontend import ending, misuse
 from neuroncore.frontend.run import NeuronWarning as NeuronWarning
 from neuroncore.frontend.run import Run as Run
 from neuroncore.frontend.settings import current_settings, environment_options, target_machine
@@ -95,14 +95,14 @@ def launch(
         return result
 
     result = _on_all(cores, programs_of)
+    ending.check(function, result, any(map(_has_issued, cores)), inputs.storages())
     if precision is not None:
-        precision.close(inputs.left(result), [f for core in cores for f in core.findings])
+        precision.close(inputs.left(result), _findings(cores))
     with on(cores[0]):
         outputs = inputs.leave(result)
     inputs.write_back()
     cores[0].hbm.tensors.clear()  # each knows its launch: a circle that would keep gigabytes
-    findings = [finding for core in cores for finding in core.findings]
-    name = getattr(function, "__name__", "kernel")
+    findings, name = _findings(cores), getattr(function, "__name__", "kernel")
     return Run(name, outputs, cores, tuple(args), findings, precision)
 
 
@@ -120,18 +120,20 @@ def _on_all(cores: list[Core], programs_of: Callable[[Core], Any]) -> Any:
 def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     """What a kernel returns. What Python refuses of a call of ours is told in our form."""
     try:
-        result = function(*args, **kwargs)
+        return function(*args, **kwargs)
     except (TypeError, AttributeError) as error:
         if not isinstance(error, KernelError) and (told := misuse.told(error)) is not None:
             raise told from None
         raise
-    if inspect.isgenerator(result):
-        raise SignatureError(
-            f"{getattr(function, '__name__', 'the kernel')} is a generator",
-            because="the device runs a kernel from its first line to its last",
-            hint="return the results instead of yielding them",
-        )
-    return result
+
+
+def _findings(cores: list[Core]) -> list[Finding]:
+    return [finding for core in cores for finding in core.findings]
+
+
+def _has_issued(core: Core) -> bool:
+    """Whether it has come to an instruction, be it one that is left out for its size of 0."""
+    return bool(core.calls) or any(found.code == "NO_ELEMENTS" for found in core.findings)
 
 
 def _cores(machine: Machine, options: Options, grid: tuple[int, ...], count: int) -> list[Core]:
@@ -197,8 +199,7 @@ class _Inputs:
             return _like(value, [self.enter(v, name) for v in value])
         if isinstance(value, dict):
             return {k: self.enter(v, str(k)) for k, v in value.items()}
-        is_array = hasattr(value, "__array__") and not isinstance(value, np.generic | Tile | type)
-        if not is_array and not _is_torch(value):
+        if not ending.is_host_array(value) and not _is_torch(value):
             return value
         if id(value) not in self.adopted:
             self.adopted[id(value)] = value, self._adopt(value, name)
@@ -231,9 +232,13 @@ class _Inputs:
             return {k: self.leave(v) for k, v in value.items()}
         return value
 
+    def storages(self) -> set[int]:
+        """Those of the arguments."""
+        return {storage.id for _, storage in self.adopted.values()}
+
     def left(self, result: Any) -> list[Tile]:
         """The tensors that the kernel returns, and then those it was given and has changed."""
-        returned = list(_tiles(result))
+        returned = [value for value in ending.leaves(result) if isinstance(value, Tile)]
         ids = {tile.storage.id for tile in returned}
         given = (storage for _, storage in self.adopted.values())
         changed = [s for s in given if s.version and s.id not in ids]
@@ -319,15 +324,6 @@ def _pairs(one: Any, other: Any) -> Iterator[tuple[Tile, Tile]]:
     elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
         for pair in zip(one, other, strict=False):
             yield from _pairs(*pair)
-
-
-def _tiles(value: Any) -> Iterator[Tile]:
-    """The tensors in a result, in order."""
-    if isinstance(value, Tile):
-        yield value
-    elif isinstance(value, dict | list | tuple):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _tiles(item)
 
 
 def _like(original: Any, items: list[Any]) -> Any:

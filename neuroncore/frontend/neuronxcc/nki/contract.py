@@ -10,14 +10,12 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
-from neuroncore import source
 from neuroncore.core.core import Core, current
-from neuroncore.errors import KernelError, OutputError, SignatureError
+from neuroncore.errors import OutputError, SignatureError
+from neuroncore.frontend.ending import RETURNS, at_return
 from neuroncore.frontend.neuronxcc.nki.results import flush
 from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
-
-RETURNS = ("RETURN_VALUE", "RETURN_CONST")
 
 
 def kept(function: Callable[..., Any], returns: bool, options: str) -> Callable[..., Any]:
@@ -96,7 +94,7 @@ def _check_returned(
 ) -> None:
     for name, tensor in mutable.items():
         if tensor.storage.version and tensor.storage.id not in results:
-            raise _at_return(
+            raise at_return(
                 function,
                 SignatureError(
                     f"the kernel writes to parameter {name} and doesn't return it",
@@ -114,7 +112,7 @@ def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> N
     if writes and not never:
         return
     what = repr(never[0]) if never else "an argument of a kernel that returns nothing"
-    raise _at_return(
+    raise at_return(
         function,
         OutputError(
             f"nothing was written to {what}",
@@ -130,12 +128,3 @@ def _never_written(tensor: Tensor) -> bool:
         return True
     missing = tensor.unwritten()
     return missing is not None and bool(missing.all())
-
-
-def _at_return(function: Callable[..., Any], error: KernelError) -> KernelError:
-    """The error, placed at the function's last return statement."""
-    code = getattr(function, "__code__", None)
-    if code is not None:
-        *_, last = (i for i in dis.get_instructions(code) if i.opname in RETURNS)
-        error.place, error.stack = source.place(code, last.offset), []
-    return error

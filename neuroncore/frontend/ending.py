@@ -1,0 +1,86 @@
+"""What a kernel has to have done when it ends: issued instructions, and returned tensors."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections.abc import Callable, Collection, Iterator
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from neuroncore.errors import KernelError, OutputError, SignatureError
+from neuroncore.memory.tile import Tile
+
+RETURNS = ("RETURN_VALUE", "RETURN_CONST")
+
+
+def check(function: Callable[..., Any], result: Any, issued: bool, given: Collection[int]) -> None:
+    """Refuse what no device could have done.
+
+    `issued` says whether there was an instruction, `given` are the storages of the arguments, which
+    a kernel may hand back as they are. Raises SignatureError and OutputError.
+    """
+    if inspect.isgenerator(result):
+        raise SignatureError(
+            f"{_name(function)} is a generator",
+            because="the device runs a kernel from its first line to its last",
+            hint="return the results instead of yielding them",
+        )
+    found = list(leaves(result))
+    for value in found:
+        if is_host_array(value):
+            raise _host_array(function, value)
+    tiles = [value for value in found if isinstance(value, Tile)]
+    if not issued and not (tiles and all(t.storage.id in given or not t.size for t in tiles)):
+        raise _nothing_done(function)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """What is in a result, in order."""
+    if isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def is_host_array(value: Any) -> bool:
+    """Whether a value is an array of numpy, torch or their like, and not a number or a tensor."""
+    return hasattr(value, "__array__") and not isinstance(value, np.generic | Tile | type)
+
+
+def at_return(function: Callable[..., Any], error: KernelError) -> KernelError:
+    """The error, placed at the function's last return statement."""
+    code: CodeType | None = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return error
+    *_, last = (one for one in dis.get_instructions(code) if one.opname in RETURNS)
+    return error.placed((code, last.offset))
+
+
+def _host_array(function: Callable[..., Any], value: Any) -> KernelError:
+    error = SignatureError(
+        f"{_name(function)} returns an array of the host, {type(value).__name__} "
+        f"{tuple(value.shape)}",
+        expected="tensors in hbm",
+        because="what the host computes is no part of a kernel: the device has not computed it",
+        hint="compute with instructions, store into an nl.ndarray(..., buffer=nl.shared_hbm), and "
+        "return that",
+    )
+    return at_return(function, error)
+
+
+def _nothing_done(function: Callable[..., Any]) -> KernelError:
+    error = OutputError(
+        f"{_name(function)} has issued no instruction",
+        expected="an instruction that writes a result",
+        because="there is nothing for the device to run",
+        hint="look for a loop that runs zero times, such as range(m // n) with m < n",
+    )
+    return at_return(function, error)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", "the kernel")
