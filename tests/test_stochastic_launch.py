@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
-from numbers_of_formats import LAYOUT, overflow_code, thresholds
+from numbers_of_formats import LAYOUT, magnitudes, overflow_code, thresholds
 from recipes import FLOATS, RECIPES
 
 from neuroncore.enums import engine
@@ -42,11 +42,12 @@ class Random(Device):
 
 def neighbours(values, form):
     """Codes of the numbers of a format next to float32 values, below and above in magnitude."""
-    found = [thresholds(form, v)[0] for v in values.flat]
-    below = np.array(found).reshape(values.shape)
-    above = np.minimum(below + 1, overflow_code(form))
-    exact = np.array([thresholds(form, v)[1] == 0 for v in values.flat]).reshape(values.shape)
-    return below, np.where(exact, below, above)
+    assert np.isfinite(values).all()
+    table, size = magnitudes(form), np.abs(values).astype(np.float64)
+    below = np.searchsorted(table, size, side="right") - 1
+    steps = np.append(np.diff(table), table[-1] - table[-2])
+    exact = (size - table[below]) / steps[below] * 2**32 < 1  # no random word leads beyond
+    return below, np.where(exact, below, np.minimum(below + 1, overflow_code(form)))
 
 
 def magnitudes_of(tile):
