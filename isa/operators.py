@@ -139,3 +139,4 @@ SIMULATED.update(
 OPERATORS.update({row.name: row for row in _OPERATORS})
 FUNCTIONS.update({row.name: row for row in _FUNCTIONS})
 ADD, EQUAL, MAXIMUM = OPERATORS["add"], OPERATORS["equal"], OPERATORS["maximum"]
+EXP, PRELU = FUNCTIONS["exp"], FUNCTIONS["prelu"]

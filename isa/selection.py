@@ -3,60 +3,44 @@ ends."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from neuroncore.clause import arithmetic as numeric
-from neuroncore.clause import cost
-from neuroncore.clause.arithmetic import Operator
-from neuroncore.clause.instruction import Call, instruction, require
-from neuroncore.clause.operand import SBUF, Op, Operand, Out
-from neuroncore.clause.rules import commands, same_elements, same_partitions
-from neuroncore.core.accumulators import accumulate, accumulators, read_out
+from neuroncore.clause import FOLDING, Integer, Operator, Out, Reduced, cost, instruction, numeric
+from neuroncore.core.accumulators import accumulate, read_out
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
-from neuroncore.errors import KernelError, OperatorError, PartitionLimitError, ShapeError
-from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import FLOATS, float32, int32
 
 from .operators import MAXIMUM
-from .reduction import Max
-from .search import whole_number
+from .words import search as words
+from .words.reduction import Max
+from .words.search import LEAST, Bound, Bounds, Comparison, Filling, FloatsIn, Ids
 
 vector, gpsimd = engine.vector, engine.gpsimd
-
-LEAST = float(np.finfo(np.float32).min)  # what hardware fills in where a comparison fails
-
-Comparison = Annotated[
-    Operator, Op(names=("equal", "less", "less_equal", "greater", "greater_equal"))
-]
-Bound = Annotated[Tile, Operand(reads=True, column=True, dtypes=(float32,))]
 
 
 @instruction(
     vector,
+    shapes="dst on_true_tile: P F; bound0 bound1 reduce_res: P 1",
     cost=cost.streaming(),
-    rules=[
-        same_elements("dst", "on_true_tile"),
-        same_partitions("on_true_tile", "bound0", "bound1", "reduce_res"),
-        commands("idle", "reset", "reduce", "reset_reduce"),
-    ],
+    rules=words.RANGE_SELECT,
     feature="range_select",
+    traits=FOLDING,
 )
 def range_select(
     dst: Out,
-    on_true_tile: Annotated[Tile, Operand(reads=True, dtypes=FLOATS)],
+    on_true_tile: FloatsIn,
     comp_op0: Comparison,
     comp_op1: Comparison,
     bound0: Bound,
     bound1: Bound,
     reduce_cmd: reduce_cmd = reduce_cmd.reset_reduce,
-    reduce_res: Annotated[Tile | None, Operand(writes=True, column=True, optional=True)] = None,
+    reduce_res: Reduced = None,
     reduce_op: Max = MAXIMUM,
-    range_start: int = 0,
-    on_false_value: float = LEAST,
+    range_start: Integer = 0,
+    on_false_value: Filling = LEAST,
     *,
     core: Core,
 ) -> None:
@@ -65,59 +49,22 @@ def range_select(
     i = range_start + f, compared in float32. reduce_res[p] = max over f of dst[p, f] before it is
     rounded. The filling is exactly the least float32: -inf in formats that do not reach it.
     """
-    start = whole_number("range_start", range_start)
-    require(
-        isinstance(on_false_value, float | np.floating) and np.float32(on_false_value) == LEAST,
-        "on_false_value must be the least float32",
-        OperatorError,
-        argument="on_false_value",
-        expected=repr(LEAST),
-        got=repr(on_false_value),
-        because="the engine has that one constant",
-    )
-    kept = on_true_tile.values().reshape(dst.shape[0], -1)
-    places = (start + np.arange(kept.shape[1])).astype(np.float32)[np.newaxis]
-    chosen = np.ones(kept.shape, np.bool_)
-    for op, bound in ((comp_op0, bound0), (comp_op1, bound1)):
-        holds = np.empty(kept.shape, np.bool_)
-        op.apply(places, bound.column(), holds)
-        chosen &= holds
+    kept = numeric.rows(on_true_tile)
+    places = (range_start + np.arange(kept.shape[1])).astype(np.float32)[np.newaxis]
+    chosen = holds(comp_op0, places, bound0) & holds(comp_op1, places, bound1)
     out = np.where(chosen, kept, np.float32(LEAST))
-    total = accumulate(accumulators(core, vector, on_true_tile), reduce_op, out, reduce_cmd)
+    accumulate(core, vector, on_true_tile, out, reduce_op, reduce_cmd)
     dst.store(out)
-    read_out(core, reduce_res, total)
-
-
-def one_row_of_pairs(call: Call, machine: Machine) -> KernelError | None:
-    dst, ids = call.view("dst"), call.view("segment_ids")
-    for name, view in (("segment_ids", ids), ("dst", dst)):
-        if view.partitions != 1:
-            return PartitionLimitError(
-                f"{call.name}: {name} has {view.partitions} partitions",
-                argument=name,
-                expected="1 partition",
-                got=str(view),
-                because="the sequences lie along the free axis of one partition",
-            )
-    if dst.free_size == 2 * ids.free_size and dst.shape[1] == 2:
-        return None
-    return ShapeError(
-        f"{call.name}: dst does not hold a start and an end for each of {ids.free_size} elements",
-        argument="dst",
-        expected=f"(1, 2, {ids.free_size})",
-        got=str(dst),
-    )
+    read_out(core, vector, on_true_tile, reduce_res)
 
 
 @instruction(
     gpsimd,
+    shapes="segment_ids: P F; dst: P 2*F",
     cost=cost.streaming(extra="gpsimd_start_cycles"),
-    rules=[one_row_of_pairs],
+    rules=[words.one_row, words.pairs],
 )
-def sequence_bounds(
-    dst: Annotated[Tile, Operand(writes=True, regions=(SBUF,), dtypes=(float32, int32))],
-    segment_ids: Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=(float32, int32))],
-) -> None:
+def sequence_bounds(dst: Bounds, segment_ids: Ids) -> None:
     """dst[0, 0, f], dst[0, 1, f] = where the run of equal ids around f starts, and ends before
 
     Padding, which has id 0, gets the number of ids as its start and -1 as its end.
@@ -126,7 +73,14 @@ def sequence_bounds(
     starts, ends = runs(ids)
     padding = ids == 0
     bounds = np.stack([np.where(padding, len(ids), starts), np.where(padding, -1, ends)])
-    dst.codes()[...] = numeric.shaped(bounds.astype(dst.dtype.storage), dst.shape)
+    numeric.write(dst, bounds)
+
+
+def holds(op: Operator, places: Any, bound: Tile) -> Any:
+    """Which of the places compare so with the bound of each partition."""
+    found = np.empty((bound.shape[0], places.shape[1]), np.bool_)
+    op.apply(places, bound.column(), found)
+    return found
 
 
 def runs(ids: Any) -> tuple[Any, Any]:

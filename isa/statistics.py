@@ -2,83 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from neuroncore.clause import arithmetic as numeric
-from neuroncore.clause import cost
-from neuroncore.clause.arithmetic import Operator
-from neuroncore.clause.cost import streaming
-from neuroncore.clause.instruction import Call, instruction, require
-from neuroncore.clause.number import unary_operand
-from neuroncore.clause.operand import In, Op, Operand, Out, SbufIn, SbufOut
-from neuroncore.clause.rules import (
-    bitvec_on_integers,
-    commands,
-    per_partition,
-    runs_there,
-    same_elements,
-    same_partitions,
+from neuroncore.clause import (
+    FOLDING,
+    LANEWISE,
+    Arithmetic,
+    In,
+    MaybeSingle,
+    Out,
+    SbufIn,
+    SbufOut,
+    Single,
+    cost,
+    instruction,
+    number_for,
+    numeric,
+    rules,
 )
-from neuroncore.clause.usual import Arithmetic, MaybeSingle, Single
-from neuroncore.core.accumulators import accumulators, preset
+from neuroncore.core.accumulators import cumulate
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
-from neuroncore.errors import KernelError, OperatorError, ShapeError
-from neuroncore.machine import Machine
-from neuroncore.memory.tile import Tile
 from neuroncore.native.lazy import Lazy
-from neuroncore.numerics.formats import FORMATS, bool_, int32, tfloat32, uint32
 
 from .operators import ADD
-from .reduction import LOAD_REDUCE
+from .words import reduction as words
+from .words.reduction import OverPartitions, Running, Short, ShortOut
 
 vector, gpsimd = engine.vector, engine.gpsimd
 loops: Any = Lazy("neuroncore.native.statistics")
 
-TRIPLE = 3  # count, mean, sum of squared deviations
-
-# --- mean and variance ----------------------------------------------------------------------------
-
 
 @instruction(
-    vector,
-    shapes="data: P F<=bn_stats_free; dst: P 6",
-    cost=streaming(),
+    vector, shapes="data: P F<=bn_stats_free; dst: P 6", cost=cost.streaming(), traits=LANEWISE
 )
-def bn_stats(dst: Out, data: Annotated[Tile, Operand(reads=True)]) -> None:
+def bn_stats(dst: Out, data: In) -> None:
     """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
 
     Each is rounded once (how the engine sums is unpublished). Of no elements, all three are 0.
     """
-    found = numeric.floats(dst, (data.shape[0], 2 * TRIPLE))
+    found = numeric.floats(dst, (data.shape[0], 6))
     loops.moments(numeric.rows(data), found)
     dst.store(found)
 
 
-def whole_triples(call: Call, machine: Machine) -> KernelError | None:
-    data = call.view("data")
-    if data.free_size % TRIPLE == 0:
-        return None
-    return ShapeError(
-        f"{call.name}: data has {data.free_size} elements per partition",
-        argument="data",
-        expected=f"a multiple of {TRIPLE}",
-        got=str(data),
-        because="it is a list of count, mean and sum of squares, as nisa.bn_stats leaves them",
-    )
-
-
-def aggregation_cost(call: Call, machine: Machine) -> cost.Cost:
-    """13 cycles for each triple (ISA226)."""
-    return cost.stream(call, machine, 13 * call.view("data").free_size / TRIPLE)
-
-
 @instruction(
     vector,
-    cost=cost.dynamic(aggregation_cost),
-    rules=[same_partitions("data", "dst"), per_partition(2, "dst"), whole_triples],
+    shapes="data: P F%3; dst: P 2",
+    cost=cost.dynamic(words.aggregation_cost),
+    traits=LANEWISE,
 )
 def bn_aggr(dst: Out, data: In) -> None:
     """dst[p, :] = [m, v];  m = sum n_i m_i / N, v = sum (M_i + n_i (m_i - m)^2) / N, N = sum n_i
@@ -90,37 +64,13 @@ def bn_aggr(dst: Out, data: In) -> None:
     dst.store(found)
 
 
-# --- over partitions ------------------------------------------------------------------------------
-
-
-def folded_to_one(call: Call, machine: Machine) -> KernelError | None:
-    dst, data = call.view("dst"), call.view("data")
-    if dst.partitions == 1 and dst.free_size == data.free_size:
-        return None
-    return ShapeError(
-        f"{call.name}: dst is {dst}, the fold of {data} is one row",
-        argument="dst",
-        expected=f"1 partition of {data.free_size} elements",
-        got=f"{dst.partitions} of {dst.free_size}",
-    )
-
-
 @instruction(
     gpsimd,
-    cost=streaming("partition_reduce", extra="gpsimd_start_cycles"),
-    rules=[folded_to_one, bitvec_on_integers("dst", "data", ops=("op",), unit=gpsimd)],
+    shapes="data: P F; dst: 1 F",
+    cost=cost.streaming("partition_reduce", extra="gpsimd_start_cycles"),
+    rules=[rules.bitvec_on_integers("dst", "data", ops=("op",), unit=gpsimd)],
 )
-def tensor_partition_reduce(
-    dst: SbufOut,
-    op: Annotated[
-        Operator,
-        Op(
-            ("arithmetic", "bitvec", "partition"),
-            names=("add", "average", "maximum", "bitwise_or", "bitwise_and"),
-        ),
-    ],
-    data: SbufIn,
-) -> None:
+def tensor_partition_reduce(dst: SbufOut, op: OverPartitions, data: SbufIn) -> None:
     """dst[0, f] = data[0, f] <op> data[1, f] <op> ... over the partitions;  average: sum / count"""
     if op.kind == "bitvec":
         columns = data.codes().reshape(data.shape[0], -1).T
@@ -131,25 +81,16 @@ def tensor_partition_reduce(
     dst.store(total / np.float32(data.shape[0]) if average else total)
 
 
-# --- running folds --------------------------------------------------------------------------------
-
-SHORT = tuple(f for f in FORMATS.values() if f not in (tfloat32, int32, uint32, bool_))
-Running = Annotated[Operator, Op(names=("add", "subtract", "multiply", "maximum", "minimum"))]
-
-
 @instruction(
     vector,
-    cost=streaming("scan"),
-    rules=[
-        same_elements("dst", "src"),
-        same_partitions("src", "imm0", "imm1"),
-        runs_there("op0"),
-        commands("reset_reduce", "reduce", "load_reduce"),
-    ],
+    shapes="dst src: P F; imm0 imm1: P 1",
+    cost=cost.streaming("scan"),
+    rules=words.CUMULATIVE,
+    traits=FOLDING,
 )
 def tensor_scalar_cumulative(
-    dst: Annotated[Tile, Operand(writes=True, dtypes=SHORT, indirect=True)],
-    src: Annotated[Tile, Operand(reads=True, dtypes=SHORT, indirect=True)],
+    dst: ShortOut,
+    src: Short,
     op0: Arithmetic,
     op1: Running,
     imm0: Single,
@@ -163,17 +104,8 @@ def tensor_scalar_cumulative(
     r starts from what op1 leaves alone (0 for subtract), from imm1[p] with load_reduce, or where
     the last instruction left it with reduce. It stays float32 even if dst is narrower.
     """
-    unary_operand(op0, imm0, "imm0")
-    require(
-        reduce_cmd is not LOAD_REDUCE or imm1 is not None,
-        "reduce_cmd.load_reduce needs imm1",
-        OperatorError,
-        argument="imm1",
-        got="None",
-    )
-    values, out = numeric.rows(src), numeric.floats(dst, (src.shape[0], src.free_size))
-    numeric.apply(op0, values, numeric.scalar(imm0, out), out)
-    registers = accumulators(core, vector, src)
-    preset(registers, op1, reduce_cmd, imm1)
-    numeric.cumulate(op1, out, registers, out)
+    number_for(op0, imm0, "imm0")
+    out = numeric.floats(dst, (src.shape[0], src.free_size))
+    numeric.stepped(numeric.rows(src), [(op0, imm0, False)], out)
+    cumulate(core, src, out, op1, reduce_cmd, imm1)
     dst.store(out)

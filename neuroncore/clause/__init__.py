@@ -13,7 +13,7 @@ from neuroncore.clause.immediate import (
     Pattern,
 )
 from neuroncore.clause.instruction import Call, Fusion, Traits, instruction, out_of_reach, require
-from neuroncore.clause.number import a_value_of, unary_operand
+from neuroncore.clause.number import constant_of, left_out, number_for
 from neuroncore.clause.operand import (
     HBM,
     PSUM,
@@ -33,6 +33,8 @@ from neuroncore.clause.operand import (
 from neuroncore.clause.rules import Fault, Rule, fault, lacks, rule
 from neuroncore.clause.usual import (
     BOTH,
+    FOLDING,
+    LANEWISE,
     AnyOp,
     Arithmetic,
     MaybeNumber,
@@ -41,12 +43,15 @@ from neuroncore.clause.usual import (
     Number,
     Reduced,
     Single,
+    every_format_but,
 )
 
 __all__ = [
     "BOTH",
+    "FOLDING",
     "FUNCTIONS",
     "HBM",
+    "LANEWISE",
     "PSUM",
     "SBUF",
     "Act",
@@ -82,16 +87,18 @@ __all__ = [
     "Static",
     "Traits",
     "View",
-    "a_value_of",
+    "constant_of",
     "cost",
+    "every_format_but",
     "fault",
     "instruction",
     "lacks",
+    "left_out",
+    "number_for",
     "numeric",
     "out_of_reach",
     "product",
     "require",
     "rule",
     "rules",
-    "unary_operand",
 ]  # fmt: skip

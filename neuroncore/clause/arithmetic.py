@@ -6,7 +6,7 @@ Operators"). Arrays are [P, F...]; every function writes its result into `out`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
@@ -78,6 +78,8 @@ class Function:
     def __repr__(self) -> str:
         return f"nl.{self.name}"
 
+
+Step = tuple[Operator, Any, bool]  # an operator, its operand, whether that comes first
 
 OPERATORS: dict[str, Operator] = {}
 NUMBERS: dict[str, Operator] = {}  # that take the place of those where NaN loses to a number
@@ -227,15 +229,18 @@ def _type(held: Format) -> np.dtype[Any]:
     return DOUBLE if held is float64 else FLOAT
 
 
-def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
+def target(dst: Tile, *sources: Any, later: Any = None) -> Array:
     """Where to compute a float32 result: in `dst` itself if that can't disturb a source that is
     still to be read, else in an array of the same shape. Pass the array on to `finish`.
 
-    Each of the sources is read element by element, `later` when all of `dst` has been written.
+    Each of the sources that is a tile is read element by element, `later` when all of `dst` has
+    been written.
     """
     shared = isinstance(later, Tile) and later.storage.data is dst.storage.data
     if (dst.held is float32 or dst.held is float64) and not shared:
         for source in sources:
+            if not isinstance(source, Tile):
+                continue
             if source.storage is dst.storage and not same_window(source, dst):
                 break
             if source.storage.image is not None and dst.storage.image is source.storage.image:
@@ -269,10 +274,71 @@ def rows(tile: Tile) -> Array:
 
 
 def scalar(operand: Any, like: Array) -> Any:
-    """A constant in the type of `like`, or a [P, 1] tile's values, shaped to broadcast to it."""
-    if isinstance(operand, Tile):
-        return operand.values().reshape(like.shape[0], *[1] * (like.ndim - 1))
-    return like.dtype.type(operand)
+    """A constant in the type of `like`, or the values of a tile of its size or of one element for
+    each partition, shaped to broadcast to it."""
+    if not isinstance(operand, Tile):
+        return like.dtype.type(operand)
+    values = operand.values()
+    single = values.size == like.shape[0]
+    return values.reshape((like.shape[0], *[1] * (like.ndim - 1)) if single else like.shape)
+
+
+def per_lane(operand: Any, like: Array) -> Array:
+    """A constant or a [P, 1] tile's values as a new vector, in the type of `like` [P, ...]."""
+    found = np.empty(like.shape[0], like.dtype)
+    found[:] = operand.values().reshape(-1) if isinstance(operand, Tile) else operand
+    return found
+
+
+def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
+    """Where a predicate is not 0, or with `reverse` where it is, in the shape of `dst`."""
+    return shaped(predicate.codes() != 0, dst.shape) ^ reverse
+
+
+def move(dst: Tile, src: Tile) -> None:
+    """dst = src: bits between equal formats, else through float32."""
+    if dst.dtype is src.dtype:
+        dst.codes()[...] = shaped(src.codes(), dst.shape)
+    else:
+        dst.store(src.values())
+
+
+def put(dst: Tile, chosen: Array, codes: Any) -> None:
+    """Write codes to the chosen elements only: `chosen` is of dst's shape, or names partitions."""
+    dst.codes()[chosen] = codes
+    ones = [1] * (len(dst.shape) - chosen.ndim)
+    dst.mark_written(np.broadcast_to(chosen.reshape(*chosen.shape, *ones), dst.shape))
+
+
+def write(dst: Tile, numbers: Array) -> None:
+    """dst = numbers that its format has: nothing is rounded."""
+    dst.codes()[...] = shaped(numbers.astype(dst.dtype.storage), dst.shape)
+
+
+def elementwise(dst: Tile, function: Callable[..., Any], *sources: Tile) -> None:
+    """dst[p, f] = function(source[p, f], ...), of values; `function` has `out` as its last one."""
+    out = target(dst, *sources)
+    function(*[shaped(source.values(), dst.shape) for source in sources], out)
+    finish(dst, out)
+
+
+def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> None:
+    """dst = (data <op> operand) <op> operand, a step after the other. Bitvec operators take bit
+    patterns, others values."""
+    steps = [first, second] if second else [first]
+    if first[0].kind == "bitvec":
+        integer_chain(dst, data, steps)
+        return
+    out = target(dst, data, first[1], later=second[1] if second else None)
+    finish(dst, stepped(shaped(data.values(), dst.shape), steps, out))
+
+
+def stepped(value: Array, steps: Iterable[Step], out: Array) -> Array:
+    """out = ((value <op> operand) <op> operand) ..., each step rounded."""
+    for op, operand, reverse in steps:
+        apply(op, value, scalar(operand, out), out, reverse)
+        value = out
+    return out
 
 
 def apply(op: Operator, a: Array, b: Any, out: Array, reverse: bool = False) -> None:
@@ -307,7 +373,7 @@ def integer_binary(op: Operator, dst: Tile, data1: Tile, data2: Tile) -> None:
     dst.codes()[...] = out
 
 
-def integer_chain(dst: Tile, data: Tile, steps: list[tuple[Operator, Any, bool]]) -> None:
+def integer_chain(dst: Tile, data: Tile, steps: Iterable[Step]) -> None:
     """Bitvec operators one after the other, on bit patterns."""
     value = shaped(data.codes(), dst.shape)
     for op, operand, reverse in steps:
@@ -335,8 +401,11 @@ def flat(values: Array) -> Array:
 
 
 def activate(function: Callable[[Array, Array], Any], x: Array, out: Array) -> None:
-    """out = function(x), for contiguous `out`."""
-    function(flat(x), out.reshape(-1))
+    """out = function(x)"""
+    whole = out if out.flags.c_contiguous else buffers.array(out.shape, out.dtype)
+    function(flat(x), whole.reshape(-1))
+    if whole is not out:
+        np.copyto(out, whole)
 
 
 def fold(op: Operator, matrix: Array, state: Array) -> Array:

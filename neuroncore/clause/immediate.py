@@ -32,6 +32,8 @@ class Immediate:
         absent = f"{name} is None or " if self.optional else ""
         if self.depth:
             return f"{absent}False"
+        if self.kind is float and self.low == -inf:
+            return f"{absent}type({name}) is float or type({name}) is int"
         bounds = "" if self.low == -inf else f" and {int(self.low)} <= {name} <= {int(self.high)}"
         return f"{absent}type({name}) is {self.kind.__name__}{bounds}"
 

@@ -6,56 +6,52 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.clause import arithmetic
 from neuroncore.clause.arithmetic import Operator
 from neuroncore.clause.instruction import require
-from neuroncore.errors import DtypeError, OperatorError, SignatureError
+from neuroncore.errors import DtypeError, OperatorError
 from neuroncore.memory.tile import Tile
 
 
-def unary_operand(op: Operator, operand: Any, name: str) -> None:
-    """An operator of one operand leaves the other out. Raises OperatorError, and DtypeError for
+def number_for(op: Operator | None, operand: Any, name: str) -> None:
+    """Raises OperatorError for a number but 0 beside an operator of one operand, and DtypeError for
     a fraction where bit patterns are taken."""
+    if op is None or operand is None or isinstance(operand, Tile):
+        return
+    if op.arity == 1:
+        left_out(name, operand, f"{op} has one operand")
     require(
-        op.arity == 2 or operand is None or (not isinstance(operand, Tile) and operand == 0),
-        f"{name} must be None or 0: {op} has one operand",
-        OperatorError,
-        argument=name,
-        got=repr(operand),
-    )
-    require(
-        op.kind == "arithmetic" or operand is None or isinstance(operand, Tile)
-        or float(operand).is_integer(),
+        op.kind == "arithmetic" or float(operand).is_integer(),
         f"{name} must be an integer for {op}",
         DtypeError,
         argument=name,
         got=repr(operand),
         because="bitvec operators work on bit patterns; nothing is converted",
-    )  # fmt: skip
+    )
+
+
+def left_out(name: str, value: Any, because: str) -> None:
+    """Raises OperatorError for a parameter that a call has no use for, unless it is a number 0."""
     require(
-        op.arity == 1 or operand is not None,
-        f"{op} needs {name}",
+        not isinstance(value, Tile) and value == 0,
+        f"{name} must be None or 0: {because}",
         OperatorError,
         argument=name,
-        got="None",
+        expected="None or 0",
+        got=repr(value),
     )
 
 
-def a_value_of(call: str, name: str, value: Any, dst: Tile) -> None:
-    """The constants of integer tiles are integers in their range (NKI 0.3.0 release notes).
+def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
+    """A number as a code of dst's format: of integers one in their range (NKI 0.3.0 release notes),
+    else DtypeError is raised.
 
-    0.0 is one: no bit of it is set in any format, and published kernels zero integer tiles by it.
-    Raises SignatureError and DtypeError.
+    0.0 is an integer: no bit of it is set in any format, and published kernels zero integer tiles
+    by it.
     """
     require(
-        isinstance(value, int | float | np.integer | np.floating),
-        f"{call}: {name} must be a number",
-        SignatureError,
-        argument=name,
-        got=f"{type(value).__name__} {value!r:.60}",
-    )
-    require(
         not dst.dtype.element or value == 0,
-        f"{call}: a constant of {dst.dtype} can only be 0",
+        f"{instruction}: a constant of {dst.dtype} can only be 0",
         DtypeError,
         argument=name,
         expected="0",
@@ -63,15 +59,17 @@ def a_value_of(call: str, name: str, value: Any, dst: Tile) -> None:
         because="an element of a packed format is four numbers",
         hint="memset a view of the tile as integers: tensor.view(nl.uint32)",
     )
-    if not dst.dtype.is_integer or value == 0:
-        return
-    low, high = dst.dtype.range
-    require(
-        isinstance(value, int | np.integer) and low <= int(value) <= high,
-        f"{call}: {value!r} is not a value of {dst.dtype}",
-        DtypeError,
-        argument=name,
-        expected=f"an integer from {low} to {high}",
-        got=repr(value),
-        because="the constant is stored in the format of dst; nothing is converted",
-    )
+    if dst.dtype.element:
+        return 0
+    if dst.dtype.is_integer and value != 0:
+        low, high = dst.dtype.range
+        require(
+            isinstance(value, int | np.integer) and low <= int(value) <= high,
+            f"{instruction}: {value!r} is not a value of {dst.dtype}",
+            DtypeError,
+            argument=name,
+            expected=f"an integer from {low} to {high}",
+            got=repr(value),
+            because="the constant is stored in the format of dst; nothing is converted",
+        )
+    return arithmetic.constant(dst.held, value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from neuroncore.clause.instruction import Call
@@ -36,6 +37,8 @@ class Fault:
     kind: type[KernelError] | None = None
 
 
+CONVERTS_NOTHING = "the instruction moves bits and converts nothing"
+BITS = "bitvec operators work on bit patterns; nothing is converted"
 Condition = Callable[[Call, Machine], Fault | KernelError | None]
 
 
@@ -193,14 +196,10 @@ def same_total(first: str, second: str) -> Rule:
     return check
 
 
-def same_dtype(first: str, second: str) -> Rule:
-    """The instruction converts nothing."""
+def same_dtype(first: str, second: str, because: str | None = CONVERTS_NOTHING) -> Rule:
+    """Two tiles, where both are given, are of one format."""
 
-    @rule(
-        DtypeError,
-        f"{first} and {second} have one format",
-        because="the instruction moves bits and converts nothing",
-    )
+    @rule(DtypeError, f"{first} and {second} have one format", because=because)
     def check(call: Call, machine: Machine) -> Fault | None:
         pair = call.views(first, second)
         if len(pair) < 2 or pair[0].dtype is pair[1].dtype:
@@ -232,20 +231,88 @@ def not_both_in_psum(first: str, second: str) -> Rule:
     return check
 
 
-def float32_operands(*names: str) -> Rule:
-    """Per-partition operands of arithmetic operators are float32."""
+def lane_scalars(op: str, *names: str) -> Rule:
+    """Per-partition operands are what the path through the lane takes."""
 
     @rule(
         DtypeError,
-        f"{_listed(names)} are float32 tiles or numbers for arithmetic operators",
-        because="the lane's scalar registers hold float32",
-        hint="copy it into a float32 tile with nisa.tensor_copy",
+        f"{_listed(names)}: float32 tiles or numbers for arithmetic operators, integer ones for "
+        "bitvec operators",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
+        bits = call[op].kind == "bitvec"
         for name, view in _named(call, names):
-            if view.dtype is not float32:
-                return fault(name, f"{name} is {view.dtype}", "float32")
+            if bits and not view.dtype.is_integer:
+                said = f"{name} is {view.dtype}, and {call[op]} is a bitvec operator"
+                return fault(name, said, "an integer format", because=BITS)
+            if not bits and view.dtype is not float32:
+                because = "the lane's scalar registers hold float32"
+                hint = "copy it into a float32 tile with nisa.tensor_copy"
+                said = f"{name} is {view.dtype}"
+                return fault(name, said, "float32", because=because, hint=hint)
         return None
+
+    return check
+
+
+def operand_of(**operands: str) -> Rule:
+    """An operator of one operand leaves its other one out: `op0="operand0"`."""
+
+    @rule(
+        OperatorError,
+        f"{_listed(tuple(operands.values()))}: a tile or a number for operators "
+        "of two operands, none or 0 for those of one",
+    )
+    def check(call: Call, machine: Machine) -> Fault | None:
+        for op, name in ((call[op], name) for op, name in operands.items()):
+            if op is not None and op.arity == 1 and isinstance(call[name], View):
+                return fault(name, f"{name} must be None or 0: {op} has one operand", "None or 0")
+            if op is not None and op.arity == 2 and call[name] is None:
+                return fault(name, f"{op} needs {name}", "a tile or a number", "None")
+        return None
+
+    return check
+
+
+def only_if(
+    argument: str, beside: str, said: str, test: Callable[[Any], Any], **reasons: Any
+) -> Rule:
+    """A parameter that goes with some values of another one only."""
+
+    @rule(OperatorError, f"{argument} only if {beside} {said}", **reasons)
+    def check(call: Call, machine: Machine) -> Fault | None:
+        value, other = call[argument], call[beside]
+        if not value or test(other):
+            return None
+        said_of = f"{argument} does not go with {beside}={_name(other)}"
+        return fault(argument, said_of, f"{beside} that {said}", f"{beside}={_name(other)}")
+
+    return check
+
+
+def needed_if(argument: str, beside: str, said: str, test: Callable[[Any], Any]) -> Rule:
+    """A parameter that some values of another one need."""
+
+    @rule(OperatorError, f"{argument} is needed if {beside} {said}")
+    def check(call: Call, machine: Machine) -> Fault | None:
+        if call[argument] is not None or not test(call[beside]):
+            return None
+        return fault(argument, f"{beside}={_name(call[beside])} needs {argument}", got="None")
+
+    return check
+
+
+def _name(value: Any) -> str:
+    return value.name if isinstance(value, Enum) else repr(value)
+
+
+def unsupported(argument: str, hint: str) -> Rule:
+    """A parameter that the API has for later."""
+
+    @rule(OperatorError, f"{argument} is not supported", hint=hint)
+    def check(call: Call, machine: Machine) -> Fault | None:
+        given = call[argument]
+        return fault(argument, f"{argument} is not supported", "False", given) if given else None
 
     return check
 
@@ -258,7 +325,7 @@ def bitvec_on_integers(*names: str, ops: tuple[str, ...], unit: engine = engine.
         OperatorError,
         f"bitvec operators take integers of one width ({_listed(names)}), run on the {unit.name} "
         "engine, and don't mix with arithmetic ones",
-        because="bitvec operators work on bit patterns; nothing is converted",
+        because=BITS,
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         given = [call[op] for op in ops if call[op] is not None]

@@ -1,15 +1,23 @@
-"""Operands and operators that clauses of several families have, by the names they go by."""
+"""What clauses of several families have, by the names it goes by: operands, operators, traits."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from neuroncore.clause.arithmetic import Operator
+from neuroncore.clause.instruction import Traits
 from neuroncore.clause.operand import Op, Operand
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import float32
+from neuroncore.numerics.formats import FORMATS, Format, float32
 
 BOTH = ("arithmetic", "bitvec")
+LANEWISE = Traits(lanewise=True, casts=True)
+FOLDING = Traits(lanewise=True, casts=True, accumulates=True)
+
+
+def every_format_but(*forms: Format) -> tuple[Format, ...]:
+    return tuple(form for form in FORMATS.values() if form not in forms)
+
 
 # One number for each lane, from a tile or from the instruction itself.
 Number = Annotated[Tile | float, Operand(reads=True, column=True, scalar=True)]

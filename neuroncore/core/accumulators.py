@@ -13,22 +13,37 @@ from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.tile import Tile
 
 
-def accumulators(core: Core, unit: engine, data: Tile, count: int | None = None) -> Any:
-    """The accumulator registers of the lanes that `data` streams through: one per partition of
-    the input (ISA, activation_reduce), or the first `count` from there on."""
+def accumulators(core: Core, unit: engine, data: Tile, count: int) -> Any:
+    """The accumulator registers of `count` lanes, from the first that `data` streams through
+    (ISA, activation_reduce)."""
     first = data.start_partition
-    return core.accumulators[unit][first : first + (count or data.shape[0])]
+    return core.accumulators[unit][first : first + count]
 
 
 def accumulate(
-    registers: Any, op: Operator, values: Any, command: reduce_cmd, initial: Any = None
-) -> Any:
-    """Run values [P, F] through accumulator registers; they come back as they are afterwards. An
-    idle instruction may clobber them (ISA): they are poisoned."""
+    core: Core,
+    unit: engine,
+    data: Tile,
+    values: Any,
+    op: Operator,
+    command: reduce_cmd,
+    initial: Any = None,
+) -> None:
+    """Run values [P, F] through the accumulator registers of the lanes of `data`. An idle
+    instruction may clobber them (ISA): they are poisoned."""
+    registers = accumulators(core, unit, data, len(values))
     preset(registers, op, command, initial)
     if command not in (reduce_cmd.idle, reduce_cmd.reset):
-        arithmetic.fold(op, values.reshape(values.shape[0], -1), registers)
-    return registers
+        arithmetic.fold(op, values.reshape(len(values), -1), registers)
+
+
+def cumulate(
+    core: Core, data: Tile, values: Any, op: Operator, command: reduce_cmd, initial: Any
+) -> None:
+    """The same on the Vector engine; `values` become what its registers hold after each of them."""
+    registers = accumulators(core, engine.vector, data, len(values))
+    preset(registers, op, command, initial)
+    arithmetic.cumulate(op, values, registers, values)
 
 
 def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = None) -> None:
@@ -38,14 +53,17 @@ def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = Non
     elif command in (reduce_cmd.reset, reduce_cmd.reset_reduce):
         registers[:] = op.identity
     elif command is reduce_cmd.load_reduce:
-        registers[:] = initial.values().reshape(-1) if isinstance(initial, Tile) else initial
+        registers[:] = arithmetic.per_lane(initial, registers)
 
 
-def read_out(core: Core, reduce_res: Tile | None, registers: Any, negate: bool = False) -> None:
-    """Write accumulator registers to reduce_res, if that is given; NaN and a finding where no
-    command has preset them."""
+def read_out(
+    core: Core, unit: engine, data: Tile, reduce_res: Tile | None, negate: bool = False
+) -> None:
+    """Write the accumulator registers of the lanes of `data` to reduce_res, if that is given, as
+    many as it holds; NaN and a finding where no command has preset them."""
     if reduce_res is None:
         return
+    registers = accumulators(core, unit, data, reduce_res.shape[0])
     codes = registers.astype(np.float32, copy=False).view(np.uint32)
     clobbered = codes == CLOBBERED.view(np.uint32)
     if clobbered.any():

@@ -71,8 +71,8 @@ def test_other_axes_are_refused(axis):
         dst = device.tile(noise(shape))
         if shape[0] != 9 and axis not in (0, -3):
             continue
-        words = ["axis", "free axes"] if shape[0] == 9 else ["partitions"]
-        error = device.refuses(ShapeError, "tensor_reduce", dst, nl.add, data, axis, words=words)
+        given = dst, nl.add, data, axis
+        error = device.refuses(ShapeError, "tensor_reduce", *given, words=["axis", "free axes"])
         assert error.code == "SHAPE_MISMATCH"
 
 
@@ -270,11 +270,8 @@ def test_an_operator_is_an_operator(op):
 def test_dst_holds_what_is_left(shape):
     device = Device()
     data, dst = device.zeros((9, 3, 5)), device.tile(noise(shape))
-    words = ["dst", "elements per partition"]
     for axis, elements in (((2,), 3), ((1, 2), 1)):
         if elements != shape[1]:
-            given = dst, nl.add, data, axis
-            error = device.refuses(
-                ShapeError, "tensor_reduce", *given, words=[*words, str(elements), str(shape[1])]
-            )
+            given, words = (dst, nl.add, data, axis), ["dst", f"(9, {elements})", str(shape[1])]
+            error = device.refuses(ShapeError, "tensor_reduce", *given, words=words)
             assert error.code == "SHAPE_MISMATCH"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from neuroncore.errors import (
     DtypeError,
+    DynamicControlError,
     FreeSizeError,
     ShapeError,
     SignatureError,
@@ -314,8 +315,10 @@ def test_replace_takes_eight_values_and_a_number():
     device.refuses(
         ShapeError, name, dst, data, vals, 0.0, index[:, 0:7], words=["dst_idx", "(4, 8)"]
     )
-    for imm in (vals, "0", VirtualRegister()):
+    for imm in (vals, "0", None):
         device.refuses(SignatureError, name, dst, data, vals, imm, words=["imm must be a number"])
+    register = VirtualRegister()
+    device.refuses(DynamicControlError, name, dst, data, vals, register, words=["register"])
     long = device.zeros((4, 16385))
     device.refuses(FreeSizeError, name, long, long, vals, 0.0, words=["data", "16384"])
     device.issue(name, dst, data, vals, 0, index)

@@ -193,7 +193,7 @@ def test_topk_is_of_bfloat16_and_uint32_in_sbuf(place):
     device.refuses(BufferKindError, "topk", *operands, 30, words=[name, "sbuf", "psum"])
 
 
-@pytest.mark.parametrize("n", [30.0, "30", None, True])
+@pytest.mark.parametrize("n", [30.0, "30", None])
 def test_the_number_of_elements_is_an_integer(n):
     device = Device()
     device.refuses(
@@ -295,7 +295,7 @@ def test_dst_holds_one_more():
     src = device.zeros((16, 6))
     for size in (6, 8):
         dst = device.zeros((16, size), "int32")
-        device.refuses(ShapeError, "nonzero_with_count", dst, src, words=["dst", "7 elements"])
+        device.refuses(ShapeError, "nonzero_with_count", dst, src, words=["dst", "(16, 7)"])
     dst = device.zeros((32, 7), "int32")
     device.refuses(ShapeError, "nonzero_with_count", dst, src, words=["dst", "16 partitions"])
     device.issue("nonzero_with_count", dst[0:16], src)

@@ -1,0 +1,137 @@
+"""Operands, rules and costs of what looks for elements and of what selects them by position."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+
+from neuroncore.clause import (
+    SBUF,
+    Call,
+    Fault,
+    Immediate,
+    Op,
+    Operand,
+    Operator,
+    cost,
+    fault,
+    rule,
+    rules,
+)
+from neuroncore.errors import FreeSizeError, OperatorError, PartitionLimitError
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import FLOATS, bfloat16, float32, int32, uint16, uint32
+
+EIGHT = 8  # values that the lane's registers hold to compare with what streams past
+GROUP = 16  # partitions that one processor of the GpSimd engine reaches
+LEAST = float(np.finfo(np.float32).min)  # what hardware fills in where a comparison fails
+
+Searched = Annotated[Tile, Operand(reads=True, free_dims="search_free_dims")]
+Indices = Annotated[Tile, Operand(writes=True, dtypes=(uint16, uint32))]
+MaybeIndices = Annotated[Tile | None, Operand(writes=True, dtypes=(uint16, uint32), optional=True)]
+
+SnakeOut = Annotated[Tile, Operand(writes=True, partial=True, regions=(SBUF,), dtypes=(bfloat16,))]
+SnakeIndices = Annotated[
+    Tile, Operand(writes=True, partial=True, regions=(SBUF,), dtypes=(uint32,))
+]
+Snake = Annotated[Tile, Operand(reads=True, partial=True, regions=(SBUF,), dtypes=(bfloat16,))]
+Count = Annotated[int, Immediate(int, keyed=True)]
+Listed = Annotated[Tile, Operand(writes=True, partial=True, regions=(SBUF,), dtypes=(int32,))]
+Numbers = Annotated[
+    Tile, Operand(reads=True, partial=True, regions=(SBUF,), dtypes=(float32, int32))
+]
+
+Comparison = Annotated[
+    Operator, Op(names=("equal", "less", "less_equal", "greater", "greater_equal"))
+]
+FloatsIn = Annotated[Tile, Operand(reads=True, dtypes=FLOATS)]
+Bound = Annotated[Tile, Operand(reads=True, dtypes=(float32,))]
+Filling = Annotated[float, Immediate(float, keyed=True)]
+Bounds = Annotated[Tile, Operand(writes=True, regions=(SBUF,), dtypes=(float32, int32))]
+Ids = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=(float32, int32))]
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+@rule(OperatorError, because="the engine has that one constant")
+def fills_with_the_least(call: Call, machine: Machine) -> Fault | None:
+    """on_false_value is the least float32"""
+    value = call["on_false_value"]
+    if value == LEAST or np.float32(value) == LEAST:
+        return None
+    return fault("on_false_value", "on_false_value must be the least float32", LEAST, repr(value))
+
+
+RANGE_SELECT = (fills_with_the_least, rules.commands("idle", "reset", "reduce", "reset_reduce"))
+
+
+@rule(
+    PartitionLimitError,
+    early=True,
+    because="the sequences lie along the free axis of one partition",
+)
+def one_row(call: Call, machine: Machine) -> Fault | None:
+    """segment_ids and dst have one partition"""
+    for name in ("segment_ids", "dst"):
+        count = call.view(name).partitions
+        if count != 1:
+            return fault(name, f"{name} has {count} partitions", "1 partition")
+    return None
+
+
+@rule(early=True)
+def pairs(call: Call, machine: Machine) -> Fault | None:
+    """the first free axis of dst is 2: starts, then ends"""
+    dst, count = call.view("dst"), call.view("segment_ids").free_size
+    if dst.shape[1] == 2 and dst.free_size == 2 * count:
+        return None
+    said = f"dst does not hold a start and an end for each of {count} elements"
+    return fault("dst", said, f"(1, 2, {count})")
+
+
+@rule()
+def two_axes(call: Call, machine: Machine) -> Fault | None:
+    """src, val_dst and idx_dst have two axes"""
+    for name in ("src", "val_dst", "idx_dst"):
+        if len(call.view(name).shape) != 2:
+            return fault(name, f"{name} must have two axes", "(partitions, elements)")
+    return None
+
+
+@rule(FreeSizeError)
+def as_many_as_there_are(call: Call, machine: Machine) -> Fault | None:
+    """n is 8 or more, at most what a group of src holds and what the instruction counts to"""
+    src, n, counted = call.view("src"), call["n"], machine.limits.topk_elements
+    most = min(counted, GROUP * src.free_size)
+    if EIGHT <= n <= most:
+        return None
+    because = (
+        f"src holds {GROUP} x {src.free_size} elements in each group, and the instruction counts "
+        f"to {counted}"
+    )
+    return fault("n", f"n is {n}", f"{EIGHT} to {most} for src of {src}", n, because=because)
+
+
+@rule(FreeSizeError)
+def results(call: Call, machine: Machine) -> Fault | None:
+    """val_dst takes at most n results, and no more than the instruction can give"""
+    found, most = call.view("val_dst").free_size, min(machine.limits.topk_results, call["n"])
+    if found <= most:
+        return None
+    said = f"{found} of {call['n']} elements are asked for"
+    return fault("val_dst", said, f"1 to {most} elements per partition")
+
+
+TOPK = (two_axes, as_many_as_there_are, results)
+
+
+# --- costs ----------------------------------------------------------------------------------------
+
+
+def topk_cost(call: Call, machine: Machine) -> cost.Cost:
+    """4 n + K cycles (ISA); the groups are worked on at the same time."""
+    cycles = 4 * call["n"] + call.view("val_dst").free_size
+    return cost.stream(call, machine, cycles, machine.fixed.gpsimd_start_cycles)

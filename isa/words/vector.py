@@ -1,0 +1,195 @@
+"""Operands, rules and costs of what the Vector engine does element by element."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+
+from neuroncore.clause import (
+    PSUM,
+    Call,
+    Fault,
+    Immediate,
+    Operand,
+    View,
+    cost,
+    fault,
+    out_of_reach,
+    rule,
+    rules,
+)
+from neuroncore.enums import engine
+from neuroncore.errors import OperatorError
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import bool_, float32, int32, uint8, uint16, uint32
+
+vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, engine.unknown
+
+EXACT = (int32, uint32)  # the formats of the GpSimd engine's own integer arithmetic
+QUADRANT = 32
+KEEP = 255  # in a shuffle mask: leave that partition of dst as it is
+
+CopiedTo = Annotated[Tile, Operand(writes=True, moved=True, indirect=True)]
+Copied = Annotated[Tile, Operand(reads=True, moved=True, indirect=True)]
+Filled = Annotated[Tile, Operand(writes=True, moved=True)]
+Partly = Annotated[Tile, Operand(writes=True, partial=True)]
+Chosen = Annotated[Tile, Operand(writes=True, partial=True, indirect=True)]
+Source = Annotated[Tile | float, Operand(reads=True, scalar=True)]
+Predicate = Annotated[
+    Tile, Operand(reads=True, dtypes=(bool_, uint8, uint16, uint32), indirect=True)
+]
+Mask = Annotated[tuple[int, ...], Immediate(int, depth=1, keyed=True)]
+
+
+def are_exact(*tiles: Tile | View) -> bool:
+    return all(tile.dtype in EXACT for tile in tiles)
+
+
+def shuffled(mask: tuple[int, ...], count: int, sources: int) -> tuple[Any, Any]:
+    """Which of `count` partitions a shuffle writes, and from where each of them comes."""
+    rows = np.arange(count)
+    wanted = np.array(mask)[rows % QUADRANT]
+    origin = rows // QUADRANT * QUADRANT % (-(-sources // QUADRANT) * QUADRANT) + wanted
+    moved = wanted != KEEP
+    return moved, origin[moved]
+
+
+# --- which engine ---------------------------------------------------------------------------------
+
+
+def left_open(call: Call) -> list[engine]:
+    """Where the kernel names no engine, all that reach the operands."""
+    if call["engine"] is not unknown:
+        return [call.engine]
+    return [unit for unit in call.instruction.engines if not out_of_reach(call, unit)]
+
+
+def rounds_once(call: Call) -> bool:
+    """Where the kernel names no engine, and the way through src loses nothing."""
+    dst, src = call.views("dst", "src")
+    return call["engine"] is unknown and src.dtype in (float32, dst.dtype)
+
+
+def exact_integers_to_gpsimd(call: Call, machine: Machine) -> engine:
+    """Integers of 32 bits go to the GpSimd engine, whose arithmetic on them is exact, unless it
+    can't reach them; so does power (ISA)."""
+    if "gpsimd" in call["op"].engines and "vector" not in call["op"].engines:
+        return gpsimd
+    exact = are_exact(*call.views()) and all(v.region is not PSUM for v in call.views())
+    return gpsimd if exact and call["op"].kind == "arithmetic" else vector
+
+
+def not_on_vector(call: Call) -> list[Any]:
+    """The operators that the Vector engine doesn't have."""
+    return [op for op in (call["op0"], call["op1"]) if op and "vector" not in op.engines]
+
+
+def what_vector_lacks_to_gpsimd(call: Call, machine: Machine) -> engine:
+    return gpsimd if not_on_vector(call) else vector
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+@rule(
+    OperatorError,
+    because="its input stage is one multiplier followed by one adder",
+    hint="use engine=nisa.engine.vector",
+)
+def multiplies_then_adds(call: Call, machine: Machine) -> Fault | None:
+    """the Scalar engine multiplies, adds, or multiplies and then adds"""
+    names = [op.name for op in (call["op0"], call["op1"]) if op]
+    if call.engine is not scalar or names in (["multiply", "add"], ["multiply"], ["add"]):
+        return None
+    said = f"the Scalar engine has no {' then '.join(names)}"
+    return fault("op0", said, "multiply then add, multiply, or add", ", ".join(names))
+
+
+@rule(OperatorError, hint="leave `engine` out and the right one is chosen")
+def only_what_vector_lacks(call: Call, machine: Machine) -> Fault | None:
+    """the GpSimd engine does rsqrt and power, which the Vector engine lacks"""
+    lacking = not_on_vector(call)
+    fits = lacking and all("gpsimd" in op.engines for op in lacking)
+    if call.engine is not gpsimd or fits:
+        return None
+    said = f"{(*lacking, call['op0'])[0]} does not run on the GpSimd engine"
+    return fault("op0", said, "nl.rsqrt or nl.power", f"op0={call['op0']}, op1={call['op1']}")
+
+
+@rule(OperatorError, because="32-bit integers are computed with as addresses are")
+def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
+    """arithmetic from 32-bit integers to 32-bit integers takes no indirect views"""
+    # the page says so of the arithmetic on addresses (ISA, tensor_scalar_addr), not which that is
+    dst, data = call.view("dst"), call.view("data")
+    addresses = are_exact(dst, data) and call["op0"].kind == "arithmetic"
+    if not addresses or not (dst.picked_by or data.picked_by):
+        return None
+    return fault(
+        "data" if data.picked_by else "dst",
+        f"arithmetic on {data.dtype} takes no indirect views",
+        "float32, narrower integers or a bitvec operator",
+        f"{call['op0']} from {data.dtype} to {dst.dtype}",
+    )
+
+
+@rule()
+def names_sources(call: Call, machine: Machine) -> Fault | None:
+    """shuffle_mask names a source partition for each of 32, or 255"""
+    mask = call["shuffle_mask"]
+    if len(mask) == QUADRANT and all(0 <= m < QUADRANT or m == KEEP for m in mask):
+        return None
+    expected = f"{QUADRANT} numbers from 0 to {QUADRANT - 1}, or {KEEP}"
+    said = f"shuffle_mask must name a source partition for each of {QUADRANT}"
+    return fault("shuffle_mask", said, expected, list(mask))
+
+
+@rule()
+def sources_are_there(call: Call, machine: Machine) -> Fault | None:
+    """shuffle_mask asks for partitions that src has"""
+    if names_sources(call, machine):
+        return None
+    src = call.view("src")
+    _, origin = shuffled(call["shuffle_mask"], call.view("dst").partitions, src.partitions)
+    if (origin < src.partitions).all():
+        return None
+    said = f"shuffle_mask asks for partition {origin.max()}, which src does not have"
+    return fault("shuffle_mask", said, f"0 to {src.partitions - 1}", src)
+
+
+COPY = (
+    rules.bits_if_opaque("dst", "src"),
+    rules.on_engine_needs(scalar, "scalar_tensor_copy", "use nisa.activation(op=nl.copy)"),
+    rules.indirect_on(vector, scalar),
+)
+TENSOR_TENSOR = (
+    rules.not_both_in_psum("data1", "data2"),
+    rules.two_operands("op"),
+    rules.bitvec_on_integers("dst", "data1", "data2", ops=("op",)),
+    rules.runs_there("op").when(
+        "if no other engine has it", lambda call: call["op"].engines == ("gpsimd",)
+    ),
+)
+TENSOR_SCALAR = (
+    rules.bitvec_on_integers("dst", "data", ops=("op0", "op1")),
+    rules.operand_of(op0="operand0", op1="operand1"),
+    rules.lane_scalars("op0", "operand0", "operand1"),
+    rules.on_engine_needs(scalar, "scalar_tensor_scalar", "use engine=nisa.engine.vector"),
+    rules.only_if("operand1", "op1", "is an operator", lambda op: op is not None),
+    multiplies_then_adds,
+    only_what_vector_lacks,
+    rules.runs_there("op0", "op1").when("on the Vector engine", lambda call: call.engine is vector),
+    no_indirect_addresses,
+)
+
+
+# --- costs ----------------------------------------------------------------------------------------
+
+
+def predicated_cost(call: Call, machine: Machine) -> cost.Cost:
+    """Two streams, unless it is one scalar that is copied (FIT)."""
+    regions = {view.region for view in call.views("src", "predicate") if view.free_size > 1}
+    one = not isinstance(call["src"], View) or call.view("src").free_size == 1
+    kind = "default" if one else "predicated_mixed" if len(regions) > 1 else "predicated"
+    return cost.stream(call, machine, cost.elements(call) / cost.rate(machine, vector, kind))
