@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from neuroncore.clause import PSUM, SBUF, Call, Fault, Operand, Static, cost, fault, lacks, rule
-from neuroncore.clause.rules import within_one_bank
+from neuroncore.clause import (
+    PSUM,
+    SBUF,
+    Call,
+    Fault,
+    Operand,
+    Rule,
+    Static,
+    cost,
+    fault,
+    lacks,
+    rule,
+)
+from neuroncore.clause.rules import formats_of, holds, needs, within_one_bank
 from neuroncore.enums import matmul_perf_mode
 from neuroncore.errors import (
     DtypeError,
     FreeSizeError,
     OperatorError,
-    ShapeError,
     SignatureError,
     TargetError,
     ViewError,
@@ -156,64 +167,6 @@ def indirect_uses_the_whole_array(call: Call, machine: Machine) -> Fault | None:
     return fault("tile_position", said, "(0, 0)", position)
 
 
-@rule(DtypeError)
-def indirect_formats(call: Call, machine: Machine) -> Fault | None:
-    """indices pick from formats of 8 and 16 bits, and never from what a transpose streams (ISA)"""
-    formats = (float16, bfloat16, *NARROW)
-    for name in ("dst", "stationary", "moving"):
-        view = call.view(name)
-        if view.picked_by and view.dtype not in formats:
-            return fault(name, f"{name} is an indirect view of {view.dtype}", " or ".join(formats))
-    if not call["is_transpose"] or not call.view("moving").picked_by:
-        return None
-    said = "moving can't be an indirect view in a transpose"
-    return fault("moving", said, "an identity matrix", kind=ViewError)
-
-
-@rule(SignatureError, early=True)
-def known_mode(call: Call, machine: Machine) -> Fault | None:
-    """perf_mode is a nisa.matmul_perf_mode, or its name"""
-    mode = call["perf_mode"]
-    if mode in (*matmul_perf_mode, *(m.name for m in matmul_perf_mode)):
-        return None
-    expected = ", ".join(map(repr, matmul_perf_mode))
-    return fault("perf_mode", f"there is no perf_mode {mode!r}", expected, repr(mode))
-
-
-@rule(DtypeError, early=True)
-def double_row(call: Call, machine: Machine) -> Fault | None:
-    """double_row takes two rows of 8-bit floats as [K/2, 2, columns], and nothing to transpose"""
-    if not is_double_row(call["perf_mode"]):
-        return None
-    if not machine.has("double_row"):
-        return lacks(machine, "perf_mode", "double_row mode", "double_row")
-    if call["is_transpose"]:
-        said = "double_row doesn't go with is_transpose"
-        because = "a transpose passes on one element of each row, and has nothing to add"
-        kind = OperatorError
-        return fault("is_transpose", said, "False", "True", because=because, kind=kind)
-    return _pairs_of_rows(call)
-
-
-def _pairs_of_rows(call: Call) -> Fault | None:
-    for name in ("stationary", "moving"):
-        view = call.view(name)
-        if view.dtype not in NARROW:
-            because = "two numbers of 8 bits take the place of one of 16"
-            said = f"double_row can't take {name} ({view.dtype})"
-            return fault(name, said, " or ".join(NARROW), because=because)
-        if len(view.shape) < 3 or view.shape[1] != 2:
-            return fault(
-                name,
-                f"{name} is {view.shape}; in double_row mode its first free axis is 2",
-                "[K/2, 2, columns]",
-                because="each row of the array takes k and k + K/2 together",
-                hint="pad an odd K with zeros",
-                kind=ShapeError,
-            )
-    return None
-
-
 @rule(because="several products per element and column tiling don't go together")
 def rows_only(call: Call, machine: Machine) -> Fault | None:
     """the fast modes can share the array's rows, not its columns"""
@@ -226,10 +179,40 @@ def rows_only(call: Call, machine: Machine) -> Fault | None:
     return fault("tile_size", said, f"(rows, {whole}) at (row, 0)", got)
 
 
+def doubles(call: Call) -> bool:
+    return is_double_row(call["perf_mode"])
+
+
+def in_halves(name: str) -> Rule:
+    return holds(
+        name,
+        f"in double_row mode {name} is [K/2, 2, columns]",
+        lambda call: not doubles(call) or call.view(name).shape[1:-1][:1] == (2,),
+        because="each row of the array takes k and k + K/2 together",
+        hint="pad an odd K with zeros",
+        early=True,
+    )
+
+
+MODES = (*matmul_perf_mode, *(mode.name for mode in matmul_perf_mode))
 MATMUL = (
-    known_mode,
-    double_row,
-    rows_only.when("in double_row mode", lambda call: is_double_row(call["perf_mode"])),
+    holds(
+        "perf_mode", "perf_mode is a nisa.matmul_perf_mode, or its name",
+        lambda call: call["perf_mode"] in MODES, SignatureError,
+        ", ".join(map(repr, matmul_perf_mode)), early=True,
+    ),
+    needs("double_row", "double_row mode", "perf_mode", doubles, early=True),
+    formats_of("stationary", "moving", formats=NARROW, early=True).when(
+        "in double_row mode", doubles, because="two numbers of 8 bits take the place of one of 16"
+    ),
+    in_halves("stationary"),
+    in_halves("moving"),
+    holds(
+        "is_transpose", "double_row doesn't go with is_transpose",
+        lambda call: not (doubles(call) and call["is_transpose"]), OperatorError,
+        because="a transpose passes on one element of each row, and has nothing to add",
+    ),
+    rows_only.when("in double_row mode", doubles),
     moving_fits,
     ocp_float8,
     operand_formats,
@@ -237,8 +220,15 @@ MATMUL = (
     array_tiling,
     within_one_bank("dst"),
     indirect_uses_the_whole_array,
-    indirect_formats,
-)
+    formats_of(
+        "dst", "stationary", "moving", formats=(float16, bfloat16, *NARROW),
+        of=lambda view: bool(view.picked_by), said="indirect views are of 8 or 16 bits (ISA)",
+    ),
+    holds(
+        "moving", "moving, the identity matrix of a transpose, is no indirect view (ISA)",
+        lambda call: not (call["is_transpose"] and call.view("moving").picked_by), ViewError,
+    ),
+)  # fmt: skip
 
 
 # --- costs ----------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from neuroncore.errors import (
     TargetError,
 )
 from neuroncore.machine import Machine
-from neuroncore.numerics.formats import float32
+from neuroncore.numerics.formats import Format, float32
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,26 @@ def holds(
             return None
         given = call[argument]
         return fault(argument, sentence, expected, None if isinstance(given, View) else given)
+
+    return check
+
+
+def formats_of(
+    *names: str,
+    formats: tuple[Format, ...],
+    of: Callable[[View], bool] = bool,
+    said: str | None = None,
+    **reasons: Any,
+) -> Rule:
+    """Formats of tiles, or of those that `of` chooses."""
+    listed = " or ".join(formats)
+
+    @rule(DtypeError, said or f"{_listed(names)}: {listed}", **reasons)
+    def check(call: Call, machine: Machine) -> Fault | None:
+        for name, view in _named(call, names):
+            if of(view) and view.dtype not in formats:
+                return fault(name, f"{name} can't be {view.dtype} here", listed)
+        return None
 
     return check
 
