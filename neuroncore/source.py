@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -45,7 +46,7 @@ def is_ours(frame: FrameType) -> bool:
         return True
     name: str = frame.f_globals.get("__name__", "")
     ours = name.startswith(("neuroncore.", "numpy.")) and not name.startswith("neuroncore.kernels")
-    if ours:
+    if ours and id(frame.f_code) not in _doors:
         _our_code.add(id(frame.f_code))
     return ours
 
@@ -66,33 +67,39 @@ def door(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def user_frame() -> FrameType | None:
     """The innermost frame that runs the user's code, or None."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_ours(frame):
-        if id(frame.f_code) in _doors:
-            return None
+    return user_above(sys._getframe(1))
+
+
+def user_above(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame that runs the user's code, from this one on, or None."""
+    ours = _our_code
+    while frame is not None:
+        if id(frame.f_code) not in ours:  # which costs less than a call, for most of the way
+            if id(frame.f_code) in _doors:
+                return None
+            if not is_ours(frame):
+                return frame
         frame = frame.f_back
-    return frame
+    return None
 
 
-_resumed: tuple[FrameType, int] | None = None
+_resumed: ContextVar[tuple[FrameType, int] | None] = ContextVar("resumed", default=None)
 
 
 @contextmanager
 def resumed(frame: FrameType, instruction: int) -> Iterator[None]:
     """While what an earlier bytecode instruction of a frame called for is done, it is there."""
-    global _resumed
-    before, _resumed = _resumed, (frame, instruction)
+    token = _resumed.set((frame, instruction))
     try:
         yield
     finally:
-        _resumed = before
+        _resumed.reset(token)
 
 
 def instruction_of(frame: FrameType) -> int:
     """The byte offset of the instruction that a frame is at."""
-    if _resumed is not None and _resumed[0] is frame:
-        return _resumed[1]
-    return frame.f_lasti
+    there = _resumed.get()
+    return there[1] if there is not None and there[0] is frame else frame.f_lasti
 
 
 def _span(code: CodeType, instruction: int) -> tuple[int | None, ...]:

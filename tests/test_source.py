@@ -1,6 +1,7 @@
 """Where in the user's kernel something happened."""
 
 import sys
+import threading
 
 import pytest
 
@@ -161,3 +162,14 @@ def test_self_is_no_argument():
     scope = {"__name__": "neuroncore.made_up", "position": source.position}
     exec("class Made:\n    def method(self, first, then): return position('then')\n", scope)
     assert scope["Made"]().method(1, 2) == 1
+
+
+def test_a_thread_is_where_it_is_while_another_resumes_an_instruction():
+    frame = sys._getframe()
+    elsewhere = []
+    with source.resumed(frame, 2):
+        thread = threading.Thread(target=lambda: elsewhere.append(source.instruction_of(frame)))
+        thread.start()
+        thread.join()
+        assert source.instruction_of(frame) == 2
+    assert elsewhere != [2] and source.instruction_of(frame) != 2

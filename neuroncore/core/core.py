@@ -213,9 +213,7 @@ class Core:
         """The line of the user's code that led to a frame. Ours are not remembered: many lines
         of the user's lead through them."""
         assert self.program is not None
-        user: FrameType | None = frame
-        while user is not None and source.is_ours(user):
-            user = user.f_back
+        user = source.user_above(frame)
         found = user or frame
         line = self.program.line(found.f_code, source.instruction_of(found))
         if user is frame:

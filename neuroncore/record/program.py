@@ -105,7 +105,7 @@ class Program:
     @property
     def issued(self) -> int:
         """All instructions, recorded or not."""
-        return len(self) + self.left_out
+        return self._count + len(self._widths) + self.left_out
 
     @property
     def ending(self) -> str:
