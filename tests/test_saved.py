@@ -212,6 +212,15 @@ def test_files_of_another_version_are_refused(tmp_path):
         saved.read(tmp_path / "x.neff", "neff")
 
 
+@pytest.mark.parametrize("field", [*saved.FIELDS, *saved.MORE])
+def test_files_without_a_field_are_damaged(files, field):
+    document = saved.read(files[0], "neff")
+    for left in ({k: v for k, v in document.items() if k != field}, {**document, field: None}):
+        files[0].write_bytes(gzip.compress(json.dumps(left).encode()))
+        with pytest.raises(UsageError, match="is damaged: run the kernel again"):
+            saved.read(files[0], "neff")
+
+
 def test_the_one_is_not_the_other(files):
     for file, kind in zip(files, ("ntff", "neff")):
         with pytest.raises(UsageError, match=f"not the {kind} of a run but its {file.suffix[1:]}"):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.machine import Machine
 from neuroncore.report.counters import SPILLS, Counters, counted
 from neuroncore.report.ranges import range_of
 from neuroncore.schedule import LOADS, QUEUES, SCALAR, TENSOR, Timeline
@@ -175,31 +176,40 @@ def _moved(timeline: Timeline, counters: Counters) -> dict[str, int]:
 
 
 def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
-    """The roofline: of the array's peak, one multiplication and addition per cell and cycle, and
-    of the bandwidth of the core's HBM stack. Transposes are no work of the model's.
+    """The roofline: of the array's peak and of the bandwidth of the core's HBM stack. Transposes
+    are no work of the model's.
 
     Published hfu figures of trn2, which count both instructions of a float32 product, are of the
-    peak of the two cores of a logical core.
+    peak of the two cores of a logical core, and so the field may be less than mfu's.
     """
-    machine, moved, done = timeline.machine, counters.bytes, counters.flops
-    peak = 2 * machine.pe_cells * machine.engines["tensor"].clock_ghz  # per nanosecond
+    machine, moved = timeline.machine, counters.bytes
     bandwidth = machine.hbm.stack_gigabytes_per_s
-    most = peak * timeline.total_ns or 1.0
     hbm = moved["hbm_read_bytes"] + moved["hbm_write_bytes"]
-    model = done["model_flops"] / most
+    model = share_of_peak(timeline, counters, "model_flops")
     cores = 2 if machine.has("logical_core") else 1
+    peak = _peak(machine)
     fields = {
         "mfu_estimated_percent": model,
         "mfu_inst_estimated_percent": model,
-        "hfu_estimated_percent": done["hardware_flops"] / (most * cores),
+        "hfu_estimated_percent": share_of_peak(timeline, counters, "hardware_flops") / cores,
         "mbu_estimated_percent": hbm / (bandwidth * timeline.total_ns or 1.0),
         "peak_flops_bandwidth_ratio": peak / bandwidth,
     }
     if hbm:
-        intensity = done["model_flops"] / hbm
+        intensity = counters.flops["model_flops"] / hbm
         fields["mm_arithmetic_intensity"] = intensity
         fields["mfu_max_achievable_estimated_percent"] = min(1.0, intensity * bandwidth / peak)
     return fields
+
+
+def share_of_peak(timeline: Timeline, counters: Counters, flops: str) -> float:
+    """Flops of one name, of those that the array of one core could have done in the time."""
+    return counters.flops[flops] / (_peak(timeline.machine) * timeline.total_ns or 1.0)
+
+
+def _peak(machine: Machine) -> float:
+    """Flops per nanosecond: one multiplication and addition per cell and cycle."""
+    return 2 * machine.pe_cells * machine.engines["tensor"].clock_ghz
 
 
 def _left_out(timeline: Timeline) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from neuroncore.report.compare import Comparison
 from neuroncore.report.counters import Counters, counted
 from neuroncore.report.ranges import range_of
-from neuroncore.report.summary import bound, utilization
+from neuroncore.report.summary import bound, share_of_peak, utilization
 from neuroncore.schedule import Timeline
 from neuroncore.schedule.reordering import POLICIES
 
@@ -78,6 +78,9 @@ def _counters(timeline: Timeline, counters: Counters) -> Iterator[str]:
     if saved or reloaded:
         parts.append(f"spilled {size(saved)}, reloaded {size(reloaded)}")
     yield f"moved      {'   '.join(parts)}"
-    shares = utilization(timeline, counters)
-    told = (f"{n.upper()} {shares[f'{n}_estimated_percent']:.1%}" for n in ("mfu", "hfu", "mbu"))
-    yield f"used       {'   '.join(told)}"
+    bandwidth = utilization(timeline, counters)["mbu_estimated_percent"]
+    # of one peak, as readers expect; the profiler's field hfu_estimated_percent is of another
+    model, all_of_it = (
+        share_of_peak(timeline, counters, flops) for flops in ("model_flops", "hardware_flops")
+    )
+    yield f"used       MFU {model:.1%}   HFU {all_of_it:.1%}   MBU {bandwidth:.1%}"
