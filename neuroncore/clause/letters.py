@@ -140,11 +140,13 @@ def _equation(call: Call) -> str:
 
 
 def _not_the_number(call: Call, name: str, axis: int, number: int) -> KernelError:
-    view = call.view(name)
+    view, terms = call.view(name), call.instruction.shapes[name]
+    pairs = zip(terms, _sizes(view), strict=True)
+    wanted = [term.plus if term.letter is None else found for term, found in pairs]
     return ShapeError(
         f"{call.name}: {name} has {_sizes(view)[axis]} {WHERE[axis]}",
         argument=name,
-        expected=f"({view.partitions}, {number})" if axis else f"({number}, {view.free_size})",
+        expected=f"({wanted[0]}, {wanted[1]})",
         got=str(view),
         because=f"the instruction reads or writes {number} there: {_equation(call)}",
     )

@@ -128,8 +128,8 @@ def test_loading_what_nothing_wrote_is_found(device):
 def test_one_element_only(device, shape):
     cells = device.tile(np.ones(shape, np.int32))
     register = nisa.register_alloc(3)
-    device.refuses(ShapeError, "register_load", register, cells, words=["src", "one element"])
-    device.refuses(ShapeError, "register_store", cells, register, words=["dst", "one element"])
+    device.refuses(ShapeError, "register_load", register, cells, words=["src", "(1, 1)"])
+    device.refuses(ShapeError, "register_store", cells, register, words=["dst", "(1, 1)"])
     assert held(device, register) == 3
 
 

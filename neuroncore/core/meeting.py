@@ -1,0 +1,59 @@
+"""What the cores of a launch do together: meet, and exchange data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from neuroncore.core.core import Core
+from neuroncore.errors import KernelError, ShapeError, TargetError
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import Format
+
+CORES = (0, 1)
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What one core sends to another."""
+
+    to: int
+    codes: Array
+    dtype: Format
+
+
+def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
+    """What each core brings to a named point, once all are there. Raises TargetError where a core
+    is alone."""
+    if core.peers is None:
+        raise TargetError(
+            f"{point} needs two cores, and the kernel runs on one",
+            expected="a launch grid of 2: kernel[2](...)",
+            got=f"grid {core.grid or 1}",
+            because="the cores of a logical core (LNC2) are the only ones that can meet",
+        )
+    return core.peers.meet(core.program_id, point, CORES, bring)
+
+
+def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile) -> Array:
+    """Codes for `dst` that core `sender` brings to a named point, while `src` goes to core `to`.
+
+    Raises KernelError if the sender has another addressee, ShapeError if it sends another tile.
+    """
+    received: Parcel = meet(core, point, Parcel(to, src.codes().copy(), src.dtype))[sender]
+    rank, codes = core.program_id, received.codes
+    if received.to != rank:
+        raise KernelError(
+            f"{point}: core {rank} expects data from core {sender}, which sends to core "
+            f"{received.to}",
+            argument="recv_from_rank",
+        )
+    sent = f"{codes.shape} {received.dtype}"
+    if (received.dtype, len(codes), codes.size) != (dst.dtype, dst.shape[0], dst.size):
+        raise ShapeError(
+            f"{point}: core {sender} sends {sent}, core {rank} expects {dst.shape} {dst.dtype}",
+            argument="dst",
+            expected=sent,
+            got=str(dst),
+        )
+    return codes.reshape(dst.shape)
