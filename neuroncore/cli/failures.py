@@ -3,13 +3,20 @@ without the frames of ours that led to it."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import threading
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import NoReturn
 
 from neuroncore import source
+from neuroncore.core.core import running
 from neuroncore.errors import UsageError
+from neuroncore.frontend.launch import launch
 
 INTERRUPTED = 130  # as a shell has it of a program that Ctrl-C ends
 
@@ -30,6 +37,31 @@ def write(text: str) -> None:
         raise
     except OSError as error:
         raise Unwritable(error.errno, error.strerror) from None
+
+
+@contextlib.contextmanager
+def leaving_told() -> Iterator[None]:
+    """Let os._exit of a kernel or of the main thread be SystemExit: it would end the process with
+    nothing told, and with 0. Other threads, and processes that are forked, end as ever."""
+    leave, own = os._exit, os.getpid()
+
+    def left(status: int) -> NoReturn:
+        mine = running() is not None or threading.current_thread() is threading.main_thread()
+        if mine and os.getpid() == own:
+            raise SystemExit(status)
+        leave(status)
+
+    os._exit = left
+    try:
+        yield
+    finally:
+        os._exit = leave
+
+
+def left_in_a_launch(leaving: SystemExit) -> bool:
+    """Whether a kernel has ended the process, or would have."""
+    frames = (frame for frame, _ in traceback.walk_tb(leaving.__traceback__))
+    return any(frame.f_code is launch.__code__ for frame in frames)
 
 
 def not_python(error: SyntaxError) -> NotPython | None:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from neuroncore import machine
 from neuroncore.cli import tools
+from neuroncore.cli.failures import leaving_told
 from neuroncore.cli.progress import progress
 from neuroncore.cli.session import Session
 from neuroncore.errors import UsageError
@@ -141,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
     session = Session(arguments)
     options = _options(arguments)
     chosen = settings(arguments.target, options, session, in_every_thread=True)
-    with activated(), tools.on_the_path(), chosen, progress(session.issued):
+    with activated(), tools.on_the_path(), chosen, leaving_told(), progress(session.issued):
         if kernel:
             session.run_kernel(Path(file), kernel)
         else:

@@ -131,7 +131,10 @@ class Session:
         except RecursionError as error:
             self._failed(failures.too_deep(error), error)
         except SystemExit as leaving:
-            if leaving.code not in (None, 0):
+            if failures.left_in_a_launch(leaving):
+                said = f"a kernel ended the process with exit code {leaving.code or 0}"
+                self._failed(f"neuroncore: {said}", leaving, said)
+            elif leaving.code not in (None, 0):
                 self._failed(None, leaving, f"the script exited with {leaving.code}")
         except SyntaxError as error:
             if (told := failures.not_python(error)) is not None:

@@ -1,0 +1,89 @@
+"""A kernel that ends the process, and what ends of it without harm."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_files import KERNEL
+
+from neuroncore.cli import main
+
+NEURONCORE = str(Path(sys.executable).parent / "neuroncore")
+
+LEAVING = """
+import sys
+import numpy as np
+
+def inputs():
+    return (np.ones((4, 8), np.float32),)
+
+@nki.jit
+def leaves(x):
+    nl.load(x)
+    os._exit(0)
+
+@nki.jit
+def exits(x):
+    nl.load(x)
+    sys.exit()
+"""
+SCRIPT = """
+import multiprocessing, os, threading
+
+if __name__ == "__main__":
+    double(*inputs())
+    {last}
+"""
+FORK = "multiprocessing.get_context('fork').Process(target=print).start(); os.wait()"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(KERNEL + LEAVING)
+
+
+def script(last):
+    Path("script.py").write_text(KERNEL + LEAVING + SCRIPT.format(last=last))
+    return "script.py"
+
+
+def reported(capsys, *arguments):
+    code = main(["run", "--json", *arguments])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", ["leaves", "exits"])
+def test_a_kernel_that_ends_the_process_has_failed(capsys, name):
+    leave = os._exit
+    code, document = reported(capsys, f"mine.py::{name}")
+    assert (code, document["launches"]) == (1, [])
+    assert document["error"]["statement"] == "a kernel ended the process with exit code 0"
+    code, document = reported(capsys, script(f"{name}[2](*inputs())"))
+    assert code == 1 and len(document["launches"]) == 1
+    assert os._exit is leave
+
+
+def test_the_document_is_there_in_a_process_of_its_own():
+    command = [NEURONCORE, "run", "--json", "mine.py::leaves"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and json.loads(done.stdout)["error"]
+
+
+@pytest.mark.parametrize("last", ["os._exit(0)", "sys.exit(0)", FORK])
+def test_a_script_may_end_after_its_launches(capsys, last):
+    code, document = reported(capsys, script(last))
+    assert (code, document["error"], len(document["launches"])) == (0, None, 1)
+
+
+def test_the_exit_code_of_a_script_counts(capsys):
+    assert reported(capsys, script("os._exit(3)"))[0] == 1
+
+
+def test_a_watchdog_still_ends_the_process():
+    file = script("threading.Timer(0.1, os._exit, [7]).start(); threading.Event().wait(60)")
+    done = subprocess.run([NEURONCORE, "run", "--json", file], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (7, "")
