@@ -2,7 +2,7 @@
 when it is first asked for.
 
 A row has the parameters as the API's pages list them. The rest follows from the instruction's
-clause: what an argument is converted to, and which tile the result is like.
+clause: what an argument is converted to, and the shape of the result by its letters.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.clause.instruction import INSTRUCTIONS, Parameter
+from neuroncore.clause.instruction import INSTRUCTIONS, Instruction, Parameter
 from neuroncore.clause.operand import Act, Op, Operand
 from neuroncore.core.binding import compiled
 from neuroncore.frontend.formats import common
-from neuroncore.frontend.neuronxcc.nki.expressions import Box
 from neuroncore.frontend.neuronxcc.nki.isa import arguments, constants
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.numerics.formats import uint32
 
@@ -37,19 +35,9 @@ class Row:
     parameters: str
     doc: str
     name: str = ""  # of the instruction, if the function has another
-    shape: str = ""  # of the result; that of the first tile if nothing is said
     dtype: str = ""  # of the result, if the caller asks for none; that of the first tile
-    part: str = ""  # of the result, that belongs to a part of the first tile
     apart: tuple[str, ...] = ()  # tiles of which only one may be in PSUM
     converted: dict[str, Converted] = field(default_factory=dict)  # otherwise than by the clause
-
-
-def per_lane(count: int) -> Callable[[Tensor, Box], Tensor]:
-    return lambda dst, box: dst.within((box[0], (0, count)))
-
-
-def in_one_partition(dst: Tensor, box: Box) -> Tensor:
-    return dst.within(((0, 1), *box[1:]))
 
 
 def whole_number(value: Any, name: str) -> int:
@@ -71,14 +59,10 @@ ROWS = {
     "bn_aggr": Row(
         "data, *, mask=None, dtype=None, **kwargs",
         "Mean and variance from what bn_stats left: (P, 2).",
-        shape="(data.shape[0], 2)",
-        part="per_lane(2)",
     ),
     "bn_stats": Row(
         "data, *, mask=None, dtype=None, **kwargs",
         "Count, mean and sum of squares of the even and of the odd elements: (P, 6).",
-        shape="(data.shape[0], 6)",
-        part="per_lane(6)",
     ),
     "dropout": Row(
         "data, prob, *, mask=None, dtype=None, **kwargs",
@@ -87,15 +71,11 @@ ROWS = {
     "max8": Row(
         "*, src, mask=None, dtype=None, **kwargs",
         "The 8 greatest of each partition, the greatest first.",
-        shape="(src.shape[0], 8)",
-        part="per_lane(8)",
     ),
     "nc_find_index8": Row(
         "*, data, vals, mask=None, dtype=None, **kwargs",
         "Where in data each of 8 values is, of each partition.",
-        shape="(data.shape[0], 8)",
         dtype="uint32",
-        part="per_lane(8)",
     ),
     "nc_match_replace8": Row(
         "*, data, vals, imm, dst_idx=None, mask=None, dtype=None, **kwargs",
@@ -129,7 +109,6 @@ ROWS = {
     "sequence_bounds": Row(
         "*, segment_ids, dtype=None",
         "First and last index of the segment that each element belongs to: (1, 2, F).",
-        shape="(1, 2, segment_ids.free_size)",
     ),
     "tensor_copy": Row(
         "src, *, mask=None, dtype=None, engine=engine.unknown, **kwargs", "A copy in SBUF."
@@ -147,8 +126,6 @@ ROWS = {
     "tensor_partition_reduce": Row(
         "op, data, *, mask=None, dtype=None, **kwargs",
         "The fold of a tile across partitions, in one partition.",
-        shape="(1, *data.shape[1:])",
-        part="in_one_partition",
     ),
     "tensor_scalar": Row(
         "data, op0, operand0, reverse0=False, op1=None, operand1=None, reverse1=False, *, "
@@ -187,10 +164,8 @@ def function(name: str) -> Callable[..., Any]:
         "flush": flush,
         "format_or": arguments.format_or,
         "fp32": constants.fp32,
-        "in_one_partition": in_one_partition,
         "member": constants.member,
         "np": np,
-        "per_lane": per_lane,
         "produce": produce,
         "reduce_cmd": constants.reduce_cmd,
         "tile": tile,
@@ -220,9 +195,28 @@ def _body(name: str, row: Row) -> Iterator[str]:
     if "dst" in given:
         yield f"write({name!r}, dst, {mask}, {listed})"
         return
-    shape, dtype = row.shape or f"{first}.shape", row.dtype or f"{first}.dtype"
-    part = f"space={first}.shape, part={row.part}, " if row.part else ""
-    yield f"return produce({name!r}, ({shape}, format_or(dtype, {dtype})), {mask}, {part}{listed})"
+    shape, part = _result(INSTRUCTIONS[name], first)
+    out = f"({shape}, format_or(dtype, {row.dtype or f'{first}.dtype'}))"
+    yield f"return produce({name!r}, {out}, {mask}, {part}{listed})"
+
+
+def _result(instruction: Instruction, first: str) -> tuple[str, str]:
+    """The shape of the result by the letters of the clause, and which part of it belongs to a part
+    of the first tile, where that isn't the same."""
+    like, (rows, free) = instruction.shapes.get(first), instruction.shapes.get("dst", (None, None))
+    if like is None or rows is None or free is None:
+        return f"{first}.shape", ""
+    if (rows.size, free.size) == (like[0].size, like[1].size):
+        return f"{first}.shape", ""
+    lanes, lane = (f"{first}.shape[0]", "box[0]") if rows.letter else (f"{rows.plus}", "(0, 1)")
+    if free.letter is None:
+        columns, column = f"{free.plus}", f"(0, {free.plus})"
+    elif free.plain:
+        columns, column = f"*{first}.shape[1:]", "*box[1:]"
+    else:
+        columns, column = f"{free.times}, {first}.free_size", f"(0, {free.times}), *box[1:]"
+    part = f"lambda dst, box: dst.within(({lane}, {column}))"
+    return f"({lanes}, {columns})", f"space={first}.shape, part={part}, "
 
 
 def _is_tile(parameter: Parameter) -> bool:
