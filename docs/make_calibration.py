@@ -313,7 +313,7 @@ def others() -> str:
         "number | machine | value",
         (
             (f"`{path}`", name, fact.value)
-            for name in ("trn1", "trn2", "trn3")
+            for name in machine.names()
             for target in (machine.load(name),)
             for path, fact in target.facts.items()
             if target.sources.get(fact.source, "").startswith(WHOLE) and fact.grade != "assumed"

@@ -31,11 +31,11 @@ SHORT = {
 HEAD = """\
 # Instructions and formats
 
-Which formats the tile operands of an instruction may have: 1, 2 and 3 stand for trn1, trn2 and
-trn3. A number is there if some operand takes the format on that machine and the tests of
-`tests/isa` issue the instruction with it; in brackets if no test does. Where there is none, the
-instruction refuses the format there by name. Rules about several operands refuse some combinations
-besides; `neuroncore isa NAME` tells.
+Which formats the tile operands of an instruction may have: {machines}.
+A number is there if some operand takes the format on that machine and the tests of `tests/isa`
+issue the instruction with it; in brackets if no test does. Where there is none, the instruction
+refuses the format there by name. Rules about several operands refuse some combinations besides;
+`neuroncore isa NAME` tells.
 
 This page is written by `docs/make_instructions.py`; a test fails when it is stale.
 """
@@ -79,7 +79,9 @@ def page() -> str:
     table = list(rows(json.loads(COVERED.read_text())))
     titles = ["", *(SHORT.get(form, form) for form in ALL)]
     lines = [titles, ["---"] * len(titles), *table]
-    return HEAD + "\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+    numbered = (f"{number} for {name}" for number, name in enumerate(machine.names(), 1))
+    head = HEAD.format(machines=", ".join(numbered))
+    return head + "\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
 if __name__ == "__main__":

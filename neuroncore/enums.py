@@ -54,22 +54,22 @@ class matmul_perf_mode(ApiEnum):
     double_row = "double_row"
 
 
-class nc_version(ApiEnum):
-    gen2 = 2
-    gen3 = 3
-    gen4 = 4
+class Version(ApiEnum):
+    """Of a machine, as the API knows it: `frontend.limits.nc_version` has a member for each.
 
-    # Published kernels write `get_nc_version() >= nc_version.gen3`.
-    def __lt__(self, other: nc_version) -> bool:
+    Published kernels write `get_nc_version() >= nc_version.gen3`.
+    """
+
+    def __lt__(self, other: Version) -> bool:
         return int(self.value) < int(other.value)
 
-    def __le__(self, other: nc_version) -> bool:
+    def __le__(self, other: Version) -> bool:
         return int(self.value) <= int(other.value)
 
-    def __gt__(self, other: nc_version) -> bool:
+    def __gt__(self, other: Version) -> bool:
         return int(self.value) > int(other.value)
 
-    def __ge__(self, other: nc_version) -> bool:
+    def __ge__(self, other: Version) -> bool:
         return int(self.value) >= int(other.value)
 
 

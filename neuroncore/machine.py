@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -167,6 +168,8 @@ class Machine:
 
     name: str
     generation: str
+    api_version: str  # what get_nc_version() says: gen and a number
+    aliases: tuple[str, ...]
     description: str
     products: tuple[str, ...]
     features: Mapping[str, Fact]
@@ -204,14 +207,6 @@ class Machine:
 
 SECTIONS = ("limits", "sbuf", "psum", "hbm", "dma", "fixed")
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
-ALIASES = {
-    "gen2": "trn1",
-    "inf2": "trn1",
-    "trn1n": "trn1",
-    "gen3": "trn2",
-    "trn2n": "trn2",
-    "gen4": "trn3",
-}
 
 
 def _folder() -> Traversable:
@@ -226,15 +221,52 @@ def names() -> list[str]:
 
 @cache
 def load(name: str) -> Machine:
-    """The machine called `name`: trn1, trn2, trn3 or another name of one of these.
+    """The machine of that name, or of which that is another name.
 
     Raises UsageError if there is none, DefinitionError if its file is wrong.
     """
-    stem = ALIASES.get(name, name)
-    if stem not in names():
-        known = ", ".join([*names(), *ALIASES])
-        raise UsageError(f"no machine is called {name!r}; there are {known}")
-    return parse((_folder() / f"{stem}.toml").read_text("utf-8"), f"isa/machines/{stem}.toml")
+    if name not in names():
+        return load(_meant(name))
+    where = f"isa/machines/{name}.toml"
+    found = parse((_folder() / f"{name}.toml").read_text("utf-8"), where)
+    if found.name != name:
+        raise DefinitionError(f"{where}: name is {found.name!r}; it must be that of the file")
+    return found
+
+
+def _meant(alias: str) -> str:
+    known = aliases()
+    if alias not in known:
+        there = ", ".join([*names(), *known])
+        raise UsageError(f"no machine is called {alias!r}; there are {there}")
+    return known[alias]
+
+
+@cache
+def aliases() -> dict[str, str]:
+    """Other names of machines, and which machines they mean.
+
+    Raises DefinitionError where one means two.
+    """
+    found: dict[str, str] = {}
+    for name in names():
+        for alias in load(name).aliases:
+            other = alias if alias in names() else found.get(alias)
+            if other is not None:
+                raise DefinitionError(
+                    f"isa/machines/{name}.toml: aliases has {alias!r}, which means {other}"
+                )
+            found[alias] = name
+    return found
+
+
+def api_versions() -> list[str]:
+    """What get_nc_version() may say, oldest first."""
+    return sorted({load(name).api_version for name in names()}, key=api_number)
+
+
+def api_number(version: str) -> int:
+    return int(version.removeprefix("gen"))
 
 
 def parse(text: str, where: str) -> Machine:
@@ -258,13 +290,16 @@ class _Reader:
 
     def machine(self) -> Machine:
         tables = ("sources", "features", "start_partitions", "engine", "peak_tflops", *SECTIONS)
-        self.exactly(self.raw, ("name", "generation", "description", "products", *tables), "")
+        own = ("name", "generation", "api_version", "aliases", "description", "products")
+        self.exactly(self.raw, (*own, *tables), "")
         self.exactly(self.raw["engine"], ENGINES, "engine")
         hints = get_type_hints(Machine)
         features = self.raw["features"]
         return Machine(
             name=self.raw["name"],
             generation=self.raw["generation"],
+            api_version=self.api_version(),
+            aliases=tuple(self.raw["aliases"]),
             description=self.raw["description"],
             products=tuple(self.raw["products"]),
             features={n: self.fact(v, f"features.{n}") for n, v in features.items()},
@@ -275,6 +310,14 @@ class _Reader:
             sources=self.raw["sources"],
             **{name: self.section(hints[name], name, self.raw[name]) for name in SECTIONS},
         )
+
+    def api_version(self) -> str:
+        version: str = self.raw["api_version"]
+        if not re.fullmatch(r"gen\d+", version):
+            raise DefinitionError(
+                f"{self.where}: api_version must be gen and a number: {version!r}"
+            )
+        return version
 
     def engines(self) -> list[tuple[str, Any]]:
         return list(self.raw["engine"].items())

@@ -15,7 +15,7 @@ from neuroncore.numerics.formats import lookup
 from neuroncore.options import Options
 from neuroncore.schedule import schedule
 
-TARGETS = ("trn1", "trn2", "trn3")
+TARGETS = tuple(machine.names())
 REGIONS = {"sbuf": MemoryRegion.sbuf, "psum": MemoryRegion.psum, "hbm": MemoryRegion.shared_hbm}
 
 

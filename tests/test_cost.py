@@ -10,13 +10,14 @@ import nki.isa as nisa
 import nki.language as nl
 import pytest
 from device import TARGETS, Device
+from published_machines import since
 
 from neuroncore import machine
 from neuroncore.clause import cost
 from neuroncore.clause.operand import View
 
 N = 1024
-FAST = ("trn2", "trn3")  # whose Vector engine has fast modes
+FAST = since(3)  # whose Vector engine has fast modes
 SIXTEEN = ("bfloat16", "float16")
 
 

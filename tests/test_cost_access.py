@@ -5,11 +5,11 @@ import nki.isa as nisa
 import nki.language as nl
 import pytest
 from device import TARGETS, Device
+from published_machines import PUBLISHED
 
 from neuroncore import machine
 
 N = 1024
-CLOCK = {"vector": (1.12, 0.96, 1.2), "scalar": (1.4, 1.2, 1.2), "gpsimd": (1.4, 1.2, 1.2)}
 
 
 def cost_of(device):
@@ -19,7 +19,7 @@ def cost_of(device):
 
 
 def cycles(device, unit="vector"):
-    return cost_of(device).busy_ns * CLOCK[unit][TARGETS.index(device.core.machine.name)]
+    return cost_of(device).busy_ns * PUBLISHED[device.core.machine.name].clocks[unit]
 
 
 def copied(src, dst=None, target="trn2", unit="vector", form="float32"):

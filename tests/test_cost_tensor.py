@@ -7,6 +7,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device
+from published_machines import since
 
 from neuroncore import machine
 from neuroncore.report.summary import summary
@@ -198,7 +199,7 @@ def test_a_transpose_streams_the_partitions_of_its_data(target, rows, free):
         "nc_transpose", device.empty((free, rows), narrow, "psum"), data, engine=nisa.engine.tensor
     )
     device.repeat(1)
-    together = 2 if target == "trn3" else 1  # v4 transposes two at a time
+    together = 2 if target in since(4) else 1  # v4 transposes two at a time
     assert columns(device) == pytest.approx(max(64, PASS + rows / together))
 
 

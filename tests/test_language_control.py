@@ -10,6 +10,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device
+from published_machines import PUBLISHED
 
 from neuroncore.errors import (
     DynamicControlError,
@@ -234,7 +235,7 @@ def test_there_is_no_program_outside_a_kernel(question):
 # --- sizes of the machine -------------------------------------------------------------------------
 
 KIB = 1024
-SBUF_KIB = {"trn1": 192, "trn2": 224, "trn3": 256}  # per partition (architecture guides)
+SBUF_KIB = {name: row.sbuf for name, row in PUBLISHED.items()}
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -248,7 +249,7 @@ def test_tile_sizes_are_those_of_the_machine(target):
         assert size.sbuf_fmax_bytes <= SBUF_KIB[target] * KIB
         assert size.sbuf_fmax_bytes > 0.9 * SBUF_KIB[target] * KIB
         assert size.total_available_sbuf_size == size.sbuf_fmax_bytes == 4 * size.sbuf_fmax
-        assert nisa.get_nc_version().name == f"gen{TARGETS.index(target) + 2}"
+        assert nisa.get_nc_version().name == f"gen{PUBLISHED[target].generation}"
 
 
 def test_inside_a_kernel_sizes_are_of_the_core_it_runs_on():

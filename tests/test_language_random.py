@@ -6,6 +6,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, bits, called
+from published_machines import since
 
 from neuroncore.errors import (
     BufferKindError,
@@ -18,9 +19,8 @@ from neuroncore.errors import (
 
 BUFFERS = {"sbuf": nl.sbuf, "psum": nl.psum, "hbm": nl.shared_hbm}
 LOWERED = {
-    "trn1": ["RNG", "TENSOR_SCALAR", "TENSOR_SCALAR"],
-    "trn2": ["RNG", "TENSOR_SCALAR", "TENSOR_SCALAR"],
-    "trn3": ["RAND2"],
+    target: ["RAND2"] if target in since(4) else ["RNG", "TENSOR_SCALAR", "TENSOR_SCALAR"]
+    for target in TARGETS
 }
 
 

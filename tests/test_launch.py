@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from every import for_all
 
-from neuroncore import machine
 from neuroncore.core.core import running
 from neuroncore.errors import (
     DtypeError,
@@ -384,7 +383,6 @@ def test_an_unknown_target_is_refused_with_those_there_are(monkeypatch, name):
     monkeypatch.setenv(TARGET_VARIABLE, name)
     with pytest.raises(UsageError, match=f"no machine is called '{name}'"):
         copied(values(1, 1))
-    assert machine.names() == ["trn1", "trn2", "trn3"]
 
 
 # --- findings -------------------------------------------------------------------------------------

@@ -6,19 +6,12 @@ from importlib.resources import files
 import numpy as np
 import pytest
 from device import TARGETS
+from published_machines import PUBLISHED
 
 from neuroncore import machine
 from neuroncore.errors import DefinitionError, UsageError
 from neuroncore.frontend.settings import settings, target_machine
 
-# Facts of three generations, in the order of TARGETS (architecture guides of the SDK).
-CLOCKS = {
-    "tensor": (2.8, 2.4, 2.4),
-    "vector": (1.12, 0.96, 1.2),
-    "scalar": (1.4, 1.2, 1.2),
-    "gpsimd": (1.4, 1.2, 1.2),
-}
-PEAKS = {"bfloat16": (92, 79, 79), "float16": (92, 79, 79), "float32": (23, 20, 20)}
 GIB = 1 << 30
 
 
@@ -42,17 +35,22 @@ def machines(name):
 # --- what the files hold --------------------------------------------------------------------------
 
 
-def test_there_are_three_machines():
-    assert machine.names() == list(TARGETS)
-    generations = [machine.load(name).generation for name in TARGETS]
-    assert generations == ["NeuronCore-v2", "NeuronCore-v3", "NeuronCore-v4"]
+def test_what_is_published_of_each_machine_is_a_row_of_published_machines():
+    assert list(PUBLISHED) == machine.names() == list(TARGETS)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_generations_are_those_of_the_core_and_of_the_api(name):
+    one, generation = machine.load(name), PUBLISHED[name].generation
+    assert one.generation == f"NeuronCore-v{generation}" and one.api_version == f"gen{generation}"
+    assert one.aliases == PUBLISHED[name].other_names
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_number_has_value_grade_and_source(name):
     raw = machines(name)
     sources = raw.pop("sources")
-    for key in ("name", "generation", "description", "products"):
+    for key in ("name", "generation", "api_version", "aliases", "description", "products"):
         raw.pop(key)
     facts = machine.load(name).facts
     entries = dict(leaves(raw))
@@ -87,20 +85,20 @@ def test_what_we_assume_ourselves_is_not_called_documented(name):
             assert fact.source not in ("US", "FIT", "PROFILE"), path
 
 
-@pytest.mark.parametrize("place, name", list(enumerate(TARGETS)))
-@pytest.mark.parametrize("unit", CLOCKS)
-def test_engines_run_at_the_published_clocks(unit, place, name):
-    assert machine.load(name).engines[unit].clock_ghz == CLOCKS[unit][place]
+@pytest.mark.parametrize("name", TARGETS)
+def test_engines_run_at_the_published_clocks(name):
+    for unit, clock in PUBLISHED[name].clocks.items():
+        assert machine.load(name).engines[unit].clock_ghz == clock, unit
 
 
-@pytest.mark.parametrize("place, name", list(enumerate(TARGETS)))
-@pytest.mark.parametrize("dtype", PEAKS)
-def test_geometry_times_clock_is_the_published_peak(dtype, place, name):
-    core = machine.load(name)
-    assert core.peak_tflops[dtype] == PEAKS[dtype][place]
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_geometry_times_clock_is_the_published_peak(dtype, name):
+    core, peak = machine.load(name), PUBLISHED[name].peaks[dtype]
+    assert core.peak_tflops[dtype] == peak
     unit = core.engines["tensor"]
     computed = 128 * 128 * 2 * unit.clock_ghz * unit.rate[dtype] / 1e3
-    assert computed == pytest.approx(PEAKS[dtype][place], abs=0.5)
+    assert computed == pytest.approx(peak, abs=0.5)
     assert core.pe_cells == 128 * 128
 
 
@@ -114,21 +112,14 @@ def test_fast_modes_are_multiples_of_the_clock(name, dtype, factor, peak):
     assert computed == pytest.approx(peak, abs=1)
 
 
-@pytest.mark.parametrize(
-    ("name", "sbuf", "hbm", "bandwidth", "dma"),
-    [
-        ("trn1", 192, 16, 410, 18.1),
-        ("trn2", 224, 12, 362.5, 26),  # measured; 27.2 is published
-        ("trn3", 256, 18, 612.5, 38.4),
-    ],
-)
-def test_memories_and_dma_are_as_published(name, sbuf, hbm, bandwidth, dma):
-    core = machine.load(name)
-    assert core.sbuf.partition_bytes == sbuf * 1024 >= core.sbuf.usable_bytes
+@pytest.mark.parametrize("name", TARGETS)
+def test_memories_and_dma_are_as_published(name):
+    core, published = machine.load(name), PUBLISHED[name]
+    assert core.sbuf.partition_bytes == published.sbuf * 1024 >= core.sbuf.usable_bytes
     assert core.psum.partition_bytes == core.psum.banks * core.psum.bank_bytes == 16 * 1024
-    assert core.hbm.capacity_bytes == hbm * GIB
-    assert core.hbm.gigabytes_per_s == bandwidth
-    assert (core.dma.engines, core.dma.gigabytes_per_s_per_engine) == (16, dma)
+    assert core.hbm.capacity_bytes == published.hbm * GIB
+    assert core.hbm.gigabytes_per_s == published.bandwidth
+    assert (core.dma.engines, core.dma.gigabytes_per_s_per_engine) == (16, published.dma)
     assert core.dma.engines * core.dma.partitions_per_engine == core.sbuf.partitions == 128
 
 
@@ -141,7 +132,7 @@ def test_accesses_start_where_the_guide_says(name):
 
 
 def test_generations_differ_in_features():
-    trn1, trn2, trn3 = map(machine.load, TARGETS)
+    trn1, trn2, trn3 = map(machine.load, ("trn1", "trn2", "trn3"))
     assert not trn1.has("double_row") and trn2.has("double_row") and trn3.has("double_row")
     assert not trn1.has("hardware_dge") and trn2.has("hardware_dge")
     assert [m.has("mx") for m in (trn1, trn2, trn3)] == [False, False, True]
@@ -153,11 +144,7 @@ def test_generations_differ_in_features():
 
 @pytest.mark.parametrize(
     ("name", "means"),
-    [
-        *((m, m) for m in TARGETS),
-        *(("gen2", "trn1"), ("inf2", "trn1"), ("trn1n", "trn1")),
-        *(("gen3", "trn2"), ("gen4", "trn3")),
-    ],
+    [(name, m) for m, row in PUBLISHED.items() for name in (m, *row.other_names)],
 )
 def test_names_and_aliases(name, means):
     assert machine.load(name) is machine.load(name)
@@ -169,7 +156,7 @@ def test_unknown_machines_get_the_list(name):
     with pytest.raises(UsageError) as refused:
         machine.load(name)
     assert repr(name) in str(refused.value)
-    assert "there are trn1, trn2, trn3, gen2, inf2" in str(refused.value)
+    assert f"there are {', '.join(machine.names())}, gen2, inf2" in str(refused.value)
 
 
 def test_targets_are_chosen_by_launch_then_settings_then_environment(monkeypatch):

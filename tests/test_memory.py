@@ -6,6 +6,7 @@ import pytest
 from device import TARGETS, Device
 from hypothesis import given
 from hypothesis import strategies as st
+from published_machines import PUBLISHED
 
 from neuroncore.errors import (
     CapacityError,
@@ -17,7 +18,7 @@ from neuroncore.errors import (
 )
 
 KIB = 1024
-SBUF_BYTES = {"trn1": 192 * KIB, "trn2": 224 * KIB, "trn3": 256 * KIB}
+SBUF_BYTES = {name: row.sbuf * KIB for name, row in PUBLISHED.items()}
 PSUM_BYTES = 16 * KIB
 
 

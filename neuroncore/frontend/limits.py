@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from neuroncore.core.core import running
-from neuroncore.enums import nc_version
+from neuroncore.enums import Version
 from neuroncore.frontend.settings import target_machine
-from neuroncore.machine import Machine
+from neuroncore.machine import Machine, api_number, api_versions
+
+_enumeration: Any = Version  # of which type checkers take no table made at run time
+nc_version = _enumeration("nc_version", {v: api_number(v) for v in api_versions()}, module=__name__)
 
 
 def machine() -> Machine:
@@ -13,9 +18,10 @@ def machine() -> Machine:
     return core.machine if core else target_machine()
 
 
-def get_nc_version() -> nc_version:
-    """The generation of the machine that the kernel runs on."""
-    return nc_version[machine().generation.replace("NeuronCore-v", "gen")]
+def get_nc_version() -> Version:
+    """The generation of the machine that the kernel runs on, a member of nc_version."""
+    version: Version = nc_version[machine().api_version]
+    return version
 
 
 def get_nc_sub_version() -> int:

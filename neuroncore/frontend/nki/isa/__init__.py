@@ -9,7 +9,6 @@ from neuroncore.enums import dge_mode as dge_mode
 from neuroncore.enums import dma_engine as dma_engine
 from neuroncore.enums import engine as engine
 from neuroncore.enums import matmul_perf_mode as matmul_perf_mode
-from neuroncore.enums import nc_version as nc_version
 from neuroncore.enums import oob_mode as oob_mode
 from neuroncore.enums import reduce_cmd as reduce_cmd
 from neuroncore.errors import KernelError as NkiValidationError  # noqa: F401 the API's name
@@ -17,6 +16,7 @@ from neuroncore.frontend import exports as _exports
 from neuroncore.frontend import instructions as _instructions
 from neuroncore.frontend.limits import get_nc_sub_version as get_nc_sub_version
 from neuroncore.frontend.limits import get_nc_version as get_nc_version
+from neuroncore.frontend.limits import nc_version as nc_version
 from neuroncore.frontend.nki import registers as _registers
 from neuroncore.frontend.nki.isa import constants as constants
 

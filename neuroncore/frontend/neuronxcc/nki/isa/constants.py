@@ -10,10 +10,10 @@ import numpy as np
 from neuroncore import enums
 from neuroncore.enums import engine as engine
 from neuroncore.enums import matmul_perf_mode as matmul_perf_mode
-from neuroncore.enums import nc_version as nc_version
 from neuroncore.enums import oob_mode as oob_mode
 from neuroncore.enums import reduce_cmd as reduce_cmd
 from neuroncore.errors import SignatureError
+from neuroncore.frontend.limits import nc_version as nc_version
 
 __all__ = [
     "bfp16", "dge_mode", "engine", "fp32", "matmul_perf_mode", "nc_version", "oob_mode",

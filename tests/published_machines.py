@@ -1,0 +1,62 @@
+"""What is published of each machine (architecture guides of the SDK), beside its file."""
+
+from typing import NamedTuple
+
+from neuroncore import machine
+
+
+class Published(NamedTuple):
+    """Clocks in GHz, peaks in TFLOPS of one core, SBUF in KiB per partition, HBM in GiB and GB/s,
+    of a DMA engine GB/s; where a number was measured, it stands here."""
+
+    generation: int
+    other_names: tuple[str, ...]
+    clocks: dict[str, float]
+    peaks: dict[str, float]
+    sbuf: int
+    hbm: int
+    bandwidth: float
+    dma: float
+
+
+PUBLISHED = {
+    "trn1": Published(
+        generation=2,
+        other_names=("gen2", "inf2", "trn1n"),
+        clocks={"tensor": 2.8, "vector": 1.12, "scalar": 1.4, "gpsimd": 1.4},
+        peaks={"bfloat16": 92, "float16": 92, "float32": 23},
+        sbuf=192,
+        hbm=16,
+        bandwidth=410,
+        dma=18.1,
+    ),
+    "trn2": Published(
+        generation=3,
+        other_names=("gen3", "trn2n"),
+        clocks={"tensor": 2.4, "vector": 0.96, "scalar": 1.2, "gpsimd": 1.2},
+        peaks={"bfloat16": 79, "float16": 79, "float32": 20},
+        sbuf=224,
+        hbm=12,
+        bandwidth=362.5,
+        dma=26,  # measured; 27.2 is published
+    ),
+    "trn3": Published(
+        generation=4,
+        other_names=("gen4",),
+        clocks={"tensor": 2.4, "vector": 1.2, "scalar": 1.2, "gpsimd": 1.2},
+        peaks={"bfloat16": 79, "float16": 79, "float32": 20},
+        sbuf=256,
+        hbm=18,
+        bandwidth=612.5,
+        dma=38.4,
+    ),
+}
+
+
+def since(generation: int) -> tuple[str, ...]:
+    """The machines of that generation and later ones."""
+    return tuple(
+        name
+        for name in machine.names()
+        if machine.api_number(machine.load(name).api_version) >= generation
+    )
