@@ -21,6 +21,7 @@ from .words import control as words
     rules=[words.both_cores],
     feature="logical_core",
     meets=True,
+    traits=Traits(computes=False),
 )
 def core_barrier(
     data: words.Shared, cores: words.Cores, engine: engine = engine.gpsimd, *, core: Core

@@ -40,7 +40,7 @@ vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, e
     cost=cost.dynamic(cost.copying),
     rules=words.COPY,
     opcode="COPY",
-    traits=Traits(lanewise=True, casts=True, copies=True),
+    traits=Traits(lanewise=True, casts=True, copies=True, copies_out=True),
     older_compiler=Fusion(engines=words.left_open, into_source=words.rounds_once),
 )
 def tensor_copy(dst: CopiedTo, src: Copied, engine: engine = unknown) -> None:
@@ -82,7 +82,7 @@ def tensor_copy_predicated(
     cost=cost.dynamic(cost.two_inputs),
     choose=words.exact_integers_to_gpsimd,
     rules=words.TENSOR_TENSOR,
-    traits=LANEWISE,
+    traits=Traits(lanewise=True, casts=True, bytes_counted=False),
     older_compiler=Fusion(once=lambda call: True),
 )
 def tensor_tensor(

@@ -121,4 +121,5 @@ def _size(
         t.most for shape in instruction.shapes.values() for t in shape if t.letter == term.letter
     ]
     size = min([size, *(getattr(machine.limits, most) for most in bounds if most)])
-    return (term.times if isinstance(term.times, int) else 1) * size + term.plus
+    times = term.times if isinstance(term.times, int) else 1
+    return int(times * size + term.plus)

@@ -82,7 +82,7 @@ class Traits:
     multiplies: bool = False
     """It is a product of matrices, which the Tensor engine makes."""
     accumulates: bool = False
-    """It adds to what its engine's accumulator registers hold."""
+    """It goes through its engine's accumulator registers."""
     exchanges: bool = False
     """What it writes comes from another core."""
     computes: bool = True

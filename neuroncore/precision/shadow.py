@@ -29,6 +29,7 @@ from neuroncore.precision.doubles import (
     on,
     source_of,
 )
+from neuroncore.precision.evaluation import WIDE_INTEGERS, Evaluation, evaluation
 from neuroncore.precision.findings import (
     ROUNDED,
     SATURATED,
@@ -38,7 +39,6 @@ from neuroncore.precision.findings import (
     portions,
 )
 from neuroncore.precision.step import Step, Written
-from neuroncore.precision.traits import WIDE_INTEGERS, Traits, traits
 
 EXACT_INTEGER = 1 << 24  # float32 has all integers up to here
 
@@ -67,7 +67,7 @@ class Shadow:
         self.owed: dict[engine, Energy] = {unit: {} for unit in core.accumulators}
         self.sent: Energy = {}
         self.received: Energy = {}
-        self._known: dict[Call, Traits] = {}
+        self._known: dict[Call, Evaluation] = {}
         self._around = Around(core, found)
         self._scattered: list[Written] = []
 
@@ -75,8 +75,8 @@ class Shadow:
         """Let the core perform a call, and compute it in float64 beside it."""
         known = self._known.get(call)
         if known is None:
-            known = self._known[call] = traits(call)
-        if call.name == "core_barrier":  # which writes nothing itself
+            known = self._known[call] = evaluation(call)
+        if not call.instruction.traits.computes:
             perform(call, arguments, self.core)
             return
         floats = [n for n in known.floats if is_float(arguments[n])]
@@ -91,9 +91,9 @@ class Shadow:
     # --- instructions that write floats ----------------------------------------------------------
 
     def _floats(
-        self, call: Call, arguments: dict[str, Any], known: Traits, floats: list[str]
+        self, call: Call, arguments: dict[str, Any], known: Evaluation, floats: list[str]
     ) -> None:
-        exchanges = call.name == "sendrecv"
+        exchanges = call.instruction.traits.exchanges
         before = {n: self.doubles.of(arguments[n]) for n in floats}
         inexact = {
             n: double
@@ -168,7 +168,7 @@ class Shadow:
 
     # --- integers --------------------------------------------------------------------------------
 
-    def _rounded_on_reading(self, arguments: dict[str, Any], known: Traits) -> None:
+    def _rounded_on_reading(self, arguments: dict[str, Any], known: Evaluation) -> None:
         for name in known.integers:
             codes = arguments[name].codes()
             if _beyond(codes):
@@ -185,7 +185,7 @@ class Shadow:
             tile.storage.id,
         )
 
-    def _whole_numbers(self, call: Call, arguments: dict[str, Any], known: Traits) -> None:
+    def _whole_numbers(self, call: Call, arguments: dict[str, Any], known: Evaluation) -> None:
         """Integers are what the chip makes of them; but they may have been cut off or rounded."""
         tiles = {n: arguments[n] for n in (*call.reads, *call.writes)}
         results = [n for n in call.writes if _counts(tiles[n].dtype)]

@@ -11,7 +11,7 @@ import numpy as np
 from neuroncore.clause.instruction import Call
 from neuroncore.core.core import perform
 from neuroncore.core.indirection import Picked
-from neuroncore.enums import reduce_cmd
+from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.access import is_dense
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import buffers
@@ -30,6 +30,7 @@ from neuroncore.precision.doubles import (
     made,
     on,
 )
+from neuroncore.precision.evaluation import Evaluation
 from neuroncore.precision.findings import (
     CANCELLATION,
     OVERFLOW,
@@ -39,7 +40,6 @@ from neuroncore.precision.findings import (
     native,
     portions,
 )
-from neuroncore.precision.traits import LANES, Traits
 
 SAMPLE = 4096  # elements of a result on which errors are told apart
 LOST = 2.0  # decimal digits that are worth being told of
@@ -89,7 +89,7 @@ class Step:
         around: Around,
         call: Call,
         arguments: dict[str, Any],
-        traits: Traits,
+        traits: Evaluation,
         before: dict[str, Double | None],
         inexact: dict[str, Double],
     ) -> None:
@@ -248,7 +248,7 @@ class Step:
         if not self.traits.registers:
             return found
         for name, index in self.sample.items():
-            if self.call.name in LANES and name in self.call.reads:
+            if self.call.instruction.traits.lanewise and name in self.call.reads:
                 tile = self.arguments[name]
                 first, lanes = tile.start_partition, tile.shape[0]
                 for unit, registers in self.core.accumulators.items():
@@ -364,14 +364,14 @@ def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
     """The parts of large operands that stand for the whole: of lanes every so many, of a product
     some columns."""
     names = (*call.reads, *call.writes)
-    if call.name in LANES:
+    if call.instruction.traits.lanewise:
         size = max(arguments[n].size for n in names)
         lanes = {arguments[n].shape[0] for n in names}
         step = size // SAMPLE
         if step < 2 or len(lanes) > 1:
             return {}
         return dict.fromkeys(names, (slice(None, None, min(step, *lanes)),))
-    if call.name in ("nc_matmul", "nc_matmul_mx"):
+    if call.instruction.traits.multiplies:
         dst, moving = arguments["dst"], arguments["moving"]
         step = min(dst.size // SAMPLE, dst.shape[-1])
         if step > 1 and len(dst.shape) == 2 and dst.shape[-1] == moving.shape[-1]:
@@ -383,7 +383,7 @@ def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _is_dma(call: Call) -> bool:
     """Whose operands may be written in part, if addresses are run-time's."""
-    return call.instruction.family.startswith("dma")
+    return engine.dma in call.instruction.engines
 
 
 def _fresh(tile: Tile, accumulate: bool | None) -> Any:

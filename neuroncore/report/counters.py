@@ -23,7 +23,6 @@ from neuroncore.schedule.spills import Traffic, traffic
 BYTES = tuple(f"{m}_{verb}_bytes" for m in ("hbm", "sbuf", "psum") for verb in ("read", "write"))
 FLOPS = tuple(f"{adjusted}{kind}_flops" for adjusted in ("", "adjusted_")
               for kind in ("hardware", "transpose"))  # fmt: skip
-PRODUCTS = ("nc_matmul", "nc_matmul_mx", "nc_transpose")
 SPILLS = ("spill_save_bytes", "spill_reload_bytes")
 
 
@@ -74,7 +73,7 @@ def counted(timeline: Timeline) -> Counters:
         index, q = divmod(pair, len(QUEUES))
         used = program.calls[index]
         _count(found, used, q, count, machine)
-        if used.name == "nc_transpose" and q == TENSOR:
+        if used.instruction.traits.transposes and q == TENSOR:
             data = used.view("data").dtype
             matrices[data.name] = machine.limits.partitions**2 * data.itemsize
     if compiled:
@@ -102,7 +101,7 @@ def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine
     for memory, size in accesses(call, machine):
         found.bytes[memory] += size * times
     if done is None:
-        turned = call.name == "nc_transpose"  # by an engine that doesn't multiply
+        turned = call.instruction.traits.transposes  # by an engine that doesn't multiply
         found.opcodes[queue, "TRANSPOSE" if turned else call.instruction.opcode] += times
     else:
         found.opcodes[queue, "LDWEIGHTS"] += done.count * times
@@ -129,7 +128,7 @@ def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
         yield "sbuf_read_bytes", (done.weights_bytes + done.moving_bytes) * done.count
         yield "psum_write_bytes", _in_a_partition(call.view("dst")) * done.count
         return
-    if call.instruction.opcode == "TENSOR_TENSOR":
+    if not call.instruction.traits.bytes_counted:
         return
     columns = {p.name for p in call.instruction.operands if p.operand and p.operand.column}
     streams = [name for name in call.reads if name not in columns]
@@ -145,9 +144,10 @@ def product(call: Call, machine: Machine) -> Product | None:
     Products with float32 weights are two instructions, for the upper and the lower bits of them,
     unless they are zeros and ones. A transpose is one of them where the engine has a mode for it.
     """
-    if call.engine is not engine.tensor or call.name not in PRODUCTS:
+    said = call.instruction.traits
+    if call.engine is not engine.tensor or not (said.multiplies or said.transposes):
         return None
-    if call.name == "nc_transpose":
+    if said.transposes:
         weights, transposes = call.view("data"), True
         moving = weights.partitions * weights.dtype.itemsize
     else:

@@ -102,4 +102,5 @@ def _pieces(program: Program) -> Pieces:
 
 def _turns(call: Call) -> bool:
     """A transpose by the Tensor engine, or a copy of its result."""
-    return call.name in ("nc_transpose", "tensor_copy") or bool(call.arguments.get("is_transpose"))
+    said = call.instruction.traits
+    return said.transposes or said.copies_out or bool(call.arguments.get("is_transpose"))
