@@ -23,6 +23,7 @@ from neuroncore.frontend.neuronxcc.nki import contract
 from neuroncore.frontend.neuronxcc.nki.language.loops import nc, spmd_dim
 from neuroncore.frontend.neuronxcc.nki.results import flush, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
+from neuroncore.report import saved
 from neuroncore.schedule import schedule_cores
 
 MODES = ("auto", "jax", "torchxla", "baremetal", "benchmark", "simulation", "trace")
@@ -193,19 +194,15 @@ class Saved(Kernel):
     """A kernel whose record is kept under the names that were asked for."""
 
     def _ran(self, run: Run) -> None:
-        from neuroncore.report.saved import save
-
         neff, trace = self.options.get("save_neff_name"), self.options.get("save_trace_name")
         if neff or trace:
-            save(run, Path(neff or NEFF), Path(trace) if trace else None)
+            saved.save(run, Path(neff or NEFF), Path(trace) if trace else None)
 
 
 class Profiled(Kernel):
     """A kernel whose record, its profile and a summary of that are kept in a folder."""
 
     def _ran(self, run: Run) -> None:
-        from neuroncore.report import saved
-
         given = self.options.get
         folder = Path(given("working_directory", ""))
         neff, trace = (
