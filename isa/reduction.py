@@ -1,6 +1,8 @@
-"""The Vector engine's reductions and scans, which carry a value along the free axes."""
+"""Instructions that fold and sum up: reductions, means and variances, scans."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -14,23 +16,27 @@ from neuroncore.clause import (
     Number,
     Out,
     Reduced,
+    SbufIn,
+    SbufOut,
     Scattered,
+    Single,
     cost,
     instruction,
     number_for,
     numeric,
     rules,
 )
-from neuroncore.core.accumulators import accumulate, read_out
+from neuroncore.core.accumulators import accumulate, cumulate, read_out
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.tile import Tile
+from neuroncore.native.lazy import Lazy
 
-from .operators import MAXIMUM
+from .operators import ADD, MAXIMUM
 from .words import reduction as words
-from .words.reduction import Axes, FloatReduced, Folding, Max, Narrow, Predicate, Reduction
 
-vector = engine.vector
+vector, gpsimd = engine.vector, engine.gpsimd
+loops: Any = Lazy("neuroncore.native.statistics")
 
 
 @instruction(
@@ -43,9 +49,9 @@ vector = engine.vector
 )
 def tensor_reduce(
     dst: Scattered,
-    op: Folding,
+    op: words.Folding,
     data: Gathered,
-    axis: Axes,
+    axis: words.Axes,
     negate: bool = False,
     keepdims: bool = False,
     *,
@@ -73,7 +79,7 @@ def tensor_scalar_reduce(
     data: Gathered,
     op0: Arithmetic,
     operand0: MaybeSingle,
-    reduce_op: Reduction,
+    reduce_op: words.Reduction,
     reduce_res: Reduced = None,
     reverse0: bool = False,
     reduce_cmd: reduce_cmd = reduce_cmd.reset_reduce,
@@ -84,8 +90,7 @@ def tensor_scalar_reduce(
 ) -> None:
     """dst[p, f] = data[p, f] <op0> operand0[p];  reduce_res[p] = fold of dst[p, :] by reduce_op"""
     number_for(op0, operand0, "operand0")
-    value, out = numeric.shaped(data.values(), dst.shape), numeric.floats(dst)
-    numeric.stepped(value, [(op0, operand0, False)], out)
+    out = numeric.stepped(dst, data, (op0, operand0, False))
     accumulate(core, vector, data, out, reduce_op, reduce_cmd, reduce_init)
     dst.store(out)
     read_out(core, vector, data, reduce_res, reduce_res_negate)
@@ -93,13 +98,95 @@ def tensor_scalar_reduce(
 
 @instruction(
     vector,
+    shapes="dst predicate on_true: P F; on_false reduce_res: P 1",
+    cost=cost.streaming("predicated_mixed"),
+    rules=[
+        rules.not_both_in_psum("on_true", "predicate"),
+        rules.commands("idle", "reset_reduce", "reduce"),
+    ],
+    traits=FOLDING,
+)
+def select_reduce(
+    dst: Out,
+    predicate: words.Predicate,
+    on_true: words.Narrow,
+    on_false: Number,
+    reduce_res: words.FloatReduced = None,
+    reduce_cmd: reduce_cmd = reduce_cmd.idle,
+    reduce_op: words.Max = MAXIMUM,
+    reverse_pred: bool = False,
+    *,
+    core: Core,
+) -> None:
+    """dst[p, f] = on_true[p, f] if predicate[p, f] != 0 else on_false[p];  reduce_res[p] = max_f
+
+    max_f is the largest of dst[p, :] before it is rounded.
+    """
+    chosen = numeric.mask(predicate, dst, reverse_pred)
+    kept = numeric.shaped(on_true.values(), dst.shape)
+    out = np.where(chosen, kept, numeric.scalar(on_false, kept))
+    accumulate(core, vector, on_true, out, reduce_op, reduce_cmd)
+    dst.store(out)
+    read_out(core, vector, on_true, reduce_res)
+
+
+@instruction(
+    gpsimd,
+    shapes="data: P F; dst: 1 F",
+    cost=cost.streaming("partition_reduce", extra="gpsimd_start_cycles"),
+    rules=[rules.bitvec_on_integers("dst", "data", ops=("op",), unit=gpsimd)],
+)
+def tensor_partition_reduce(dst: SbufOut, op: words.OverPartitions, data: SbufIn) -> None:
+    """dst[0, f] = data[0, f] <op> data[1, f] <op> ... over the partitions;  average: sum / count"""
+    if op.kind == "bitvec":
+        columns = data.codes().reshape(data.shape[0], -1).T
+        dst.codes()[...] = numeric.shaped(numeric.reduce(op, columns, 1), dst.shape)
+        return
+    average = op.name == "average"
+    total = numeric.reduce(ADD if average else op, numeric.rows(data).T, 1)
+    dst.store(total / np.float32(data.shape[0]) if average else total)
+
+
+# --- means and variances --------------------------------------------------------------------------
+
+
+@instruction(
+    vector, shapes="data: P F<=bn_stats_free; dst: P 6", cost=cost.streaming(), traits=LANEWISE
+)
+def bn_stats(dst: Out, data: In) -> None:
+    """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
+
+    Each is rounded once (how the engine sums is unpublished). Of no elements, all three are 0.
+    """
+    found = numeric.floats(dst, (data.shape[0], 6))
+    loops.moments(numeric.rows(data), found)
+    dst.store(found)
+
+
+@instruction(
+    vector,
+    shapes="data: P F%3; dst: P 2",
+    cost=cost.dynamic(words.aggregation_cost),
+    traits=LANEWISE,
+)
+def bn_aggr(dst: Out, data: In) -> None:
+    """dst[p, :] = [m, v];  m = sum n_i m_i / N, v = sum (M_i + n_i (m_i - m)^2) / N, N = sum n_i
+
+    over the (n_i, m_i, M_i) that data[p, :] lists, as bn_stats leaves them.
+    """
+    found = numeric.floats(dst, (data.shape[0], 2))
+    loops.aggregate(numeric.rows(data), found)
+    dst.store(found)
+
+
+# --- with a state that every element changes ------------------------------------------------------
+
+
+@instruction(
+    vector,
     shapes="dst data0 data1: P F; initial: P 1",
     cost=cost.streaming("scan"),
-    rules=[
-        rules.not_both_in_psum("data0", "data1"),
-        rules.two_operands("op0", "op1"),
-        rules.runs_there("op0", "op1"),
-    ],
+    rules=words.SCAN,
     traits=LANEWISE,
 )
 def tensor_tensor_scan(
@@ -124,36 +211,31 @@ def tensor_tensor_scan(
 
 @instruction(
     vector,
-    shapes="dst predicate on_true: P F; on_false reduce_res: P 1",
-    cost=cost.streaming("predicated_mixed"),
-    rules=[
-        rules.not_both_in_psum("on_true", "predicate"),
-        rules.commands("idle", "reset_reduce", "reduce"),
-    ],
+    shapes="dst src: P F; imm0 imm1: P 1",
+    cost=cost.streaming("scan"),
+    rules=words.CUMULATIVE,
     traits=FOLDING,
 )
-def select_reduce(
-    dst: Out,
-    predicate: Predicate,
-    on_true: Narrow,
-    on_false: Number,
-    reduce_res: FloatReduced = None,
-    reduce_cmd: reduce_cmd = reduce_cmd.idle,
-    reduce_op: Max = MAXIMUM,
-    reverse_pred: bool = False,
+def tensor_scalar_cumulative(
+    dst: words.ShortOut,
+    src: words.Short,
+    op0: Arithmetic,
+    op1: words.Running,
+    imm0: Single,
+    imm1: MaybeSingle = None,
+    reduce_cmd: reduce_cmd = reduce_cmd.reset_reduce,
     *,
     core: Core,
 ) -> None:
-    """dst[p, f] = on_true[p, f] if predicate[p, f] != 0 else on_false[p];  reduce_res[p] = max_f
+    """dst[p, f] = r = (src[p, f] <op0> imm0[p]) <op1> r, the accumulator; f = 0, 1, ...
 
-    max_f is the largest of dst[p, :] before it is rounded.
+    r starts from what op1 leaves alone (0 for subtract), from imm1[p] with load_reduce, or where
+    the last instruction left it with reduce. It stays float32 even if dst is narrower.
     """
-    chosen = numeric.mask(predicate, dst, reverse_pred)
-    kept = numeric.shaped(on_true.values(), dst.shape)
-    out = np.where(chosen, kept, numeric.scalar(on_false, kept))
-    accumulate(core, vector, on_true, out, reduce_op, reduce_cmd)
+    number_for(op0, imm0, "imm0")
+    out = numeric.stepped(dst, src, (op0, imm0, False))
+    cumulate(core, src, out, op1, reduce_cmd, imm1)
     dst.store(out)
-    read_out(core, vector, on_true, reduce_res)
 
 
 def report_old_axes(core: Core, data: Tile, axis: int | tuple[int, ...]) -> None:

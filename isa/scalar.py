@@ -29,18 +29,6 @@ from neuroncore.native import buffers
 
 from .operators import ADD, EXP, PRELU
 from .words import scalar as words
-from .words.scalar import (
-    Activation,
-    Bias,
-    Data,
-    Exponentials,
-    Exponents,
-    MaybeFold,
-    MaybeSum,
-    Step,
-    Sum,
-    Total,
-)
 
 scalar, vector = engine.scalar, engine.vector
 IDLE, LOAD = reduce_cmd.idle, reduce_cmd.load_reduce
@@ -56,11 +44,11 @@ IDLE, LOAD = reduce_cmd.idle, reduce_cmd.load_reduce
 )
 def activation(
     dst: Scattered,
-    op: Activation,
-    data: Data,
-    bias: Bias = None,
+    op: words.Activation,
+    data: words.Data,
+    bias: words.Bias = None,
     scale: Single = 1.0,
-    reduce_op: MaybeSum = None,
+    reduce_op: words.MaybeSum = None,
     reduce_res: Reduced = None,
     reduce_cmd: reduce_cmd = IDLE,
     *,
@@ -89,11 +77,11 @@ def activation(
 )
 def activation_reduce(
     dst: Scattered,
-    op: Activation,
-    data: Data,
-    reduce_op: Sum,
+    op: words.Activation,
+    data: words.Data,
+    reduce_op: words.Sum,
     reduce_res: Reduced,
-    bias: Bias = None,
+    bias: words.Bias = None,
     scale: Single = 1.0,
     *,
     core: Core,
@@ -116,16 +104,16 @@ def activation_reduce(
 )
 def activate2(
     dst: Scattered,
-    op: Activation,
+    op: words.Activation,
     data: Gathered,
     imm0: Number,
     imm1: Number,
-    op0: Step,
-    op1: Step,
+    op0: words.Step,
+    op1: words.Step,
     relu_param: Number = 0.0,
     reverse0: bool = False,
     reverse1: bool = False,
-    reduce_op: MaybeFold = None,
+    reduce_op: words.MaybeFold = None,
     reduce_res: Reduced = None,
     reduce_cmd: reduce_cmd = IDLE,
     *,
@@ -133,11 +121,10 @@ def activate2(
 ) -> None:
     """dst[p, f] = op((data[p, f] <op0> imm0[p]) <op1> imm1[p]);  reduce_res[p] = the accumulator
 
-    Each step rounds to float32; relu_param is of nl.prelu. The accumulator folds the results before
-    they are rounded to dst.
+    Each step rounds to float32. The accumulator folds what is not yet rounded to dst.
     """
-    steps, out = [(op0, imm0, reverse0), (op1, imm1, reverse1)], numeric.floats(dst)
-    value = numeric.stepped(numeric.shaped(data.values(), dst.shape), steps, numeric.floats(dst))
+    value = numeric.stepped(dst, data, (op0, imm0, reverse0), (op1, imm1, reverse1))
+    out = numeric.floats(dst)
     evaluate(core, op, value, out, relu_param)
     if reduce_op is not None and reduce_cmd is not IDLE:
         accumulate(core, scalar, data, out, reduce_op, reduce_cmd)
@@ -154,10 +141,10 @@ def activate2(
     traits=FOLDING,
 )
 def exponential(
-    dst: Exponentials,
-    src: Exponents,
+    dst: words.Exponentials,
+    src: words.Exponents,
     max_value: Single = 0.0,
-    reduce_res: Total = None,
+    reduce_res: words.Total = None,
     reduce_cmd: reduce_cmd = IDLE,
     reduce_init: Single = 0.0,
     *,

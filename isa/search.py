@@ -1,4 +1,4 @@
-"""Instructions that look for elements: the greatest, those equal to given values, those not 0."""
+"""Instructions that look for elements and select them: by value, by place, by being not 0."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.clause import Constant, Integer, Out, cost, instruction, numeric
+from neuroncore.clause import (
+    FOLDING,
+    Constant,
+    Integer,
+    Operator,
+    Out,
+    Reduced,
+    cost,
+    instruction,
+    numeric,
+)
+from neuroncore.core.accumulators import accumulate, read_out
 from neuroncore.core.core import Core
-from neuroncore.enums import engine
+from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.tile import Tile
 from neuroncore.native.lazy import Lazy
-from neuroncore.numerics import codec
+from neuroncore.numerics import codec, order
 
+from .operators import MAXIMUM
+from .words import reduction
 from .words import search as words
-from .words.search import (
-    EIGHT,
-    GROUP,
-    Count,
-    Indices,
-    Listed,
-    MaybeIndices,
-    Numbers,
-    Searched,
-    Snake,
-    SnakeIndices,
-    SnakeOut,
-)
+from .words.search import EIGHT, GROUP, LEAST, Count, Listed, Numbers, Searched
 
 vector, gpsimd = engine.vector, engine.gpsimd
 searches: Any = Lazy("neuroncore.native.search")
@@ -44,14 +45,14 @@ def max8(dst: Out, src: Searched, *, core: Core) -> None:
     data = numeric.rows(src)
     codes = data.view(f"i{data.itemsize}")
     found = np.empty((src.shape[0], EIGHT), codes.dtype)
-    searches.largest(ranks(codes, core.options.nan_minmax == "number"), found)
-    values = mirrored(found).view(data.dtype)
+    searches.largest(order.ranks(codes, core.options.nan_minmax == "number"), found)
+    values = order.mirrored(found).view(data.dtype)
     values[np.isnan(values)] = np.nan
     dst.store(values)
 
 
 @instruction(vector, shapes="data: P F>=8<=search_free; vals dst: P 8", cost=cost.streaming())
-def nc_find_index8(dst: Indices, data: Searched, vals: Searched) -> None:
+def nc_find_index8(dst: words.Indices, data: Searched, vals: words.Searched) -> None:
     """dst[p, i] = the first f with data[p, f] == vals[p, i]; all ones where there is none
 
     If vals[p, :] holds a value several times, these take its occurrences in order, i ascending.
@@ -63,7 +64,7 @@ def nc_find_index8(dst: Indices, data: Searched, vals: Searched) -> None:
     vector, shapes="data: P F<=search_free; dst: P F; vals dst_idx: P 8", cost=cost.streaming()
 )
 def nc_match_replace8(
-    dst: Out, data: Searched, vals: Searched, imm: Constant, dst_idx: MaybeIndices = None
+    dst: Out, data: Searched, vals: Searched, imm: Constant, dst_idx: words.MaybeIndices = None
 ) -> None:
     """dst[p, :] = data[p, :], imm at f_i, the first f with data[p, f] == vals[p, i], i = 0...7
 
@@ -80,13 +81,73 @@ def nc_match_replace8(
         numeric.write(dst_idx, found)
 
 
-# --- the GpSimd engine's searches -----------------------------------------------------------------
+# --- by place -------------------------------------------------------------------------------------
+
+
+@instruction(
+    vector,
+    shapes="dst on_true_tile: P F; bound0 bound1 reduce_res: P 1",
+    cost=cost.streaming(),
+    rules=words.RANGE_SELECT,
+    feature="range_select",
+    traits=FOLDING,
+)
+def range_select(
+    dst: Out,
+    on_true_tile: words.Floats,
+    comp_op0: words.Comparison,
+    comp_op1: words.Comparison,
+    bound0: words.Bound,
+    bound1: words.Bound,
+    reduce_cmd: reduce_cmd = reduce_cmd.reset_reduce,
+    reduce_res: Reduced = None,
+    reduce_op: reduction.Max = MAXIMUM,
+    range_start: Integer = 0,
+    on_false_value: words.Filling = LEAST,
+    *,
+    core: Core,
+) -> None:
+    """dst[p, f] = on_true_tile[p, f] if i <op0> bound0[p] and i <op1> bound1[p] else -3.4e38
+
+    i = range_start + f, compared in float32. reduce_res[p] = max over f of dst[p, f] before it is
+    rounded. The filling is exactly the least float32: -inf in formats that do not reach it.
+    """
+    kept = numeric.rows(on_true_tile)
+    places = (range_start + np.arange(kept.shape[1])).astype(np.float32)[np.newaxis]
+    chosen = holds(comp_op0, places, bound0) & holds(comp_op1, places, bound1)
+    out = np.where(chosen, kept, np.float32(LEAST))
+    accumulate(core, vector, on_true_tile, out, reduce_op, reduce_cmd)
+    dst.store(out)
+    read_out(core, vector, on_true_tile, reduce_res)
+
+
+@instruction(
+    gpsimd,
+    shapes="segment_ids: P F; dst: P 2*F",
+    cost=cost.streaming(extra="gpsimd_start_cycles"),
+    rules=[words.one_row_of_pairs],
+)
+def sequence_bounds(dst: words.Bounds, segment_ids: words.Ids) -> None:
+    """dst[0, 0, f], dst[0, 1, f] = where the run of equal ids around f starts, and ends before
+
+    Padding, which has id 0, gets the number of ids as its start and -1 as its end.
+    """
+    ids = segment_ids.codes().reshape(-1)
+    starts, ends = runs(ids)
+    padding = ids == 0
+    bounds = np.stack([np.where(padding, len(ids), starts), np.where(padding, -1, ends)])
+    numeric.write(dst, bounds)
+
+
+# --- a processor of the GpSimd engine for every 16 partitions -------------------------------------
 
 
 @instruction(
     gpsimd, shapes="src: P%16 S; val_dst idx_dst: P F", cost=words.topk_cost, rules=words.TOPK
 )
-def topk(val_dst: SnakeOut, idx_dst: SnakeIndices, src: Snake, n: Count, *, core: Core) -> None:
+def topk(
+    val_dst: words.SnakeOut, idx_dst: words.SnakeIndices, src: words.Snake, n: Count, *, core: Core
+) -> None:
     """val_dst[j] = src[idx_dst[j]], the K greatest of src[0...n-1], ascending; in each group
 
     A group is 16 partitions, and element j of it is in its partition j % 16, column j / 16, of src
@@ -95,8 +156,8 @@ def topk(val_dst: SnakeOut, idx_dst: SnakeIndices, src: Snake, n: Count, *, core
     """
     check_snake(core, src, n)
     snake = read_snake(src, n)
-    order = np.argsort(~ranks(snake.view(f"i{snake.itemsize}")), axis=1, kind="stable")
-    chosen = order[:, : val_dst.free_size][:, ::-1]
+    descending = np.argsort(~order.ranks(snake.view(f"i{snake.itemsize}")), axis=1, kind="stable")
+    chosen = descending[:, : val_dst.free_size][:, ::-1]
     write_snake(val_dst, np.take_along_axis(snake, chosen, 1))
     write_snake(idx_dst, chosen.astype(np.uint32))
 
@@ -115,9 +176,7 @@ def nonzero_with_count(
     The other partitions of dst are left as they are, those of src are not read.
     """
     first = np.arange(src.shape[0]) % GROUP == 0
-    if src.storage.gaps is not None:
-        core.check_written("src", src, np.flatnonzero(first))
-    found = src.codes()[first].reshape(first.sum(), -1) != 0
+    found = read_rows(core, src, first) != 0
     count = found.sum(axis=1, keepdims=True)
     places = np.argsort(~found, axis=1, kind="stable") + index_offset
     listed = np.where(np.arange(found.shape[1]) < count, places, padding_val)
@@ -128,26 +187,17 @@ def nonzero_with_count(
 # --- words of the bodies --------------------------------------------------------------------------
 
 
-def mirrored(codes: Any) -> Any:
-    """Signed codes of floats as integers in the same order, +0 above -0; and back again."""
-    bits = codes.dtype.itemsize * 8
-    return codes ^ ((codes >> (bits - 1)) & np.iinfo(codes.dtype).max)
-
-
-def ranks(codes: Any, lost: bool = False) -> Any:
-    """The same with all NaN at the top, or at the bottom if they are `lost` to numbers. (Where they
-    are is unpublished.)"""
-    bottom, top = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
-    infinity = {2: 0x7F80, 4: 0x7F800000, 8: 0x7FF << 52}[codes.dtype.itemsize]
-    found = mirrored(codes)
-    found[(codes & top) > infinity] = bottom if lost else top
-    return found
-
-
 def occurrences(data: Tile, vals: Tile, backwards: bool) -> Any:
     found = np.empty((data.shape[0], EIGHT), np.uint32)
     searches.occurrences(numeric.rows(data), numeric.rows(vals), found, backwards)
     return found
+
+
+def read_rows(core: Core, src: Tile, chosen: Any) -> Any:
+    """The codes of the chosen partitions, which are all that counts as read."""
+    if src.storage.gaps is not None:
+        core.check_written("src", src, np.flatnonzero(chosen))
+    return src.codes()[chosen].reshape(np.count_nonzero(chosen), -1)
 
 
 def check_snake(core: Core, src: Tile, n: int) -> None:
@@ -185,3 +235,19 @@ def write_snake(tile: Tile, codes: Any) -> None:
     chosen = np.zeros(tile.shape, np.bool_)
     chosen[:, :columns] = wound(np.arange(columns * GROUP) < np.full((groups, 1), count))
     numeric.put(tile, chosen, wound(padded)[chosen[:, :columns]])
+
+
+def holds(op: Operator, places: Any, bound: Tile) -> Any:
+    """Which of the places compare so with the bound of each partition."""
+    found = np.empty((bound.shape[0], places.shape[1]), np.bool_)
+    op.apply(places, bound.column(), found)
+    return found
+
+
+def runs(ids: Any) -> tuple[Any, Any]:
+    """For each element, where the run of equal neighbours that it is in starts, and ends before."""
+    first = np.ones(len(ids), np.bool_)
+    first[1:] = ids[1:] != ids[:-1]
+    edges = np.append(np.flatnonzero(first), len(ids))
+    number = np.cumsum(first)
+    return edges[number - 1], edges[number]

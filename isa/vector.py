@@ -19,6 +19,7 @@ from neuroncore.clause import (
     constant_of,
     cost,
     instruction,
+    left_open,
     number_for,
     numeric,
     rules,
@@ -41,7 +42,7 @@ vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, e
     rules=words.COPY,
     opcode="COPY",
     traits=Traits(lanewise=True, casts=True, copies=True, copies_out=True),
-    older_compiler=Fusion(engines=words.left_open, into_source=words.rounds_once),
+    older_compiler=Fusion(engines=left_open, into_source=words.rounds_once),
 )
 def tensor_copy(dst: CopiedTo, src: Copied, engine: engine = unknown) -> None:
     """dst[p, f] = src[p, f]; bits between equal formats, else through float32"""
@@ -128,11 +129,7 @@ def tensor_scalar(
     vector,
     shapes="dst data operand1: P F; operand0: P 1",
     cost=cost.dynamic(cost.two_inputs),
-    rules=[
-        rules.not_both_in_psum("data", "operand1"),
-        rules.two_operands("op1"),
-        rules.runs_there("op0", "op1"),
-    ],
+    rules=words.SCALAR_TENSOR_TENSOR,
     traits=LANEWISE,
 )
 def scalar_tensor_tensor(
@@ -162,7 +159,7 @@ def reciprocal(dst: Out, data: In) -> None:
     vector,
     shapes="src: S F; dst: P F",
     cost=cost.streaming(),
-    rules=[rules.same_dtype("dst", "src"), words.names_sources, words.sources_are_there],
+    rules=[rules.same_dtype("dst", "src"), words.names_sources],
     traits=Traits(moves_bits=True),
 )
 def nc_stream_shuffle(dst: Partly, src: In, shuffle_mask: Mask) -> None:

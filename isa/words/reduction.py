@@ -15,26 +15,16 @@ from neuroncore.clause import (
     Operator,
     Static,
     cost,
-    every_format_but,
     fault,
+    reads,
     rule,
     rules,
+    writes,
 )
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import (
-    FLOATS,
-    bfloat16,
-    bool_,
-    int8,
-    int16,
-    int32,
-    tfloat32,
-    uint8,
-    uint16,
-    uint32,
-)
+from neuroncore.numerics.formats import FLOATS, bfloat16
 
 Folding = Annotated[Operator, Op(BOTH, reduces=True)]
 Reduction = Annotated[Operator, Op(names=("add", "multiply", "maximum", "minimum"), reduces=True)]
@@ -46,11 +36,10 @@ OverPartitions = Annotated[
 Max = Annotated[Operator, Op(names=("maximum",))]
 Axes = Annotated[int | tuple[int, ...], Static(sequence=True)]
 FloatReduced = Annotated[Tile | None, Operand(writes=True, optional=True, dtypes=FLOATS)]
-Predicate = Annotated[Tile, Operand(reads=True, dtypes=(bool_, int8, uint8, int16, uint16))]
-Narrow = Annotated[Tile, Operand(reads=True, dtypes=every_format_but(tfloat32, int32, uint32))]
-SHORT = every_format_but(tfloat32, int32, uint32, bool_)
-Short = Annotated[Tile, Operand(reads=True, dtypes=SHORT, indirect=True)]
-ShortOut = Annotated[Tile, Operand(writes=True, dtypes=SHORT, indirect=True)]
+Predicate = Annotated[Tile, reads("bool int8 uint8 int16 uint16")]
+Narrow = Annotated[Tile, reads("but tfloat32 int32 uint32")]
+Short = Annotated[Tile, reads("but tfloat32 int32 uint32 bool", indirect=True)]
+ShortOut = Annotated[Tile, writes("but tfloat32 int32 uint32 bool", indirect=True)]
 
 
 def loads(command: reduce_cmd) -> bool:
@@ -133,6 +122,11 @@ SCALAR_REDUCE = (
     rules.commands("reset_reduce", "reduce", "load_reduce"),
     rules.needed_if("reduce_init", "reduce_cmd", "is load_reduce", loads),
     rules.only_if("reduce_init", "reduce_cmd", "is load_reduce", loads),
+)
+SCAN = (
+    rules.not_both_in_psum("data0", "data1"),
+    rules.two_operands("op0", "op1"),
+    rules.runs_there("op0", "op1"),
 )
 CUMULATIVE = (
     rules.runs_there("op0"),

@@ -11,33 +11,19 @@ from neuroncore.clause import (
     Fault,
     Function,
     Op,
-    Operand,
     Operator,
     View,
     cost,
-    every_format_but,
     fault,
+    reads,
     rule,
     rules,
+    writes,
 )
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.errors import OperatorError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import (
-    bfloat16,
-    float8_e4m3,
-    float8_e5m2,
-    float16,
-    float32,
-    int8,
-    int16,
-    int32,
-    tfloat32,
-    uint8,
-    uint16,
-    uint32,
-)
 
 STEPS = (
     ("multiply", "add"),
@@ -48,24 +34,21 @@ STEPS = (
     ("bypass", "bypass"),
 )
 FOLDS = ("add", "maximum", "minimum", "abs_max", "abs_min")
-NARROW = (float8_e4m3, float8_e5m2, float16, bfloat16, float32)
-WHOLE = (int8, int16, int32, uint8, uint16)
+NARROW = "float8_e4m3 float8_e5m2 float16 bfloat16 float32 int8 int16 int32 uint8 uint16"
 
 Activation = Annotated[Function, Act()]
-Data = Annotated[Tile, Operand(reads=True, indirect=True, float8="scalar_float8_e4m3fn")]
-Bias = Annotated[
-    Tile | float | None,
-    Operand(reads=True, scalar=True, optional=True, dtypes=every_format_but(tfloat32)),
-]
+Data = Annotated[Tile, reads(indirect=True, float8="scalar_float8_e4m3fn")]
+Bias = Annotated[Tile | float | None, reads("but tfloat32", scalar=True, optional=True)]
 Sum = Annotated[Operator, Op(names=("add",))]
 MaybeSum = Annotated[Operator | None, Op(names=("add",), optional=True)]
 Step = Annotated[Operator, Op(names=("multiply", "add", "subtract", "bypass"))]
 MaybeFold = Annotated[Operator | None, Op(names=FOLDS, optional=True)]
-Exponents = Annotated[Tile, Operand(reads=True, dtypes=(*NARROW, *WHOLE, uint32), indirect=True)]
-Exponentials = Annotated[
-    Tile, Operand(writes=True, dtypes=(*NARROW, tfloat32, *WHOLE), indirect=True)
+Exponents = Annotated[Tile, reads(f"{NARROW} uint32", indirect=True)]
+Exponentials = Annotated[Tile, writes(f"{NARROW} tfloat32", indirect=True)]
+Total = Annotated[
+    Tile | None,
+    writes("float8_e4m3 float8_e5m2 float16 bfloat16 float32 tfloat32", optional=True),
 ]
-Total = Annotated[Tile | None, Operand(writes=True, optional=True, dtypes=(*NARROW, tfloat32))]
 
 
 # --- rules ----------------------------------------------------------------------------------------

@@ -16,41 +16,39 @@ from neuroncore.clause import (
     Operator,
     cost,
     fault,
+    reads,
     rule,
     rules,
+    writes,
 )
 from neuroncore.errors import FreeSizeError, OperatorError, PartitionLimitError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import FLOATS, bfloat16, float32, int32, uint16, uint32
+from neuroncore.numerics.formats import FLOATS
 
 EIGHT = 8  # values that the lane's registers hold to compare with what streams past
 GROUP = 16  # partitions that one processor of the GpSimd engine reaches
 LEAST = float(np.finfo(np.float32).min)  # what hardware fills in where a comparison fails
 
-Searched = Annotated[Tile, Operand(reads=True, free_dims="search_free_dims")]
-Indices = Annotated[Tile, Operand(writes=True, dtypes=(uint16, uint32))]
-MaybeIndices = Annotated[Tile | None, Operand(writes=True, dtypes=(uint16, uint32), optional=True)]
-
-SnakeOut = Annotated[Tile, Operand(writes=True, partial=True, regions=(SBUF,), dtypes=(bfloat16,))]
-SnakeIndices = Annotated[
-    Tile, Operand(writes=True, partial=True, regions=(SBUF,), dtypes=(uint32,))
-]
-Snake = Annotated[Tile, Operand(reads=True, partial=True, regions=(SBUF,), dtypes=(bfloat16,))]
-Count = Annotated[int, Immediate(int, keyed=True)]
-Listed = Annotated[Tile, Operand(writes=True, partial=True, regions=(SBUF,), dtypes=(int32,))]
-Numbers = Annotated[
-    Tile, Operand(reads=True, partial=True, regions=(SBUF,), dtypes=(float32, int32))
-]
+Searched = Annotated[Tile, reads(free_dims="search_free_dims")]
+Indices = Annotated[Tile, writes("uint16 uint32")]
+MaybeIndices = Annotated[Tile | None, writes("uint16 uint32", optional=True)]
 
 Comparison = Annotated[
     Operator, Op(names=("equal", "less", "less_equal", "greater", "greater_equal"))
 ]
-FloatsIn = Annotated[Tile, Operand(reads=True, dtypes=FLOATS)]
-Bound = Annotated[Tile, Operand(reads=True, dtypes=(float32,))]
+Floats = Annotated[Tile, Operand(reads=True, dtypes=FLOATS)]
+Bound = Annotated[Tile, reads("float32")]
 Filling = Annotated[float, Immediate(float, keyed=True)]
-Bounds = Annotated[Tile, Operand(writes=True, regions=(SBUF,), dtypes=(float32, int32))]
-Ids = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=(float32, int32))]
+Ids = Annotated[Tile, reads("float32 int32", SBUF)]
+Bounds = Annotated[Tile, writes("float32 int32", SBUF)]
+
+Snake = Annotated[Tile, reads("bfloat16", SBUF, partial=True)]
+SnakeOut = Annotated[Tile, writes("bfloat16", SBUF, partial=True)]
+SnakeIndices = Annotated[Tile, writes("uint32", SBUF, partial=True)]
+Count = Annotated[int, Immediate(int, keyed=True)]
+Listed = Annotated[Tile, writes("int32", SBUF, partial=True)]
+Numbers = Annotated[Tile, reads("float32 int32", SBUF, partial=True)]
 
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -68,28 +66,18 @@ def fills_with_the_least(call: Call, machine: Machine) -> Fault | None:
 RANGE_SELECT = (fills_with_the_least, rules.commands("idle", "reset", "reduce", "reset_reduce"))
 
 
-@rule(
-    PartitionLimitError,
-    early=True,
-    because="the sequences lie along the free axis of one partition",
-)
-def one_row(call: Call, machine: Machine) -> Fault | None:
-    """segment_ids and dst have one partition"""
-    for name in ("segment_ids", "dst"):
-        count = call.view(name).partitions
-        if count != 1:
-            return fault(name, f"{name} has {count} partitions", "1 partition")
-    return None
-
-
-@rule(early=True)
-def pairs(call: Call, machine: Machine) -> Fault | None:
-    """the first free axis of dst is 2: starts, then ends"""
-    dst, count = call.view("dst"), call.view("segment_ids").free_size
-    if dst.shape[1] == 2 and dst.free_size == 2 * count:
+@rule(early=True, because="the sequences lie along the free axis of one partition")
+def one_row_of_pairs(call: Call, machine: Machine) -> Fault | None:
+    """segment_ids is [1, F] and dst [1, 2, F]: starts, then ends"""
+    dst, ids = call.view("dst"), call.view("segment_ids")
+    for name, view in (("segment_ids", ids), ("dst", dst)):
+        if view.partitions != 1:
+            said = f"{name} has {view.partitions} partitions"
+            return fault(name, said, "1 partition", kind=PartitionLimitError)
+    if dst.shape[1] == 2 and dst.free_size == 2 * ids.free_size:
         return None
-    said = f"dst does not hold a start and an end for each of {count} elements"
-    return fault("dst", said, f"(1, 2, {count})")
+    said = f"dst does not hold a start and an end for each of {ids.free_size} elements"
+    return fault("dst", said, f"(1, 2, {ids.free_size})")
 
 
 @rule()

@@ -11,35 +11,34 @@ from neuroncore.clause import (
     Call,
     Fault,
     Immediate,
-    Operand,
     View,
     cost,
     fault,
-    out_of_reach,
+    formats,
+    reads,
     rule,
     rules,
+    writes,
 )
 from neuroncore.enums import engine
 from neuroncore.errors import OperatorError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import bool_, float32, int32, uint8, uint16, uint32
+from neuroncore.numerics.formats import float32
 
 vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, engine.unknown
 
-EXACT = (int32, uint32)  # the formats of the GpSimd engine's own integer arithmetic
+EXACT = formats("int32 uint32")  # the formats of the GpSimd engine's own integer arithmetic
 QUADRANT = 32
 KEEP = 255  # in a shuffle mask: leave that partition of dst as it is
 
-CopiedTo = Annotated[Tile, Operand(writes=True, moved=True, indirect=True)]
-Copied = Annotated[Tile, Operand(reads=True, moved=True, indirect=True)]
-Filled = Annotated[Tile, Operand(writes=True, moved=True)]
-Partly = Annotated[Tile, Operand(writes=True, partial=True)]
-Chosen = Annotated[Tile, Operand(writes=True, partial=True, indirect=True)]
-Source = Annotated[Tile | float, Operand(reads=True, scalar=True)]
-Predicate = Annotated[
-    Tile, Operand(reads=True, dtypes=(bool_, uint8, uint16, uint32), indirect=True)
-]
+CopiedTo = Annotated[Tile, writes(moved=True, indirect=True)]
+Copied = Annotated[Tile, reads(moved=True, indirect=True)]
+Filled = Annotated[Tile, writes(moved=True)]
+Partly = Annotated[Tile, writes(partial=True)]
+Chosen = Annotated[Tile, writes(partial=True, indirect=True)]
+Source = Annotated[Tile | float, reads(scalar=True)]
+Predicate = Annotated[Tile, reads("bool uint8 uint16 uint32", indirect=True)]
 Mask = Annotated[tuple[int, ...], Immediate(int, depth=1, keyed=True)]
 
 
@@ -57,13 +56,6 @@ def shuffled(mask: tuple[int, ...], count: int, sources: int) -> tuple[Any, Any]
 
 
 # --- which engine ---------------------------------------------------------------------------------
-
-
-def left_open(call: Call) -> list[engine]:
-    """Where the kernel names no engine, all that reach the operands."""
-    if call["engine"] is not unknown:
-        return [call.engine]
-    return [unit for unit in call.instruction.engines if not out_of_reach(call, unit)]
 
 
 def rounds_once(call: Call) -> bool:
@@ -136,22 +128,13 @@ def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
 
 @rule()
 def names_sources(call: Call, machine: Machine) -> Fault | None:
-    """shuffle_mask names a source partition for each of 32, or 255"""
-    mask = call["shuffle_mask"]
-    if len(mask) == QUADRANT and all(0 <= m < QUADRANT or m == KEEP for m in mask):
-        return None
-    expected = f"{QUADRANT} numbers from 0 to {QUADRANT - 1}, or {KEEP}"
-    said = f"shuffle_mask must name a source partition for each of {QUADRANT}"
-    return fault("shuffle_mask", said, expected, list(mask))
-
-
-@rule()
-def sources_are_there(call: Call, machine: Machine) -> Fault | None:
-    """shuffle_mask asks for partitions that src has"""
-    if names_sources(call, machine):
-        return None
-    src = call.view("src")
-    _, origin = shuffled(call["shuffle_mask"], call.view("dst").partitions, src.partitions)
+    """shuffle_mask names 32 partitions of src, from 0 to 31, or 255 for what dst keeps"""
+    mask, src = call["shuffle_mask"], call.view("src")
+    if len(mask) != QUADRANT or not all(0 <= m < QUADRANT or m == KEEP for m in mask):
+        expected = f"{QUADRANT} numbers from 0 to {QUADRANT - 1}, or {KEEP}"
+        said = f"shuffle_mask must name a source partition for each of {QUADRANT}"
+        return fault("shuffle_mask", said, expected, list(mask))
+    _, origin = shuffled(mask, call.view("dst").partitions, src.partitions)
     if (origin < src.partitions).all():
         return None
     said = f"shuffle_mask asks for partition {origin.max()}, which src does not have"
@@ -181,6 +164,11 @@ TENSOR_SCALAR = (
     only_what_vector_lacks,
     rules.runs_there("op0", "op1").when("on the Vector engine", lambda call: call.engine is vector),
     no_indirect_addresses,
+)
+SCALAR_TENSOR_TENSOR = (
+    rules.not_both_in_psum("data", "operand1"),
+    rules.two_operands("op1"),
+    rules.runs_there("op0", "op1"),
 )
 
 

@@ -12,7 +12,15 @@ from neuroncore.clause.immediate import (
     Integers,
     Pattern,
 )
-from neuroncore.clause.instruction import Call, Fusion, Traits, instruction, out_of_reach, require
+from neuroncore.clause.instruction import (
+    Call,
+    Fusion,
+    Traits,
+    instruction,
+    left_open,
+    out_of_reach,
+    require,
+)
 from neuroncore.clause.number import constant_of, left_out, number_for
 from neuroncore.clause.operand import (
     HBM,
@@ -43,7 +51,9 @@ from neuroncore.clause.usual import (
     Number,
     Reduced,
     Single,
-    every_format_but,
+    formats,
+    reads,
+    writes,
 )
 
 __all__ = [
@@ -89,16 +99,19 @@ __all__ = [
     "View",
     "constant_of",
     "cost",
-    "every_format_but",
     "fault",
+    "formats",
     "instruction",
     "lacks",
+    "left_open",
     "left_out",
     "number_for",
     "numeric",
     "out_of_reach",
     "product",
+    "reads",
     "require",
     "rule",
     "rules",
+    "writes",
 ]  # fmt: skip

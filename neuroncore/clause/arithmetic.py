@@ -325,20 +325,22 @@ def elementwise(dst: Tile, function: Callable[..., Any], *sources: Tile) -> None
 def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> None:
     """dst = (data <op> operand) <op> operand, a step after the other. Bitvec operators take bit
     patterns, others values."""
-    steps = [first, second] if second else [first]
+    steps = (first, second) if second else (first,)
     if first[0].kind == "bitvec":
         integer_chain(dst, data, steps)
         return
     out = target(dst, data, first[1], later=second[1] if second else None)
-    finish(dst, stepped(shaped(data.values(), dst.shape), steps, out))
+    finish(dst, stepped(dst, data, *steps, out=out))
 
 
-def stepped(value: Array, steps: Iterable[Step], out: Array) -> Array:
-    """out = ((value <op> operand) <op> operand) ..., each step rounded."""
+def stepped(dst: Tile, data: Tile, *steps: Step, out: Array | None = None) -> Array:
+    """((data <op> operand) <op> operand) ..., each step rounded, in `out` or in a new array."""
+    result = floats(dst) if out is None else out
+    value = shaped(data.values(), dst.shape)
     for op, operand, reverse in steps:
-        apply(op, value, scalar(operand, out), out, reverse)
-        value = out
-    return out
+        apply(op, value, scalar(operand, result), result, reverse)
+        value = result
+    return result
 
 
 def apply(op: Operator, a: Array, b: Any, out: Array, reverse: bool = False) -> None:

@@ -215,6 +215,13 @@ def out_of_reach(call: Call, unit: engine) -> list[str]:
     return [name for name, view in tiles if view.region is PSUM]
 
 
+def left_open(call: Call) -> list[engine]:
+    """Where the kernel names no engine, all that reach the operands: for a Fusion."""
+    if call["engine"] is not engine.unknown:
+        return [call.engine]
+    return [unit for unit in call.instruction.engines if not out_of_reach(call, unit)]
+
+
 INSTRUCTIONS: dict[str, Instruction] = {}
 
 

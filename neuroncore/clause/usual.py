@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from neuroncore.clause.arithmetic import Operator
 from neuroncore.clause.instruction import Traits
 from neuroncore.clause.operand import Op, Operand
+from neuroncore.enums import MemoryRegion
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import FORMATS, Format, float32
+from neuroncore.numerics.formats import FORMATS, Format
 
 BOTH = ("arithmetic", "bitvec")
 LANEWISE = Traits(lanewise=True, casts=True)
 FOLDING = Traits(lanewise=True, casts=True, accumulates=True)
 
 
-def every_format_but(*forms: Format) -> tuple[Format, ...]:
-    return tuple(form for form in FORMATS.values() if form not in forms)
+def formats(names: str) -> tuple[Format, ...]:
+    """The formats of these names, or all "but" these."""
+    but, *others = names.split()
+    if but == "but":
+        return tuple(form for form in FORMATS.values() if form.name not in others)
+    return tuple(FORMATS[name] for name in names.split())
+
+
+def reads(names: str = "", *regions: MemoryRegion, **more: Any) -> Operand:
+    """A tile that is read, of these `formats` and in these memories, or of all and in all that
+    compute engines reach; `more` are fields of Operand."""
+    return Operand(reads=True, **_where(names, regions), **more)
+
+
+def writes(names: str = "", *regions: MemoryRegion, **more: Any) -> Operand:
+    """The same of a tile that is written."""
+    return Operand(writes=True, **_where(names, regions), **more)
+
+
+def _where(names: str, regions: tuple[MemoryRegion, ...]) -> dict[str, Any]:
+    found: dict[str, Any] = {"dtypes": formats(names)} if names else {}
+    return found | ({"regions": regions} if regions else {})
 
 
 # One number for each lane, from a tile or from the instruction itself.
-Number = Annotated[Tile | float, Operand(reads=True, column=True, scalar=True)]
-MaybeNumber = Annotated[
-    Tile | float | None, Operand(reads=True, column=True, scalar=True, optional=True)
-]
-Single = Annotated[Tile | float, Operand(reads=True, column=True, scalar=True, dtypes=(float32,))]
-MaybeSingle = Annotated[
-    Tile | float | None,
-    Operand(reads=True, column=True, scalar=True, optional=True, dtypes=(float32,)),
-]
-Reduced = Annotated[Tile | None, Operand(writes=True, column=True, optional=True)]
+Number = Annotated[Tile | float, reads(scalar=True)]
+MaybeNumber = Annotated[Tile | float | None, reads(scalar=True, optional=True)]
+Single = Annotated[Tile | float, reads("float32", scalar=True)]
+MaybeSingle = Annotated[Tile | float | None, reads("float32", scalar=True, optional=True)]
+Reduced = Annotated[Tile | None, writes(optional=True)]
 
 AnyOp = Annotated[Operator, Op(BOTH)]
 MaybeOp = Annotated[Operator | None, Op(BOTH, optional=True)]

@@ -43,7 +43,8 @@ def cumulate(
     """The same on the Vector engine; `values` become what its registers hold after each of them."""
     registers = accumulators(core, engine.vector, data, len(values))
     preset(registers, op, command, initial)
-    arithmetic.cumulate(op, values, registers, values)
+    rows = values.reshape(len(values), -1)
+    arithmetic.cumulate(op, rows, registers, rows)
 
 
 def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = None) -> None:
