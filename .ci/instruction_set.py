@@ -3,9 +3,9 @@
     python .ci/instruction_set.py
 
 prints them beside their limits, and fails where one is exceeded. A refusing function constructs an
-error and issues, computes or costs nothing: it calls `fault`, `lacks`, `require` or the class of an
-error, and returns a fault, a rule or nothing. A clause runs from its first decorator to its last line. A
-file begins with its clauses: no other function stands before the first.
+error and issues, computes or costs nothing: it calls `fault`, `lacks`, `require` or an error's
+class, and returns a fault, a rule or nothing. A clause runs from its first decorator to its last
+line. A file begins with its clauses: no other function stands before the first.
 """
 
 from __future__ import annotations

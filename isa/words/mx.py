@@ -7,7 +7,8 @@ from typing import Annotated
 
 import numpy as np
 
-from neuroncore.clause import PSUM, SBUF, Call, Fault, Operand, Rule, cost, fault, rule
+from neuroncore.clause import PSUM, SBUF, Call, Operand, Rule, cost
+from neuroncore.clause.rules import holds
 from neuroncore.enums import engine
 from neuroncore.errors import StartPartitionError
 from neuroncore.machine import Machine
@@ -22,10 +23,10 @@ from neuroncore.numerics.formats import (
     float32,
     uint8,
 )
+from neuroncore.numerics.microscaling import ROWS
 
 from .tensor import array_tiling, indirect_uses_the_whole_array, moving_fits, rows_only
 
-ROWS = 8  # partitions that share scales
 QUADRANT = 32
 OFFSETS = (0, 4, 8, 12)
 
@@ -52,40 +53,42 @@ def scale_rows(partitions: int) -> Array:
     return groups // each * QUADRANT + groups % each
 
 
-def has_scales(data: str, scale: str) -> Rule:
+def has_scales(data: str, scale: str) -> tuple[Rule, Rule]:
     """One scale for each packed element of 8 partitions, in the quadrant where the data is."""
 
-    @rule(sentence=f"{scale} has 4 partitions of scales in the quadrant of 32 of {data}")
-    def check(call: Call, machine: Machine) -> Fault | None:
-        of, view = call.view(data), call.view(scale)
-        rows = scale_rows(of.partitions)
-        least = int(rows[-1]) + 1 if len(rows) else 1
-        if view.partitions < least:
-            said = f"{scale} ({view}) does not hold the scales of {data} ({of})"
-            expected = f"at least {least} partitions of scales"
-            because = "each quadrant of 32 partitions of data has 4 partitions of scales"
-            return fault(scale, said, expected, because=because)
-        first = of.partition // QUADRANT * QUADRANT
-        starts = [first + offset for offset in OFFSETS]
-        if not view.stepped and view.partition in starts:
-            return None
-        return fault(
-            scale,
-            f"{scale} starts at partition {view.partition}, {data} at {first}",
-            f"consecutive partitions from one of {starts}",
-            f"partition {view.partition}, strides {view.strides}",
-            because="scales are in the quadrant of 32 partitions that their data is in",
-            kind=StartPartitionError,
-        )
+    def rows(call: Call) -> int:
+        return int(scale_rows(call.view(data).partitions).max(initial=0)) + 1
 
-    return check
+    def starts(call: Call) -> list[int]:
+        first = call.view(data).partition // QUADRANT * QUADRANT
+        return [first + offset for offset in OFFSETS]
+
+    held = holds(
+        scale,
+        f"{scale} holds the scales of {data}: 4 partitions for each quadrant of 32",
+        lambda call: call.view(scale).partitions >= rows(call),
+        expected=lambda call: f"at least {rows(call)} partitions",
+    )
+    placed = holds(
+        scale,
+        f"{scale} starts in the quadrant of 32 partitions that {data} is in",
+        lambda call: not call.view(scale).stepped and call.view(scale).partition in starts(call),
+        StartPartitionError,
+        lambda call: f"consecutive partitions from one of {starts(call)}",
+        got=lambda call: f"partition {call.view(scale).partition}",
+    )
+    return held, placed
 
 
-QUANTIZE = (has_scales("dst", "dst_scale"),)
+PRODUCT = (
+    "stationary: K%32 M%2<=stationary_free; moving: K N; dst: M N; "
+    "stationary_scale: S M; moving_scale: T N"
+)
+QUANTIZE = has_scales("dst", "dst_scale")
 MATMUL = (
     moving_fits,
-    has_scales("stationary", "stationary_scale"),
-    has_scales("moving", "moving_scale"),
+    *has_scales("stationary", "stationary_scale"),
+    *has_scales("moving", "moving_scale"),
     array_tiling,
     rows_only,
     indirect_uses_the_whole_array,

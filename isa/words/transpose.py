@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neuroncore.clause import PSUM, SBUF, Call, Fault, cost, fault, rule
-from neuroncore.clause.rules import within_one_bank
+from neuroncore.clause.rules import holds, within_one_bank
 from neuroncore.enums import engine
 from neuroncore.errors import BufferKindError, DtypeError, FreeSizeError
 from neuroncore.machine import Machine
@@ -36,44 +36,41 @@ def one_format(call: Call, machine: Machine) -> Fault | None:
     return fault("data", f"data is {data}, dst is {dst}", dst, data)
 
 
-@rule(BufferKindError, because="the array reads SBUF and writes PSUM")
-def through_the_array(call: Call, machine: Machine) -> Fault | None:
-    """on the Tensor engine data is in sbuf and dst in psum"""
-    dst, data = call.view("dst"), call.view("data")
-    if call.engine is vector or (data.region is SBUF and dst.region is PSUM):
-        return None
-    said = f"data ({data}) to dst ({dst}) on the Tensor engine"
-    got = f"data in {data.region.value}, dst in {dst.region.value}"
-    return fault("dst", said, "data in sbuf, dst in psum", got)
+def array(call: Call) -> bool:
+    return call.engine is tensor
+
+
+through_the_array = holds(
+    "dst",
+    "data is in sbuf and dst in psum",
+    lambda call: call.view("data").region is SBUF and call.view("dst").region is PSUM,
+    BufferKindError,
+    "data in sbuf, dst in psum",
+    lambda call: f"data ({call.view('data')}) to dst ({call.view('dst')})",
+    because="the array reads SBUF and writes PSUM",
+).when("on the Tensor engine", array)
 
 
 @rule(FreeSizeError)
 def fits_the_engine(call: Call, machine: Machine) -> Fault | None:
-    """on the Tensor engine data has at most stationary_free columns, on the Vector engine
-    vector_transpose rows and columns"""
+    """data has at most stationary_free columns on the Tensor engine, and vector_transpose rows and
+    columns on the Vector engine"""
     data, limits = call.view("data"), machine.limits
-    if call.engine is tensor:
-        most = limits.stationary_free
-        because = "data is the stationary tile of the array"
-        said = f"data ({data}) has more than {most} elements per partition"
-        fits = data.free_size <= most
-        return None if fits else fault("data", said, f"at most {most} x {most}", because=because)
-    most = limits.vector_transpose
-    if max(data.partitions, data.free_size) <= most:
+    most = limits.stationary_free if array(call) else limits.vector_transpose
+    if max(data.free_size, 0 if array(call) else data.partitions) <= most:
         return None
-    return fault(
-        "data",
-        f"data ({data}) is too large for the Vector engine",
-        f"at most {most} x {most}",
-        because=f"a lane exchanges data within its group of {most} partitions only",
-        hint="put data in SBUF and dst in PSUM, and the Tensor engine does up to 128 x 128",
-        also="err_transpose_on_tensor_engine_not_allowed_in_allocated_kernel",
-    )
+    said = f"data ({data}) is too large for the {call.engine.name.title()} engine"
+    reasons = FITS_ARRAY if array(call) else FITS_LANES
+    return fault("data", said, f"at most {most} x {most}", **reasons)
 
 
-in_one_bank = within_one_bank("dst").when(
-    "on the Tensor engine", lambda call: call.engine is tensor
-)
+FITS_ARRAY = {"because": "data is the stationary tile of the array"}
+FITS_LANES = {
+    "because": "a lane exchanges data within its group of partitions only",
+    "hint": "put data in SBUF and dst in PSUM, and the Tensor engine does up to 128 x 128",
+    "also": "err_transpose_on_tensor_engine_not_allowed_in_allocated_kernel",
+}
+in_one_bank = within_one_bank("dst").when("on the Tensor engine", array)
 RULES = (one_format, through_the_array, fits_the_engine, in_one_bank)
 
 

@@ -17,7 +17,8 @@ from neuroncore.memory.tile import Tile
 from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
 from neuroncore.numerics import codec
-from neuroncore.numerics.formats import float32, float64, tfloat32
+from neuroncore.numerics.formats import PACK, float8_e8m0fnu, float32, float64, tfloat32
+from neuroncore.numerics.microscaling import near, neutral, scaled_by
 from neuroncore.options import Options
 
 Array = npt.NDArray[Any]
@@ -87,6 +88,23 @@ def of(
     if options.fp32_matmul == "four_pass" and float32 in (stationary.dtype, moving.dtype):
         return lambda out, add: four_pass(one, s, x, out, add)
     return lambda out, add: one(s, x, out, add, group)
+
+
+def of_scaled(
+    s: Array, s_scales: Array, x: Array, x_scales: Array, options: Options
+) -> Callable[[Array, bool], None]:
+    """The same of operands [4K, M] and [4K, N] with the codes of their scales, a row of them for
+    each 32 rows. With `Options.mx_order="group"` the four products of a row are added first."""
+    group = PACK if options.mx_order == "group" else 1
+    if not (near(s_scales) and near(x_scales)):
+        s_scales, x_scales = neutral(s, s_scales), neutral(x, x_scales)
+    if near(s_scales) and near(x_scales):
+        left, right = scaled_by(s, s_scales), scaled_by(x, x_scales)
+        one = plain(options)
+        return lambda out, add: one(left, right, out, add, group)
+    # the product of scales may be beyond float32 though the result is not, or NaN
+    ss, xs = (codec.decode(float8_e8m0fnu, c).astype(np.float64) for c in (s_scales, x_scales))
+    return lambda out, add: scaled_chain(s, x, ss, xs, out, add, group)
 
 
 def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:

@@ -39,6 +39,7 @@ class Fault:
 
 CONVERTS_NOTHING = "the instruction moves bits and converts nothing"
 BITS = "bitvec operators work on bit patterns; nothing is converted"
+Said = Callable[[Call], str]
 Condition = Callable[[Call, Machine], Fault | KernelError | None]
 
 
@@ -126,7 +127,8 @@ def holds(
     sentence: str,
     test: Callable[[Call], Any],
     kind: type[KernelError] = ShapeError,
-    expected: str | None = None,
+    expected: str | Said | None = None,
+    got: Said | None = None,
     **reasons: Any,
 ) -> Rule:
     """What is true of legal calls; the error of another one says so, and what the argument is."""
@@ -136,7 +138,8 @@ def holds(
         if test(call):
             return None
         given = call[argument]
-        return fault(argument, sentence, expected, None if isinstance(given, View) else given)
+        found = got(call) if got else None if isinstance(given, View) else given
+        return fault(argument, sentence, expected(call) if callable(expected) else expected, found)
 
     return check
 
