@@ -36,10 +36,7 @@ from neuroncore.numerics.formats import (
     Format,
     Kind,
     biased,
-    float4_e2m1fn,
-    lookup,
-    name_of,
-    tfloat32,
+    lookup_any,
 )
 from neuroncore.numerics.stochastic import Stream
 
@@ -52,7 +49,6 @@ Array = npt.NDArray[Any]
 DType = npt.DTypeLike | str
 Mode = Literal["nearest", "stochastic"]
 
-OTHER_NAMES = {"tf32": tfloat32, "fp32r": tfloat32, "float4_e2m1fn": float4_e2m1fn}
 LAGS = (1, 2, 3, 4, 128, 512)
 
 
@@ -79,7 +75,7 @@ def encode(
 
     Raises UsageError for what is no number, format, mode or seed, or doesn't pack.
     """
-    form, numbers = _format(dtype), _floats(values)
+    form, numbers = lookup_any(dtype), _floats(values)
     if form.element is not None:
         if numbers.shape[-1:] == () or numbers.shape[-1] % PACK:
             raise UsageError(
@@ -109,7 +105,7 @@ def decode(codes: npt.ArrayLike, dtype: DType) -> Array:
 
     Raises UsageError for codes that are not as wide as the format.
     """
-    form, stored = _format(dtype), _codes(codes, _format(dtype))
+    form, stored = lookup_any(dtype), _codes(codes, lookup_any(dtype))
     if form.element is None:
         return np.array(codec.decode(form, stored.view(form.storage)))
     elements = codec.unpack(form, np.atleast_1d(stored))
@@ -149,7 +145,7 @@ def cast(
     Raises UsageError, besides what `encode` does, for an array of a type that engines don't read.
     """
     given = _native(np.asarray(array))
-    source, target = _format(given.dtype), _format(dtype)
+    source, target = lookup_any(given.dtype), lookup_any(dtype)
     if source is target:
         return given.copy()
     values = decode(given, source)
@@ -165,7 +161,7 @@ def encodings(dtype: DType) -> Array:
 
     Raises UsageError for wider formats and packed ones.
     """
-    form = _format(dtype)
+    form = lookup_any(dtype)
     if form.bits > 16 or form.element is not None:
         of = f"take its element, {form.element}" if form.element else "16 bits are the most"
         raise UsageError(f"there is no table of the codes of {form}: {of}")
@@ -220,7 +216,7 @@ def info(dtype: DType) -> Info:
 
     Raises UsageError for what is none, with the nearest name.
     """
-    form = _format(dtype)
+    form = lookup_any(dtype)
     row = form.element or form
     if row.is_integer:
         low, high = row.range
@@ -250,7 +246,7 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
     fields += [("result", np.float32), ("error", np.float64), ("ulps", np.float64)]
     table = np.zeros((len(dtypes), *numbers.shape), [*fields, ("outcome", "U9")])
     for row, dtype in zip(table, dtypes, strict=True):
-        form = _format(dtype)
+        form = lookup_any(dtype)
         if form.element is not None:
             raise UsageError(f"{form} is four numbers in one: compare {form.element}")
         code = encode(numbers, form)
@@ -307,7 +303,7 @@ def stochastic_test(
     Raises UsageError for a value that the format holds, or beyond its largest, for formats that are
     not rounded stochastically, and for fewer draws than the largest lag needs.
     """
-    form = _format(dtype)
+    form = lookup_any(dtype)
     if not stochastic.applies(form):
         raise UsageError(f"casts to {form} are not stochastic; those to narrower floats are")
     x = np.float32(_floats(1 + form.eps / 5 if value is None else value))
@@ -339,12 +335,6 @@ def _statistics(value: float, below: float, above: float, up: Array) -> Statisti
     return Statistics(
         value, below, above, fraction, up.size, ups, bias=bias, variance=variance, z=z, lags=lags
     )
-
-
-def _format(dtype: DType) -> Format:
-    if isinstance(dtype, Format):
-        return dtype
-    return OTHER_NAMES.get(name_of(dtype)) or lookup(dtype)
 
 
 def _floats(values: npt.ArrayLike) -> Array:

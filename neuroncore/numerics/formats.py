@@ -17,6 +17,7 @@ import numpy.typing as npt
 from neuroncore.errors import UsageError, did_you_mean
 
 Kind = Literal["float", "int", "uint", "bool", "scale", "packed"]
+Held = Literal["engines", "memory", "packs", "nothing"]
 PACK = 4  # elements of a packed format
 BIAS = "_bias"  # in the names of formats that `biased` makes
 
@@ -28,8 +29,13 @@ class Format(str):
     `exponent`, `mantissa` and `bias` describe floats: sign, then `exponent` bits, then `mantissa`
     bits, value (-1)^s * 1.m * 2^(e - bias). `infinite` is whether the top exponent holds
     infinities (IEEE style) or only an all-ones mantissa is NaN ("fn"); `nan` is whether there is
-    any. A "scale" is an exponent and nothing else. A "packed" format is four of `element`, the
-    first in the lowest bits. `feature` is what a machine must have for its engines to take it.
+    any; `any_bias` whether the bias can be set. A "scale" is an exponent and nothing else. A
+    "packed" format is four of `element`, the first in the lowest bits.
+
+    `held` is what knows the format: engines, which compute with it; memory, while engines only move
+    it and multiply matrices of it; packs, as an element of which it has a place in memory; or
+    nothing of a machine. `feature` is what a machine must have for its engines to take it.
+    `other_names` mean it in the API too, `short_names` only to `neuroncore.numerics`.
     """
 
     bits: int
@@ -39,8 +45,12 @@ class Format(str):
     bias: int
     infinite: bool
     nan: bool
+    any_bias: bool
     element: Format | None
+    held: Held
     feature: str | None
+    other_names: tuple[str, ...]
+    short_names: tuple[str, ...]
 
     def __new__(
         cls,
@@ -52,14 +62,19 @@ class Format(str):
         bias: int = 0,
         infinite: bool = True,
         nan: bool = True,
+        any_bias: bool = False,
         element: Format | None = None,
+        held: Held = "engines",
         feature: str | None = None,
+        other_names: tuple[str, ...] = (),
+        short_names: tuple[str, ...] = (),
     ) -> Format:
         self = str.__new__(cls, name)
         self.bits, self.kind = bits, kind
-        self.exponent, self.mantissa = exponent, mantissa
-        self.bias, self.infinite, self.nan = bias, infinite, nan
-        self.element, self.feature = element, feature
+        self.exponent, self.mantissa, self.bias = exponent, mantissa, bias
+        self.infinite, self.nan, self.any_bias = infinite, nan, any_bias
+        self.element, self.held, self.feature = element, held, feature
+        self.other_names, self.short_names = other_names, short_names
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -87,7 +102,7 @@ class Format(str):
     @cached_property
     def is_opaque(self) -> bool:
         """Whether engines only move it, and multiply matrices of it, but don't compute with it."""
-        return self.kind in ("scale", "packed")
+        return self.held == "memory"
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -170,46 +185,50 @@ class Format(str):
 
 
 float32 = Format("float32", 32, "float", 8, 23, 127)
-tfloat32 = Format("tfloat32", 32, "float", 8, 10, 127)
-float64 = Format("float64", 64, "float", 11, 52, 1023)  # of no engine: see `precision`
+tfloat32 = Format("tfloat32", 32, "float", 8, 10, 127, short_names=("tf32", "fp32r"))
 bfloat16 = Format("bfloat16", 16, "float", 8, 7, 127)
 float16 = Format("float16", 16, "float", 5, 10, 15)
-float8_e5m2 = Format("float8_e5m2", 8, "float", 5, 2, 15)
-float8_e4m3 = Format("float8_e4m3", 8, "float", 4, 3, 7)
-float8_e3m4 = Format("float8_e3m4", 8, "float", 3, 4, 3)
+float8_e5m2 = Format("float8_e5m2", 8, "float", 5, 2, 15, any_bias=True, other_names=("float8e5",))
+float8_e4m3 = Format("float8_e4m3", 8, "float", 4, 3, 7, any_bias=True, other_names=("float8e4",))
+float8_e3m4 = Format("float8_e3m4", 8, "float", 3, 4, 3, any_bias=True)
 float8_e4m3fn = Format(
     "float8_e4m3fn", 8, "float", 4, 3, 7, infinite=False, feature="float8_e4m3fn"
 )
-float4_e2m1fn = Format("float4_e2m1fn", 4, "float", 2, 1, 1, infinite=False, nan=False)
-float8_e8m0fnu = Format("float8_e8m0fnu", 8, "scale", 8, 0, 127, infinite=False, feature="mx")
-float8_e5m2_x4 = Format("float8_e5m2_x4", 32, "packed", element=float8_e5m2, feature="mx")
-float8_e4m3fn_x4 = Format("float8_e4m3fn_x4", 32, "packed", element=float8_e4m3fn, feature="mx")
-float4_e2m1fn_x4 = Format("float4_e2m1fn_x4", 16, "packed", element=float4_e2m1fn, feature="mx")
 int8 = Format("int8", 8, "int")
 int16 = Format("int16", 16, "int")
 int32 = Format("int32", 32, "int")
 uint8 = Format("uint8", 8, "uint")
 uint16 = Format("uint16", 16, "uint")
 uint32 = Format("uint32", 32, "uint")
-bool_ = Format("bool", 8, "bool")
+bool_ = Format("bool", 8, "bool", other_names=("bool_",))
+float8_e8m0fnu = Format(
+    "float8_e8m0fnu", 8, "scale", 8, 0, 127, infinite=False, held="memory", feature="mx"
+)
+float8_e5m2_x4 = Format(
+    "float8_e5m2_x4", 32, "packed", element=float8_e5m2, held="memory", feature="mx"
+)
+float8_e4m3fn_x4 = Format(
+    "float8_e4m3fn_x4", 32, "packed", element=float8_e4m3fn, held="memory", feature="mx"
+)
+float4_e2m1fn = Format(
+    "float4_e2m1fn", 4, "float", 2, 1, 1, infinite=False, nan=False, held="packs"
+)
+float4_e2m1fn_x4 = Format(
+    "float4_e2m1fn_x4", 16, "packed", element=float4_e2m1fn, held="memory", feature="mx"
+)
+float64 = Format("float64", 64, "float", 11, 52, 1023, held="nothing")  # see `precision`
 
-# Those that engines compute with. float4_e2m1fn is in no table: it has no place in memory.
-FORMATS: dict[str, Format] = {
-    f.name: f
-    for f in (
-        *(float32, tfloat32, bfloat16, float16),
-        *(float8_e5m2, float8_e4m3, float8_e3m4, float8_e4m3fn),
-        *(int8, int16, int32, uint8, uint16, uint32, bool_),
-    )
-}
-PACKED = (float8_e5m2_x4, float8_e4m3fn_x4, float4_e2m1fn_x4)
-OPAQUE: dict[str, Format] = {f.name: f for f in (float8_e8m0fnu, *PACKED)}
-FLOATS = tuple(f for f in FORMATS.values() if f.is_float)
-INTEGERS = tuple(f for f in FORMATS.values() if f.is_integer)
+# Every row above is in the tables that its fields say, and found by its names.
+ROWS = tuple(row for row in list(globals().values()) if isinstance(row, Format))
+FORMATS = {row.name: row for row in ROWS if row.held == "engines"}
+OPAQUE = {row.name: row for row in ROWS if row.held == "memory"}
+PACKED = tuple(row for row in ROWS if row.kind == "packed")
+FLOATS = tuple(row for row in FORMATS.values() if row.is_float)
+INTEGERS = tuple(row for row in FORMATS.values() if row.is_integer)
+CONFIGURABLE = tuple(row for row in ROWS if row.any_bias)
 assert ml_dtypes.bfloat16  # importing it teaches numpy the names of the narrow formats
 
 
-CONFIGURABLE = (float8_e5m2, float8_e4m3, float8_e3m4)
 BIASES = range(-64, 121)
 
 
@@ -242,16 +261,32 @@ def lookup(dtype: npt.DTypeLike | str) -> Format:
     if isinstance(dtype, Format):
         return dtype
     name = name_of(dtype)
-    name = {"bool_": "bool", "float8e4": "float8_e4m3", "float8e5": "float8_e5m2"}.get(name, name)
+    found = _named(ROWS).get(name)
+    if found is None or found.held not in ("engines", "memory"):
+        raise _unknown(name)
+    return found
+
+
+def lookup_any(dtype: npt.DTypeLike | str) -> Format:
+    """The same, with elements of packs and short names."""
+    if isinstance(dtype, Format):
+        return dtype
+    name = name_of(dtype)
+    for row in ROWS:
+        if name in row.short_names or (name == row and row.held == "packs"):
+            return row
+    return lookup(dtype)
+
+
+@cache
+def _named(rows: tuple[Format, ...]) -> dict[str, Format]:
+    return {name: row for row in rows for name in (str(row), *row.other_names)}
+
+
+def _unknown(name: str) -> UsageError:
     known = FORMATS | OPAQUE
-    try:
-        return known[name]
-    except KeyError:
-        raise UsageError(
-            f"{name!r} is not a NeuronCore number format; {did_you_mean(name, known)}"
-            if did_you_mean(name, known)
-            else f"{name!r} is not a NeuronCore number format: there are {', '.join(known)}"
-        ) from None
+    near = did_you_mean(name, known) or f"there are {', '.join(known)}"
+    return UsageError(f"{name!r} is not a NeuronCore number format; {near}")
 
 
 def name_of(dtype: Any) -> str:
