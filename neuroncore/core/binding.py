@@ -8,6 +8,7 @@ needs: `inspect.Signature.bind` alone would take longer than a small instruction
 from __future__ import annotations
 
 import inspect
+import linecache
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
@@ -41,7 +42,9 @@ MISSING = _Missing()
 def compiled(name: str, parameters: str, body: Iterable[str], scope: dict[str, Any]) -> Any:
     """A function of these parameters, whose body sees the names of `scope`."""
     text = "\n".join([f"def {name}({parameters}):", *(f"    {line}" for line in body)])
-    exec(compile(text, f"<{scope['__name__']}.{name}>", "exec"), scope)
+    file = f"<{scope['__name__']}.{name}>"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # for debuggers
+    exec(compile(text, file, "exec"), scope)
     return scope[name]
 
 

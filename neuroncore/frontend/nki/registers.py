@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neuroncore.frontend.instructions import function
+from neuroncore.frontend.issue import function
 from neuroncore.memory.register import VirtualRegister as VirtualRegister
 
 

@@ -20,7 +20,7 @@ from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import BufferKindError, KernelError, SignatureError
-from neuroncore.frontend.instructions import function
+from neuroncore.frontend.issue import function
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import check_explicit
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask, rectangles

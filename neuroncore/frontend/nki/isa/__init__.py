@@ -13,7 +13,7 @@ from neuroncore.enums import oob_mode as oob_mode
 from neuroncore.enums import reduce_cmd as reduce_cmd
 from neuroncore.errors import KernelError as NkiValidationError  # noqa: F401 the API's name
 from neuroncore.frontend import exports as _exports
-from neuroncore.frontend import instructions as _instructions
+from neuroncore.frontend import issue as _issue
 from neuroncore.frontend.limits import get_nc_sub_version as get_nc_sub_version
 from neuroncore.frontend.limits import get_nc_version as get_nc_version
 from neuroncore.frontend.limits import nc_version as nc_version
@@ -31,10 +31,10 @@ register_alloc = _registers.register_alloc
 __all__ = [*_exports.api(globals()), "constants", *_INSTRUCTIONS]
 
 
-def __getattr__(name: str) -> _instructions.Issues:
+def __getattr__(name: str) -> _issue.Issues:
     if name not in _INSTRUCTIONS:
         raise _exports.unknown("nki.isa", name, __all__)
-    function = globals()[name] = _instructions.function(name)
+    function = globals()[name] = _issue.function(name)
     return function
 
 

@@ -4,8 +4,6 @@ Operator names such as `nl.add` are both a function of tiles and the token that 
 `op`. Every function that computes says in its docstring which instructions it becomes.
 """
 
-from typing import Any as _Any
-
 from neuroncore.enums import MemoryRegion as MemoryRegion
 from neuroncore.frontend import exports as _exports
 from neuroncore.frontend.limits import tile_size as tile_size
@@ -21,6 +19,7 @@ from neuroncore.frontend.nki.language.rounding import *
 from neuroncore.frontend.nki.language.trigonometry import *
 from neuroncore.frontend.nki.objects import NKIObject as NKIObject
 from neuroncore.frontend.nki.tensor import NkiTensor as NkiTensor
+from neuroncore.frontend.operators import Operation as _Operation
 from neuroncore.frontend.slices import ds as ds
 from neuroncore.numerics.formats import Format as DType  # noqa: F401
 from neuroncore.numerics.formats import bool_ as bool  # noqa: F401 named so by published kernels
@@ -38,7 +37,7 @@ hbm = private_hbm
 __all__ = _exports.api(globals())
 
 
-def __getattr__(name: str) -> _Any:
+def __getattr__(name: str) -> _Operation:  # as type checkers see what the table makes
     raise _exports.unknown("nki.language", name, __all__)
 
 

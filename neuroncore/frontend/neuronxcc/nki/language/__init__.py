@@ -1,7 +1,5 @@
 """nki.language of the older API: tensors, index expressions, loops, and functions of tiles."""
 
-from typing import Any as _Any
-
 from neuroncore.enums import MemoryRegion as _MemoryRegion
 from neuroncore.frontend import exports as _exports
 from neuroncore.frontend.limits import tile_size as tile_size
@@ -15,6 +13,7 @@ from neuroncore.frontend.neuronxcc.nki.language.derived import *
 from neuroncore.frontend.neuronxcc.nki.language.elementwise import *
 from neuroncore.frontend.neuronxcc.nki.language.folds import *
 from neuroncore.frontend.neuronxcc.nki.language.loops import *
+from neuroncore.frontend.operators import Operation as _Operation
 from neuroncore.frontend.slices import ds as ds
 from neuroncore.numerics.formats import bfloat16 as bfloat16
 from neuroncore.numerics.formats import bool_ as bool_
@@ -39,7 +38,7 @@ hbm = private_hbm
 __all__ = [*_exports.api(globals()), "constants"]
 
 
-def __getattr__(name: str) -> _Any:
+def __getattr__(name: str) -> _Operation:  # as type checkers see what the table makes
     raise _exports.unknown("neuronxcc.nki.language", name, __all__)
 
 
