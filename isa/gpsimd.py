@@ -27,15 +27,12 @@ from .operators import EQUAL
 from .words import gpsimd as words
 from .words.gpsimd import CORE
 
+gpsimd = engine.gpsimd
 STARTED = cost.streaming(extra="gpsimd_start_cycles")
 
 
 @instruction(
-    engine.gpsimd,
-    shapes="dst: P F",
-    example="pattern=((1, 512),)",
-    cost=STARTED,
-    rules=[words.counts_multiply],
+    gpsimd, shapes="dst: P F", example="pattern=((1, 512),)", cost=STARTED, rules=words.PATTERN
 )
 def iota(
     dst: SbufOut, pattern: Pattern, offset: Integer = 0, channel_multiplier: Integer = 0
@@ -49,11 +46,11 @@ def iota(
 
 
 @instruction(
-    engine.gpsimd,
+    gpsimd,
     shapes="dst on_true_tile: P F",
     example="pattern=((1, 512),)",
     cost=STARTED,
-    rules=[words.counts_multiply],
+    rules=words.PATTERN,
     traits=Traits(casts=True),
 )
 def affine_select(
@@ -75,7 +72,7 @@ def affine_select(
 
 
 @instruction(
-    engine.gpsimd,
+    gpsimd,
     shapes="src_buffer: P%16 S; dst: P D; index: P I",
     example="I=32",
     cost=cost.dynamic(words.local_gather_cost),
@@ -103,7 +100,7 @@ def local_gather(
 
 
 @instruction(
-    engine.gpsimd,
+    gpsimd,
     shapes="dst indices: P F; data: P S",
     cost=cost.dynamic(words.n_gather_cost),
     rules=[rules.same_dtype("data", "dst")],

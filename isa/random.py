@@ -16,13 +16,7 @@ from .words import random as words
 vector, gpsimd = engine.vector, engine.gpsimd
 
 
-@instruction(
-    vector,
-    gpsimd,
-    shapes="dst: P F",
-    cost=words.generating,
-    rules=[words.RNG_ENGINES],
-)
+@instruction(vector, gpsimd, shapes="dst: P F", cost=words.generating, rules=[words.RNG_ENGINES])
 def rng(dst: words.Integers, engine: engine = vector, *, core: Core) -> None:
     """dst[p, f] = the lowest bits of the next 32-bit random number of lane p"""
     bits = generators.draw(core, engine, dst).astype(dst.dtype.code_type)
@@ -30,10 +24,7 @@ def rng(dst: words.Integers, engine: engine = vector, *, core: Core) -> None:
 
 
 @instruction(
-    vector,
-    shapes="dst: P F; min max: P 1",
-    cost=words.generating,
-    feature="uniform_random",
+    vector, shapes="dst: P F; min max: P 1", cost=words.generating, feature="uniform_random"
 )
 def rand2(dst: words.Uniform, min: Single, max: Single, *, core: Core) -> None:
     """dst[p, f] = min[p] + u * (max[p] - min[p]), u uniform in [0, 1)
@@ -56,12 +47,7 @@ def rand2(dst: words.Uniform, min: Single, max: Single, *, core: Core) -> None:
     dst.store(out)
 
 
-@instruction(
-    vector,
-    shapes="dst data: P F; prob: P 1",
-    cost=cost.streaming(),
-    rules=words.DROPOUT,
-)
+@instruction(vector, shapes="dst data: P F; prob: P 1", cost=cost.streaming(), rules=words.DROPOUT)
 def dropout(dst: Out, data: In, prob: Number, *, core: Core) -> None:
     """dst[p, f] = 0 if u < prob[p] else data[p, f], u uniform in [0, 1)
 

@@ -387,7 +387,7 @@ def test_the_dma_of_gpsimd_takes_256_elements():
     x = np.arange(2 * 257, dtype=np.float32).reshape(2, 257)
     gpsimd = nisa.dma_engine.gpsimd_dma
     np.testing.assert_array_equal(swapped[2](x[:, :256], unit=gpsimd), x[::-1, :256])
-    with pytest.raises(FreeSizeError, match="257 elements"):
+    with pytest.raises(FreeSizeError, match="1 x 257 float32"):
         swapped[2](x, unit=gpsimd)
 
 

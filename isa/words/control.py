@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from neuroncore.clause import HBM, SBUF, Call, Fault, Immediate, Operand, cost, fault, rule
+from neuroncore.clause import HBM, SBUF, Call, Immediate, Operand, cost
 from neuroncore.clause.rules import holds, one_of, same_dtype
 from neuroncore.core.meeting import CORES
 from neuroncore.enums import MemoryRegion, dma_engine
@@ -36,29 +36,26 @@ def memory_access(call: Call, machine: Machine) -> cost.Cost:
     return cost.Cost(machine.fixed.register_load_ns, 0.0)
 
 
+def few(call: Call) -> int:
+    return call.machine.limits.gpsimd_dma_elements
+
+
 both_cores = holds(
     "cores", "it brings together cores 0 and 1", lambda call: call["cores"] == CORES,
     expected=str(CORES),
 )  # fmt: skip
 
 
-@rule(
-    FreeSizeError,
-    because="the GpSimd engine's own DMA has small buffers",
-    hint="use dma_engine=nisa.dma_engine.dma",
-)
-def small_enough_for_gpsimd(call: Call, machine: Machine) -> Fault | None:
-    """src has at most gpsimd_dma_elements per partition with dma_engine.gpsimd_dma"""
-    found, most = call.view("src").free_size, machine.limits.gpsimd_dma_elements
-    if call["dma_engine"] is dma_engine.dma or found <= most:
-        return None
-    expected = f"at most {most} with dma_engine.gpsimd_dma"
-    return fault("src", f"src has {found} elements per partition", expected)
-
-
 EXCHANGE = (
     same_dtype("src", "dst"),
-    small_enough_for_gpsimd,
+    holds(
+        "src", "src has few elements per partition with dma_engine.gpsimd_dma",
+        lambda call: call.view("src").free_size <= few(call)
+        or call["dma_engine"] is dma_engine.dma,
+        FreeSizeError, lambda call: f"at most {few(call)} with dma_engine.gpsimd_dma",
+        because="the GpSimd engine's own DMA has small buffers",
+        hint="use dma_engine=nisa.dma_engine.dma",
+    ),
     one_of("send_to_rank", CORES),
     one_of("recv_from_rank", CORES),
-)
+)  # fmt: skip

@@ -6,7 +6,7 @@ from math import ceil, prod
 from typing import Annotated
 
 from neuroncore.clause import SBUF, Call, Fault, Immediate, Op, Operand, Operator, cost, fault, rule
-from neuroncore.clause.rules import one_of, same_dtype
+from neuroncore.clause.rules import holds, one_of, same_dtype
 from neuroncore.enums import engine
 from neuroncore.errors import SignatureError
 from neuroncore.machine import Machine
@@ -28,19 +28,25 @@ Count = Annotated[int | None, Immediate(int, optional=True, keyed=True)]
 
 @rule()
 def counts_multiply(call: Call, machine: Machine) -> Fault | None:
-    """pattern is 1 to iota_dims pairs [step, count]; the counts multiply to the elements of dst"""
-    pattern, size, most = call["pattern"], call.view("dst").free_size, machine.limits.iota_dims
-    if any(len(pair) != 2 for pair in pattern):
-        said = "pattern must list [step, count] pairs of integers"
-        return fault("pattern", said, got=pattern, kind=SignatureError)
-    if not 0 < len(pattern) <= most:
-        expected = f"1 to {most} [step, count] pairs"
-        return fault("pattern", f"the pattern has {len(pattern)} axes", expected, pattern)
-    counts = [count for _, count in pattern]
+    """the counts of pattern, 1 to iota_dims of them, multiply to the elements of dst"""
+    counts = [pair[-1] for pair in call["pattern"] if pair]
+    size, most = call.view("dst").free_size, machine.limits.iota_dims
+    if not 0 < len(counts) <= most:
+        said = f"the pattern has {len(counts)} axes"
+        return fault("pattern", said, f"1 to {most} [step, count] pairs", call["pattern"])
     if prod(counts) == size and min(counts) > 0:
         return None
     said = f"the pattern counts {prod(counts)} elements, dst has {size} per partition"
-    return fault("pattern", said, f"counts that multiply to {size}", pattern)
+    return fault("pattern", said, f"counts that multiply to {size}", call["pattern"])
+
+
+PATTERN = (
+    holds(
+        "pattern", "pattern lists [step, count] pairs of integers",
+        lambda call: all(len(pair) == 2 for pair in call["pattern"]), SignatureError,
+    ),
+    counts_multiply,
+)  # fmt: skip
 
 
 @rule()

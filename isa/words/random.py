@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from neuroncore.clause import SBUF, Call, Fault, Operand, Rule, View, cost, fault, rule
-from neuroncore.clause.rules import on_engine_needs, same_dtype
+from neuroncore.clause.rules import holds, on_engine_needs, same_dtype
 from neuroncore.core.generators import streams
 from neuroncore.enums import engine
 from neuroncore.errors import DtypeError
@@ -38,19 +38,18 @@ STATE_ENGINES = on_engine_needs(
 )
 
 
-def states_of_a_lane(name: str) -> Rule:
+def shape_of_states(call: Call) -> tuple[int, ...]:
     """[P, words]: all states of each lane, side by side."""
+    view = call.views()[0]
+    return view.partitions, WORDS * streams(call.engine, call.machine)
 
-    @rule(sentence=f"{name} is [P, 6], or [P, 24] of a Vector engine whose state can be read")
-    def check(call: Call, machine: Machine) -> Fault | None:
-        view, words = call.view(name), WORDS * streams(call.engine, machine)
-        if view.shape[1:] == (words,):
-            return None
-        because = f"that is what a lane of the {call.engine.name} engine keeps"
-        said = f"{name} must have {words} words per partition"
-        return fault(name, said, f"({view.partitions}, {words})", because=because)
 
-    return check
+def states_of_a_lane(name: str) -> Rule:
+    return holds(
+        name, f"{name} is [P, 6], or [P, 24] of a Vector engine whose state can be read",
+        lambda call: call.view(name).shape == shape_of_states(call),
+        expected=lambda call: f"{shape_of_states(call)} for the {call.engine.name} engine",
+    )  # fmt: skip
 
 
 @rule(DtypeError)

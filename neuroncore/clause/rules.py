@@ -137,11 +137,17 @@ def holds(
     def check(call: Call, machine: Machine) -> Fault | None:
         if test(call):
             return None
-        given = call[argument]
-        found = got(call) if got else None if isinstance(given, View) else given
-        return fault(argument, sentence, expected(call) if callable(expected) else expected, found)
+        wanted = expected(call) if callable(expected) else expected
+        return fault(argument, sentence, wanted, got(call) if got else _told(call, argument))
 
     return check
+
+
+def _told(call: Call, name: str) -> str:
+    """What a call has for an argument."""
+    if name in call.instruction.lists:
+        return f"{len(call[name])} tensors: {', '.join(map(str, call[name]))}"
+    return str(call[name])
 
 
 def formats_of(
@@ -523,67 +529,3 @@ def runs_there(*ops: str) -> Rule:
         return None
 
     return check
-
-
-# --- until all clauses have shapes ---
-
-
-def same_partitions(*names: str) -> Rule:
-    """As many partitions in each."""
-
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        first, *rest = _named(call, names)
-        for name, view in rest:
-            if view.partitions != first[1].partitions:
-                return ShapeError(
-                    f"{call.name}: {name} has {view.partitions} partitions, "
-                    f"{first[0]} has {first[1].partitions}",
-                    argument=name,
-                    expected=f"{first[1].partitions} partitions, as {first[0]} ({first[1]})",
-                    got=str(view),
-                    because="lane p of the engine reads and writes partition p",
-                    also="err_num_partition_mismatch",
-                )
-        return None
-
-    return rule
-
-
-def same_elements(*names: str) -> Rule:
-    """As many partitions and as many elements in each partition, in whatever free shape."""
-    partitions = same_partitions(*names)
-
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        first, *rest = _named(call, names)
-        for name, view in rest:
-            if view.free_size != first[1].free_size:
-                return ShapeError(
-                    f"{call.name}: {name} ({view}) and {first[0]} ({first[1]}) differ in "
-                    "elements per partition",
-                    argument=name,
-                    expected=f"{first[1].free_size} elements per partition",
-                    got=f"{view.free_size}",
-                    because="the engine streams both at one element per lane and cycle",
-                    hint="for broadcasting along the free axis use nisa.tensor_scalar",
-                )
-        return partitions(call, machine)
-
-    return rule
-
-
-def per_partition(count: int, *names: str) -> Rule:
-    """So many elements in each partition, no more and no less."""
-
-    def rule(call: Call, machine: Machine) -> KernelError | None:
-        for name, view in _named(call, names):
-            if view.free_size != count:
-                return ShapeError(
-                    f"{call.name}: {name} has {view.free_size} elements per partition",
-                    argument=name,
-                    expected=f"({view.partitions}, {count})",
-                    got=str(view),
-                    because=f"the instruction reads or writes {count} there",
-                )
-        return None
-
-    return rule

@@ -313,7 +313,7 @@ def test_dst_has_the_shape_of_the_transpose(src, dst):
     wanted = str(tuple(src[i] for i in ORDERS[len(src)]))
     device.refuses(
         ShapeError, "dma_transpose", device.zeros(dst), device.zeros(src, buffer="hbm"),
-        words=["dst", wanted, str(dst)],
+        words=["dst", wanted, " x ".join(map(str, dst))],
     )  # fmt: skip
 
 
