@@ -66,11 +66,9 @@ def dma_compute(
     With rows picked by an index i: dst = dst + data[i], or dst[i] = dst[i] + data.
     """
     adds_to_itself(dst, srcs)
-    into = asked(core, "dst", dst, oob_mode is SKIP)
-    sources = [asked(core, "srcs", src, oob_mode is SKIP) for src in srcs]
-    codes = dst.rounded(total(reduce_op, dst.shape, [s.values() for s in sources]))
-    report_repeated(core, into)
-    into.write(codes, next((s.chosen for s in sources if s.chosen is not None), None))
+    into, *rows = asked_of(core, dst, srcs, oob_mode is SKIP)
+    codes = dst.rounded(total(reduce_op, dst.shape, [source.values() for source in rows]))
+    into.write(codes, next((r.chosen for r in rows if r.chosen is not None), None))
 
 
 @instruction(
@@ -99,6 +97,13 @@ def dma_transpose(
     rows = asked(core, "src", src, oob_mode is SKIP, down_columns)
     chosen = None if rows.chosen is None else rows.chosen.transpose(order)
     put(dst, rows.codes().transpose(order), chosen)
+
+
+def asked_of(core: Core, dst: Tile, srcs: Sequence[Tile], skip: bool) -> list[Rows]:
+    """The rows of a sum and of its sources."""
+    into = asked(core, "dst", dst, skip)
+    report_repeated(core, into)
+    return [into, *(asked(core, "srcs", src, skip) for src in srcs)]
 
 
 def total(op: Operator, shape: tuple[int, ...], values: Sequence[Array]) -> Array:

@@ -75,7 +75,8 @@ class Immediate:
             index(value)
         if not isinstance(value, int | float | np.integer | np.floating):
             raise TypeError
-        return value if isinstance(value, int | float) else value.item()  # type: ignore[no-any-return]
+        number: int | float = value if isinstance(value, int | float) else value.item()
+        return number
 
     def __str__(self) -> str:
         one = "an integer" if self.kind is int else "a number"
