@@ -39,7 +39,7 @@ class Fault:
 
 CONVERTS_NOTHING = "the instruction moves bits and converts nothing"
 BITS = "bitvec operators work on bit patterns; nothing is converted"
-Said = Callable[[Call], str]
+Said = Callable[[Call], Any]
 Condition = Callable[[Call, Machine], Fault | KernelError | None]
 
 
