@@ -1,7 +1,10 @@
 """Saved records: a program that was read back is timed as the one that was written."""
 
 import dataclasses
+import os
 import pickle
+import zlib
+from pathlib import Path
 
 import nki.isa as nisa
 import nki.language as nl
@@ -144,6 +147,68 @@ def test_other_files_are_refused(tmp_path, content, word):
     file.write_bytes(content)
     with pytest.raises(UsageError, match=word):
         load(file)
+
+
+class Runs:
+    """An object that a pickle makes by calling something."""
+
+    def __init__(self, *call):
+        self.call = call
+
+    def __reduce__(self):
+        return self.call[0], self.call[1:]
+
+
+def crafted(path, content):
+    packed = zlib.compress(content if isinstance(content, bytes) else pickle.dumps(content))
+    path.write_bytes(b"neuroncore.record.saved/%d\n" % FORMAT + packed)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (Runs(os.mkdir, "made"), "names posix.mkdir"),
+        (Runs(eval, "__import__('os').mkdir('made')"), "names builtins.eval"),
+        (Record([], {"note": Runs(exec, "import os; os.mkdir('made')")}), "names builtins.exec"),
+        (Runs(getattr, Record, "__init__"), "names builtins.getattr"),
+        (Runs(Path, "x"), "names pathlib"),
+        (
+            b"\x80\x04\x8c\x19neuroncore.record.program\x8c\x10Program.__init__\x93.",
+            "Program.__init__",
+        ),
+        (b"cneuroncore.record.saved\nmachine\n.", "saved.machine"),
+        (b"cneuroncore.machine\nload\n(V../../secret\ntR.", "machine.load"),
+    ],
+)
+def test_a_crafted_file_runs_nothing(tmp_path, monkeypatch, content, word):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=f"x is no record: it .*{word}"):
+        load(crafted(tmp_path / "x", content))
+    assert not Path("made").exists()
+
+
+@pytest.mark.parametrize(
+    "content", [pickle.dumps([1, 2]), pickle.dumps("text"), pickle.dumps(None)]
+)
+def test_a_pickle_of_something_else_is_refused(tmp_path, content):
+    with pytest.raises(UsageError, match="is not a record"):
+        load(crafted(tmp_path / "x", content))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20, 400])
+def test_a_damaged_record_is_refused(tmp_path, cut):
+    save(Record(programs()), tmp_path / "x")
+    content = zlib.decompress((tmp_path / "x").read_bytes().partition(b"\n")[2])
+    with pytest.raises(UsageError, match="is damaged"):
+        load(crafted(tmp_path / "x", content[:cut]))
+
+
+def test_numbers_and_arrays_of_numpy_may_be_noted(tmp_path):
+    noted = {"array": np.arange(6).reshape(2, 3), "seconds": np.float32(1.5), "empty": np.zeros(0)}
+    read = back(tmp_path / "x", *programs(), **noted).about
+    for name, value in noted.items():
+        np.testing.assert_array_equal(read[name], value)
 
 
 def test_files_that_are_not_there_are_refused(tmp_path):

@@ -5,7 +5,8 @@ as its name and is what it is when the file is read, so that a record is timed b
 machine files of that day. A record says how instructions were called, not what they compute: it
 has to be made anew when a clause's parameters change, or what an API's function issues.
 
-Read only files that you trust: they are pickles.
+They are pickles, and a pickle may name anything that Python can call. What is read here calls only
+what a record is made of (`TRUSTED`), and a file that names something else is refused.
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from neuroncore import machine
+from neuroncore import enums, machine
 from neuroncore.clause.arithmetic import FUNCTIONS, OPERATORS, SIMULATED, Function, Operator
-from neuroncore.clause.instruction import INSTRUCTIONS, Instruction
+from neuroncore.clause.instruction import INSTRUCTIONS, Call, Instruction
+from neuroncore.clause.operand import View
 from neuroncore.errors import UsageError
 from neuroncore.machine import Machine
-from neuroncore.record.program import Program
+from neuroncore.numerics.formats import lookup
+from neuroncore.record.program import Area, Columns, Program
+from neuroncore.source import Place
 
 FORMAT = 2  # of the files: older ones are refused
 LEVEL = 1  # of compression, which makes them about eight times smaller
@@ -39,6 +44,8 @@ FIND: dict[type, Callable[[str], Any]] = {
 }
 KINDS = {kind.__name__: find for kind, find in FIND.items()}
 
+ENUMS = [kind for kind in vars(enums).values() if isinstance(kind, type) and issubclass(kind, Enum)]
+
 
 @dataclass(frozen=True, eq=False)
 class Record:
@@ -48,12 +55,30 @@ class Record:
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
+MADE_OF: list[Any] = [Record, Program, Columns, Area, Call, View, Place, lookup, *ENUMS]
+TRUSTED = {(one.__module__, one.__qualname__): one for one in MADE_OF}
+ARRAYS = {  # of numpy's, by which arrays, their formats and single numbers are read
+    ("numpy", "dtype"),
+    ("numpy", "ndarray"),
+    ("numpy._core.numeric", "_frombuffer"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "scalar"),
+}
+
+
 class _Pickler(pickle.Pickler):
     def persistent_id(self, value: Any) -> tuple[str, str] | None:
         return (type(value).__name__, value.name) if type(value) in FIND else None
 
 
 class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in TRUSTED:
+            return TRUSTED[module, name]
+        if (module, name) in ARRAYS:
+            return super().find_class(module, name)
+        raise UsageError(f"is no record: it names {module}.{name}")
+
     def persistent_load(self, key: tuple[str, str]) -> Any:
         kind, name = key
         return KINDS[kind](name)
@@ -87,7 +112,14 @@ def load(path: Path) -> Record:
     except zlib.error:
         raise UsageError(f"{path} is damaged: record it again") from None
     with _uncollected():
-        record: Record = _Unpickler(BytesIO(unpacked)).load()
+        try:
+            record = _Unpickler(BytesIO(unpacked)).load()
+        except UsageError as error:
+            raise UsageError(f"{path} {error}") from None
+        except Exception as error:  # a damaged pickle raises whatever its pieces lead to
+            raise UsageError(f"{path} is damaged ({error}): record it again") from None
+    if not isinstance(record, Record):
+        raise UsageError(f"{path} is not a record of neuroncore")
     return record
 
 
