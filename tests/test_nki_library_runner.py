@@ -47,6 +47,19 @@ def test_is_wrong():
     print("largest diff = 1")
     assert run(2).sum() == 7, "3 is not 4"
 
+def half(x):
+    tile = nl.ndarray((2, 3), nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(tile[0:1], x[0:1])
+    out = nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, tile)
+    return out
+
+def test_relies_on_zeros():
+    assert nki.cpu_simulate(half)[1](x=np.ones((2, 3), np.float32)).sum() == 3
+
+def test_fails_with_zeros_too():
+    assert nki.cpu_simulate(half)[1](x=np.ones((2, 3), np.float32)).sum() == 4
+
 def test_is_refused():
     run(129)
 
@@ -113,7 +126,11 @@ def test_every_test_has_its_outcome_whatever_the_others_do(checkout, tmp_path):
     log = tmp_path / "log"
     cases = ran(checkout, "--log", log)
     verdicts = {name: (case["verdict"], case["cause"]) for name, case in cases.items()}
-    assert verdicts.pop("is_wrong")[0] == "failed"
+    for wrong in ("is_wrong", "fails_with_zeros_too"):
+        verdict, cause = verdicts.pop(wrong)
+        assert verdict == "failed" and not cause.startswith("passes with zeros")
+    verdict, cause = verdicts.pop("relies_on_zeros")
+    assert verdict == "failed" and cause.startswith("passes with zeros: AssertionError")
     assert verdicts == {
         "passes": ("passed", ""),
         "is_refused": (
@@ -150,6 +167,34 @@ def test_only_what_is_asked_for_runs_and_the_checkout_stays_as_it_was(checkout, 
     before = sorted(checkout.rglob("*"))
     wanted = tmp_path / "wanted"
     wanted.write_text("integration/test_suite.py::test_passes\n")
-    assert ran(checkout, "--only", wanted).keys() == {"passes", BROKEN}
+    assert ran(checkout, "--only", wanted).keys() == {"passes"}  # no other module is collected
+    wanted.write_text("integration/test_suite.py::test_passes\nintegration/test_suite.py::drawn\n")
+    log = tmp_path / "log"
+    assert ran(checkout, "--only", wanted, "--log", log).keys() == {"passes", BROKEN}
+    assert len(log.read_text().splitlines()) == 2  # what ran already doesn't again
     assert ran(checkout, "-k", "is_wrong").keys() == {"is_wrong", BROKEN}
     assert sorted(checkout.rglob("*")) == before
+
+
+def test_what_the_suite_lacks_is_told_in_a_sentence(checkout, tmp_path):
+    tools = tmp_path / "test/utils"
+    tools.mkdir(parents=True)
+    (tmp_path / "test/conftest.py").write_text("import os\nfrom no_such_package.core import x\n")
+    (tools / "one.py").write_text(
+        "import json, no_such_other.part\nfrom . import two\ntry:\n    import not_needed\n"
+        "except ImportError:\n    pass\n"
+    )
+    finished = subprocess.run([sys.executable, RUNNER, tmp_path], capture_output=True, text=True)
+    assert finished.returncode == 2
+    assert finished.stderr.endswith(
+        f"{sys.executable} lacks no_such_other, no_such_package; the suite's needs are the extra "
+        f"`test` of {tmp_path}/pyproject.toml\n"
+    )
+    assert finished.stderr.count("\n") == 1
+
+
+def test_so_is_a_python_without_neuroncore(checkout):
+    command = [sys.executable, RUNNER, checkout, "--python", "/no/such/python"]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    assert finished.returncode == 2
+    assert finished.stderr.startswith("nki_library: /no/such/python lacks neuroncore; ")

@@ -6,14 +6,18 @@
 
 runs what the suite's rules keep of it, cheap tests first, in processes with limits (see
 nki_library_plugin.py). Python is one in whose environment are the suite's needs and neuroncore.
-FILE has a test id per line. `--all` adds the tests that the suite skips for their size. LOG gets a
-line of JSON per outcome; with `--resume`, what it has already is not run again. A test that expects
-a refusal and gets one has passed.
+FILE has a test id per line: their modules are collected, and all others only if some are missing
+there, for the suite draws tests at random while modules are imported. `--all` adds the tests that
+the suite skips for their size. LOG gets a line of JSON per outcome; with `--resume`, what it has
+already is not run again. A test that expects a refusal and gets one has passed. One that fails
+after reading memory that nothing has written is run again with zeros there, and its cause says if
+it passes then.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import signal
@@ -24,7 +28,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from outcome import Outcome, options, told
 
@@ -39,9 +43,32 @@ def outcomes(given: argparse.Namespace, scratch: Path) -> Iterator[Outcome]:
     log = (given.resume or given.log or scratch / "log.jsonl").resolve()
     if given.resume is None:
         log.write_text("")
+    wanted = set(given.only.read_text().split("\n")) - {""} if given.only else set()
+    everything = given.checkout.resolve() / "test/integration"
+    with log.open() as lines:
+        if modules := _modules(given.checkout.resolve(), wanted):
+            done = set()
+            for outcome in _collected(given, scratch, log, lines, modules):
+                done.add(outcome.name)
+                yield outcome
+            if all(name in done or name.partition("::")[0] in done for name in wanted):
+                return
+        yield from _collected(given, scratch, log, lines, [everything])
+
+
+def _modules(checkout: Path, wanted: set[str]) -> list[Path]:
+    """The files of tests, by their ids, that there are."""
+    files = {checkout / "test" / name.partition("::")[0] for name in wanted}
+    return sorted(file for file in files if file.is_file())
+
+
+def _collected(
+    given: argparse.Namespace, scratch: Path, log: Path, lines: TextIO, places: list[Path]
+) -> Iterator[Outcome]:
+    """What comes of the tests of some files or folders, as the log gets it."""
     with (scratch / "output").open("w+") as output:
         process = subprocess.Popen(
-            _command(given, scratch),
+            _command(given, scratch, places),
             env=_environment(given, log),
             cwd=scratch,  # the suite writes where it is started
             stdin=subprocess.DEVNULL,
@@ -50,7 +77,7 @@ def outcomes(given: argparse.Namespace, scratch: Path) -> Iterator[Outcome]:
             start_new_session=True,
         )
         try:
-            yield from _followed(log, process)
+            yield from _followed(lines, process)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -60,8 +87,8 @@ def outcomes(given: argparse.Namespace, scratch: Path) -> Iterator[Outcome]:
             yield Outcome("(the suite)", "failed", f"pytest: {' '.join(last)}")
 
 
-def _command(given: argparse.Namespace, scratch: Path) -> list[str]:
-    command = [given.python, "-m", "pytest", str(given.checkout.resolve() / "test/integration")]
+def _command(given: argparse.Namespace, scratch: Path, places: list[Path]) -> list[str]:
+    command = [given.python, "-m", "pytest", *map(str, places)]
     command += ["-p", "nki_library_plugin", "-p", "no:cacheprovider", "-q", "--capture=sys"]
     command += ["--continue-on-collection-errors", "--test-mode", "simulation"]
     command += ["--platform-target", given.platform, "--force-local-cleanup"]
@@ -70,12 +97,6 @@ def _command(given: argparse.Namespace, scratch: Path) -> list[str]:
 
 
 def _environment(given: argparse.Namespace, log: Path) -> dict[str, str]:
-    checkout = given.checkout.resolve()
-    alias = [given.python, "-m", "neuroncore", "alias-path"]
-    found = subprocess.run(alias, capture_output=True, text=True, check=True).stdout.strip()
-    folders = [found, HERE / "shims", HERE, checkout / "src", checkout]
-    if before := os.environ.get("PYTHONPATH"):
-        folders.insert(0, before)
     settings: dict[str, Any] = {
         "log": str(log),
         "workers": given.workers,
@@ -87,27 +108,64 @@ def _environment(given: argparse.Namespace, log: Path) -> dict[str, str]:
         **REPRODUCIBLE,
         **os.environ,
         **(EVERYTHING if given.all else {}),
-        "PYTHONPATH": os.pathsep.join(map(str, folders)),
+        "PYTHONPATH": _path(given),
         "PYTHONDONTWRITEBYTECODE": "1",
         "NKI_LIBRARY_RUN": json.dumps(settings),
         "NKI_LIBRARY_UNINITIALISED": given.uninitialised,
     }
 
 
-def _followed(log: Path, process: subprocess.Popen[bytes]) -> Iterator[Outcome]:
-    with log.open() as lines:
-        rest, ended = "", False
-        while not ended:
-            ended = process.poll() is not None
-            text, _, rest = (rest + lines.read()).rpartition("\n")
-            yield from _read(text)
-            time.sleep(0.0 if ended else 0.5)
+def _path(given: argparse.Namespace) -> str:
+    """Where Python finds the suite, its stand-ins and ours."""
+    checkout = given.checkout.resolve()
+    alias = [given.python, "-m", "neuroncore", "alias-path"]
+    found = subprocess.run(alias, capture_output=True, text=True, check=True).stdout.strip()
+    folders = [found, HERE / "shims", HERE, checkout / "src", checkout]
+    if before := os.environ.get("PYTHONPATH"):
+        folders.insert(0, before)
+    return os.pathsep.join(map(str, folders))
+
+
+def _followed(lines: TextIO, process: subprocess.Popen[bytes]) -> Iterator[Outcome]:
+    rest, ended = "", False
+    while not ended:
+        ended = process.poll() is not None
+        text, _, rest = (rest + lines.read()).rpartition("\n")
+        yield from _read(text)
+        time.sleep(0.0 if ended else 0.5)
 
 
 def _read(text: str) -> Iterator[Outcome]:
     for line in text.splitlines():
         fields = json.loads(line)
         yield Outcome(**{**fields, "details": tuple(fields["details"])})
+
+
+# ---- what the suite needs ------------------------------------------------------------------------
+
+
+def lacking(given: argparse.Namespace) -> list[str]:
+    """What the suite's own tools import and Python doesn't have."""
+    tools = given.checkout / "test"
+    files = [tools / "conftest.py", *sorted((tools / "utils").glob("*.py"))]
+    names = {name for file in files if file.is_file() for name in _imported(file)}
+    finds = "import sys; from importlib.util import find_spec as f; print(*filter(f, sys.argv[1:]))"
+    command = [given.python, "-c", finds, *sorted(names)]
+    try:
+        environment = {**os.environ, "PYTHONPATH": _path(given)}
+    except (OSError, subprocess.CalledProcessError):
+        return ["neuroncore"]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return sorted(names - set(found.stdout.split()))
+
+
+def _imported(file: Path) -> Iterator[str]:
+    """The packages that a file imports, but for where it can do without."""
+    for node in ast.parse(file.read_bytes()).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
 
 
 def main() -> int:
@@ -122,6 +180,10 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="where outcomes go as they come")
     parser.add_argument("--resume", type=Path, metavar="LOG", help="a log to go on with")
     given = parser.parse_args()
+    if names := lacking(given):
+        needs = f"{given.python} lacks {', '.join(names)}"
+        listed = f"the extra `test` of {given.checkout / 'pyproject.toml'}"
+        parser.exit(2, f"nki_library: {needs}; the suite's needs are {listed}\n")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as on Ctrl-C, workers end with us
     with tempfile.TemporaryDirectory() as scratch:
         return told("nki_library", outcomes(given, Path(scratch)), given.json)
