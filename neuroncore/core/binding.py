@@ -49,13 +49,13 @@ def compiled(name: str, parameters: str, body: Iterable[str], scope: dict[str, A
 
 
 def bound(
-    instruction: Instruction, settle: Settle, issued: Callable[[Program | None], Any]
+    instruction: Instruction, settle: Settle, issued: Callable[[Program | None, int], Any]
 ) -> Callable[..., Any]:
     """The function that issues an instruction on the core of the running kernel.
 
     It has the clause's parameters, in its order and with its defaults, and a `name` at the end.
     `settle` is told of arguments that don't fit them: it raises, or takes the call as it is. What
-    the function returns is what `issued` makes of the record.
+    the function returns is what `issued` makes of the record and the instruction's row in it.
     """
     parameters = [f"{p.name}=_{p.name}" for p in instruction.parameters]
     parameters += ["name=None"] if instruction.named else []
@@ -103,7 +103,7 @@ def _body(instruction: Instruction) -> Iterator[str]:
     yield from _resolve(instruction)
     yield from _execute(instruction)
     yield from _note(instruction)
-    yield "return ISSUED(core.program)"
+    yield "return ISSUED(core.program, row)"
 
 
 # --- binding and checking -------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def _recognise(instruction: Instruction) -> Iterator[str]:
     yield "    call = core.calls.get(key)"
     yield "except KernelError as fault:"
     yield f"    core.leave_out(INSTRUCTION, {everything}, fault)"
-    yield "    return ISSUED(core.program)"
+    yield "    return ISSUED(core.program, core.last_row)"
     yield "except (AttributeError, TypeError):"
     yield f"    raise misused(INSTRUCTION, {{{given}}}, core.machine) from None"
     yield "if call is None:"
@@ -153,7 +153,7 @@ def _resolve(instruction: Instruction) -> Iterator[str]:
     skip = "oob_mode is SKIP" if _has(instruction, "oob_mode") else "False"
     yield "if call.dynamic:"
     yield f"    offsets = resolve(core, call, {_everything(instruction)}, {skip})"
-    yield "    if offsets is None: return ISSUED(core.program)"
+    yield "    if offsets is None: return ISSUED(core.program, core.last_row)"
     for p in instruction.operands:
         if p.name in instruction.lists:
             yield f"    {p.name} = [offsets.tiles[n] for n in spread({p.name!r}, {p.name})]"
@@ -234,15 +234,17 @@ def _mark_written(parameter: Parameter, foreign: bool) -> Iterator[str]:
 
 
 def _note(instruction: Instruction) -> Iterator[str]:
-    yield "if call.dynamic: offsets.note(frame_at(1))"
+    yield "row = -1"
+    yield "if call.dynamic: row = offsets.note(frame_at(1))"
     yield "elif core.program is not None:"
     if all(p.always_tile for p in instruction.operands):
         tiles = [p.name for p in instruction.operands if p.operand and p.operand.reads]
         tiles += [p.name for p in instruction.operands if p.operand and p.operand.writes]
-        yield f"    core.note(call, frame_at(1), {', '.join(tiles)})"
+        yield f"    row = core.note(call, frame_at(1), {', '.join(tiles)})"
     else:
         yield f"    arguments = {_everything(instruction)}"
-        yield "    core.note(call, frame_at(1), *[arguments[n] for n in call.reads + call.writes])"
+        noted = "*[arguments[n] for n in call.reads + call.writes]"
+        yield f"    row = core.note(call, frame_at(1), {noted})"
 
 
 def _has(instruction: Instruction, name: str) -> bool:

@@ -189,17 +189,17 @@ class Core:
 
     # --- recording -------------------------------------------------------------------------------
 
-    def note(self, call: Call, frame: FrameType, *tiles: Tile) -> None:
-        """Append an instruction to the record; `tiles` are those of
+    def note(self, call: Call, frame: FrameType, *tiles: Tile) -> int:
+        """Append an instruction to the record, and say at which row; `tiles` are those of
         `call.reads`, the indices of `call.indices`, and `call.writes`."""
         program = self.program
         if program is None:
-            return
+            return -1
         if program.full:
             if not program.left_out:
                 self.report("RECORD_LIMIT", program.ending)
             program.left_out += 1
-            return
+            return self.last_row
         line = self._lines.get((id(frame.f_code), frame.f_lasti))
         if line is None:
             line = self._find_line(frame)
@@ -207,7 +207,12 @@ class Core:
         for tile in tiles:
             box = tile._access
             row.append(box if box >= 0 else program.access(tile))
-        program.append(row)
+        return program.append(row)
+
+    @property
+    def last_row(self) -> int:
+        """The row of the last instruction in the record; -1 if there is none."""
+        return -1 if self.program is None else self.program.issued - 1
 
     def _find_line(self, frame: FrameType) -> int:
         """The line of the user's code that led to a frame. Ours are not remembered: many lines

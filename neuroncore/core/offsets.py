@@ -24,9 +24,9 @@ class Offsets:
     given: dict[str, Any]
     tiles: dict[str, Any]
 
-    def note(self, frame: FrameType) -> None:
+    def note(self, frame: FrameType) -> int:
         """Write out what went to picked places, and append the instruction, as it was given, to
-        the record."""
+        the record; its row there."""
         core, call, given = self.core, self.call, self.given
         operands = {p.name: p.operand for p in call.instruction.operands if p.operand}
         results = [(self.tiles[n], operands[n]) for n in call.writes if n in operands]
@@ -39,10 +39,11 @@ class Offsets:
         used = [d.index for n in call.dynamic for d in given[n].dynamic]
         indices = (index for index in used if isinstance(index, Tile))
         reads, writes = ([given[n] for n in names] for names in (call.reads, call.writes))
-        core.note(call, frame, *reads, *indices, *writes)
+        row = core.note(call, frame, *reads, *indices, *writes)
         for load in (index.load for index in used if isinstance(index, VirtualRegister)):
             if load is not None and load.record is core.program:
-                load.record.wait(load.record.issued - 1, load.row)
+                load.record.wait(row, load.row)
+        return row
 
 
 def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offsets | None:

@@ -24,9 +24,8 @@ class NkiInstruction:
 
     __slots__ = ("program", "row")
 
-    def __init__(self, program: Program | None) -> None:
-        self.program = program
-        self.row = -1 if program is None else program.issued - 1
+    def __init__(self, program: Program | None, row: int) -> None:
+        self.program, self.row = program, row
 
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
         """Let this instruction begin only after `producers`, issued before it, are done.

@@ -134,12 +134,14 @@ class Program:
         if producer < len(self):
             self._decisions.extend((len(self), producer))
 
-    def append(self, row: list[int]) -> None:
-        """Of the indices of a Call, a line and boxes."""
+    def append(self, row: list[int]) -> int:
+        """A row of the indices of a Call, a line and boxes; its number."""
         self._rows += row
         self._widths.append(len(row))
+        number = self._count + len(self._widths) - 1
         if len(self._widths) >= self._room:
             self._pack()
+        return number
 
     def _pack(self) -> None:
         count = len(self._widths)
