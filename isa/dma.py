@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.clause import Fusion, Operator, Traits, cost, instruction, numeric, require
+from neuroncore.clause import Fusion, Operator, Traits, cost, instruction, numeric
 from neuroncore.core.core import Core
 from neuroncore.core.rows import Rows, asked, down_columns, put
 from neuroncore.enums import dge_mode, engine, oob_mode
+from neuroncore.errors import ShapeError
 from neuroncore.memory.access import long_axes
 from neuroncore.memory.tile import Array, Tile
 
@@ -102,7 +103,8 @@ def dma_transpose(
 def asked_of(core: Core, dst: Tile, srcs: Sequence[Tile], skip: bool) -> list[Rows]:
     """The rows of a sum and of its sources."""
     into = asked(core, "dst", dst, skip)
-    report_repeated(core, into)
+    if dst.dynamic:
+        report_repeated(core, into)
     return [into, *(asked(core, "srcs", src, skip) for src in srcs)]
 
 
@@ -116,8 +118,9 @@ def total(op: Operator, shape: tuple[int, ...], values: Sequence[Array]) -> Arra
 
 def adds_to_itself(dst: Tile, srcs: Sequence[Tile]) -> None:
     """Rows picked at run time are added to what is there."""
-    require(
-        not any(tile.dynamic for tile in (dst, *srcs)) or any(same_place(dst, s) for s in srcs),
+    if not any(tile.dynamic for tile in (dst, *srcs)) or any(same_place(dst, s) for s in srcs):
+        return
+    raise ShapeError(
         "dma_compute: neither of srcs is dst",
         argument="srcs",
         expected=repr(dst),

@@ -117,10 +117,10 @@ def nc_n_gather(dst: words.MovedOut, data: words.MovedIn, indices: words.Indices
 def inside(indices: Array, size: int, run: int, argument: str, group: str) -> None:
     """Refuse indices, [groups, count], whose `run` elements leave the `size` there are. What the
     device would fetch is undefined (ISA)."""
-    beyond = np.argwhere(indices > size - run)
-    if not len(beyond):
+    beyond = indices > size - run
+    if not beyond.any():
         return
-    number, place = beyond[0]
+    number, place = np.argwhere(beyond)[0]
     raise OutOfBoundsError(
         f"index {place} of {group} {number} is {indices[number, place]}",
         argument=argument,

@@ -20,7 +20,7 @@ GROUP = 16  # rows that descriptors made at run time transpose at a time
 Numbers = Callable[[str, Tile, Tile, Machine], Array]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Rows:
     """What an operand reads or writes. Of a gather or scatter `numbers` are the rows that its index
     asks for, along axis 0 of the tensor under the tile, and `inside` flags those that exist."""
@@ -66,9 +66,8 @@ class Rows:
         _scatter(_every_row(self.tile), rows, codes, some)
 
     def repeated(self) -> Array:
-        """The numbers of rows that are asked for more than once."""
-        if self.numbers is None:
-            return np.empty(0, np.int64)
+        """The numbers of rows that are asked for more than once, of a scatter."""
+        assert self.numbers is not None
         numbers, counts = np.unique(self.numbers[self.inside], return_counts=True)
         return numbers[counts > 1]
 
