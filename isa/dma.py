@@ -64,8 +64,7 @@ def dma_compute(
 ) -> None:
     """dst = srcs[0] + srcs[1] + ..., in float32 from the left
 
-    With rows picked by an index i: dst = dst + data[i], or dst[i] = dst[i] + data.
-    """
+    With rows picked by an index i: dst = dst + data[i], or dst[i] = dst[i] + data."""
     adds_to_itself(dst, srcs)
     into, *rows = asked_of(core, dst, srcs, oob_mode is SKIP)
     codes = dst.rounded(total(reduce_op, dst.shape, [source.values() for source in rows]))

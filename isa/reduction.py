@@ -42,6 +42,7 @@ loops: Any = Lazy("neuroncore.native.statistics")
 @instruction(
     vector,
     shapes="data: P G*F; dst: P F",
+    example="data=128 512; dst=128 1; axis=1",
     given={"G": words.folded},
     cost=cost.dynamic(words.reduce_cost),
     rules=words.REDUCE,

@@ -100,6 +100,7 @@ def activation_reduce(
     cost=cost.dynamic(words.activation_cost),
     rules=words.ACTIVATE2,
     feature="activate2",
+    example="op1=add",
     traits=FOLDING,
 )
 def activate2(
@@ -121,11 +122,9 @@ def activate2(
 ) -> None:
     """dst[p, f] = op((data[p, f] <op0> imm0[p]) <op1> imm1[p]);  reduce_res[p] = the accumulator
 
-    Each step rounds to float32. The accumulator folds what is not yet rounded to dst.
-    """
-    value = numeric.stepped(dst, data, (op0, imm0, reverse0), (op1, imm1, reverse1))
-    out = numeric.floats(dst)
-    evaluate(core, op, value, out, relu_param)
+    Each step rounds to float32. The accumulator folds what is not yet rounded to dst."""
+    out = numeric.stepped(dst, data, (op0, imm0, reverse0), (op1, imm1, reverse1))
+    evaluate(core, op, np.array(out), out, relu_param)
     if reduce_op is not None and reduce_cmd is not IDLE:
         accumulate(core, scalar, data, out, reduce_op, reduce_cmd)
     dst.store(out)

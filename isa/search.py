@@ -124,6 +124,7 @@ def range_select(
 @instruction(
     gpsimd,
     shapes="segment_ids: P F; dst: P 2*F",
+    example="P=1; dst=1 2 512",
     cost=cost.streaming(extra="gpsimd_start_cycles"),
     rules=[words.one_row_of_pairs],
 )
@@ -143,7 +144,11 @@ def sequence_bounds(dst: words.Bounds, segment_ids: words.Ids) -> None:
 
 
 @instruction(
-    gpsimd, shapes="src: P%16 S; val_dst idx_dst: P F", cost=words.topk_cost, rules=words.TOPK
+    gpsimd,
+    shapes="src: P%16 S; val_dst idx_dst: P F",
+    example="F=32; n=512",
+    cost=words.topk_cost,
+    rules=words.TOPK,
 )
 def topk(
     val_dst: words.SnakeOut, idx_dst: words.SnakeIndices, src: words.Snake, n: Count, *, core: Core

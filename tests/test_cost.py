@@ -179,7 +179,7 @@ def test_two_streams_of_16_bits_need_all_three_tiles_narrow(target):
     narrow = pair_work(target, "bfloat16", "bfloat16", "bfloat16")
     assert narrow == pytest.approx(N / 2 if target in FAST else N)
     for forms in (("float32", *2 * ("bfloat16",)), ("bfloat16", "bfloat16", "float32")):
-        assert pair_work(target, *forms) == pytest.approx(N / rate["tensor_tensor"])
+        assert pair_work(target, *forms) == pytest.approx(N / rate["two_streams"])
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -188,8 +188,8 @@ def test_two_streams_from_two_memories(target):
     float32 = ("float32",) * 3
     mixed = pair_work(target, *float32, "psum", "sbuf")
     assert mixed == pair_work(target, *float32, "sbuf", "psum")
-    assert mixed == pytest.approx(N / rate["tensor_tensor_mixed"])
-    assert pair_work(target, *float32) == pytest.approx(N / rate["tensor_tensor"])
+    assert mixed == pytest.approx(N / rate["two_streams_mixed"])
+    assert pair_work(target, *float32) == pytest.approx(N / rate["two_streams"])
     if target == "trn1":
         assert pair_work(target, *float32) == pytest.approx(2 * mixed)
 

@@ -28,6 +28,7 @@ Rank = Annotated[int, Immediate(int, keyed=True)]
 
 
 def one_cycle(call: Call, machine: Machine) -> cost.Cost:
+    """One cycle of the engine, and its fixed costs."""
     return cost.stream(call, machine, 1)
 
 

@@ -84,6 +84,7 @@ def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def n_gather_cost(call: Call, machine: Machine) -> cost.Cost:
+    """One element per lane and cycle, after a start for each group of 512 (ISA)."""
     count = call.view("dst").free_size
     start = machine.fixed.gpsimd_start_cycles * ceil(count / GROUP)
     return cost.stream(call, machine, count / cost.rate(machine, engine.gpsimd, "default"), start)

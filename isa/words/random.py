@@ -68,6 +68,7 @@ DROPOUT = (same_dtype("dst", "data"), probability_format)
 
 @cost.dynamic
 def generating(call: Call, machine: Machine) -> cost.Cost:
+    """One pass over dst at the engine's rate of random numbers."""
     start = machine.fixed.gpsimd_start_cycles if call.engine is engine.gpsimd else 0
     cycles = cost.elements(call) / cost.rate(machine, call.engine, "random")
     return cost.stream(call, machine, cycles, start)

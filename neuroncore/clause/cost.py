@@ -216,13 +216,13 @@ def _runs_on(view: View) -> bool:
 def two_inputs(call: Call, machine: Machine) -> Cost:
     """tensor_tensor and its kind, which read two streams (ISA226, ARCH2)."""
     inputs = _streams(call, *call.reads)
-    kind = "tensor_tensor"
+    kind = "two_streams"
     if all(v.region is SBUF for v in inputs) and _pairs_fast(call, machine):
-        kind = "tensor_tensor_16bit"
+        kind = "two_streams_16bit"
     elif {v.region for v in inputs} == {SBUF, PSUM}:
-        kind = "tensor_tensor_mixed"
+        kind = "two_streams_mixed"
     if call.engine is engine.gpsimd:
-        kind = "power" if call["op"].name == "power" else "tensor_tensor"
+        kind = "power" if call["op"].name == "power" else "two_streams"
     return stream(call, machine, elements(call) / rate(machine, call.engine, kind))
 
 
@@ -241,6 +241,7 @@ def _pairs_fast(call: Call, machine: Machine) -> bool:
 
 
 def dma(call: Call, machine: Machine) -> Cost:
+    """Bytes and packets on the engines that serve the partitions, beside what issuing takes."""
     return move(call.view("dst"), call.view("src"), machine, call.arguments.get("dge_mode"))
 
 

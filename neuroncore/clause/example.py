@@ -20,7 +20,7 @@ from neuroncore.enums import MemoryRegion, engine
 from neuroncore.machine import Machine
 from neuroncore.numerics.formats import FORMATS, bfloat16, float32, lookup, uint8, uint32
 
-PARTITIONS, FREE = 128, 512
+PARTITIONS, FREE, LISTED = 128, 512, 32
 USUAL = (bfloat16, float32, uint8, uint32)
 
 
@@ -55,20 +55,24 @@ def _argument(
             return "number"
         view = _view(instruction, p.name, declared, asked or "", sizes, machine)
         return (view, view) if declared.many else view
+    if isinstance(declared, Op):
+        return _operator(declared, asked, p)
     if asked is not None:
         return literal_eval(asked)
     if not p.required:
         return p.default
-    if isinstance(declared, Op):
-        names = declared.names or ("bitwise_and",)
-        return OPERATORS[
-            "add" if "arithmetic" in declared.kinds and not declared.names else names[0]
-        ]
     if isinstance(declared, Act):
         return FUNCTIONS["exp"]
     if isinstance(declared, Immediate):
-        return max(declared.low, 0) if declared.low > -(2**31) else 0
+        return (0,) * LISTED if declared.depth else max(declared.low, 0)
     return next(iter(declared.members)) if isinstance(declared, Static) and declared.members else 0
+
+
+def _operator(declared: Op, asked: str | None, p: Parameter) -> Any:
+    if asked is None and not p.required:
+        return p.default
+    usual = "add" if "arithmetic" in declared.kinds else "bitwise_and"
+    return OPERATORS[asked or (declared.names or (usual,))[0]]
 
 
 def _view(
@@ -117,9 +121,8 @@ def _size(
         return term.plus
     usual = PARTITIONS if term.letter in along_partitions else FREE
     size = sizes.get(term.letter, usual)
-    bounds = [
-        t.most for shape in instruction.shapes.values() for t in shape if t.letter == term.letter
-    ]
-    size = min([size, *(getattr(machine.limits, most) for most in bounds if most)])
+    alike = [t for shape in instruction.shapes.values() for t in shape if t.letter == term.letter]
+    size = min([size, *(getattr(machine.limits, t.most) for t in alike if t.most)])
+    size -= size % max(t.multiple for t in alike)
     times = term.times if isinstance(term.times, int) else 1
     return int(times * size + term.plus)

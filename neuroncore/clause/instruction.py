@@ -32,10 +32,6 @@ from neuroncore.machine import Machine
 Cost = Callable[["Call", Machine], Any]
 
 
-class Undeclared:  # while clauses are being rewritten
-    keyed = False
-
-
 Declared = Operand | Op | Act | Static | Immediate | Register
 
 
@@ -44,6 +40,8 @@ class Rule(Protocol):
 
     @property
     def sentence(self) -> str: ...
+    @property
+    def because(self) -> str | None: ...
     @property
     def early(self) -> bool: ...
     def __call__(self, call: Call, machine: Machine, /) -> KernelError | None: ...
@@ -125,7 +123,7 @@ class Instruction:
     parameters: tuple[Parameter, ...]
     shapes: dict[str, letters.Shape]
     given: letters.Given  # letters of `shapes` that are factors, not sizes
-    rules: tuple[Any, ...]
+    rules: tuple[Rule, ...]
     choose: Callable[[Call, Machine], engine] | None
     feature: str | None
     opcode: str
@@ -156,7 +154,7 @@ class Instruction:
 
     def violations(self, call: Call, machine: Machine) -> Iterator[KernelError]:
         """What is wrong with the operands of a call together, whose engine is known."""
-        early = [rule for rule in self.rules if getattr(rule, "early", False)]
+        early = [rule for rule in self.rules if rule.early]
         yield from filter(None, (rule(call, machine) for rule in early))
         yield from letters.violations(call, machine)
         rest = (rule(call, machine) for rule in self.rules if rule not in early)
@@ -229,7 +227,7 @@ def instruction(
     *engines: engine,
     cost: Cost,
     shapes: str = "",
-    rules: Sequence[Any] = (),
+    rules: Sequence[Rule] = (),
     given: letters.Given = MappingProxyType({}),
     choose: Callable[[Call, Machine], engine] | None = None,
     feature: str | None = None,
@@ -298,14 +296,14 @@ def _declared(
     for option in options:
         for extra in getattr(option, "__metadata__", ()):
             if isinstance(extra, Operand):
-                return replace(extra, column=extra.column or _is_column(shapes.get(name)))
+                return replace(extra, column=_is_column(shapes.get(name)))
             if isinstance(extra, Declared):
                 return extra
         if option is bool:
             return Static(flag=True)
         if isinstance(option, type) and issubclass(option, Enum):
             return Static(members=option)
-    return Undeclared()
+    raise DefinitionError(f"{meaning.__name__}: {name} is not declared")
 
 
 def _is_column(shape: letters.Shape | None) -> bool:

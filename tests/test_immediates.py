@@ -1,0 +1,114 @@
+"""What is compiled into an instruction: junk in its place is refused in our words, everywhere."""
+
+import numpy as np
+import pytest
+import recipes_compute  # noqa: F401  they enter their recipes
+import recipes_move  # noqa: F401
+from accepted import accepted
+from device import TARGETS, Device
+from recipes import RECIPES
+
+from neuroncore.clause.immediate import Immediate, Register
+from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.clause.operand import Act, Op, Operand, Static
+from neuroncore.errors import DtypeError, KernelError, SignatureError
+from neuroncore.memory.register import VirtualRegister
+from neuroncore.memory.tile import Tile
+
+TOGETHER = ("core_barrier", "sendrecv")
+JUNK = ("abc", object(), [1, "2"], {}, 1j)
+DECLARED = [
+    (one.name, p.name)
+    for one in INSTRUCTIONS.values()
+    for p in one.parameters
+    if isinstance(p.declared, Immediate | Register)
+    or (isinstance(p.declared, Static) and p.declared.flag)
+]
+
+
+class Refused(Exception):
+    """The junk was refused, and there is nothing else to do."""
+
+
+class Spoiled(Device):
+    """A device that puts junk in the place of one argument of an instruction."""
+
+    def __init__(self, target, name, argument, junk):
+        super().__init__(target)
+        self.name, self.argument, self.junk = name, argument, junk
+
+    def issue(self, name, *args, **kwargs):
+        if name != self.name:
+            return super().issue(name, *args, **kwargs)
+        names = [p.name for p in INSTRUCTIONS[name].parameters]
+        kwargs = {**dict(zip(names, args)), **kwargs, self.argument: self.junk}
+        tiles = [value for value in kwargs.values() if isinstance(value, Tile)]
+        before = self._state(tiles)
+        with pytest.raises(KernelError) as caught:
+            super().issue(name, **kwargs)
+        assert self.argument in str(caught.value)
+        assert self._state(tiles) == before
+        raise Refused
+
+
+@pytest.mark.parametrize(("name", "argument"), DECLARED)
+def test_junk_is_refused_by_name_and_leaves_no_trace(name, argument):
+    if name in TOGETHER:
+        pytest.skip("takes two cores; tests/test_system.py has its refusals")
+    taken = {t: accepted(name, t) for t in TARGETS} if has_tiles(name) else {"trn2": ["float32"]}
+    target = next(t for t in reversed(taken) if taken[t])
+    form = min(taken[target], key=lambda f: f != "float32")
+    for junk in JUNK:
+        with pytest.raises(Refused):
+            list(recipe_of(name)(Spoiled(target, name, argument, junk), form))
+
+
+def has_tiles(name):
+    return any(p.operand for p in INSTRUCTIONS[name].operands)
+
+
+def recipe_of(name):
+    """The recipe, or for moves between registers, which have no tiles, a call."""
+    if name in RECIPES:
+        return RECIPES[name]
+    return lambda device, form: iter([device.issue(name, VirtualRegister(0), 1)])
+
+
+@pytest.mark.parametrize(
+    ("value", "taken"), [(3, 3), (np.int64(3), 3), (True, 1), (np.uint8(255), 255)]
+)
+def test_integers_of_any_kind_are_python_s(value, taken):
+    found = Immediate(int).take("iota", "offset", value)
+    assert (type(found), found) == (int, taken) or found is value
+
+
+@pytest.mark.parametrize("value", [2, 2.5, np.float32(2.5), np.int8(2), float("inf")])
+def test_numbers_of_any_kind_are_taken(value):
+    assert Immediate(float).take("memset", "value", value) == value
+
+
+def test_a_float_is_no_integer():
+    with pytest.raises(SignatureError, match="offset must be an integer"):
+        Immediate(int).take("iota", "offset", 2.0)
+
+
+def test_numbers_have_a_range():
+    word = Immediate(int, 0, 3)
+    assert word.take("dma_copy", "priority", 3) == 3
+    with pytest.raises(DtypeError, match="priority is 4"):
+        word.take("dma_copy", "priority", 4)
+
+
+def test_lists_of_lists_become_tuples():
+    word = Immediate(int, depth=2)
+    assert word.take("iota", "pattern", [[1, np.int32(4)], (2, 3)]) == ((1, 4), (2, 3))
+    for junk in ("ab", [1, 2], [["a", 1]], [[1.5, 2]]):
+        with pytest.raises(SignatureError, match="pattern must be a list of lists"):
+            word.take("iota", "pattern", junk)
+
+
+def test_every_parameter_of_every_clause_is_declared():
+    kinds = Operand | Op | Act | Static | Immediate | Register
+    for one in INSTRUCTIONS.values():
+        for p in one.parameters:
+            assert isinstance(p.declared, kinds), (one.name, p.name)

@@ -1,0 +1,69 @@
+"""The table of instructions: what is said of one is said in its clause, and can be printed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import neuroncore
+from neuroncore import machine
+from neuroncore.clause import example
+from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.cli import main
+from neuroncore.core.legality import whole_call
+
+ROOT = Path(neuroncore.__file__).parent
+MACHINES = [machine.load(name) for name in machine.names()]
+DIALECTS = ("frontend",)
+ALSO_WORDS = {"activation", "iota", "rng", "topk", "dropout", "exponential", "reciprocal", "memset"}
+
+
+def legal_examples(name):
+    one = INSTRUCTIONS[name]
+    with_it = [m for m in MACHINES if one.feature is None or m.has(one.feature)]
+    calls = [(example.call(one, m), m) for m in with_it]
+    return [(call, m) for call, m in calls if not list(whole_call(call, m))]
+
+
+@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+def test_isa_prints_shapes_rules_cost_and_an_example(name, capsys):
+    one = INSTRUCTIONS[name]
+    assert main(["isa", name]) == 0
+    printed = capsys.readouterr().out
+    for rule in one.rules:
+        assert rule.sentence and rule.sentence in printed
+        assert rule.because is None or rule.because in printed
+    for shape in one.shapes.values():
+        assert f"[{shape[0].text}, {shape[1].text}]" in printed
+    assert re.search(r"^cost +\S", printed, re.M), "its cost has no docstring"
+    assert f"example   nisa.{name}(" in printed
+
+
+@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+def test_the_example_is_legal_wherever_the_instruction_is(name):
+    one = INSTRUCTIONS[name]
+    with_it = [m.name for m in MACHINES if one.feature is None or m.has(one.feature)]
+    assert [m.name for _, m in legal_examples(name)] == with_it
+
+
+def test_no_instruction_is_named_outside_the_set_and_the_dialects():
+    """A reader that knows an instruction by name is a list that nobody extends: what it needs to
+    know is a field of the clause."""
+    names = "|".join(sorted(INSTRUCTIONS.keys() - ALSO_WORDS, key=len, reverse=True))
+    quoted = re.compile(rf"""["'](?:{names})["']""")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted(ROOT.rglob("*.py"))
+        if path.relative_to(ROOT).parts[0] not in (*DIALECTS, "isa", "kernels")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if quoted.search(line)
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("word", sorted(ALSO_WORDS))
+def test_names_that_are_words_as_well_are_compared_with_nowhere(word):
+    compared = re.compile(rf"""name\s*(?:==|!=|in)\s*[^\n]*["']{word}["']""")
+    for path in ROOT.rglob("*.py"):
+        if path.relative_to(ROOT).parts[0] not in (*DIALECTS, "isa", "kernels"):
+            assert not compared.search(path.read_text()), path
