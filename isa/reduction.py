@@ -9,6 +9,7 @@ import numpy as np
 from neuroncore.clause import (
     FOLDING,
     LANEWISE,
+    SCANNING,
     Arithmetic,
     Gathered,
     In,
@@ -20,6 +21,7 @@ from neuroncore.clause import (
     SbufOut,
     Scattered,
     Single,
+    Traits,
     cost,
     instruction,
     number_for,
@@ -152,7 +154,7 @@ def tensor_partition_reduce(dst: SbufOut, op: words.OverPartitions, data: SbufIn
 
 
 @instruction(
-    vector, shapes="data: P F<=bn_stats_free; dst: P 6", cost=cost.streaming(), traits=LANEWISE
+    vector, shapes="data: P F<=bn_stats_free; dst: P 6", cost=cost.streaming(), traits=SCANNING
 )
 def bn_stats(dst: Out, data: In) -> None:
     """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
@@ -168,7 +170,7 @@ def bn_stats(dst: Out, data: In) -> None:
     vector,
     shapes="data: P F%3; dst: P 2",
     cost=cost.dynamic(words.aggregation_cost),
-    traits=LANEWISE,
+    traits=SCANNING,
 )
 def bn_aggr(dst: Out, data: In) -> None:
     """dst[p, :] = [m, v];  m = sum n_i m_i / N, v = sum (M_i + n_i (m_i - m)^2) / N, N = sum n_i
@@ -188,7 +190,7 @@ def bn_aggr(dst: Out, data: In) -> None:
     shapes="dst data0 data1: P F; initial: P 1",
     cost=cost.streaming("scan"),
     rules=words.SCAN,
-    traits=LANEWISE,
+    traits=SCANNING,
 )
 def tensor_tensor_scan(
     dst: Out,
@@ -215,7 +217,7 @@ def tensor_tensor_scan(
     shapes="dst src: P F; imm0 imm1: P 1",
     cost=cost.streaming("scan"),
     rules=words.CUMULATIVE,
-    traits=FOLDING,
+    traits=Traits(lanewise=True, scans=True, casts=True, accumulates=True),
 )
 def tensor_scalar_cumulative(
     dst: words.ShortOut,

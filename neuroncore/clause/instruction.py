@@ -67,6 +67,8 @@ class Traits:
 
     lanewise: bool = False
     """Every lane works for itself: some lanes stand for all."""
+    scans: bool = False
+    """A result depends on all elements of its lane, though it has as many."""
     casts: bool = False
     """Integers that it writes may have been rounded or cut off."""
     copies: bool = False

@@ -13,6 +13,7 @@ from neuroncore.numerics.formats import FORMATS, Format
 
 BOTH = ("arithmetic", "bitvec")
 LANEWISE = Traits(lanewise=True, casts=True)
+SCANNING = Traits(lanewise=True, scans=True, casts=True)
 FOLDING = Traits(lanewise=True, casts=True, accumulates=True)
 
 

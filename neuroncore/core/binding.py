@@ -201,10 +201,10 @@ def _execute(instruction: Instruction) -> Iterator[str]:
         if p.operand and p.operand.many:
             yield f"for name, tile in spread({p.name!r}, {p.name}).items():"
             yield "    if tile.storage.gaps is not None and not tile.dynamic:"
-            yield "        core.check_written(name, tile)"
+            yield "        core.check_written(name, tile, followed=True)"
         elif p.operand and p.operand.reads and not p.operand.partial:
             yield f"if {_present(p)}{p.name}.storage.gaps is not None and not {p.name}.dynamic:"
-            yield f"    core.check_written({p.name!r}, {p.name})"
+            yield f"    core.check_written({p.name!r}, {p.name}, followed=True)"
     for p in instruction.parameters:
         if isinstance(p.declared, Op):
             guard = f" and {p.name} is not None" if p.declared.optional else ""
@@ -216,6 +216,8 @@ def _execute(instruction: Instruction) -> Iterator[str]:
     yield "if core.beside is None:"
     yield f"    MEANING({', '.join([*passed, *(['core=core'] if instruction.wants_core else [])])})"
     yield f"else: core.beside.perform(call, {_everything(instruction)})"
+    yield "if core.leftovers is not None:"
+    yield f"    core.leftovers.follow(call, {_everything(instruction)})"
     for p in instruction.operands:
         if p.operand and p.operand.writes:
             guard = _present(p).removesuffix(" and ")

@@ -20,6 +20,7 @@ from neuroncore.clause.arithmetic import NUMBERS
 from neuroncore.clause.instruction import Call, Instruction
 from neuroncore.clause.operand import Operand, spread
 from neuroncore.core import indirection, legality
+from neuroncore.core.leftovers import Leftovers
 from neuroncore.enums import engine
 from neuroncore.errors import (
     KernelError,
@@ -93,6 +94,8 @@ class Core:
         self.operators = NUMBERS if options.nan_minmax == "number" else {}
         self.calls: dict[Any, Call] = {}
         self.findings: list[Finding] = []
+        self.keeps_back = False  # reads of leftovers, until it is known that they matter
+        self.leftovers: Leftovers[Finding] | None = None  # if there were any
         self.accumulators = {
             unit: np.full(self.machine.limits.partitions, CLOBBERED, np.float32)
             for unit in (engine.scalar, engine.vector)
@@ -101,7 +104,7 @@ class Core:
         self.dialect: Any = None  # what a frontend keeps of the running kernel
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
         self._lines: dict[tuple[int, int], int] = {}
-        self._reported: set[tuple[Any, ...]] = set()
+        self._reported: dict[tuple[Any, ...], Finding] = {}
 
     def __repr__(self) -> str:
         issued = "no record" if self.program is None else f"{len(self.program)} instructions"
@@ -147,10 +150,16 @@ class Core:
     # --- what was never written ------------------------------------------------------------------
 
     def check_written(
-        self, name: str, tile: Tile, rows: Array | None = None, chosen: Array | None = None
+        self,
+        name: str,
+        tile: Tile,
+        rows: Array | None = None,
+        chosen: Array | None = None,
+        followed: bool = False,
     ) -> None:
         """Report a read of memory that nothing has written, and lay poison there. `rows` are
-        those that are read, of axis 0, and `chosen` flags the elements; None for all."""
+        those that are read, of axis 0, and `chosen` flags the elements; None for all. The finding
+        may be kept back if what the instruction makes of the elements is `followed`."""
         missing = tile.missing()
         if missing is None:
             return
@@ -162,7 +171,13 @@ class Core:
             return
         message = self._never_written(name, tile, missing)
         tile.lay_leftovers(missing, self.options.zeros_as_leftovers)
-        self.report("UNINIT_READ", message, tile.storage.id)
+        finding = self._found("UNINIT_READ", message, tile.storage.id)
+        if not followed or not self.keeps_back:
+            self._tell(finding)
+            return
+        if self.leftovers is None:
+            self.leftovers = Leftovers(self._tell)
+        self.leftovers.found(tile, missing, finding)
 
     def _never_written(self, name: str, tile: Tile, missing: Array) -> str:
         storage = tile.storage
@@ -180,12 +195,17 @@ class Core:
 
     def report(self, code: str, message: str, *subject: Any, site: Born = None) -> None:
         """Add a finding, once per line and subject; the line is that of a site or of here."""
+        self._tell(self._found(code, message, *subject, site=site))
+
+    def _found(self, code: str, message: str, *subject: Any, site: Born = None) -> Finding:
+        """The first finding of a line and subject."""
         site = site or self.birthplace()
         place = source.place(*site) if site else None
-        key = (code, place, *subject)
-        if key not in self._reported:
-            self._reported.add(key)
-            self.findings.append(Finding(code, message, place))
+        return self._reported.setdefault((code, place, *subject), Finding(code, message, place))
+
+    def _tell(self, finding: Finding) -> None:
+        if not any(told is finding for told in self.findings):
+            self.findings.append(finding)
 
     # --- recording -------------------------------------------------------------------------------
 

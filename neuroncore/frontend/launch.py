@@ -148,7 +148,10 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], count: int
             because="the cores of this generation are not paired into logical cores",
         )
     first = Core(machine, options, 0, grid)
-    return [first, *(Core(machine, options, rank, grid, first.hbm) for rank in range(1, count))]
+    cores = [first, *(Core(machine, options, n, grid, first.hbm) for n in range(1, count))]
+    for core in cores:
+        core.keeps_back = True
+    return cores
 
 
 def _precision(cores: list[Core]) -> Precision | None:

@@ -292,6 +292,10 @@ class Tile:
         item = self.dtype.itemsize
         return self.offset * item, self.shape, tuple(s * item for s in self.strides), item
 
+    def flags(self, gaps: Gaps) -> Array:
+        """Those of the elements; with an axis more if an element has several."""
+        return gaps.flags(*self._layout())
+
     def unwritten(self) -> Array | None:
         """Which elements nothing has written since this tensor was allocated, None if none."""
         gaps = self.storage.gaps
