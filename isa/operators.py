@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.clause import arithmetic as numeric
-from neuroncore.clause.arithmetic import (
+from neuroncore.clause import alu
+from neuroncore.clause.alu import (
     FUNCTIONS,
     NUMBERS,
     OPERATORS,
@@ -45,11 +45,11 @@ _OPERATORS = (
         integer=np.multiply, engines=EVERYWHERE,
     ),
     Operator(
-        "maximum", numeric.maximum, reduces=True, identity=-inf, neutral=-inf,
+        "maximum", alu.maximum, reduces=True, identity=-inf, neutral=-inf,
         fold=fold("maximum"), integer=np.maximum,
     ),
     Operator(
-        "minimum", numeric.minimum, reduces=True, identity=inf, neutral=inf,
+        "minimum", alu.minimum, reduces=True, identity=inf, neutral=inf,
         fold=fold("minimum"), integer=np.minimum,
     ),
     Operator("equal", np.equal, integer=np.equal),
@@ -61,40 +61,40 @@ _OPERATORS = (
     Operator("logical_and", np.logical_and, reduces=True, integer=np.logical_and),
     Operator("logical_or", np.logical_or, reduces=True, integer=np.logical_or),
     Operator("logical_xor", np.logical_xor, reduces=True, integer=np.logical_xor),
-    Operator("power", numeric.power, engines=("gpsimd",)),
+    Operator("power", alu.power, engines=("gpsimd",)),
     Operator(
-        "abs_max", numeric.larger_magnitude, identity=0.0, fold=fold("larger_magnitude"),
+        "abs_max", alu.larger_magnitude, identity=0.0, fold=fold("larger_magnitude"),
         feature="magnitude_operators",
     ),
     Operator(
-        "abs_min", numeric.smaller_magnitude, identity=inf, fold=fold("smaller_magnitude"),
+        "abs_min", alu.smaller_magnitude, identity=inf, fold=fold("smaller_magnitude"),
         feature="magnitude_operators",
     ),
     # arithmetic, one operand
-    Operator("abs", numeric.absolute, arity=1, engines=("vector", "scalar")),
-    Operator("square", numeric.square, arity=1, feature="unary_alu"),
-    Operator("relu", numeric.relu, arity=1, feature="unary_alu"),
-    Operator("rsqrt", numeric.rsqrt, arity=1, engines=("gpsimd",)),
-    Operator("reciprocal", numeric.reciprocal, arity=1),
-    Operator("bypass", numeric.bypass, arity=1, engines=("scalar",)),
+    Operator("abs", alu.absolute, arity=1, engines=("vector", "scalar")),
+    Operator("square", alu.square, arity=1, feature="unary_alu"),
+    Operator("relu", alu.relu, arity=1, feature="unary_alu"),
+    Operator("rsqrt", alu.rsqrt, arity=1, engines=("gpsimd",)),
+    Operator("reciprocal", alu.reciprocal, arity=1),
+    Operator("bypass", alu.bypass, arity=1, engines=("scalar",)),
     # across partitions only
     Operator("average", np.add, kind="partition", engines=("gpsimd",)),
     # bit patterns
-    Operator("invert", numeric.invert, kind="bitvec", arity=1),
+    Operator("invert", alu.invert, kind="bitvec", arity=1),
     Operator("bitwise_and", np.bitwise_and, kind="bitvec", reduces=True),
     Operator("bitwise_or", np.bitwise_or, kind="bitvec", reduces=True),
     Operator("bitwise_xor", np.bitwise_xor, kind="bitvec", reduces=True),
-    Operator("left_shift", numeric.left_shift, kind="bitvec"),
-    Operator("right_shift", numeric.right_shift, kind="bitvec"),
+    Operator("left_shift", alu.left_shift, kind="bitvec"),
+    Operator("right_shift", alu.right_shift, kind="bitvec"),
 )  # fmt: skip
 
 _FUNCTIONS = (
-    Function("copy", numeric.copy, "x"),
-    Function("square", numeric.squared, "x^2"),
-    Function("relu", numeric.rectified, "max(x, 0)"),
-    Function("prelu", numeric.rectified, "x if x > 0 else relu_param * x"),
-    Function("abs", numeric.magnitude, "|x|"),
-    Function("sign", numeric.sign, "-1, 0 or 1"),
+    Function("copy", alu.copy, "x"),
+    Function("square", alu.squared, "x^2"),
+    Function("relu", alu.rectified, "max(x, 0)"),
+    Function("prelu", alu.rectified, "x if x > 0 else relu_param * x"),
+    Function("abs", alu.magnitude, "|x|"),
+    Function("sign", alu.sign, "-1, 0 or 1"),
     Function("sigmoid", poly("sigmoid"), "1 / (1 + e^-x)", table="sigmoid"),
     Function("tanh", poly("tanh"), "tanh x", table="tanh"),
     Function("exp", poly("exp"), "e^x", table="exp"),
@@ -118,17 +118,17 @@ _FUNCTIONS = (
     Function("erf_dx", poly("erf_dx"), "2 / sqrt(pi) e^(-x^2)", table="erf"),
     Function("sin", poly("sin"), "sin x; beyond, a cubic", (-pi, pi), table="sin"),
     Function("arctan", poly("arctan"), "arctan x", (-pi / 2, pi / 2), table="arctan"),
-    Function("sqrt", numeric.root, "sqrt x", (2.0**-116, 2.0**118), table="sqrt"),
+    Function("sqrt", alu.root, "sqrt x", (2.0**-116, 2.0**118), table="sqrt"),
     Function("rsqrt", poly("rsqrt"), "1 / sqrt x", (2.0**-87, 2.0**97)),
-    Function("reciprocal", numeric.inverse, "1 / x", (2.0**-42, 2.0**42)),
+    Function("reciprocal", alu.inverse, "1 / x", (2.0**-42, 2.0**42)),
 )  # fmt: skip
 
 NUMBERS.update(
     maximum=Operator(
-        "maximum_number", numeric.maximum_number, reduces=True, identity=-inf, integer=np.maximum
+        "maximum_number", alu.maximum_number, reduces=True, identity=-inf, integer=np.maximum
     ),
     minimum=Operator(
-        "minimum_number", numeric.minimum_number, reduces=True, identity=inf, integer=np.minimum
+        "minimum_number", alu.minimum_number, reduces=True, identity=inf, integer=np.minimum
     ),
 )
 SIMULATED.update(

@@ -16,6 +16,7 @@ from neuroncore.clause import (
     Out,
     Scattered,
     Traits,
+    alu,
     constant_of,
     cost,
     instruction,
@@ -149,7 +150,7 @@ def scalar_tensor_tensor(
 @instruction(vector, shapes="dst data: P F", cost=cost.streaming("reciprocal"), traits=LANEWISE)
 def reciprocal(dst: Out, data: In) -> None:
     """dst[p, f] = 1 / data[p, f]"""
-    numeric.elementwise(dst, numeric.inverse, data)
+    numeric.elementwise(dst, alu.inverse, data)
 
 
 # --- across partitions ----------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The words that a clause is written in: operands, shapes, rules, arithmetic, costs."""
 
+from neuroncore.clause import alu, cost, product, rules
 from neuroncore.clause import arithmetic as numeric
-from neuroncore.clause import cost, product, rules
-from neuroncore.clause.arithmetic import FUNCTIONS, Function, Operator
+from neuroncore.clause.alu import FUNCTIONS, Function, Operator
 from neuroncore.clause.immediate import (
     Constant,
     Immediate,
@@ -38,7 +38,7 @@ from neuroncore.clause.operand import (
     Static,
     View,
 )
-from neuroncore.clause.rules import Fault, Rule, fault, lacks, rule
+from neuroncore.clause.refusal import Fault, Rule, fault, lacks, rule
 from neuroncore.clause.usual import (
     BOTH,
     FOLDING,
@@ -99,6 +99,7 @@ __all__ = [
     "Static",
     "Traits",
     "View",
+    "alu",
     "constant_of",
     "cost",
     "fault",

@@ -11,7 +11,7 @@ from ast import literal_eval
 from math import prod
 from typing import Any
 
-from neuroncore.clause.arithmetic import FUNCTIONS, OPERATORS
+from neuroncore.clause.alu import FUNCTIONS, OPERATORS
 from neuroncore.clause.immediate import Immediate
 from neuroncore.clause.instruction import Call, Instruction, Parameter
 from neuroncore.clause.letters import Term

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore.clause import arithmetic
-from neuroncore.clause.arithmetic import Operator
+from neuroncore.clause.alu import Operator
 from neuroncore.clause.instruction import require
 from neuroncore.errors import DtypeError, OperatorError
 from neuroncore.memory.tile import Tile
@@ -64,7 +64,7 @@ def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
     if dst.dtype.is_integer and value != 0:
         low, high = dst.dtype.range
         require(
-            isinstance(value, int | np.integer) and low <= int(value) <= high,
+            _is_whole(value) and low <= int(value) <= high,
             f"{instruction}: {value!r} is not a value of {dst.dtype}",
             DtypeError,
             argument=name,
@@ -73,3 +73,7 @@ def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
             because="the constant is stored in the format of dst; nothing is converted",
         )
     return arithmetic.constant(dst.held, value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer)

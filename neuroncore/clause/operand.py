@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from neuroncore.clause.arithmetic import Function, Operator
+from neuroncore.clause.alu import Function, Operator
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import (
     BufferKindError,

@@ -1,19 +1,14 @@
-"""Rules of an instruction that letters don't say, as data: a sentence, a condition, a reason.
-
-A rule is a function of (call, machine) under `@rule`: its docstring is the sentence that
-`neuroncore isa NAME` prints, and it returns None where the call is legal, else what is wrong
-(`fault`). Below are those that several instructions have in common.
-"""
+"""Rules that several instructions have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM, View
+from neuroncore.clause.refusal import Fault, Rule, fault, lacks, rule
 from neuroncore.enums import engine
 from neuroncore.errors import (
     BufferKindError,
@@ -27,99 +22,9 @@ from neuroncore.errors import (
 from neuroncore.machine import Machine
 from neuroncore.numerics.formats import Format, float32
 
-
-@dataclass(frozen=True)
-class Fault:
-    """What is wrong with a call; `fields` are its KernelError's, `kind` if not the rule's."""
-
-    statement: str
-    fields: dict[str, str | None]
-    kind: type[KernelError] | None = None
-
-
 CONVERTS_NOTHING = "the instruction moves bits and converts nothing"
 BITS = "bitvec operators work on bit patterns; nothing is converted"
 Said = Callable[[Call], Any]
-Condition = Callable[[Call, Machine], Fault | KernelError | None]
-
-
-@dataclass(frozen=True, eq=False)
-class Rule:
-    """A condition that calls of an instruction must meet."""
-
-    sentence: str
-    condition: Condition
-    kind: type[KernelError] = ShapeError
-    because: str | None = None
-    hint: str | None = None
-    also: str | None = None
-    early: bool = False  # before the shapes, whose meaning depends on it
-
-    def __call__(self, call: Call, machine: Machine) -> KernelError | None:
-        """The error of a call that breaks the rule, or None."""
-        found = self.condition(call, machine)
-        if not isinstance(found, Fault):
-            return found
-        fields = {"because": self.because, "hint": self.hint, "also": self.also, **found.fields}
-        view = call.arguments.get(fields.get("argument") or "")
-        if "got" not in fields and isinstance(view, View):
-            fields["got"] = str(view)
-        return (found.kind or self.kind)(f"{call.name}: {found.statement}", **fields)  # type: ignore[arg-type]
-
-    def when(self, said: str, test: Callable[[Call], Any], **reasons: str | None) -> Rule:
-        """The same rule for some calls only; `said` is how its sentence goes on, and `reasons` are
-        theirs."""
-        return replace(
-            self,
-            sentence=f"{self.sentence} {said}",
-            condition=lambda call, machine: self.condition(call, machine) if test(call) else None,
-            **reasons,  # type: ignore[arg-type]
-        )
-
-
-def rule(
-    kind: type[KernelError] = ShapeError,
-    sentence: str | None = None,
-    *,
-    because: str | None = None,
-    hint: str | None = None,
-    also: str | None = None,
-    early: bool = False,
-) -> Callable[[Condition], Rule]:
-    """Make a rule of its condition; without `sentence` that is the docstring. An `early` one is
-    asked before the shapes, whose meaning depends on it."""
-
-    def define(condition: Condition) -> Rule:
-        said = sentence or " ".join((condition.__doc__ or "").split())
-        return Rule(said, condition, kind, because, hint, also, early)
-
-    return define
-
-
-def fault(
-    argument: str, statement: str, expected: Any = None, got: Any = None, **more: Any
-) -> Fault:
-    """What is wrong: the argument to blame, a sentence in the kernel's words, what it should be and
-    what it is (by default the tile). `more` overrides the rule's because, hint, also and kind."""
-    kind = more.pop("kind", None)
-    fields = {"argument": argument, **more}
-    if expected is not None:
-        fields["expected"] = str(expected)
-    if got is not None:
-        fields["got"] = str(got)
-    return Fault(statement, fields, kind)
-
-
-def lacks(machine: Machine, argument: str, what: str, feature: str, **more: Any) -> Fault:
-    """What a generation doesn't have."""
-    return fault(
-        argument,
-        f"{machine.name} has no {what}",
-        f"a machine with {feature}",
-        f"{machine.name} ({machine.generation})",
-        kind=TargetError,
-        **more,
-    )
 
 
 def holds(

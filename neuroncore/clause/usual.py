@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from neuroncore.clause.arithmetic import Operator
+from neuroncore.clause.alu import Operator
 from neuroncore.clause.instruction import Traits
 from neuroncore.clause.operand import Op, Operand
 from neuroncore.enums import MemoryRegion

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from neuroncore import machine
 from neuroncore.clause import example
-from neuroncore.clause.arithmetic import FUNCTIONS, OPERATORS
+from neuroncore.clause.alu import FUNCTIONS, OPERATORS
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import INSTRUCTIONS, Call, Instruction, Parameter
 from neuroncore.clause.operand import Act, Op, Operand

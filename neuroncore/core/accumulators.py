@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore.clause import arithmetic
-from neuroncore.clause.arithmetic import Operator
+from neuroncore.clause.alu import Operator
 from neuroncore.core.core import CLOBBERED, Core
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.tile import Tile

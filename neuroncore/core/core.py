@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore import source
-from neuroncore.clause.arithmetic import NUMBERS
+from neuroncore.clause.alu import NUMBERS
 from neuroncore.clause.instruction import Call, Instruction
 from neuroncore.clause.operand import Operand, spread
 from neuroncore.core import indirection, legality

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from neuroncore.clause.arithmetic import FUNCTIONS, OPERATORS, SIMULATED, Function, Operator
+from neuroncore.clause.alu import FUNCTIONS, OPERATORS, SIMULATED, Function, Operator
 from neuroncore.core.core import running
 from neuroncore.errors import OperatorError
 

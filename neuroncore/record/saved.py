@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from neuroncore import enums, machine
-from neuroncore.clause.arithmetic import FUNCTIONS, OPERATORS, SIMULATED, Function, Operator
+from neuroncore.clause.alu import FUNCTIONS, OPERATORS, SIMULATED, Function, Operator
 from neuroncore.clause.instruction import INSTRUCTIONS, Call, Instruction
 from neuroncore.clause.operand import View
 from neuroncore.errors import UsageError

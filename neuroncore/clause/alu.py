@@ -1,0 +1,208 @@
+"""What the engines compute with: the ALU's operators and the activation functions.
+
+Arithmetic is float32 with one rounding per operation (nki.api.shared.rst, "Supported Math
+Operators"). Arrays are [P, F...]; every function writes its result into `out`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.native import buffers
+from neuroncore.native.lazy import Lazy
+
+Array = npt.NDArray[Any]
+Apply = Callable[[Array, Any, Array], Any]
+folds: Any = Lazy("neuroncore.native.fold")
+elementary: Any = Lazy("neuroncore.native.elementary")
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """An ALU operator. `apply(a, b, out)` works on float32 arrays, or for a bitvec operator on
+    integer arrays; `b` broadcasts along the free axes. A unary operator ignores `b`.
+
+    `reduces` says that it may be a reduction, `identity` what resetting an accumulator register
+    leaves there. `fold(x, state)` folds the rows of a matrix into a vector, first column first,
+    and `neutral` is a start for it that changes no element, not even -0.
+    """
+
+    name: str
+    apply: Apply
+    kind: Literal["arithmetic", "bitvec", "partition"] = "arithmetic"
+    arity: int = 2
+    reduces: bool = False
+    identity: float | None = None
+    fold: Callable[[Array, Array], Any] | None = None
+    neutral: float | None = None
+    integer: Apply | None = None  # exact, for the GpSimd engine's native 32-bit integers
+    engines: tuple[str, ...] = ("vector",)
+    feature: str | None = None  # what a machine must have
+
+    @property
+    def operator(self) -> Operator:
+        return self
+
+    def __repr__(self) -> str:
+        return f"nl.{self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """An activation function of the Scalar engine; `apply(x, out)` works on flat float32 arrays.
+
+    `valid` is the input range outside which the device's tables give invalid results (of |x| for
+    the reciprocal). `table` names the set of polynomials it needs; without one it is in all sets.
+    """
+
+    name: str
+    apply: Callable[[Array, Array], Any]
+    definition: str
+    valid: tuple[float, float] = (-np.inf, np.inf)
+    table: str | None = None
+
+    @property
+    def function(self) -> Function:
+        return self
+
+    def __repr__(self) -> str:
+        return f"nl.{self.name}"
+
+
+OPERATORS: dict[str, Operator] = {}
+NUMBERS: dict[str, Operator] = {}  # that take the place of those where NaN loses to a number
+SIMULATED: dict[str, Operator] = {}  # that no engine has (Options.simulator_operators)
+FUNCTIONS: dict[str, Function] = {}
+
+
+# --- operators that numpy does not have as they are needed ----------------------------------------
+
+
+def maximum(a: Array, b: Any, out: Array) -> None:
+    _by_rows(folds.elementwise_maximum, a, b, out)
+
+
+def minimum(a: Array, b: Any, out: Array) -> None:
+    _by_rows(folds.elementwise_minimum, a, b, out)
+
+
+def maximum_number(a: Array, b: Any, out: Array) -> None:
+    """The other operand where one is NaN."""
+    maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b), out)
+
+
+def minimum_number(a: Array, b: Any, out: Array) -> None:
+    minimum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b), out)
+
+
+def _by_rows(loop: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
+    rows = out.shape[0]
+    other = np.asarray(b, out.dtype)
+    if other.ndim == 0:
+        other = np.full((rows, 1), other)
+    # free axes with gaps between them can't be one axis of a matrix
+    whole = out.ndim <= 2 or out.flags.c_contiguous
+    result = out if whole else buffers.array(out.shape, out.dtype)
+    loop(as_matrix(a, rows), as_matrix(other, rows), result.reshape(rows, -1))
+    if result is not out:
+        np.copyto(out, result)
+
+
+def as_matrix(array: Array, rows: int) -> Array:
+    """[P, F] with contiguous rows; a view if it can be."""
+    return buffers.contiguous(array).reshape(rows, -1)
+
+
+def power(a: Array, b: Any, out: Array) -> None:
+    np.copyto(out, np.power(a, b, dtype=np.float64), casting="same_kind")
+
+
+def rsqrt(a: Array, b: Any, out: Array) -> None:
+    np.copyto(out, 1.0 / np.sqrt(a, dtype=np.float64), casting="same_kind")
+
+
+def reciprocal(a: Array, b: Any, out: Array) -> None:
+    np.divide(np.float32(1), a, out=out)
+
+
+def absolute(a: Array, b: Any, out: Array) -> None:
+    np.absolute(a, out=out)
+
+
+def square(a: Array, b: Any, out: Array) -> None:
+    np.multiply(a, a, out=out)
+
+
+def relu(a: Array, b: Any, out: Array) -> None:
+    maximum(a, np.float32(0), out)
+
+
+def bypass(a: Array, b: Any, out: Array) -> None:
+    np.copyto(out, a)
+
+
+def larger_magnitude(a: Array, b: Any, out: Array) -> None:
+    """The signed operand of greater magnitude; b if they tie."""
+    np.copyto(out, np.where(np.absolute(a) > np.absolute(b), a, b))
+
+
+def smaller_magnitude(a: Array, b: Any, out: Array) -> None:
+    np.copyto(out, np.where(np.absolute(a) < np.absolute(b), a, b))
+
+
+def invert(a: Array, b: Any, out: Array) -> None:
+    np.invert(a, out=out)
+
+
+def left_shift(a: Array, b: Any, out: Array) -> None:
+    _shift(np.left_shift, a, b, out)
+
+
+def right_shift(a: Array, b: Any, out: Array) -> None:
+    """Logical: zeros come in from the left, even for signed formats."""
+    _shift(np.right_shift, a, b, out)
+
+
+def _shift(shift: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
+    """Shifting by the width or more leaves 0."""
+    unsigned = np.dtype(f"uint{a.dtype.itemsize * 8}")
+    bits, count = a.view(unsigned), np.asarray(b).astype(np.int64) % (1 << 32)
+    inside = count < a.dtype.itemsize * 8
+    shifted = shift(bits, np.where(inside, count, 0).astype(unsigned))
+    out.view(unsigned)[...] = np.where(inside, shifted, unsigned.type(0))
+
+
+# --- activation functions that need no polynomial -------------------------------------------------
+
+
+def copy(x: Array, out: Array) -> None:
+    np.copyto(out, x)
+
+
+def squared(x: Array, out: Array) -> None:
+    np.multiply(x, x, out=out)
+
+
+def rectified(x: Array, out: Array) -> None:
+    relu(x.reshape(1, -1), None, out.reshape(1, -1))
+
+
+def magnitude(x: Array, out: Array) -> None:
+    np.absolute(x, out=out)
+
+
+def sign(x: Array, out: Array) -> None:
+    np.sign(x, out=out)
+
+
+def root(x: Array, out: Array) -> None:
+    np.sqrt(x, out=out)
+
+
+def inverse(x: Array, out: Array) -> None:
+    np.divide(np.float32(1), x, out=out)
