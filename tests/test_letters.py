@@ -6,7 +6,7 @@ from math import prod
 import pytest
 
 from neuroncore import machine
-from neuroncore.clause import letters
+from neuroncore.clause import agreement, letters
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.operand import View
 from neuroncore.enums import MemoryRegion
@@ -40,7 +40,9 @@ def view(*shape, region=MemoryRegion.sbuf):
 
 def wrong(shapes, given=None, **tiles):
     """The errors of a call with these tiles."""
-    return list(letters.violations(Call(Clause(letters.parse(shapes), given or {}), tiles), TRN2))
+    return list(
+        agreement.disagreements(Call(Clause(letters.parse(shapes), given or {}), tiles), TRN2)
+    )
 
 
 def test_a_letter_is_one_size_wherever_it_stands():
@@ -97,12 +99,6 @@ def test_a_factor_that_the_clause_gives():
 def test_what_is_no_shape_is_refused_when_it_is_defined(text):
     with pytest.raises((DefinitionError, ValueError)):
         letters.parse(text)
-
-
-def test_the_shape_of_a_result_follows():
-    clause = Clause(letters.parse("stationary: K M; moving: K 2*N; dst: M N+1"))
-    tiles = {"stationary": view(7, 3), "moving": view(7, 10)}
-    assert letters.result_shape(Call(clause, tiles), "dst", tiles) == (3, 6)
 
 
 def test_letters_are_of_operands_that_the_clause_has():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -153,14 +153,6 @@ class Instruction:
     def lists(self) -> tuple[str, ...]:
         """Operands that are lists of tiles."""
         return tuple(p.name for p in self.operands if p.operand and p.operand.many)
-
-    def violations(self, call: Call, machine: Machine) -> Iterator[KernelError]:
-        """What is wrong with the operands of a call together, whose engine is known."""
-        early = [rule for rule in self.rules if rule.early]
-        yield from filter(None, (rule(call, machine) for rule in early))
-        yield from letters.violations(call, machine)
-        rest = (rule(call, machine) for rule in self.rules if rule not in early)
-        yield from filter(None, rest)
 
     @property
     def family(self) -> str:

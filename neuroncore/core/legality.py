@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.clause import agreement
 from neuroncore.clause.instruction import Call, Instruction, Parameter, out_of_reach
 from neuroncore.clause.operand import Act, Op, Operand, Static, View, are_tiles, spread
 from neuroncore.core import indirection
@@ -85,7 +86,7 @@ def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
     yield from (_out_of_reach(call, name) for name in out_of_reach(call, call.engine))
     if any(view.picked_by for view in call.views()):
         yield from indirection.violations(call, machine)
-    yield from instruction.violations(call, machine)
+    yield from agreement.violations(call, machine)
 
 
 def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> Iterator[KernelError]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.clause import agreement
 from neuroncore.clause.instruction import Call, Instruction, out_of_reach
 from neuroncore.clause.operand import SBUF, Operand
 from neuroncore.enums import engine
@@ -129,7 +130,7 @@ def _is_legal(maker: Call, k: int, copy: Call) -> bool:
     instead = replace(maker, arguments={**maker.arguments, name: dst})
     if out_of_reach(instead, instead.engine):
         return False
-    refusals = (rule(instead, maker.machine) for rule in maker.instruction.rules)
+    refusals = agreement.violations(instead, maker.machine)
     return not any(declared.violations(name, dst, maker.machine)) and not any(refusals)
 
 
