@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from neuroncore.frontend.nki import collectives
+
 DATA = Path(__file__).parent / "data"
 NEWER = json.loads((DATA / "signatures.json").read_text())
 OLDER = json.loads((DATA / "signatures_older.json").read_text())
@@ -21,6 +23,7 @@ BESIDES = {
 }
 SMALL = {
     "nki": {"collectives", "dtype", "jit", "simulate", "Kernel", *PARTS},
+    "nki.collectives": {"ReplicaGroup", *collectives.FUNCTIONS},
     "nki.compiler": {"enable_stack_allocator", "skip_middle_end_transformations"},
     "nki.typing": {"mutable", "mutable_tensor", "scalar", "tensor"},
     "neuronxcc.nki": {
@@ -34,6 +37,10 @@ SMALL = {
     "neuronxcc.nki.compiler.psum": {"alloc", "auto_alloc", "mod_alloc"},
     "neuronxcc.nki.compiler.sbuf": {"alloc", "auto_alloc", "mod_alloc"},
     "neuronxcc.nki.language.constants": {"sizeinbytes"},
+    "neuronxcc.starfish.support.dtype": {
+        *("bfloat16", "float8_e4m3", "float8_e5m2", "float16", "float32", "static_cast"),
+    },
+    "neuronxcc.starfish.support.util": {"allclose"},
     "neuronxcc.nki.typing": {"mutable", "mutable_tensor", "scalar", "tensor"},
 }
 

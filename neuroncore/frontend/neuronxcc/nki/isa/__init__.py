@@ -18,22 +18,11 @@ from neuroncore.frontend.neuronxcc.nki.isa.constants import fp32 as fp32
 from neuroncore.frontend.neuronxcc.nki.isa.constants import nc_version as nc_version
 from neuroncore.frontend.neuronxcc.nki.isa.constants import oob_mode as oob_mode
 from neuroncore.frontend.neuronxcc.nki.isa.constants import reduce_cmd as reduce_cmd
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import memset as memset
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import (
-    tensor_scalar_cumulative as tensor_scalar_cumulative,
-)
-from neuroncore.frontend.neuronxcc.nki.isa.elementwise import tensor_tensor as tensor_tensor
-from neuroncore.frontend.neuronxcc.nki.isa.folds import tensor_reduce as tensor_reduce
-from neuroncore.frontend.neuronxcc.nki.isa.matrix import nc_matmul as nc_matmul
-from neuroncore.frontend.neuronxcc.nki.isa.matrix import nc_transpose as nc_transpose
-from neuroncore.frontend.neuronxcc.nki.isa.movement import dma_copy as dma_copy
-from neuroncore.frontend.neuronxcc.nki.isa.movement import dma_transpose as dma_transpose
-from neuroncore.frontend.neuronxcc.nki.isa.movement import local_gather as local_gather
-from neuroncore.frontend.neuronxcc.nki.isa.selection import affine_select as affine_select
-from neuroncore.frontend.neuronxcc.nki.isa.selection import iota as iota
-from neuroncore.frontend.neuronxcc.nki.isa.selection import (
-    tensor_copy_predicated as tensor_copy_predicated,
-)
+from neuroncore.frontend.neuronxcc.nki.isa.elementwise import *
+from neuroncore.frontend.neuronxcc.nki.isa.folds import *
+from neuroncore.frontend.neuronxcc.nki.isa.matrix import *
+from neuroncore.frontend.neuronxcc.nki.isa.movement import *
+from neuroncore.frontend.neuronxcc.nki.isa.selection import *
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor as _Tensor
 
 tensor_engine = engine.tensor

@@ -21,6 +21,8 @@ from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 
+__all__ = ["memset", "tensor_scalar_cumulative", "tensor_tensor"]
+
 
 def tensor_tensor(
     data1: Any,

@@ -16,6 +16,8 @@ from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.memory.access import Dims
 
+__all__ = ["tensor_reduce"]
+
 Axis = int | Sequence[int]
 
 

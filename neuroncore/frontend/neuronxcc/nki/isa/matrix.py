@@ -20,6 +20,8 @@ from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.memory.access import Dims
 from neuroncore.numerics.formats import Format, float32
 
+__all__ = ["nc_matmul", "nc_transpose"]
+
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 
 

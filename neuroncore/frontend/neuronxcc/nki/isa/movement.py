@@ -19,6 +19,8 @@ from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.frontend.nki import language as newer
 
+__all__ = ["dma_copy", "dma_transpose", "local_gather"]
+
 
 def dma_copy(
     *,

@@ -19,6 +19,8 @@ from neuroncore.frontend.nki import language as newer
 from neuroncore.memory.access import Dims
 from neuroncore.numerics.formats import Format
 
+__all__ = ["affine_select", "iota", "tensor_copy_predicated"]
+
 
 def tensor_copy_predicated(
     *,
