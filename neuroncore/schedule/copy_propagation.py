@@ -107,7 +107,8 @@ def _stays_whole(columns: Columns, killer: Array, makers: Array) -> Array:
 
 def _may_write(calls: list[Call], columns: Columns, makers: Array, copies: Array) -> Array:
     """Whether each maker wrote exactly what is copied, and may write what the copy does."""
-    writes = np.array([len(call.writes) for call in calls], np.int32)[columns.call[makers]]
+    each: Array = np.array([len(call.writes) for call in calls], np.int32)
+    writes = each[columns.call[makers]]
     found = np.zeros(len(makers), np.bool_)
     for k in range(1, writes.max(initial=0) + 1):
         wrote = columns.operands[columns.start[makers + 1] - k]

@@ -30,7 +30,8 @@ def neighbours(program: Program, boxes: Array) -> tuple[Array, Array]:
     _cut_into_steps(area, box, which, patterns)
     order = np.lexsort((box[:, 0], area)).astype(np.int32)
     edges = np.flatnonzero(np.diff(area[order], prepend=-1, append=-1))
-    for a in np.flatnonzero(np.diff(edges) > MANY):
+    many: Array = np.flatnonzero(np.diff(edges) > MANY)
+    for a in many:
         _sort_by_what_tells_them_apart(order[edges[a] : edges[a + 1]], box)
     counts = np.zeros(count, np.int64)
     native.overlap_counts(order, edges[:-1], edges[1:], box, counts)
