@@ -2,10 +2,12 @@
 
 import importlib
 import os
+import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -14,8 +16,11 @@ from device import TARGETS
 from every import every
 
 import neuroncore
+from neuroncore import machine
 from neuroncore.frontend.nki.kernel import Kernel
 from neuroncore.frontend.settings import settings
+from neuroncore.report.summary import summary
+from neuroncore.schedule import schedule
 
 FOLDER = Path(importlib.import_module("neuroncore.kernels").__file__).parent
 BF16 = ml_dtypes.bfloat16
@@ -50,7 +55,7 @@ SHAPES = {
     "naive": [((128, 128), (128, 512)), ((384, 256), (384, 512))],
     "hoisted": [((128, 128), (128, 512)), ((384, 256), (384, 512))],
     "blocked_free": [((128, 256), (128, 1024)), ((384, 256), (384, 1024))],
-    "blocked": [((128, 512), (128, 1024)), ((384, 512), (384, 1024))],
+    "blocked": [((128, 512), (128, 512)), ((384, 512), (384, 1024))],
     "transpose": [((1, 1),), ((513, 129),)],
     "attention": [((128, 1),) * 3, ((384, 33),) * 3],
     "causal_attention": [((128, 1),) * 3, ((1152, 33),) * 3],
@@ -116,6 +121,46 @@ def test_every_matmul_gives_the_same_bits():
     first = module.naive(*given)
     for kernel in (module.hoisted, module.blocked_free, module.blocked):
         np.testing.assert_array_equal(kernel(*given), first)
+
+
+STEPS = ("naive", "hoisted", "blocked_free", "blocked")
+
+
+def steps(target):
+    """Of each step of the chapter: what it reads, MiB, how long it takes, us, and what bounds it."""
+    module = chapter("ch05_matmul")
+    given = module.inputs(np.random.default_rng(0))
+    for name in STEPS:
+        told = estimated(getattr(module, name), given, target)
+        assert told["matmul_instruction_count"] == 128
+        yield told["hbm_read_bytes"] / 2**20, told["total_time"] * 1e6, told["bound_by"]
+
+
+def estimated(kernel, given, target):
+    seen = []
+    observer = SimpleNamespace(begun=lambda core: None, done=seen.append)
+    with settings(target=target, observer=observer):
+        kernel(*given)
+    (core,) = seen[0].cores
+    return summary(schedule(core.program, core.machine))
+
+
+def test_each_step_of_the_matmul_loads_less_and_is_faster_as_the_chapter_says():
+    text = " ".join(chapter("ch05_matmul").__doc__.split())
+    said = re.findall(r"`(\w+)`: [^:]*?\. (\d+) MiB, ([\d.]+) us\.", text)
+    trn2 = list(steps("trn2"))
+    assert [(n, int(mib), float(us)) for n, mib, us in said] == [
+        (name, mib, round(us, 1)) for name, (mib, us, _) in zip(STEPS, trn2)
+    ]
+    for target in TARGETS:
+        loaded, times, _ = zip(*(trn2 if target == "trn2" else steps(target)))
+        assert sorted(loaded, reverse=True) == [*loaded] and len({*loaded}) == 4
+        assert sorted(times, reverse=True) == [*times] and len({*times}) == 4
+    *_, (_, before, _), (_, last, _) = steps("trn1")
+    assert f"on trn1 the last two steps take {before:.1f} us and {last:.1f} us" in text
+    assert [bound for *_, bound in trn2] == ["DMA", "DMA", "DMA", "Tensor"]
+    clock = machine.load("trn2").engines["tensor"].clock_ghz
+    assert f"whose 128 products take {128 * 512 / clock / 1e3:.1f} us at least" in text
 
 
 def test_every_kernel_of_every_chapter_is_listed_here():
