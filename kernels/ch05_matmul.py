@@ -7,8 +7,8 @@ of successive tiles along K. Both operands have K on the partitions: the left ma
 given transposed, as `a_t` [K, M].
 
 A product takes M * N * K / (128 * 128) cycles at best. What keeps a kernel from that is data: every
-step below computes the same tiles, bit for bit, and loads fewer bytes than the one before. For 512 x
-1024 times 1024 x 2048, `inputs`, on trn2:
+step below computes the same tiles, bit for bit, and loads fewer bytes than the one before. For
+`inputs`, 512 x 1024 times 1024 x 2048, on trn2:
 
 * `naive`: loads both tiles for each product. 20 MiB, 146.7 us.
 * `hoisted`: loads the tiles of `a_t` once per row of tiles of the result. 17 MiB, 93.8 us.

@@ -127,7 +127,7 @@ STEPS = ("naive", "hoisted", "blocked_free", "blocked")
 
 
 def steps(target):
-    """Of each step of the chapter: what it reads, MiB, how long it takes, us, and what bounds it."""
+    """Of each step: what it reads in MiB, how long it takes in us, and what bounds it."""
     module = chapter("ch05_matmul")
     given = module.inputs(np.random.default_rng(0))
     for name in STEPS:
