@@ -58,6 +58,19 @@ ILLEGAL = {
         "def kernel(x):\n    «nl.exp(tile(4, 4), x=1)»\n",
         {"statement": "nl.exp is given x twice"},
     ),
+    "what a function can't be given": (
+        *("SIGNATURE", TypeError),
+        "def kernel(x):\n    for i in «nl.affine_range('x')»: pass\n",
+        {
+            "statement": "nl.affine_range can't do that with what it is given: 'str' object",
+            "expected": "nl.affine_range(start, stop=None, step=1)",
+        },
+    ),
+    "a kernel that another calls": (
+        *("SIGNATURE", TypeError),
+        "import nki\n@nki.jit\ndef inner(x, y): pass\ndef kernel(x):\n    «inner(x)»\n",
+        {"statement": "inner needs y", "expected": "inner(x, y)"},
+    ),
     "numpy": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    «np.maximum(tile(4, 4), 0)»\n",
@@ -98,14 +111,23 @@ def test_messages_say_what_is_there_and_what_was_meant(tmp_path, name):
         "def kernel(x):\n    'text'.nothing\n",
         "def kernel(x):\n    len(3)\n",
         "def kernel(x):\n    range(*['a'])\n",
+        "def kernel(x):\n    raise ValueError('mine')\n",
+        "def kernel(x):\n    x(3)\n",
+        "def kernel(x):\n    nl(3)\n",
+        "import nki\n@nki.jit\ndef inner(x): raise TypeError\ndef kernel(x): inner(x)\n",
     ],
 )
 def test_errors_of_python_stay_what_they_are(body):
     scope = {"nl": nl, "__name__": "mine"}
     exec(body, scope)
-    with pytest.raises((TypeError, AttributeError)) as caught:
+    with pytest.raises((TypeError, AttributeError, ValueError)) as caught:
         launch(scope["kernel"], (X,), tensor=NkiTensor)
     assert not isinstance(caught.value, errors.NeuronError)
+
+
+def test_where_a_function_of_ours_failed_stays_with_the_error(tmp_path):
+    error, *_ = refused(tmp_path, "def kernel(x):\n    «nl.affine_range(2.5)»\n")
+    assert type(error.__cause__) is TypeError and error.__cause__.__traceback__ is not None
 
 
 def test_a_kernel_may_ask_whether_there_is_a_name():

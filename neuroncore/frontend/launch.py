@@ -17,7 +17,7 @@ from neuroncore.core.system import System
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import (
     DtypeError,
-    KernelError,
+    NeuronError,
     NotEmulated,
     SignatureError,
     TargetError,
@@ -121,9 +121,9 @@ def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any
     """What a kernel returns. What Python refuses of a call of ours is told in our form."""
     try:
         return function(*args, **kwargs)
-    except (TypeError, AttributeError) as error:
-        if not isinstance(error, KernelError) and (told := misuse.told(error)) is not None:
-            raise told from None
+    except (TypeError, AttributeError, ValueError, OverflowError) as error:
+        if not isinstance(error, NeuronError) and (told := misuse.told(error)) is not None:
+            raise told from told.__cause__
         raise
 
 

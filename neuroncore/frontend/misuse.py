@@ -15,6 +15,7 @@ from typing import Any
 from neuroncore import source
 from neuroncore.errors import KernelError, SignatureError, UnknownNameError, did_you_mean
 
+PACKAGE = "neuroncore."
 HOME = "neuroncore.frontend."  # the rest of a module's name is what the user imports
 NUMPY = {"absolute": "abs", "amax": "max", "amin": "min", "dot": "matmul"}  # and in nki.language
 NO_UFUNC = "__array_ufunc__"  # in numpy's message
@@ -26,20 +27,21 @@ def told(error: BaseException) -> KernelError | None:
     if frame is None:
         return None
     made: KernelError | None = None
-    if isinstance(error, AttributeError) and error.name is not None:
-        made = _no_attribute(frame, error.obj, error.name)
+    if isinstance(error, AttributeError):
+        made = _no_attribute(frame, error) or _refused_call(frame, instruction, error)
     elif isinstance(error, ImportError):
         made = _no_import(error)
-    elif isinstance(error, TypeError):
-        made = _refused_call(frame, instruction, str(error))
+    elif isinstance(error, TypeError | ValueError | OverflowError):
+        made = _refused_call(frame, instruction, error)
     return made and made.coming_through(error.__traceback__)
 
 
 # --- names ----------------------------------------------------------------------------------------
 
 
-def _no_attribute(frame: FrameType, home: Any, name: str) -> KernelError | None:
-    if name.startswith("__"):
+def _no_attribute(frame: FrameType, error: AttributeError) -> KernelError | None:
+    home, name = error.obj, error.name
+    if name is None or name.startswith("__"):
         return None
     if isinstance(home, ModuleType):
         if not home.__name__.startswith(HOME):
@@ -86,6 +88,12 @@ class _Called:
     node: ast.Call
 
     @property
+    def ours(self) -> bool:
+        """Whether it is a function of this package, or an object such as a kernel."""
+        homes = getattr(self.function, "__module__", None) or "", type(self.function).__module__
+        return any(home.startswith(PACKAGE) for home in homes)
+
+    @property
     def keywords(self) -> list[str]:
         return [k.arg for k in self.node.keywords if k.arg is not None]
 
@@ -96,15 +104,32 @@ class _Called:
         return starred or len(self.keywords) < len(self.node.keywords)
 
 
-def _refused_call(frame: FrameType, instruction: int, message: str) -> KernelError | None:
+def _refused_call(frame: FrameType, instruction: int, error: Exception) -> KernelError | None:
     called = _called(frame, instruction)
     if called is None:
         return None
-    if NO_UFUNC in message:
+    if NO_UFUNC in str(error):
         return of_numpy(frame, _name_of(called, "function"), "a tensor")
-    if not (getattr(called.function, "__module__", None) or "").startswith("neuroncore."):
+    if not callable(called.function) or not called.ours:
         return None
-    return None if called.unpacks else _wrong_arguments(called)
+    wrong = None if called.unpacks else _wrong_arguments(called)
+    return wrong or _wrong_values(called, error)
+
+
+def _wrong_values(called: _Called, error: Exception) -> KernelError | None:
+    """What a function of ours was given made it fail inside."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    home = getattr(called.function, "__module__", None) or ""
+    if trace is None or source.is_users(trace.tb_frame) or not home.startswith(PACKAGE):
+        return None
+    made = SignatureError(
+        f"{called.name} can't do that with what it is given: {error}",
+        expected=_form(called.name, called.function),
+    )
+    made.__cause__ = error
+    return made
 
 
 def _called(frame: FrameType, instruction: int) -> _Called | None:
