@@ -89,7 +89,7 @@ def crossed(x):
     rank = nl.program_id(0)
     middle, out = (nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm) for _ in range(2))
     nl.store(half(middle, rank), nl.load(half(x, rank)))
-    nisa.core_barrier(middle, (0, 1))
+    nisa.core_barrier(middle, [0, 1])
     nl.store(half(out, rank), nl.load(half(middle, 1 - rank)))
     return out
 
@@ -356,6 +356,26 @@ def test_an_exchange_needs_both_sides():
 def test_there_are_two_ranks(ranks):
     with pytest.raises(ShapeError, match=r"(send_to|recv_from)_rank is (2|-1)"):
         swapped[2](X, *((rank, rank) for rank in ranks))
+
+
+@pytest.mark.parametrize("name", ["send_to_rank", "recv_from_rank", "pipe_id", "cores"])
+@pytest.mark.parametrize("junk", ["abc", object(), None, 1.5, {}, [[1]]])
+def test_ranks_are_integers(name, junk):
+    device = Device()
+    tile = device.zeros((3, 5))
+    if name == "cores":
+        if junk != {}:
+            words = ["cores must be a list of integers"]
+            device.refuses(SignatureError, "core_barrier", tile, junk, words=words)
+        return
+    numbers = {"send_to_rank": 0, "recv_from_rank": 0, "pipe_id": 0, name: junk}
+    words = [f"{name} must be an integer"]
+    device.refuses(SignatureError, "sendrecv", tile, device.zeros((3, 5)), words=words, **numbers)
+
+
+def test_ranks_may_be_numpys():
+    one, none = np.int64(1), np.int8(0)
+    np.testing.assert_array_equal(swapped[2](X, (one, none), (one, none)), swapped[2](X))
 
 
 @pytest.mark.parametrize("shape,dtype", [((16, 6), nl.float32), ((32, 3), nl.int32)])

@@ -155,6 +155,14 @@ def test_a_register_takes_integers(device, wrong):
     assert held(device, register) == 3
 
 
+def test_a_refused_register_leaves_the_record_as_it_was(device):
+    program, cell = device.core.program, device.tile(np.ones((1, 1), np.int32))
+    before = len(program.calls), program.issued
+    for wrong in ("r0", cell, 3, object()):
+        device.refuses(DynamicControlError, "register_load", wrong, cell, words=["dst"])
+    assert (len(program.calls), program.issued) == before
+
+
 def test_a_register_without_a_value(device):
     empty, other = nisa.register_alloc(), nisa.register_alloc(3)
     cell = device.tile(np.full((1, 1), 8, np.int32))
