@@ -135,7 +135,7 @@ COMPUTE = (
     ),
     holds(
         "srcs", "what is added to picked rows is in SBUF",
-        lambda call: not call.view("dst").dynamic
+        lambda call: call.view("dst").dynamic != PICKED
         or all(view.dynamic or view.region is SBUF for view in call["srcs"]),
         BufferKindError, "rows in hbm, and what they meet in sbuf",
     ),
