@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neuroncore.clause import InRegister, InRegisterOrNumber, instruction, numeric
+from neuroncore.clause import InRegister, InRegisterOrNumber, OutRegister, instruction, numeric
 from neuroncore.core.core import Core
 from neuroncore.enums import engine
 from neuroncore.memory.register import Load, VirtualRegister
@@ -15,7 +15,7 @@ from .words import control as words
 
 
 @instruction(engine.sync, named=False, cost=words.one_cycle)
-def register_move(dst: InRegister, src: InRegisterOrNumber) -> None:
+def register_move(dst: OutRegister, src: InRegisterOrNumber) -> None:
     """dst = src"""
     if isinstance(src, VirtualRegister):
         dst.set(src.value, src.load)
@@ -26,7 +26,7 @@ def register_move(dst: InRegister, src: InRegisterOrNumber) -> None:
 @instruction(
     engine.sync, named=False, shapes="src: 1 1", cost=words.memory_access, opcode="TENSOR_LOAD"
 )
-def register_load(dst: InRegister, src: words.OneIn, *, core: Core) -> None:
+def register_load(dst: OutRegister, src: words.OneIn, *, core: Core) -> None:
     """dst = src[0, 0]"""
     codes = src.codes() if src.dtype.is_integer else codec.encode(int32, src.values())
     program = core.program

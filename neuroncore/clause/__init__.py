@@ -10,6 +10,7 @@ from neuroncore.clause.immediate import (
     InRegisterOrNumber,
     Integer,
     Integers,
+    OutRegister,
     Pattern,
 )
 from neuroncore.clause.instruction import (
@@ -89,6 +90,7 @@ __all__ = [
     "Operand",
     "Operator",
     "Out",
+    "OutRegister",
     "Pattern",
     "Reduced",
     "Rule",

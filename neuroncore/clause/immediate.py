@@ -92,14 +92,19 @@ class Register:
     """A scalar register of a sequencer; with `number` an integer will do."""
 
     number: bool = False
+    written: bool = False
     keyed = False
 
     def quick(self, name: str) -> str:
-        return f"type({name}) is VirtualRegister"
+        free = f" and not {name}.frozen" if self.written else ""
+        return f"type({name}) is VirtualRegister{free}"
 
     def take(self, instruction: str, name: str, value: Any) -> Any:
-        """The register or the integer. Raises DynamicControlError for what is neither."""
+        """The register or the integer. Raises DynamicControlError for what is neither, and for a
+        loop's own register where one is written."""
         if isinstance(value, VirtualRegister):
+            if self.written:
+                value.check_writable()
             return value
         if self.number:
             return Immediate(int).take(instruction, name, value)
@@ -118,5 +123,6 @@ Integer = Annotated[int, Immediate(int, *INT32)]
 Constant = Annotated[float, Immediate(float)]
 Integers = Annotated[tuple[int, ...], Immediate(int, depth=1)]
 Pattern = Annotated[tuple[tuple[int, int], ...], Immediate(int, *INT32, depth=2, keyed=True)]
+OutRegister = Annotated[VirtualRegister, Register(written=True)]
 InRegister = Annotated[VirtualRegister, Register()]
 InRegisterOrNumber = Annotated[VirtualRegister | int, Register(number=True)]

@@ -65,13 +65,17 @@ class VirtualRegister:
             self.load.record.decide(self.load.row)
         return self.value
 
-    def set(self, value: int, load: Load | None = None) -> None:
+    def check_writable(self) -> None:
+        """Raise DynamicControlError if it is a loop's own."""
         if self.frozen:
             raise DynamicControlError(
                 "the variable of a dynamic loop can't be written",
                 because="the loop's own hardware counter holds it",
                 hint="copy it with nisa.register_move into a register of your own",
             )
+
+    def set(self, value: int, load: Load | None = None) -> None:
+        self.check_writable()
         self._value, self.load = wrapped(value), load
 
     def __bool__(self) -> bool:

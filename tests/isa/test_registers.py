@@ -280,7 +280,8 @@ def test_the_loop_variable_can_not_be_written(device):
     cell = device.tile(np.ones((1, 1), np.int32))
     for i in nl.dynamic_range(2):
         device.refuses(DynamicControlError, "register_move", i, 5, words=["can't be written"])
-        device.refuses(DynamicControlError, "register_load", i, cell, words=["can't be written"])
+        for src in (cell, device.empty((1, 1), "int32")):  # nothing is read before it is refused
+            device.refuses(DynamicControlError, "register_load", i, src, words=["can't be written"])
 
 
 def test_while_ends_at_zero(device):
