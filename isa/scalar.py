@@ -59,7 +59,7 @@ def activation(
     Multiplication and addition round separately. The accumulator adds the float32 results before
     they are rounded to dst.
     """
-    out = numeric.target(dst, data, bias, scale)
+    out = numeric.target(dst, data, *numeric.tiles(bias, scale))
     evaluate(core, op, affine(numeric.shaped(data.values(), dst.shape), scale, bias), out)
     if reduce_cmd is not IDLE:
         accumulate(core, scalar, data, out, ADD, reduce_cmd)

@@ -95,7 +95,7 @@ def tensor_tensor(
     if op.kind == "bitvec" or exact:
         numeric.integer_binary(op, dst, data1, data2)
     else:
-        numeric.elementwise(dst, op.apply, data1, data2)
+        numeric.binary(dst, op.apply, data1, data2)
 
 
 @instruction(
@@ -150,7 +150,7 @@ def scalar_tensor_tensor(
 @instruction(vector, shapes="dst data: P F", cost=cost.streaming("reciprocal"), traits=LANEWISE)
 def reciprocal(dst: Out, data: In) -> None:
     """dst[p, f] = 1 / data[p, f]"""
-    numeric.elementwise(dst, alu.inverse, data)
+    numeric.unary(dst, alu.inverse, data)
 
 
 # --- across partitions ----------------------------------------------------------------------------

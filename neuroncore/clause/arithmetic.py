@@ -34,18 +34,15 @@ def _type(held: Format) -> np.dtype[Any]:
     return DOUBLE if held is float64 else FLOAT
 
 
-def target(dst: Tile, *sources: Any, later: Any = None) -> Array:
+def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
     """Where to compute a float32 result: in `dst` itself if that can't disturb a source that is
     still to be read, else in an array of the same shape. Pass the array on to `finish`.
 
-    Each of the sources that is a tile is read element by element, `later` when all of `dst` has
-    been written.
+    Each of the sources is read element by element, `later` when all of `dst` has been written.
     """
     shared = isinstance(later, Tile) and later.storage.data is dst.storage.data
     if (dst.held is float32 or dst.held is float64) and not shared:
         for source in sources:
-            if not isinstance(source, Tile):
-                continue
             if source.storage is dst.storage and not same_window(source, dst):
                 break
             if source.storage.image is not None and dst.storage.image is source.storage.image:
@@ -120,10 +117,22 @@ def write(dst: Tile, numbers: Array) -> None:
     dst.codes()[...] = shaped(numbers.astype(dst.dtype.storage), dst.shape)
 
 
-def elementwise(dst: Tile, function: Callable[..., Any], *sources: Tile) -> None:
-    """dst[p, f] = function(source[p, f], ...), of values; `function` has `out` as its last one."""
-    out = target(dst, *sources)
-    function(*[shaped(source.values(), dst.shape) for source in sources], out)
+def tiles(*operands: Any) -> tuple[Tile, ...]:
+    """Those that are tiles, and not numbers or left out."""
+    return tuple(operand for operand in operands if isinstance(operand, Tile))
+
+
+def unary(dst: Tile, function: Callable[[Array, Array], Any], data: Tile) -> None:
+    """dst[p, f] = function(data[p, f]), of values."""
+    out = target(dst, data)
+    function(shaped(data.values(), dst.shape), out)
+    finish(dst, out)
+
+
+def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) -> None:
+    """dst[p, f] = function(data1[p, f], data2[p, f]), of values."""
+    out = target(dst, data1, data2)
+    function(shaped(data1.values(), dst.shape), shaped(data2.values(), dst.shape), out)
     finish(dst, out)
 
 
@@ -134,7 +143,7 @@ def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> Non
     if first[0].kind == "bitvec":
         integer_chain(dst, data, steps)
         return
-    out = target(dst, data, first[1], later=second[1] if second else None)
+    out = target(dst, data, *tiles(first[1]), later=second[1] if second else None)
     finish(dst, stepped(dst, data, *steps, out=out))
 
 
