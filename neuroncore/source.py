@@ -36,7 +36,7 @@ class Place:
 
 
 _our_code: set[int] = set()  # ids of code objects of packages, which live as long as those do
-MACHINERY = ("runpy", "importlib._bootstrap", "importlib._bootstrap_external")
+MACHINERY = ("runpy", "threading", "importlib._bootstrap", "importlib._bootstrap_external")
 
 
 def is_ours(frame: FrameType) -> bool:
@@ -52,7 +52,7 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def is_users(frame: FrameType) -> bool:
-    """Whether a frame is neither ours nor what starts programs and imports modules."""
+    """Whether a frame is neither ours nor what starts programs and threads and imports modules."""
     return not is_ours(frame) and frame.f_globals.get("__name__", "") not in MACHINERY
 
 
@@ -134,7 +134,7 @@ def visits() -> list[Visit]:
     """
     found: list[Visit] = []
     frame = user_frame()
-    while frame is not None and not is_ours(frame):
+    while frame is not None and is_users(frame):
         found.append((frame.f_code, instruction_of(frame), _variables(frame)))
         frame = frame.f_back
     return found

@@ -261,3 +261,46 @@ def test_ctrl_c_is_one_line(json):
     assert process.wait(20) == 130
     assert said.startswith("neuroncore: interrupted at ") and said.count("\n") == 1
     assert "bad.py:2" in said
+
+
+TWO_CORES = """
+import sys
+
+if __name__ == "__main__":
+    endless[2](*inputs())
+"""
+
+
+def test_so_it_is_on_two_cores(capfd):
+    Path("two.py").write_text(BAD + TWO_CORES)
+    command = ["timeout", "--signal=INT", "--preserve-status", "6", NEURONCORE, "run", "two.py"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    line = len((BAD + TWO_CORES).splitlines())
+    assert ended.returncode == 130
+    assert ended.stderr == f"neuroncore: interrupted at two.py:{line}\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [("'bad input'", "bad input\n"), ("3", "neuroncore: the script exited with 3\n")],
+)
+def test_what_a_script_exits_with_is_told(capsys, code, said):
+    Path("leaves.py").write_text(f"import sys\nsys.exit({code})\n")
+    assert told(capsys, "leaves.py") == (1, said)
+
+
+def test_an_error_outside_of_kernels_has_the_scripts_frames_only(capsys):
+    Path("outside.py").write_text("import nki.isa as nisa\nnisa.memset(3, 4)\n")
+    code, err = told(capsys, "outside.py")
+    assert code == 1 and err.startswith("outside.py:2:1: error[OUTSIDE_KERNEL]")
+    assert [line for line in err.splitlines() if line.startswith("  in ")] == [
+        "  in        <module> at outside.py:2"
+    ]
+
+
+def test_a_name_that_is_imported_and_not_there_is_told(capsys):
+    Path("imports.py").write_text("from nki.isa import tensor_scaler\nprint()\n")
+    code, err = told(capsys, "imports.py")
+    assert code == 1
+    assert err.startswith("imports.py:1:1: error[UNKNOWN_NAME] nki.isa has no 'tensor_scaler'")
+    assert "did you mean 'tensor_scalar'?" in err and "neuroncore." not in err

@@ -135,7 +135,9 @@ class Session:
                 said = f"a kernel ended the process with exit code {leaving.code or 0}"
                 self._failed(f"neuroncore: {said}", leaving, said)
             elif leaving.code not in (None, 0):
-                self._failed(None, leaving, f"the script exited with {leaving.code}")
+                own = not isinstance(leaving.code, int)  # the script's last words
+                said = f"the script exited with {leaving.code}"
+                self._failed(str(leaving.code) if own else f"neuroncore: {said}", leaving, said)
         except SyntaxError as error:
             if (told := failures.not_python(error)) is not None:
                 raise told from None
