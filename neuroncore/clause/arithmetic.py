@@ -108,8 +108,9 @@ def move(dst: Tile, src: Tile) -> None:
 def put(dst: Tile, chosen: Array, codes: Any) -> None:
     """Write codes to the chosen elements only: `chosen` is of dst's shape, or names partitions."""
     dst.codes()[chosen] = codes
-    ones = [1] * (len(dst.shape) - chosen.ndim)
-    dst.mark_written(np.broadcast_to(chosen.reshape(*chosen.shape, *ones), dst.shape))
+    if dst.storage.gaps is not None:
+        shape = *chosen.shape, *[1] * (len(dst.shape) - chosen.ndim)
+        dst.mark_written(np.broadcast_to(chosen.reshape(shape), dst.shape))
 
 
 def write(dst: Tile, numbers: Array) -> None:

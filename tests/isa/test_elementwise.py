@@ -195,6 +195,24 @@ def test_the_scalar_is_a_number_or_a_tile(value):
     assert error.code == "SIGNATURE"
 
 
+@pytest.mark.parametrize(
+    "starts", [(0, 0, 0), (0, 1, 0), (1, 0, 0), (0, 0, 1), (1, 1, 0), (0, 9, 9)]
+)
+@pytest.mark.parametrize("column", [0, 5, 19])
+@pytest.mark.parametrize("width", [1, 10])
+def test_operands_may_overlap_dst(width, column, starts):
+    device, values = Device(), noise((5, 20))
+    tile = device.tile(values)
+    dst, data, other = (tile[:, s : s + width] for s in starts)
+    scalar = tile[:, column : column + 1]
+    device.issue("scalar_tensor_tensor", dst, data, nl.subtract, scalar, nl.maximum, other)
+    want = values.copy()
+    first, second = (values[:, s : s + width] for s in starts[1:])
+    part = expected(first, "subtract", values[:, column], "maximum", second)
+    want[:, starts[0] : starts[0] + width] = part
+    same(tile.numpy(), want)
+
+
 # --- reciprocal -----------------------------------------------------------------------------------
 
 
