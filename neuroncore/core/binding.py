@@ -211,10 +211,9 @@ def _execute(instruction: Instruction) -> Iterator[str]:
             yield f"if core.operators{guard}:"
             yield f"    {p.name} = core.operators.get({p.name}.name, {p.name})"
     yield "if core.rounding is not None: core.rounding.begin(core.program_id, call.engine.value)"
-    names = [p.name for p in instruction.parameters]
-    passed = [f"{n}=call.engine" if n == "engine" else f"{n}={n}" for n in names]
-    yield "if core.beside is None:"
-    yield f"    MEANING({', '.join([*passed, *(['core=core'] if instruction.wants_core else [])])})"
+    passed = ["call.engine" if p.name == "engine" else p.name for p in instruction.parameters]
+    passed += ["core=core"] if instruction.wants_core else []
+    yield f"if core.beside is None: MEANING({', '.join(passed)})"
     yield f"else: core.beside.perform(call, {_everything(instruction)})"
     yield "if core.leftovers is not None:"
     yield f"    core.leftovers.follow(call, {_everything(instruction)})"
