@@ -11,13 +11,13 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def module(name):
-    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"generate/{name}.py")
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     return found
 
 
-make_instructions = module("make_instructions")
+instructions = module("instructions")
 
 
 @cache
@@ -25,6 +25,6 @@ def accepted(name, target):
     """The formats that some operand of an instruction may have on a machine, sorted; none where the
     machine doesn't have the instruction."""
     instruction, one = INSTRUCTIONS[name], machine.load(target)
-    forms = sorted(make_instructions.accepted(instruction, one))
+    forms = sorted(instructions.accepted(instruction, one))
     assert bool(forms) == (not instruction.feature or one.has(instruction.feature))
     return forms

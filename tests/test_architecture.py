@@ -1,15 +1,34 @@
 """How the house is built: what its rules say is counted here."""
 
 import ast
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from accepted import module
 
 pytestmark = pytest.mark.source
 
+architecture = module("architecture")
+
 ROOT = Path(__file__).resolve().parent.parent
+ON_TOP = 10  # modules of neuroncore/ itself: what every room reads
 LONGEST = 60  # lines of a function
 POSITIONAL = 8  # arguments that a reader can still tell apart
+
+
+def rooms():
+    """Every folder of modules."""
+    for folder in ("neuroncore", "isa"):
+        yield from sorted({file.parent for file in (ROOT / folder).rglob("*.py")})
+
+
+def stem(name):
+    """A module's name without the endings that make a word of it another."""
+    for ending in ("ing", "ed", "es", "s", "er", "or"):
+        if len(name) > len(ending) + 2 and name.endswith(ending):
+            return stem(name.removesuffix(ending))
+    return name.rstrip("e")
 
 
 def sources():
@@ -38,3 +57,39 @@ def test_no_call_goes_by_the_order_of_many_arguments():
 def test_compiled_loops_take_tables_for_many_arrays():
     native = ((w, f) for w, f in nodes(ast.FunctionDef) if w.startswith("neuroncore/native/"))
     assert [where for where, f in native if len(f.args.args) > POSITIONAL] == []
+
+
+def test_the_page_of_the_architecture_is_current():
+    page = architecture.PAGE.read_text()
+    assert architecture.page() == page, "run docs/generate/architecture.py"
+
+
+def test_the_path_that_the_page_shows_is_the_path(capsys):
+    exec(compile(architecture.PATH, "architecture.md", "exec"), {})
+    assert float(capsys.readouterr().out) > 0
+
+
+def test_every_room_has_its_sentence():
+    told = [
+        room
+        for layer in architecture.floors()
+        for each in layer
+        for room in architecture.inside(each)
+    ]
+    packages = {room for room in rooms() if "alias" not in room.parts}
+    named = {ROOT.joinpath(*room.split(".")) for room in told}
+    assert packages - named == {ROOT / "neuroncore"}
+    for room in told:
+        assert 10 < len(architecture.sentence(room)) < 150, room
+
+
+def test_the_top_holds_only_what_every_room_reads():
+    top = [file for file in (ROOT / "neuroncore").glob("*.py") if file.name != "__init__.py"]
+    assert len(top) <= ON_TOP
+
+
+def test_no_two_modules_of_a_room_differ_by_an_ending():
+    for room in rooms():
+        names = sorted({f.stem for f in room.iterdir() if f.suffix == ".py" or f.is_dir()})
+        alike = [pair for pair in combinations(names, 2) if stem(pair[0]) == stem(pair[1])]
+        assert alike == [], room

@@ -4,26 +4,26 @@ import re
 import tomllib
 
 import pytest
-from accepted import make_instructions, module
+from accepted import instructions, module
 
 from neuroncore.options import Options
 from neuroncore.report import ranges
 
-make_numerics = module("make_numerics")
-make_calibration = module("make_calibration")
+numerics = module("numerics")
+calibration = module("calibration")
 
 
 def test_the_table_of_instructions_and_formats_is_current():
-    page = make_instructions.PAGE.read_text()
-    assert make_instructions.page() == page, "run docs/make_instructions.py"
+    page = instructions.PAGE.read_text()
+    assert instructions.page() == page, "run docs/generate/instructions.py"
 
 
 def test_the_table_of_numerics_is_current():
-    assert make_numerics.page() == make_numerics.PAGE.read_text(), "run docs/make_numerics.py"
+    assert numerics.page() == numerics.PAGE.read_text(), "run docs/generate/numerics.py"
 
 
 def test_every_claim_about_numbers_has_a_test():
-    named = [name for claims in make_numerics.SERIES.values() for name in claims]
+    named = [name for claims in numerics.SERIES.values() for name in claims]
     counts = {"C": 12, "S": 9, "T": 12, "V": 18, "X": 6, "R": 3, "Z": 1}
     assert named == [f"{letter}{i + 1}" for letter, n in counts.items() for i in range(n)]
 
@@ -31,13 +31,13 @@ def test_every_claim_about_numbers_has_a_test():
 @pytest.mark.parametrize("other", ["test_codec.test_nothing_of_the_kind", "test_nowhere.*"])
 def test_a_test_that_there_is_not_is_found(other):
     with pytest.raises(LookupError, match=f"C1: there is no test {other.replace('*', '.')}"):
-        make_numerics.tests_of("C1", (other,), make_numerics.all_tests())
+        numerics.tests_of("C1", (other,), numerics.all_tests())
     with pytest.raises(LookupError, match="C99: there is no test of it"):
-        make_numerics.tests_of("C99", (), make_numerics.all_tests())
+        numerics.tests_of("C99", (), numerics.all_tests())
 
 
 def test_every_option_is_explained():
-    explained = {name: text for name, _, _, text in make_numerics.fields()}
+    explained = {name: text for name, _, _, text in numerics.fields()}
     assert list(explained) == list(Options.__dataclass_fields__)
     assert all(text.endswith(".") and len(text) > 40 for text in explained.values())
 
@@ -45,12 +45,14 @@ def test_every_option_is_explained():
 def test_the_calibration_page_has_the_ranges_that_are_reported():
     rows = re.findall(
         r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) \| (\d+) \| (\d+) \|$",
-        make_calibration.PAGE.read_text(),
+        calibration.PAGE.read_text(),
         re.MULTILINE,
     )
     told = {name: (float(low), float(high), *map(int, counts)) for name, low, high, *counts in rows}
     stated = tomllib.loads(ranges.FILE.read_text())["range"]
-    assert set(told) == {r["bound"] for r in stated}, "run docs/make_calibration.py"
+    assert set(told) == {r["bound"] for r in stated}, "run docs/generate/calibration.py"
     for r in stated:
         wanted = r["low"], r["high"], r["points"], r["chains"]
-        assert told[r["bound"]] == pytest.approx(wanted, abs=0.011), "run docs/make_calibration.py"
+        assert told[r["bound"]] == pytest.approx(wanted, abs=0.011), (
+            "run docs/generate/calibration.py"
+        )

@@ -15,7 +15,7 @@ from neuroncore.frontend.settings import settings
 from neuroncore.options import Options
 
 BF16 = ml_dtypes.bfloat16
-make_rounding = module("make_rounding")
+rounding = module("rounding")
 chapter = importlib.import_module("neuroncore.kernels.ch10_rounding")
 
 # --- the page -------------------------------------------------------------------------------------
@@ -24,8 +24,8 @@ chapter = importlib.import_module("neuroncore.kernels.ch10_rounding")
 def test_the_page_shows_what_the_chapter_prints_and_draws(tmp_path):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    text = make_rounding.page(make_rounding.run(tmp_path))
-    assert text == make_rounding.PAGE.read_text(), "run docs/make_rounding.py"
+    text = rounding.page(rounding.run(tmp_path))
+    assert text == rounding.PAGE.read_text(), "run docs/generate/rounding.py"
     assert not re.search(r"\{\w+( \d)?\}", text)  # every kernel and every part found its place
     shown = set(re.findall(r"\]\((\w+\.svg)\)", text))
     assert shown == {file.name for file in tmp_path.iterdir()}

@@ -2,7 +2,7 @@
 
     neuroncore score CSV --records FOLDER --by generation --by source --by limit --json > SCORE.json
     python bench/calibration/fit.py CSV --records FOLDER --json FIT.json
-    python docs/make_calibration.py SCORE.json FIT.json
+    python docs/generate/calibration.py SCORE.json FIT.json
 
 The tables are those of the two files, of neuroncore/report/ranges.toml and of
 bench/calibration/offsets.toml; the text is here.
@@ -21,9 +21,9 @@ from neuroncore import machine
 from neuroncore.report import ranges
 from neuroncore.report.ranges import Range, Residual
 
-HERE = Path(__file__).parent
-PAGE = HERE / "calibration.md"
-OFFSETS = HERE.parent / "bench/calibration/offsets.toml"
+DOCS = Path(__file__).parents[1]
+PAGE = DOCS / "calibration.md"
+OFFSETS = DOCS.parent / "bench/calibration/offsets.toml"
 
 Json = dict[str, Any]
 
@@ -31,7 +31,7 @@ HEAD = """\
 # Calibration
 
 How the estimates of the cycle model compare with latencies that others have measured on Trainium
-and published. This page is written by `docs/make_calibration.py`.
+and published. This page is written by `docs/generate/calibration.py`.
 
 ## What is predicted, and how
 

@@ -1,6 +1,6 @@
 """Writes docs/numerics.md: what is claimed of the numbers, which tests hold it, and the options.
 
-python docs/make_numerics.py
+python docs/generate/numerics.py
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from neuroncore import options
 from neuroncore.options import PROFILES
 
-HERE = Path(__file__).parent
-PAGE = HERE / "numerics.md"
-TESTS = HERE.parent / "tests"
+DOCS = Path(__file__).parents[1]
+PAGE = DOCS / "numerics.md"
+TESTS = DOCS.parent / "tests"
 
 HEAD = """\
 # Numerics
@@ -26,8 +26,8 @@ What is claimed of the numbers that kernels compute, and the tests that hold eac
 choice that is not published, with its reason. `neuroncore.numerics` has the conversions without any
 kernel.
 
-This page is written by `docs/make_numerics.py`; a test fails when it is stale or names a test that
-there is not.
+This page is written by `docs/generate/numerics.py`; a test fails when it is stale or names a test
+that there is not.
 """
 
 LEVELS = """\

@@ -1,7 +1,7 @@
 """Writes docs/instructions.md: which instruction takes which format on which machine.
 
 pytest tests/isa --covered        # notes in tests/data/covered.json what the tests issue
-python docs/make_instructions.py
+python docs/generate/instructions.py
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from neuroncore.clause.operand import Operand, View
 from neuroncore.machine import Machine
 from neuroncore.numerics.formats import FORMATS, OPAQUE
 
-HERE = Path(__file__).parent
-COVERED = HERE.parent / "tests/data/covered.json"
-PAGE = HERE / "instructions.md"
+DOCS = Path(__file__).parents[1]
+COVERED = DOCS.parent / "tests/data/covered.json"
+PAGE = DOCS / "instructions.md"
 ALL = {**FORMATS, **OPAQUE}
 SHORT = {
     "float32": "f32", "tfloat32": "tf32", "bfloat16": "bf16", "float16": "f16",
@@ -37,7 +37,7 @@ issue the instruction with it; in brackets if no test does. Where there is none,
 refuses the format there by name. Rules about several operands refuse some combinations besides;
 `neuroncore isa NAME` tells.
 
-This page is written by `docs/make_instructions.py`; a test fails when it is stale.
+This page is written by `docs/generate/instructions.py`; a test fails when it is stale.
 """
 
 

@@ -1,6 +1,6 @@
 """Writes docs/rounding.md and its plots: what kernels/ch10_rounding.py does, shows and prints.
 
-python docs/make_rounding.py
+python docs/generate/rounding.py
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import neuroncore
 
-HERE = Path(__file__).parent
-PAGE = HERE / "rounding.md"
-CHAPTER = HERE.parent / "kernels/ch10_rounding.py"
+DOCS = Path(__file__).parents[1]
+PAGE = DOCS / "rounding.md"
+CHAPTER = DOCS.parent / "kernels/ch10_rounding.py"
 ALIAS = Path(neuroncore.__file__).parent / "alias"
 
 TEXT = """\
@@ -24,7 +24,7 @@ TEXT = """\
 A worked example, in NKI kernels: what bfloat16 does to a long sum and to training, and how
 stochastic rounding cures it. What is shown here is what a program prints and draws, the tenth
 chapter of the kernels ([source](../kernels/ch10_rounding.py)). This page is written by
-`docs/make_rounding.py`; a test runs the program and fails when a figure differs.
+`docs/generate/rounding.py`; a test runs the program and fails when a figure differs.
 
 ```sh
 pip install 'neuroncore[digits,plots]'
@@ -164,4 +164,4 @@ def page(printed: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(run(HERE)))
+    PAGE.write_text(page(run(DOCS)))
