@@ -361,6 +361,15 @@ def test_isa_describes_one_instruction(capsys):
     assert f"machines  {', '.join(machine.names())}" in out
 
 
+def test_isa_prints_rules_and_lists_of_tiles_in_lines(capsys):
+    assert main(["isa", "dma_compute"]) == 0
+    out = capsys.readouterr().out
+    rules = out[out.index("rules") : out.index("cost")]
+    assert "srcs lists 1 to dma_sources tensors" in rules
+    assert "srcs=[128 x 512 bfloat16 in private_hbm," in out and "View(" not in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
 @pytest.mark.parametrize("name", ["add", "exp", "nl.exp"])
 def test_isa_describes_operators_and_functions(name, capsys):
     assert main(["isa", name]) == 0

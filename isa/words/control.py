@@ -50,7 +50,7 @@ both_cores = holds(
 EXCHANGE = (
     same_dtype("src", "dst"),
     holds(
-        "src", "src has few elements per partition with dma_engine.gpsimd_dma",
+        "src", "src has at most gpsimd_dma_elements per partition with dma_engine.gpsimd_dma",
         lambda call: call.view("src").free_size <= few(call)
         or call["dma_engine"] is dma_engine.dma,
         FreeSizeError, lambda call: f"at most {few(call)} with dma_engine.gpsimd_dma",

@@ -97,7 +97,7 @@ def is_constant(name: str) -> Rule:
         name, f"the address of {name} is constant, or rows that an index picks",
         lambda call: all(view.dynamic != AT_RUN_TIME for view in call.tiles(name).values()),
         DynamicControlError, "a constant address, or rows picked by a vector offset",
-        because="descriptors of sums are written before run time, where rows aren't picked",
+        because="its descriptors are written before the kernel runs",
         hint="move the data with nisa.dma_copy first",
     )  # fmt: skip
 
@@ -200,12 +200,13 @@ TRANSPOSE = (
     HARDWARE,
     needs("indirect_transpose", "gathers that transpose", "src", picks_rows),
     holds(
-        "src", "src comes in groups of 16 rows to hardware descriptors",
+        "src", "src for hardware descriptors has 16 rows, or of more than two axes 1, 2, 4, 8 or "
+        "16 along the first, and a multiple of 16 together with the last but one (ISA)",
         lambda call: fits_hardware(call.view("src")) or not by_hardware(call),
         expected=hardware_rows, hint="leave dge_mode out",
     ),
     holds(
-        "src", "src comes in groups of 16 rows to gathers",
+        "src", "src of a gather has 16k rows, and of four axes 1 along axis 1 or 2 (ISA)",
         lambda call: fits_gathers(call.view("src")) or not picks_rows(call),
         expected=f"a multiple of {GROUP} rows, and of four axes 1 along axis 1 or 2",
     ),

@@ -51,8 +51,7 @@ PATTERN = (
 
 @rule()
 def filled(call: Call, machine: Machine) -> Fault | None:
-    """a core takes 1 to gather_indices indices, as many as index has or num_valid_indices, and dst
-    holds num_elem_per_idx elements of each"""
+    """dst holds what 1 to gather_indices indices fetch, or the num_valid_indices first of them"""
     run, valid, dst = call["num_elem_per_idx"], call["num_valid_indices"], call.view("dst")
     there, limit = CORE * call.view("index").free_size, machine.limits.gather_indices
     count = there if valid is None else valid

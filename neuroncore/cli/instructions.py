@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import textwrap
 from collections.abc import Iterator
 
 from neuroncore import machine
@@ -67,7 +68,7 @@ def _described(one: Instruction) -> Iterator[str]:
 
 def _rules(one: Instruction) -> Iterator[str]:
     for number, rule in enumerate(one.rules):
-        yield f"{'rules' if number == 0 else '':8}  {rule.sentence}"
+        yield from _wrapped("" if number else "rules", rule.sentence)
         if rule.because:
             yield f"{'':10}  because {rule.because}"
 
@@ -80,7 +81,7 @@ def _cost(one: Instruction) -> Iterator[str]:
     legal = [(m, call) for m, call in calls if not list(whole_call(call, m))]
     if not legal:
         return
-    yield f"example   nisa.{one.name}({', '.join(_shown(legal[0][1]))})"
+    yield from _wrapped("example", f"nisa.{one.name}({', '.join(_shown(legal[0][1]))})")
     for m, call in legal:
         paid = one.cost(call, m)
         busy = paid.transfer.ns if paid.transfer else paid.busy_ns
@@ -88,10 +89,16 @@ def _cost(one: Instruction) -> Iterator[str]:
         yield f"{'':8}  {m.name}: {call.engine.name} busy for {busy:.0f} ns{then}"
 
 
+def _wrapped(head: str, text: str) -> list[str]:
+    return textwrap.wrap(text, 100, initial_indent=f"{head:10}", subsequent_indent=" " * 10)
+
+
 def _shown(call: Call) -> Iterator[str]:
     """The arguments that are not left out."""
     for p in call.instruction.parameters:
         value = call.arguments[p.name]
+        if p.name in call.instruction.lists:
+            value = f"[{', '.join(map(str, value))}]"
         if value is not p.default and value != p.default:
             yield f"{p.name}={'1.0' if value == 'number' else value}"
 
