@@ -97,7 +97,7 @@ def is_constant(name: str) -> Rule:
         name, f"the address of {name} is constant, or rows that an index picks",
         lambda call: all(view.dynamic != AT_RUN_TIME for view in call.tiles(name).values()),
         DynamicControlError, "a constant address, or rows picked by a vector offset",
-        because="its descriptors are written before the kernel runs",
+        because="descriptors are written before the kernel runs, and sums have none of run time",
         hint="move the data with nisa.dma_copy first",
     )  # fmt: skip
 
