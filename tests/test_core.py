@@ -1,6 +1,7 @@
 """The core: what it says of itself, and the one way by which instructions happen on it."""
 
 import inspect
+from dataclasses import replace
 
 import nki.isa as nisa
 import nki.language as nl
@@ -9,6 +10,8 @@ import pytest
 from device import Device
 
 from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.core.binding import bound
+from neuroncore.errors import DefinitionError
 
 
 def test_a_core_is_one_short_line():
@@ -23,6 +26,14 @@ def test_one_function_binds_checks_executes_and_notes(name):
     function = inspect.unwrap(getattr(nisa, name))
     assert function.__code__.co_name == name
     assert {"prepare", "settle", "MEANING", "ISSUED"} <= {*function.__code__.co_names}
+
+
+@pytest.mark.parametrize("name", ["core", "key", "settle", "tile"])
+def test_a_clause_has_no_parameter_by_a_name_of_the_function_that_issues_it(name):
+    clause = INSTRUCTIONS["reciprocal"]
+    renamed = tuple(replace(p, name=name) for p in clause.parameters[:1])
+    with pytest.raises(DefinitionError, match=f"reciprocal can't have a parameter '{name}'"):
+        bound(replace(clause, parameters=renamed), print, print)
 
 
 def test_an_offset_in_a_register_does_what_the_same_number_does():

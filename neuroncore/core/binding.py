@@ -21,7 +21,7 @@ from neuroncore.core.core import current
 from neuroncore.core.legality import misused
 from neuroncore.core.offsets import resolve
 from neuroncore.enums import engine, oob_mode
-from neuroncore.errors import KernelError
+from neuroncore.errors import DefinitionError, KernelError
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 from neuroncore.record.program import Program
@@ -37,6 +37,7 @@ class _Missing:
 
 
 MISSING = _Missing()
+LOCALS = {"arguments", "call", "core", "extra", "key", "name", "offsets", "row", "tile", "unknown"}
 
 
 def compiled(name: str, parameters: str, body: Iterable[str], scope: dict[str, Any]) -> Any:
@@ -56,6 +57,7 @@ def bound(
     It has the clause's parameters, in its order and with its defaults, and a `name` at the end.
     `settle` is told of arguments that don't fit them: it raises, or takes the call as it is. What
     the function returns is what `issued` makes of the record and the instruction's row in it.
+    Raises DefinitionError for a parameter whose name the function's own text uses.
     """
     parameters = [f"{p.name}=_{p.name}" for p in instruction.parameters]
     parameters += ["name=None"] if instruction.named else []
@@ -82,6 +84,8 @@ def bound(
         "spread": spread,
         **{f"_{p.name}": MISSING if p.required else p.default for p in instruction.parameters},
     }
+    if taken := {p.name for p in instruction.parameters} & {*LOCALS, *scope}:
+        raise DefinitionError(f"{instruction.name} can't have a parameter {min(taken)!r}")
     signature = ", ".join([*parameters, "*extra", "**unknown"])
     function = compiled(instruction.name, signature, _body(instruction), scope)
     function.__doc__ = instruction.equation
