@@ -80,9 +80,10 @@ def scalar(operand: Any, like: Array) -> Any:
     each partition, shaped to broadcast to it."""
     if not isinstance(operand, Tile):
         return like.dtype.type(operand)
-    values = operand.values()
-    single = values.size == like.shape[0]
-    return values.reshape((like.shape[0], *[1] * (like.ndim - 1)) if single else like.shape)
+    values, lanes = operand.values(), len(like)
+    if values.size == lanes:
+        return values.reshape(lanes, *[1] * (like.ndim - 1))
+    return shaped(values, like.shape)
 
 
 def per_lane(operand: Any, like: Array) -> Array:
@@ -144,7 +145,8 @@ def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> Non
     if first[0].kind == "bitvec":
         integer_chain(dst, data, steps)
         return
-    out = target(dst, data, *tiles(first[1]), later=second[1] if second else None)
+    sources = (data, first[1]) if isinstance(first[1], Tile) else (data,)
+    out = target(dst, *sources, later=second[1] if second else None)
     finish(dst, stepped(dst, data, *steps, out=out))
 
 
