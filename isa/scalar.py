@@ -21,6 +21,7 @@ from neuroncore.clause import (
     numeric,
     rules,
 )
+from neuroncore.core import tables
 from neuroncore.core.accumulators import accumulate, read_out
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
@@ -180,23 +181,4 @@ def evaluate(core: Core, op: Function, value: Any, out: Any, slope: Any = None) 
     if op is PRELU and slope is not None:
         out[...] = np.where(value > 0, value, numeric.scalar(slope, value) * value)
         return
-    report_outside(core, op, value)
-    numeric.activate(op.apply, value, out)
-
-
-def report_outside(core: Core, op: Function, x: Any) -> None:
-    """Find inputs for which the engine's tables are not valid. Zeros and infinities are taken to be
-    no matter of tables."""
-    low, high = op.valid
-    if low == -np.inf:
-        return
-    size = np.abs(x) if op.name == "reciprocal" else x
-    if low <= size.min() and size.max() <= high:
-        return
-    outside = ((size < low) | (size > high)) & (x != 0) & np.isfinite(x)
-    if outside.any():
-        core.report(
-            "OUT_OF_RANGE",
-            f"{op} of {x[outside].flat[0]:g}: the engine's tables are valid from {low:g} to "
-            f"{high:g}, and beyond the device's results are not these",
-        )
+    tables.look_up(core, op, value, out)

@@ -17,6 +17,7 @@ from neuroncore.clause import (
     instruction,
     numeric,
 )
+from neuroncore.core import groups
 from neuroncore.core.accumulators import accumulate, read_out
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
@@ -27,7 +28,7 @@ from neuroncore.numerics import codec, order
 from .operators import MAXIMUM
 from .words import reduction
 from .words import search as words
-from .words.search import EIGHT, GROUP, LEAST, Count, Listed, Numbers, Searched
+from .words.search import EIGHT, LEAST, Count, Listed, Numbers, Searched
 
 vector, gpsimd = engine.vector, engine.gpsimd
 searches: Any = Lazy("neuroncore.native.search")
@@ -159,12 +160,11 @@ def topk(
     as of the results: these are in the first K / 16 columns, and the rest is left as it is. Of
     equal elements the first are taken (unpublished).
     """
-    check_snake(core, src, n)
-    snake = read_snake(src, n)
+    snake = groups.read(core, "src", src, n)
     descending = np.argsort(~order.ranks(snake.view(f"i{snake.itemsize}")), axis=1, kind="stable")
     chosen = descending[:, : val_dst.free_size][:, ::-1]
-    write_snake(val_dst, np.take_along_axis(snake, chosen, 1))
-    write_snake(idx_dst, chosen.astype(np.uint32))
+    groups.write(val_dst, np.take_along_axis(snake, chosen, 1))
+    groups.write(idx_dst, chosen.astype(np.uint32))
 
 
 @instruction(
@@ -180,8 +180,8 @@ def nonzero_with_count(
 
     The other partitions of dst are left as they are, those of src are not read.
     """
-    first = np.arange(src.shape[0]) % GROUP == 0
-    found = read_rows(core, src, first) != 0
+    first = np.arange(src.shape[0]) % groups.SIZE == 0
+    found = groups.read_rows(core, "src", src, first) != 0
     count = found.sum(axis=1, keepdims=True)
     places = np.argsort(~found, axis=1, kind="stable") + index_offset
     listed = np.where(np.arange(found.shape[1]) < count, places, padding_val)
@@ -196,50 +196,6 @@ def occurrences(data: Tile, vals: Tile, backwards: bool) -> Any:
     found = np.empty((data.shape[0], EIGHT), np.uint32)
     searches.occurrences(numeric.rows(data), numeric.rows(vals), found, backwards)
     return found
-
-
-def read_rows(core: Core, src: Tile, chosen: Any) -> Any:
-    """The codes of the chosen partitions, which are all that counts as read."""
-    if src.storage.gaps is not None:
-        core.check_written("src", src, np.flatnonzero(chosen))
-    return src.codes()[chosen].reshape(np.count_nonzero(chosen), -1)
-
-
-def check_snake(core: Core, src: Tile, n: int) -> None:
-    """Only elements that take part count as read: whole columns, and the head of the next one."""
-    if src.storage.gaps is None:
-        return
-    columns, rest = divmod(n, GROUP)
-    partitions = src.shape[0]
-    if columns:
-        core.check_written("src", src.window((partitions, columns), src.strides, src.offset))
-    if rest:
-        tail = src.window((partitions, 1), src.strides, src.offset + columns * src.strides[1])
-        core.check_written("src", tail, np.flatnonzero(np.arange(partitions) % GROUP < rest))
-
-
-def read_snake(tile: Tile, n: int) -> Any:
-    """The codes of the first n elements of each group."""
-    columns = -(-n // GROUP)
-    blocks = tile.codes()[:, :columns].reshape(-1, GROUP, columns)
-    return blocks.swapaxes(1, 2).reshape(len(blocks), -1)[:, :n]
-
-
-def wound(rows: Any) -> Any:
-    """Element [g, j] at [16 g + j % 16, j / 16], for whole columns."""
-    columns = rows.shape[1] // GROUP
-    return rows.reshape(-1, columns, GROUP).swapaxes(1, 2).reshape(-1, columns)
-
-
-def write_snake(tile: Tile, codes: Any) -> None:
-    """Write each group's codes[g] to its snake; what is beyond stays as it is."""
-    groups, count = codes.shape
-    columns = -(-count // GROUP)
-    padded = np.zeros((groups, columns * GROUP), codes.dtype)
-    padded[:, :count] = codes
-    chosen = np.zeros(tile.shape, np.bool_)
-    chosen[:, :columns] = wound(np.arange(columns * GROUP) < np.full((groups, 1), count))
-    numeric.put(tile, chosen, wound(padded)[chosen[:, :columns]])
 
 
 def holds(op: Operator, places: Any, bound: Tile) -> Any:

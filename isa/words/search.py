@@ -21,13 +21,13 @@ from neuroncore.clause import (
     rules,
     writes,
 )
+from neuroncore.core.groups import SIZE
 from neuroncore.errors import FreeSizeError, OperatorError, PartitionLimitError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import FLOATS
 
 EIGHT = 8  # values that the lane's registers hold to compare with what streams past
-GROUP = 16  # partitions that one processor of the GpSimd engine reaches
 LEAST = float(np.finfo(np.float32).min)  # what hardware fills in where a comparison fails
 
 Searched = Annotated[Tile, reads(free_dims="search_free_dims")]
@@ -93,11 +93,11 @@ def two_axes(call: Call, machine: Machine) -> Fault | None:
 def as_many_as_there_are(call: Call, machine: Machine) -> Fault | None:
     """n is 8 or more, at most what a group of src holds and what the instruction counts to"""
     src, n, counted = call.view("src"), call["n"], machine.limits.topk_elements
-    most = min(counted, GROUP * src.free_size)
+    most = min(counted, SIZE * src.free_size)
     if EIGHT <= n <= most:
         return None
     because = (
-        f"src holds {GROUP} x {src.free_size} elements in each group, and the instruction counts "
+        f"src holds {SIZE} x {src.free_size} elements in each group, and the instruction counts "
         f"to {counted}"
     )
     return fault("n", f"n is {n}", f"{EIGHT} to {most} for src of {src}", n, because=because)
