@@ -107,14 +107,15 @@ def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor
 # --- issuing --------------------------------------------------------------------------------------
 
 
-def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> None:
-    """Issue an instruction whose destination is one of its arguments."""
+def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> Tensor:
+    """Issue an instruction whose destination is one of its arguments, and return that."""
     flush()
     if not isinstance(dst, Tensor):
         tile(dst, "dst")
     for box in chosen(mask, dst.shape):
         pieces = {n: follow(v, box, dst.shape) for n, v in arguments.items()}
         issue(name, dst=dst.within(box) if box else dst, **pieces)
+    return dst
 
 
 def cast(made: Tensor, dtype: Any) -> Tensor:

@@ -10,18 +10,16 @@ from neuroncore.frontend.formats import common
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     apart,
-    column,
     format_or,
     number,
-    write,
 )
-from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, member, reduce_cmd
+from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, member
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 
-__all__ = ["memset", "tensor_scalar_cumulative", "tensor_tensor"]
+__all__ = ["memset", "tensor_tensor"]
 
 
 def tensor_tensor(
@@ -66,38 +64,6 @@ def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         for t, other in ((x, y), (y, x))
     )
     return x, y
-
-
-def tensor_scalar_cumulative(
-    *,
-    src: Any,
-    op0: Any,
-    op1: Any,
-    imm0: Any,
-    imm1: Any = None,
-    reduce_cmd: Any = reduce_cmd.reset_reduce,
-    mask: Any = None,
-    dtype: Any = None,
-    dst: Any = None,
-    **kwargs: Any,
-) -> Tensor:
-    """The running fold by op1 of src <op0> imm0."""
-    check_keywords(kwargs)
-    flush()
-    x = tile(src, "src")
-    arguments = {
-        "src": x,
-        "op0": token(op0),
-        "op1": token(op1),
-        "imm0": column(imm0, "imm0"),
-        "imm1": column(imm1, "imm1"),
-        "reduce_cmd": member(constants.reduce_cmd, reduce_cmd),
-    }
-    if dst is not None:
-        write("tensor_scalar_cumulative", dst, mask, **arguments)
-        return dst  # type: ignore[no-any-return]
-    out = (x.shape, format_or(dtype, x.dtype))
-    return produce("tensor_scalar_cumulative", out, mask, **arguments)
 
 
 def memset(

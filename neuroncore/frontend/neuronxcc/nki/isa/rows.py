@@ -133,6 +133,11 @@ ROWS = {
         "(data <op0> operand0) <op1> operand1; operands are numbers or (P, 1) tiles.",
         converted=dict.fromkeys(("operand0", "operand1"), arguments.float32_column),
     ),
+    "tensor_scalar_cumulative": Row(
+        "*, src, op0, op1, imm0, imm1=None, reduce_cmd=reduce_cmd.reset_reduce, mask=None, "
+        "dtype=None, dst=None, **kwargs",
+        "The running fold by op1 of src <op0> imm0.",
+    ),
     "tensor_scalar_reduce": Row(
         "*, data, op0, operand0, reduce_op, reduce_res, reverse0=False, dtype=None, mask=None, "
         "**kwargs",
@@ -193,8 +198,10 @@ def _body(name: str, row: Row) -> Iterator[str]:
     listed = ", ".join(f"{p.name}={_converted(p, row)}" for p in parameters)
     mask, first = "mask" if "mask" in given else "None", tiles[0]
     if "dst" in given:
-        yield f"write({name!r}, dst, {mask}, {listed})"
-        return
+        guard = "if dst is not None: return " if "dst=None" in row.parameters else ""
+        yield f"{guard}write({name!r}, dst, {mask}, {listed})"
+        if not guard:
+            return
     shape, part = _result(INSTRUCTIONS[name], first)
     out = f"({shape}, format_or(dtype, {row.dtype or f'{first}.dtype'}))"
     yield f"return produce({name!r}, {out}, {mask}, {part}{listed})"
