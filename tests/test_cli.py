@@ -264,7 +264,7 @@ def test_what_threads_of_a_script_launch_runs_on_the_target_and_is_reported(file
 
 def test_arguments_that_no_kernel_takes_are_told_at_the_users_line(file, capsys):
     _, _, err = ran(capsys, f"{file}::double", "--args", "3")
-    assert err.startswith(f"{file}:9:12: error[SIGNATURE] nl.load can't do that")
+    assert err.startswith(f"{file}:9:12: error[SIGNATURE] nl.load can't be done")
     assert "expected  nl.load(src, dtype=None)" in err and "Traceback" not in err
 
 

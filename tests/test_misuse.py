@@ -62,7 +62,7 @@ ILLEGAL = {
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    for i in «nl.affine_range('x')»: pass\n",
         {
-            "statement": "nl.affine_range can't do that with what it is given: 'str' object",
+            "statement": "nl.affine_range can't be done with what it is given: 'str' object",
             "expected": "nl.affine_range(start, stop=None, step=1)",
         },
     ),
@@ -114,6 +114,7 @@ def test_messages_say_what_is_there_and_what_was_meant(tmp_path, name):
         "def kernel(x):\n    raise ValueError('mine')\n",
         "def kernel(x):\n    x(3)\n",
         "def kernel(x):\n    nl(3)\n",
+        "class A:\n    @property\n    def b(self): raise TypeError\na = A()\ndef kernel(x):\n    a.b()\n",
         "import nki\n@nki.jit\ndef inner(x): raise TypeError\ndef kernel(x): inner(x)\n",
     ],
 )

@@ -121,7 +121,7 @@ def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any
     """What a kernel returns. What Python refuses of a call of ours is told in our form."""
     try:
         return function(*args, **kwargs)
-    except (TypeError, AttributeError, ValueError, OverflowError) as error:
+    except misuse.WRONG as error:
         if not isinstance(error, NeuronError) and (told := misuse.told(error)) is not None:
             raise told from told.__cause__
         raise

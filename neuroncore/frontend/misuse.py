@@ -13,8 +13,15 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from neuroncore import source
-from neuroncore.errors import KernelError, SignatureError, UnknownNameError, did_you_mean
+from neuroncore.errors import (
+    KernelError,
+    OutOfBoundsError,
+    SignatureError,
+    UnknownNameError,
+    did_you_mean,
+)
 
+WRONG = (TypeError, AttributeError, ValueError, IndexError, OverflowError)
 PACKAGE = "neuroncore."
 HOME = "neuroncore.frontend."  # the rest of a module's name is what the user imports
 NUMPY = {"absolute": "abs", "amax": "max", "amin": "min", "dot": "matmul"}  # and in nki.language
@@ -27,12 +34,12 @@ def told(error: BaseException) -> KernelError | None:
     if frame is None:
         return None
     made: KernelError | None = None
-    if isinstance(error, AttributeError):
-        made = _no_attribute(frame, error) or _refused_call(frame, instruction, error)
-    elif isinstance(error, ImportError):
+    if isinstance(error, ImportError):
         made = _no_import(error)
-    elif isinstance(error, TypeError | ValueError | OverflowError):
-        made = _refused_call(frame, instruction, error)
+    elif isinstance(error, AttributeError):
+        made = _no_attribute(frame, error)
+    if made is None and isinstance(error, WRONG):
+        made = _refused(frame, instruction, error)
     return made and made.coming_through(error.__traceback__)
 
 
@@ -104,30 +111,33 @@ class _Called:
         return starred or len(self.keywords) < len(self.node.keywords)
 
 
-def _refused_call(frame: FrameType, instruction: int, error: Exception) -> KernelError | None:
+def _refused(frame: FrameType, instruction: int, error: Exception) -> KernelError | None:
+    """What a call, or another expression, can't do with what it is given."""
+    if source.call(frame.f_code, instruction) is None:
+        return _wrong_values("this", None, error) if _is_inside(error) else None
     called = _called(frame, instruction)
-    if called is None:
+    if called is None or not callable(called.function):
         return None
     if NO_UFUNC in str(error):
         return of_numpy(frame, _name_of(called, "function"), "a tensor")
-    if not callable(called.function) or not called.ours:
-        return None
-    wrong = None if called.unpacks else _wrong_arguments(called)
-    return wrong or _wrong_values(called, error)
+    wrong = None if called.unpacks or not called.ours else _wrong_arguments(called)
+    home = getattr(called.function, "__module__", None) or ""
+    if wrong is not None or not (home.startswith(PACKAGE) and _is_inside(error)):
+        return wrong
+    return _wrong_values(called.name, _form(called.name, called.function), error)
 
 
-def _wrong_values(called: _Called, error: Exception) -> KernelError | None:
-    """What a function of ours was given made it fail inside."""
+def _is_inside(error: Exception) -> bool:
+    """Whether an error was raised by a function of ours."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    home = getattr(called.function, "__module__", None) or ""
-    if trace is None or source.is_users(trace.tb_frame) or not home.startswith(PACKAGE):
-        return None
-    made = SignatureError(
-        f"{called.name} can't do that with what it is given: {error}",
-        expected=_form(called.name, called.function),
-    )
+    return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE)
+
+
+def _wrong_values(what: str, form: str | None, error: Exception) -> KernelError:
+    kind = OutOfBoundsError if isinstance(error, IndexError) else SignatureError
+    made = kind(f"{what} can't be done with what it is given: {error}", expected=form)
     made.__cause__ = error
     return made
 
@@ -138,7 +148,11 @@ def _called(frame: FrameType, instruction: int) -> _Called | None:
     if node is None or not _is_name(node.func):
         return None
     code = compile(ast.Expression(node.func), frame.f_code.co_filename, "eval")
-    return _Called(eval(code, frame.f_globals, frame.f_locals), ast.unparse(node.func), node)
+    try:
+        function = eval(code, frame.f_globals, frame.f_locals)
+    except Exception:  # a name of an enclosing scope, or a property of the user's that raised this
+        return None
+    return _Called(function, ast.unparse(node.func), node)
 
 
 def _is_name(node: ast.expr) -> bool:

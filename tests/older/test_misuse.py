@@ -65,6 +65,20 @@ def test_functions_of_numpy(compute, name, hint):
     assert error.hint == hint and "np." in error.place.text
 
 
+@pytest.mark.parametrize(
+    ("ask", "kind", "words"),
+    [
+        (lambda: nl.arange(4)["x"], SignatureError, "'str' object cannot be interpreted"),
+        (lambda: nl.arange(4)[7], OutOfBoundsError, "out of range"),
+        (lambda: nl.mgrid[0:"x"], SignatureError, "'str' object cannot be interpreted"),
+        (lambda: nl.affine_range(2.5), SignatureError, "nl.affine_range can't be done with what"),
+    ],
+)
+def test_values_that_nothing_can_be_done_with(ask, kind, words):
+    error = refused(lambda x: ask(), kind)
+    assert words in error.statement and error.__cause__ is not None
+
+
 def test_numbers_of_numpy_leave_arithmetic_to_the_tile():
     def kernel(x):
         out = nl.ndarray((128, 64), x.dtype, buffer=nl.shared_hbm)
