@@ -114,7 +114,7 @@ def test_messages_say_what_is_there_and_what_was_meant(tmp_path, name):
         "def kernel(x):\n    raise ValueError('mine')\n",
         "def kernel(x):\n    x(3)\n",
         "def kernel(x):\n    nl(3)\n",
-        "class A:\n    @property\n    def b(self): raise TypeError\na = A()\ndef kernel(x):\n    a.b()\n",
+        "class A:\n    b = property(lambda self: 1 + '')\na = A()\ndef kernel(x):\n    a.b()\n",
         "import nki\n@nki.jit\ndef inner(x): raise TypeError\ndef kernel(x): inner(x)\n",
     ],
 )

@@ -7,7 +7,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any
@@ -245,18 +245,3 @@ def _languages(frame: FrameType) -> Iterator[tuple[str, ModuleType]]:
         home = value.__name__ if isinstance(value, ModuleType) else ""
         if home.startswith(HOME) and home.endswith(".language"):
             yield name, value
-
-
-# --- places that aren't there ---------------------------------------------------------------------
-
-
-def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) -> str:
-    """A hint about the indices from `first` to `last` that reach past the end of an axis; `ragged`
-    is that for a last piece which is shorter than the others."""
-    count, size = last - first + 1, shape[axis]
-    if count < 2 or first < 0 or first % count or size % count:
-        return ragged
-    pieces = f"axis {axis} has {size // count} pieces of {count}"
-    if any(last < n and not n % count for other, n in enumerate(shape) if other != axis):
-        return f"are the indices swapped? {pieces}"
-    return f"end the loop earlier: {pieces}"

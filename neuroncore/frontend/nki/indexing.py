@@ -15,6 +15,7 @@ from neuroncore.errors import (
     ViewError,
 )
 from neuroncore.frontend import misuse
+from neuroncore.frontend.bounds import beyond
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.slices import DynamicSlice
 from neuroncore.frontend.unread import Unread, asserted, truth_value
@@ -194,7 +195,7 @@ class Indexed(Unread, Tile):
 
     def _past(self, first: int, last: int, axis: int) -> OutOfBoundsError:
         error = self._outside(f"index range [{first}, {last}]", axis)
-        error.hint = misuse.beyond(first, last, axis, self.shape, RAGGED)
+        error.hint = beyond(first, last, axis, self.shape, RAGGED)
         return error
 
     def _outside(self, what: str, axis: int) -> OutOfBoundsError:

@@ -14,7 +14,7 @@ from neuroncore.errors import (
     SignatureError,
     ViewError,
 )
-from neuroncore.frontend import misuse
+from neuroncore.frontend.bounds import beyond
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki import parts, refusals
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Index, Mask, filled, together
@@ -288,7 +288,7 @@ class Tensor(Unread, Tile):
             expected=f"within [0, {size - 1}]",
             got=f"[{low}, {high}]",
             because="the access would reach a neighbour's memory",
-            hint=misuse.beyond(low, high, axis, shape, ragged),
+            hint=beyond(low, high, axis, shape, ragged),
             also="err_tensor_access_out_of_bound",
         )
 
