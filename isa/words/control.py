@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
-from neuroncore.clause import HBM, SBUF, Call, Immediate, Operand, cost
+from neuroncore.clause import HBM, SBUF, Call, Immediate, cost, reads, writes
 from neuroncore.clause.rules import holds, one_of, same_dtype
 from neuroncore.core.meeting import CORES
 from neuroncore.enums import MemoryRegion, dma_engine
@@ -13,16 +12,14 @@ from neuroncore.errors import FreeSizeError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 
-OneIn = Annotated[Tile, Operand(reads=True, regions=(SBUF, *HBM), starts=False)]
-OneOut = Annotated[Tile, Operand(writes=True, regions=(SBUF, *HBM), starts=False)]
+OneIn = Annotated[Tile, reads("", SBUF, *HBM, starts=False)]
+OneOut = Annotated[Tile, writes("", SBUF, *HBM, starts=False)]
 
-SENT = Operand(reads=True, regions=(SBUF,), starts=False, free_dims=None, moved=True)
-RECEIVED = replace(SENT, reads=False, writes=True)
-MEMORIES = (MemoryRegion.shared_hbm, SBUF)
-Sent = Annotated[Tile, SENT]
-Received = Annotated[Tile, RECEIVED]
+BYTES: dict[str, Any] = {"starts": False, "free_dims": None, "moved": True}
+Sent = Annotated[Tile, reads("", SBUF, **BYTES)]
+Received = Annotated[Tile, writes("", SBUF, **BYTES)]
 # Written, though not here: whoever touches the data waits for the barrier, and it for them.
-Shared = Annotated[Tile, replace(RECEIVED, partial=True, regions=MEMORIES)]
+Shared = Annotated[Tile, writes("", MemoryRegion.shared_hbm, SBUF, partial=True, **BYTES)]
 Cores = Annotated[tuple[int, ...], Immediate(int, depth=1, keyed=True)]
 Rank = Annotated[int, Immediate(int, keyed=True)]
 
@@ -37,7 +34,7 @@ def memory_access(call: Call, machine: Machine) -> cost.Cost:
     return cost.Cost(machine.fixed.register_load_ns, 0.0)
 
 
-def few(call: Call) -> int:
+def most_by_gpsimd(call: Call) -> int:
     return call.machine.limits.gpsimd_dma_elements
 
 
@@ -51,9 +48,9 @@ EXCHANGE = (
     same_dtype("src", "dst"),
     holds(
         "src", "src has at most gpsimd_dma_elements per partition with dma_engine.gpsimd_dma",
-        lambda call: call.view("src").free_size <= few(call)
+        lambda call: call.view("src").free_size <= most_by_gpsimd(call)
         or call["dma_engine"] is dma_engine.dma,
-        FreeSizeError, lambda call: f"at most {few(call)} with dma_engine.gpsimd_dma",
+        FreeSizeError, lambda call: f"at most {most_by_gpsimd(call)} with dma_engine.gpsimd_dma",
         because="the GpSimd engine's own DMA has small buffers",
         hint="use dma_engine=nisa.dma_engine.dma",
     ),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Annotated
 
-from neuroncore.clause import HBM, SBUF, Call, Immediate, Op, Operand, Operator, Rule, View, cost
+from neuroncore.clause import HBM, SBUF, Call, Immediate, Op, Operator, Rule, View, cost, reads
 from neuroncore.clause.rules import bits_if_opaque, holds, needs, same_dtype, same_total
 from neuroncore.core.rows import GROUP
 from neuroncore.enums import dge_mode, engine, oob_mode
@@ -22,7 +22,7 @@ from neuroncore.errors import (
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 
-READ = Operand(reads=True, regions=(SBUF, *HBM), starts=False, free_dims=None)
+READ = reads("", SBUF, *HBM, starts=False, free_dims=None)
 WRITTEN = replace(READ, reads=False, writes=True, partial=True)
 WIDTHS = (2, 4)  # bytes that the engines exchange
 Source = Annotated[Tile, replace(READ, moved=True)]

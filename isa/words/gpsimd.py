@@ -5,22 +5,33 @@ from __future__ import annotations
 from math import ceil, prod
 from typing import Annotated
 
-from neuroncore.clause import SBUF, Call, Fault, Immediate, Op, Operand, Operator, cost, fault, rule
+from neuroncore.clause import (
+    SBUF,
+    Call,
+    Fault,
+    Immediate,
+    Op,
+    Operator,
+    cost,
+    fault,
+    reads,
+    rule,
+    writes,
+)
 from neuroncore.clause.rules import holds, one_of, same_dtype
 from neuroncore.enums import engine
 from neuroncore.errors import SignatureError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import uint16, uint32
 
 CORE = 16  # partitions that one of the eight cores is connected to
 GROUP = 512  # elements per partition that one group of instructions gathers (ISA)
 COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
 
-MovedIn = Annotated[Tile, Operand(reads=True, regions=(SBUF,), moved=True)]
-MovedOut = Annotated[Tile, Operand(writes=True, regions=(SBUF,), moved=True)]
-CoreIndex = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=(uint16,))]
-Indices = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=(uint32,))]
+MovedIn = Annotated[Tile, reads("", SBUF, moved=True)]
+MovedOut = Annotated[Tile, writes("", SBUF, moved=True)]
+CoreIndex = Annotated[Tile, reads("uint16", SBUF)]
+Indices = Annotated[Tile, reads("uint32", SBUF)]
 Comparison = Annotated[Operator, Op(names=COMPARISONS)]
 Run = Annotated[int, Immediate(int, keyed=True)]
 Count = Annotated[int | None, Immediate(int, optional=True, keyed=True)]

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from neuroncore.clause import SBUF, Call, Fault, Operand, Rule, View, cost, fault, rule
+from neuroncore.clause import SBUF, Call, Rule, View, cost, reads, writes
 from neuroncore.clause.rules import holds, on_engine_needs, same_dtype
 from neuroncore.core.generators import streams
 from neuroncore.enums import engine
 from neuroncore.errors import DtypeError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import (
-    FLOATS,
-    INTEGERS,
-    bool_,
-    float8_e3m4,
-    float8_e4m3fn,
-    float32,
-    int32,
-    tfloat32,
-    uint32,
-)
+from neuroncore.numerics.formats import FLOATS, Format, float32
 from neuroncore.numerics.generator import WORDS
 
-WHOLE = tuple(form for form in INTEGERS if form is not bool_)
-DRAWN = tuple(form for form in FLOATS if form not in (float8_e3m4, float8_e4m3fn))
-Integers = Annotated[Tile, Operand(writes=True, dtypes=WHOLE)]
-Uniform = Annotated[Tile, Operand(writes=True, dtypes=DRAWN + WHOLE)]
-StateIn = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=(uint32,))]
-StateOut = Annotated[Tile, Operand(writes=True, dtypes=(uint32,))]
-Seed = Annotated[Tile, Operand(reads=True, dtypes=(int32, uint32, float32, tfloat32))]
+Integers = Annotated[Tile, writes("int8 int16 int32 uint8 uint16 uint32")]
+Uniform = Annotated[Tile, writes("but float8_e3m4 float8_e4m3fn bool")]
+StateIn = Annotated[Tile, reads("uint32", SBUF)]
+StateOut = Annotated[Tile, writes("uint32")]
+Seed = Annotated[Tile, reads("int32 uint32 float32 tfloat32")]
 
 RNG_ENGINES = on_engine_needs(engine.gpsimd, "gpsimd_random", "use engine=nisa.engine.vector")
 STATE_ENGINES = on_engine_needs(
@@ -52,18 +40,20 @@ def states_of_a_lane(name: str) -> Rule:
     )  # fmt: skip
 
 
-@rule(DtypeError)
-def probability_format(call: Call, machine: Machine) -> Fault | None:
-    """prob is float32 where data are integers, and any float where they are floats (ISA)"""
-    prob, data = call["prob"], call.view("data")
-    allowed = (float32,) if data.dtype.is_integer else FLOATS
-    if not isinstance(prob, View) or prob.dtype in allowed:
-        return None
-    said = f"prob can't be {prob.dtype} where data is {data.dtype}"
-    return fault("prob", said, " or ".join(allowed))
+def of_probabilities(call: Call) -> tuple[Format, ...]:
+    """Their formats: integers are compared with float32, floats with any float (ISA)."""
+    return (float32,) if call.view("data").dtype.is_integer else FLOATS
 
 
-DROPOUT = (same_dtype("dst", "data"), probability_format)
+DROPOUT = (
+    same_dtype("dst", "data"),
+    holds(
+        "prob", "prob is float32 where data is integers, and any float where it is floats (ISA)",
+        lambda call: not isinstance(call["prob"], View)
+        or call["prob"].dtype in of_probabilities(call),
+        DtypeError, lambda call: " or ".join(of_probabilities(call)),
+    ),
+)  # fmt: skip
 
 
 @cost.dynamic
