@@ -53,7 +53,7 @@ def max8(dst: Out, src: Searched, *, core: Core) -> None:
 
 
 @instruction(vector, shapes="data: P F>=8<=search_free; vals dst: P 8", cost=cost.streaming())
-def nc_find_index8(dst: words.Indices, data: Searched, vals: words.Searched) -> None:
+def nc_find_index8(dst: words.Indices, data: Searched, vals: Searched) -> None:
     """dst[p, i] = the first f with data[p, f] == vals[p, i]; all ones where there is none
 
     If vals[p, :] holds a value several times, these take its occurrences in order, i ascending.

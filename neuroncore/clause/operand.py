@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -311,15 +311,6 @@ def _stepped(name: str, view: View) -> KernelError:
         because="an instruction holds a first partition and a count, but no step",
         hint="gather the rows with nisa.dma_copy first",
     )
-
-
-# The usual operands. Compute engines read and write SBUF and PSUM.
-In = Annotated[Tile, Operand(reads=True)]
-Out = Annotated[Tile, Operand(writes=True)]
-Gathered = Annotated[Tile, Operand(reads=True, indirect=True)]
-Scattered = Annotated[Tile, Operand(writes=True, indirect=True)]
-SbufIn = Annotated[Tile, Operand(reads=True, regions=(SBUF,))]
-SbufOut = Annotated[Tile, Operand(writes=True, regions=(SBUF,))]
 
 
 @dataclass(frozen=True)

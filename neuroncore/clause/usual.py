@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.instruction import Traits
-from neuroncore.clause.operand import Op, Operand
+from neuroncore.clause.operand import SBUF, Op, Operand
 from neuroncore.enums import MemoryRegion
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import FORMATS, Format
@@ -40,6 +40,14 @@ def _where(names: str, regions: tuple[MemoryRegion, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {"dtypes": formats(names)} if names else {}
     return found | ({"regions": regions} if regions else {})
 
+
+# Compute engines read and write SBUF and PSUM.
+In = Annotated[Tile, reads()]
+Out = Annotated[Tile, writes()]
+Gathered = Annotated[Tile, reads(indirect=True)]
+Scattered = Annotated[Tile, writes(indirect=True)]
+SbufIn = Annotated[Tile, reads("", SBUF)]
+SbufOut = Annotated[Tile, writes("", SBUF)]
 
 # One number for each lane, from a tile or from the instruction itself.
 Number = Annotated[Tile | float, reads(scalar=True)]
