@@ -192,11 +192,9 @@ def _sizes(listed: tuple[Any, ...]) -> tuple[tuple[int, ...], int]:
 def _whole(size: Any) -> int:
     """A size as an int. A whole number as a float will do: 256 * 256 / 128, in a published kernel
     of which there are traces of the device."""
-    return (
-        int(size)
-        if isinstance(size, float | np.floating) and size.is_integer()
-        else operator.index(size)
-    )
+    fraction = isinstance(size, float | np.floating)
+    number: Any = int(size) if fraction and size.is_integer() else size
+    return operator.index(number)
 
 
 def _region(buffer: Any) -> MemoryRegion:
