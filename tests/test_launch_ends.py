@@ -1,6 +1,7 @@
 """What ends with a launch, and what never begins."""
 
 import gc
+import warnings
 
 import nki
 import nki.isa as nisa
@@ -11,6 +12,8 @@ from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
 
 from neuroncore.errors import OutputError, OutsideKernelError, SignatureError
+from neuroncore.frontend.launch import NeuronWarning, launch
+from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
 from neuroncore.memory.storage import Storage
 from neuroncore.options import Options
@@ -117,8 +120,6 @@ def never_written(a, b):
 BAD = [
     (computed_by_the_host, SignatureError, r"returns an array of the host, ndarray \(3, 7\)"),
     (lambda a, b: {"sum": [a, np.zeros(3)]}, SignatureError, "array of the host"),
-    *((kernel, OutputError, "no instruction") for kernel in (nothing_at_all, a_number)),
-    (never_written, OutputError, "no instruction"),
 ]
 
 
@@ -135,6 +136,15 @@ def test_a_kernel_computes_on_the_device(kernel, kind, says, grid):
         assert place.text.strip() == "return a.numpy() + b.numpy()"
 
 
+@pytest.mark.parametrize("kernel", [nothing_at_all, a_number, never_written])
+@pytest.mark.parametrize("grid", [(), (2,)])
+def test_a_launch_without_an_instruction_is_told(kernel, grid):
+    """It is not refused: guides of the SDK show views and sizes by such kernels."""
+    run = launch(kernel, [values(3, 7), values(3, 7)], tensor=NkiTensor, grid=grid)
+    first = run.findings[0]
+    assert first.code == "NO_INSTRUCTIONS" and first.place.function == kernel.__name__
+
+
 def test_one_instruction_is_enough_and_arguments_may_come_back_as_they_are():
     """So may be what has no elements, and what one core leaves to the other."""
     x = values(3, 7)
@@ -147,7 +157,8 @@ def test_one_instruction_is_enough_and_arguments_may_come_back_as_they_are():
         if nl.program_id(0) == 0:
             nl.store(x, nl.load(x))
 
-    first_core_only[2](x)
+    with warnings.catch_warnings(action="error"):
+        first_core_only[2](x)
     with settings(options=Options(record=False)):
         first_core_only[1](x)
 
@@ -164,8 +175,10 @@ def test_the_older_api_refuses_results_of_the_host_too(way):
         older.simulate_kernel(kernel, values(3, 7))
 
 
-def test_an_older_kernel_that_does_nothing_is_refused():
-    with pytest.raises(OutputError):
+def test_an_older_kernel_that_does_nothing_is_told_or_refused():
+    with pytest.warns(NeuronWarning, match="NO_INSTRUCTIONS"):
         older.jit(lambda x: None)(values(3, 7))
+    with pytest.raises(OutputError, match="nothing was written"):
+        older.baremetal(lambda x: None)(values(3, 7))
     x = values(3, 7)
     assert older.jit(lambda x: x)(x) is x

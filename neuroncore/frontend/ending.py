@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
-from neuroncore.errors import KernelError, OutputError, SignatureError
+from neuroncore.core.core import Core
+from neuroncore.errors import KernelError, SignatureError
 from neuroncore.memory.tile import Tile
 
 RETURNS = ("RETURN_VALUE", "RETURN_CONST")
 
 
-def check(function: Callable[..., Any], result: Any, issued: bool, given: Collection[int]) -> None:
-    """Refuse what no device could have done.
+def check(
+    function: Callable[..., Any], result: Any, cores: Sequence[Core], given: Collection[int]
+) -> None:
+    """Refuse what no device could have done, and report a launch that did nothing.
 
-    `issued` says whether there was an instruction, `given` are the storages of the arguments, which
-    a kernel may hand back as they are. Raises SignatureError and OutputError.
+    `given` are the storages of the arguments, which a kernel may hand back as they are. Kernels
+    without an instruction are not refused: guides of the SDK show views and sizes by such. Raises
+    SignatureError.
     """
     if inspect.isgenerator(result):
         raise SignatureError(
@@ -33,8 +37,18 @@ def check(function: Callable[..., Any], result: Any, issued: bool, given: Collec
         if is_host_array(value):
             raise _host_array(function, value)
     tiles = [value for value in found if isinstance(value, Tile)]
-    if not issued and not (tiles and all(t.storage.id in given or not t.size for t in tiles)):
-        raise _nothing_done(function)
+    passed_on = tiles and all(t.storage.id in given or not t.size for t in tiles)
+    if not passed_on and not any(map(_has_issued, cores)):
+        cores[0].report(
+            "NO_INSTRUCTIONS",
+            f"{_name(function)} has issued no instruction: there is nothing for the device to run",
+            site=_last_return(function),
+        )
+
+
+def _has_issued(core: Core) -> bool:
+    """Whether it has come to an instruction, be it one that is left out for its size of 0."""
+    return bool(core.calls) or any(found.code == "NO_ELEMENTS" for found in core.findings)
 
 
 def leaves(value: Any) -> Iterator[Any]:
@@ -53,11 +67,16 @@ def is_host_array(value: Any) -> bool:
 
 def at_return(function: Callable[..., Any], error: KernelError) -> KernelError:
     """The error, placed at the function's last return statement."""
+    site = _last_return(function)
+    return error if site is None else error.placed(site)
+
+
+def _last_return(function: Callable[..., Any]) -> tuple[CodeType, int] | None:
     code: CodeType | None = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
-        return error
+        return None
     *_, last = (one for one in dis.get_instructions(code) if one.opname in RETURNS)
-    return error.placed((code, last.offset))
+    return code, last.offset
 
 
 def _host_array(function: Callable[..., Any], value: Any) -> KernelError:
@@ -68,16 +87,6 @@ def _host_array(function: Callable[..., Any], value: Any) -> KernelError:
         because="what the host computes is no part of a kernel: the device has not computed it",
         hint="compute with instructions, store into an nl.ndarray(..., buffer=nl.shared_hbm), and "
         "return that",
-    )
-    return at_return(function, error)
-
-
-def _nothing_done(function: Callable[..., Any]) -> KernelError:
-    error = OutputError(
-        f"{_name(function)} has issued no instruction",
-        expected="an instruction that writes a result",
-        because="there is nothing for the device to run",
-        hint="look for a loop that runs zero times, such as range(m // n) with m < n",
     )
     return at_return(function, error)
 

@@ -95,7 +95,7 @@ def launch(
         return result
 
     result = _on_all(cores, programs_of)
-    ending.check(function, result, any(map(_has_issued, cores)), inputs.storages())
+    ending.check(function, result, cores, inputs.storages())
     if precision is not None:
         precision.close(inputs.left(result), _findings(cores))
     with on(cores[0]):
@@ -129,11 +129,6 @@ def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any
 
 def _findings(cores: list[Core]) -> list[Finding]:
     return [finding for core in cores for finding in core.findings]
-
-
-def _has_issued(core: Core) -> bool:
-    """Whether it has come to an instruction, be it one that is left out for its size of 0."""
-    return bool(core.calls) or any(found.code == "NO_ELEMENTS" for found in core.findings)
 
 
 def _cores(machine: Machine, options: Options, grid: tuple[int, ...], count: int) -> list[Core]:
