@@ -63,15 +63,28 @@ def parsed(path: Path) -> ast.Module:
         content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None
-    nulls = content.find(b"\0")
-    if nulls >= 0:
-        line = content.count(b"\n", 0, nulls) + 1
-        raise NotPython(f"{path}:{line}: a null byte, which no Python file has")
     try:
         compile(content, str(path), "exec", dont_inherit=True)
         return ast.parse(content, str(path))
     except SyntaxError as error:
-        raise NotPython(f"{path}:{error.lineno or 1}: {error.msg}") from None
+        if b"\0" not in content:
+            raise NotPython(f"{path}:{error.lineno or 1}: {error.msg}") from None
+    except UnicodeDecodeError:
+        pass
+    except (RecursionError, MemoryError):
+        raise NotPython(f"{path}:1: nested too deeply for Python") from None
+    raise _not_text(path, content)
+
+
+def _not_text(path: Path, content: bytes) -> NotPython:
+    """The error at the first byte that is no text, where Python doesn't tell the line."""
+    try:
+        content.decode()
+        first, what = content.find(b"\0"), "a null byte, which no Python file has"
+    except UnicodeDecodeError as error:
+        first, what = error.start, f"byte {content[error.start]:#x} is no UTF-8"
+    line = content.count(b"\n", 0, max(first, 0)) + 1
+    return NotPython(f"{path}:{line}: {what}")
 
 
 def module(path: Path) -> ModuleType:
