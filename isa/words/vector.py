@@ -151,7 +151,7 @@ TENSOR_TENSOR = (
     rules.two_operands("op"),
     rules.bitvec_on_integers("dst", "data1", "data2", ops=("op",)),
     rules.runs_there("op").when(
-        "if no other engine has it", lambda call: call["op"].engines == ("gpsimd",)
+        "where only GpSimd has them", lambda call: call["op"].engines == ("gpsimd",)
     ),
 )
 TENSOR_SCALAR = (
@@ -162,7 +162,7 @@ TENSOR_SCALAR = (
     rules.only_if("operand1", "op1", "is an operator", lambda op: op is not None),
     multiplies_then_adds,
     only_what_vector_lacks,
-    rules.runs_there("op0", "op1").when("on the Vector engine", lambda call: call.engine is vector),
+    rules.runs_there("op0", "op1").when("if that is Vector", lambda call: call.engine is vector),
     no_indirect_addresses,
 )
 SCALAR_TENSOR_TENSOR = (
