@@ -9,6 +9,7 @@ from neuroncore.clause import (
     SBUF,
     Call,
     Fault,
+    Immediate,
     Operand,
     Rule,
     Static,
@@ -47,7 +48,7 @@ SUMS = (float32, bfloat16, float16, *NARROW)
 
 Accumulator = Annotated[Tile, Operand(writes=True, regions=(PSUM,), dtypes=SUMS, indirect=True)]
 Input = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS, indirect=True)]
-Pair = Annotated[tuple[int, ...] | None, Static(sequence=True)]
+Pair = Annotated[tuple[int, ...] | None, Immediate(int, depth=1, optional=True, keyed=True)]
 Mode = Annotated[matmul_perf_mode | str, Static()]  # published kernels pass its name, too
 
 

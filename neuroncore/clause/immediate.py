@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 from operator import index
@@ -31,7 +31,7 @@ class Immediate:
         """An expression that is true if a value can be taken as it is; others go to `take`."""
         absent = f"{name} is None or " if self.optional else ""
         if self.depth:
-            return f"{absent}False"
+            return f"{absent}type({name}) is tuple and not {name}"
         if self.kind is float and self.low == -inf:
             return f"{absent}type({name}) is float or type({name}) is int"
         bounds = "" if self.low == -inf else f" and {int(self.low)} <= {name} <= {int(self.high)}"
@@ -55,7 +55,7 @@ class Immediate:
 
     def _nested(self, instruction: str, name: str, value: Any, depth: int) -> Any:
         if depth:
-            if isinstance(value, str) or not isinstance(value, Iterable):
+            if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
                 raise TypeError
             return tuple(self._nested(instruction, name, item, depth - 1) for item in value)
         number = self._number(value)
