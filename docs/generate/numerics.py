@@ -51,41 +51,41 @@ bench/precision_levels.py` prints the table.
 CONVERSIONS = {
     "C1": (
         "float32 to every narrow float is to nearest even: the same bits as numpy and ml_dtypes",
-        "test_numerics_published.test_every_upper_half_of_a_float32_with_sixteen_lower_ones",
-        "test_numerics_published.test_golden_nearest",
-        "test_numerics_published.test_gfloat_rounds_to_nearest_as_we_do",
+        "numerics.test_numerics_published.test_every_upper_half_of_a_float32_with_sixteen_lower_ones",
+        "numerics.test_numerics_published.test_golden_nearest",
+        "numerics.test_numerics_published.test_gfloat_rounds_to_nearest_as_we_do",
     ),
     "C2": (
         "every code of every format reads as in ml_dtypes; 4-bit floats and scales as published",
-        "test_codec.test_every_code_reads_as_numpy_reads_it",
-        "test_packed_formats.test_the_sixteen_numbers_of_four_bits",
-        "test_packed_formats.test_a_scale_is_a_power_of_two_and_ff_is_nan",
+        "numerics.test_codec.test_every_code_reads_as_numpy_reads_it",
+        "numerics.test_packed_formats.test_the_sixteen_numbers_of_four_bits",
+        "numerics.test_packed_formats.test_a_scale_is_a_power_of_two_and_ff_is_nan",
     ),
     "C3": (
         "TF32 keeps ten bits of fraction, to nearest even, in 32 bits",
-        "test_numerics_published.test_tfloat32_is_rounded_in_steps_of_its_own",
+        "numerics.test_numerics_published.test_tfloat32_is_rounded_in_steps_of_its_own",
     ),
     "C4": (
         "floats overflow to infinity half a step above the largest number; the least float32 does",
-        "test_codec.test_floats_overflow_half_a_step_above_the_largest",
+        "numerics.test_codec.test_floats_overflow_half_a_step_above_the_largest",
         "isa.test_selection.test_the_filling_becomes_infinite_where_a_format_does_not_reach_it",
     ),
     "C5": (
         "the two kinds of e4m3: 240 with infinities, 448 with NaN alone, which overflows to NaN "
         "or, by an option, saturates",
-        "test_codec.test_the_two_kinds_of_e4m3_differ",
-        "test_options.test_fn_overflow",
+        "numerics.test_codec.test_the_two_kinds_of_e4m3_differ",
+        "core.test_options.test_fn_overflow",
     ),
     "C6": (
         "underflow is gradual, ties go to even, zeros keep their sign, every code round-trips",
-        "test_codec.test_floats_underflow_gradually",
-        "test_codec.test_every_code_survives_reading_and_writing",
+        "numerics.test_codec.test_floats_underflow_gradually",
+        "numerics.test_codec.test_every_code_survives_reading_and_writing",
     ),
     "C7": (
         "floats to integers: to nearest even, then saturated; NaN is 0",
-        "test_codec.test_integers_round_to_nearest_even",
-        "test_codec.test_integers_saturate_and_nan_is_0",
-        "test_numerics_published.test_golden_integers",
+        "numerics.test_codec.test_integers_round_to_nearest_even",
+        "numerics.test_codec.test_integers_saturate_and_nan_is_0",
+        "numerics.test_numerics_published.test_golden_integers",
     ),
     "C8": (
         "copies within a format move bits, except where an engine computes",
@@ -95,12 +95,12 @@ CONVERSIONS = {
     ),
     "C9": (
         "32-bit integers pass through float32 on their way to other formats",
-        "test_numerics_published.test_golden_wide_integers",
+        "numerics.test_numerics_published.test_golden_wide_integers",
         "isa.test_copy.test_integers_of_other_formats_go_through_float32_and_saturate",
     ),
     "C10": (
         "a 32-bit integer is rounded twice on its way to a narrow float",
-        "test_codec.test_an_integer_rounds_twice_on_its_way_to_bfloat16",
+        "numerics.test_codec.test_an_integer_rounds_twice_on_its_way_to_bfloat16",
         "isa.test_copy.test_int32_to_bfloat16_rounds_twice",
     ),
     "C11": (
@@ -110,41 +110,41 @@ CONVERSIONS = {
     ),
     "C12": (
         "zero is no NaN among the scales, and NaN no zero among 4-bit floats, as in ml_dtypes",
-        "test_packed_formats.test_scales_are_rounded_to_the_nearest_power",
-        "test_packed_formats.test_four_bits_round_to_even_and_saturate",
+        "numerics.test_packed_formats.test_scales_are_rounded_to_the_nearest_power",
+        "numerics.test_packed_formats.test_four_bits_round_to_even_and_saturate",
     ),
 }
 STOCHASTIC = {
-    "S1": ("golden vectors", "test_numerics_published.test_golden_stochastic"),
+    "S1": ("golden vectors", "numerics.test_numerics_published.test_golden_stochastic"),
     "S2": (
         "a magnitude goes up below the exact fraction of 2^32, in every format",
-        "test_stochastic.test_the_word_below_which_a_number_goes_up_is_the_exact_fraction",
-        "test_stochastic.test_the_definition_and_the_loops_agree",
-        "test_numerics_published.test_gfloat_rounds_stochastically_as_we_do",
+        "numerics.test_stochastic.test_the_word_below_which_a_number_goes_up_is_the_exact_fraction",
+        "numerics.test_stochastic.test_the_definition_and_the_loops_agree",
+        "numerics.test_numerics_published.test_gfloat_rounds_stochastically_as_we_do",
     ),
     "S3": (
         "as often as the fraction, without bias, with the variance that follows, independently",
-        "test_stochastic.test_up_as_often_as_the_fraction_and_independently",
+        "numerics.test_stochastic.test_up_as_often_as_the_fraction_and_independently",
     ),
     "S4": (
         "what a format holds never moves",
-        "test_stochastic.test_what_a_format_holds_never_moves",
+        "numerics.test_stochastic.test_what_a_format_holds_never_moves",
     ),
     "S5": (
         "above the largest number it overflows as often as it is beyond",
-        "test_stochastic.test_above_the_largest_a_number_overflows_as_often_as_it_is_beyond",
-        "test_stochastic.test_nothing_overflows_where_it_saturates",
+        "numerics.test_stochastic.test_above_the_largest_a_number_overflows_as_often_as_it_is_beyond",
+        "numerics.test_stochastic.test_nothing_overflows_where_it_saturates",
     ),
     "S6": (
         "a seed repeats its bits, whatever the threads, the parts and the layout; another seed, "
         "core, engine or instruction is unrelated",
-        "test_stochastic.test_threads_and_their_order_do_not_matter",
-        "test_stochastic.test_any_part_of_a_tile_is_rounded_as_in_the_whole",
-        "test_stochastic.test_whatever_differs_the_words_are_unrelated",
+        "numerics.test_stochastic.test_threads_and_their_order_do_not_matter",
+        "numerics.test_stochastic.test_any_part_of_a_tile_is_rounded_as_in_the_whole",
+        "numerics.test_stochastic.test_whatever_differs_the_words_are_unrelated",
     ),
     "S7": (
         "the vendor's sum in float16 does not stand still: 1024 + 2048 times 0.5",
-        "test_stochastic.test_long_sums_do_not_stand_still",
+        "numerics.test_stochastic.test_long_sums_do_not_stand_still",
     ),
     "S8": ("off, all is to nearest; on, float32 and integers still are",),
     "S9": ("the mean over seeds of bfloat16 sums in PSUM is the float32 sum",),
@@ -174,7 +174,7 @@ VECTOR = {
     "V8": ("accumulator registers, and what clobbers them; a result in an operand's place",),
     "V9": (
         "searches with duplicates, NaN and what is not there",
-        "test_options.test_nan_minmax_of_max8",
+        "core.test_options.test_nan_minmax_of_max8",
         "isa.test_search.test_the_published_example_of_duplicates",
     ),
     "V10": ("statistics of pieces against float64",),
@@ -185,8 +185,8 @@ VECTOR = {
     "V15": (
         "activation functions within 0.501 units of the last place; the published sine; inputs "
         "that the tables don't reach are found",
-        "test_activations.test_results_are_the_nearest_or_all_but",
-        "test_activations.test_sin_of_9_is_as_published",
+        "clause.test_activations.test_results_are_the_nearest_or_all_but",
+        "clause.test_activations.test_sin_of_9_is_as_published",
     ),
     "V16": ("derivatives are those of their functions",),
     "V17": ("gathers, bounds of sequences, places of what is not 0",),
@@ -204,7 +204,7 @@ RANDOM = {
     "R1": (
         "known answers of Philox and XORWOW",
         "isa.test_random.test_the_published_answers_of_philox",
-        "test_stochastic.test_the_oracle_gives_the_published_answers",
+        "numerics.test_stochastic.test_the_oracle_gives_the_published_answers",
     ),
     "R2": (
         "seeds repeat, states can be saved and set, narrow integers are low bits, rand2 is uniform",
@@ -217,7 +217,7 @@ OUTSIDE = {
     "Z1": (
         "nki-library's kernels against its own references and tolerances: "
         "`bench/conformance/nki_library.py`, results in [conformance](conformance.md)",
-        "test_nki_library_runner.*",
+        "bench.test_nki_library_runner.*",
     ),
 }
 SERIES = {

@@ -54,7 +54,7 @@ class Spoiled(Device):
 @pytest.mark.parametrize(("name", "argument"), DECLARED)
 def test_junk_is_refused_by_name_and_leaves_no_trace(name, argument):
     if name in TOGETHER:
-        pytest.skip("takes two cores; tests/test_system.py has its refusals")
+        pytest.skip("takes two cores; tests/core/test_system.py has its refusals")
     taken = {t: accepted(name, t) for t in TARGETS} if has_tiles(name) else {"trn2": ["float32"]}
     target = next(t for t in reversed(taken) if taken[t])
     form = min(taken[target], key=lambda f: f != "float32")

@@ -12,7 +12,7 @@ import nki.isa as nisa
 import nki.language as nl
 import pytest
 
-FACTS = json.loads((Path(__file__).parent / "data/signatures.json").read_text())
+FACTS = json.loads((Path(__file__).parents[1] / "data/signatures.json").read_text())
 PREFIXES = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 FP32_MIN = -3.4028234663852886e38
 

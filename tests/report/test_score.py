@@ -429,7 +429,7 @@ def fused_attention(q, k, v):
     nl.store(out, nl.add(nl.load(q), nl.load(k)))
     return out
 """
-CALIBRATION = Path(__file__).parents[1] / "bench/calibration"
+CALIBRATION = Path(__file__).parents[2] / "bench/calibration"
 
 
 @pytest.mark.source

@@ -12,7 +12,7 @@ from neuroncore import numerics
 from neuroncore.numerics import codec, stochastic
 from neuroncore.numerics.formats import FORMATS, lookup
 
-GOLDEN = json.loads((Path(__file__).parent / "data/golden_vectors.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[1] / "data/golden_vectors.json").read_text())
 SHORT = {
     "bf16": "bfloat16",
     "fp16": "float16",

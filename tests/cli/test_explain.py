@@ -11,7 +11,7 @@ from neuroncore.frontend.launch import NeuronWarning
 
 PAGES = pages()
 # The names that the vendor's page nki.errors of SDK 2.26 lists.
-NAMES = (Path(__file__).parent / "data/errors_older.txt").read_text().split()
+NAMES = (Path(__file__).parents[1] / "data/errors_older.txt").read_text().split()
 
 REFUSED = [name for name, page in PAGES.items() if page.bad]
 RUNS = [name for name, page in PAGES.items() if page.good]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench/conformance"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench/conformance"))
 
 import nkibench
 import nkibench_case

@@ -9,7 +9,7 @@ import pytest
 
 from neuroncore.frontend.nki import collectives
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 NEWER = json.loads((DATA / "signatures.json").read_text())
 OLDER = json.loads((DATA / "signatures_older.json").read_text())
 PARTS = ("isa", "language", "compiler", "typing")

@@ -15,7 +15,7 @@ from cli_files import KERNEL, OLDER, SCRIPT
 from neuroncore import machine
 from neuroncore.cli import main
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NEURONCORE = str(Path(sys.executable).parent / "neuroncore")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-FILE = Path(__file__).parents[1] / "bench/calibration/fit.py"
+FILE = Path(__file__).parents[2] / "bench/calibration/fit.py"
 
 
 def loaded():

@@ -18,7 +18,7 @@ from neuroncore.numerics.formats import lookup
 RULES = ("ocp_x2", "ocp")
 EMAX = {"float8_e4m3fn": 8, "float8_e5m2": 15}
 LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
-RESULTS = json.loads((Path(__file__).parent / "data/mx_device_results.json").read_text())
+RESULTS = json.loads((Path(__file__).parents[1] / "data/mx_device_results.json").read_text())
 
 
 def quantize(values, element, rule="ocp_x2", offset=0):
