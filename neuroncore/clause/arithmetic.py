@@ -95,7 +95,7 @@ def per_lane(operand: Any, like: Array) -> Array:
 
 def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
     """Where a predicate is not 0, or with `reverse` where it is, in the shape of `dst`."""
-    return shaped(predicate.codes() != 0, dst.shape) ^ reverse
+    return shaped(predicate.codes() != 0, dst.shape) ^ bool(reverse)  # 1 is no bool to numpy
 
 
 def move(dst: Tile, src: Tile) -> None:

@@ -384,7 +384,7 @@ class Static:
                 expected=", ".join(map(repr, self.members)),
                 got=repr(value),
             )
-        if self.flag and not isinstance(value, int | np.bool_ | None):
+        if self.flag and not (isinstance(value, int | np.bool_ | None) and value in (None, 0, 1)):
             yield SignatureError(
                 f"{name} must be True or False", argument=name, got=f"{value!r:.60}"
             )

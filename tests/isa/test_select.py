@@ -30,6 +30,29 @@ def mask(shape, dtype="uint8", seed=5):
 # --- tensor_copy_predicated -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("reverse", [0, 1, None, np.True_, np.False_])
+def test_a_predicate_is_reversed_by_any_truth(reverse):
+    device = Device()
+    data, chosen, zero = noise((4, 6), "float32"), mask((4, 6)), device.zeros((4, 1))
+    copied, selected = device.zeros((4, 6)), device.zeros((4, 6))
+    tiles = device.tile(chosen), device.tile(data)
+    device.issue("tensor_copy_predicated", copied, *reversed(tiles), reverse_pred=reverse)
+    device.issue("select_reduce", selected, *tiles, zero, reverse_pred=reverse)
+    want = np.where((chosen != 0) ^ bool(reverse), data, np.float32(0))
+    same(copied.numpy(), want)
+    same(selected.numpy(), want)
+
+
+@pytest.mark.parametrize("reverse", [2, -1, 1 << 70, 1.0, "yes"])
+def test_what_is_no_truth_reverses_nothing(reverse):
+    device = Device()
+    dst, data, chosen = (device.zeros((4, 6), form) for form in ("float32", "float32", "uint8"))
+    device.refuses(
+        SignatureError, "tensor_copy_predicated", dst, data, chosen, reverse_pred=reverse,
+        words=["reverse_pred must be True or False"],
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 @for_all("dtype", [*FLOATS, *INTEGERS])
