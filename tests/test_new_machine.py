@@ -60,7 +60,7 @@ def test_it_is_found_by_its_names_and_listed(folder, capsys):
     copy(folder)
     assert machine.names()[-1] == "trn7"
     assert machine.load("inf7") is machine.load("gen8") is machine.load("trn7")
-    assert machine.api_versions() == ["gen2", "gen3", "gen4", "gen8"]
+    assert machine.api_versions()[-1] == "gen8"
     assert main(["machines"]) == 0
     assert "trn7: NeuronCore-v8" in capsys.readouterr().out
     assert main(["machines", "inf7"]) == 0

@@ -8,7 +8,7 @@ import pytest
 import neuroncore
 from neuroncore import machine
 from neuroncore.clause import example
-from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.clause.instruction import INSTRUCTIONS, Traits
 from neuroncore.cli import main
 from neuroncore.core.legality import whole_call
 
@@ -16,6 +16,18 @@ ROOT = Path(neuroncore.__file__).parent
 MACHINES = [machine.load(name) for name in machine.names()]
 DIALECTS = ("frontend",)
 ALSO_WORDS = {"activation", "iota", "rng", "topk", "dropout", "exponential", "reciprocal", "memset"}
+
+NO_TRAITS = {  # instructions of which none of Traits holds
+    *("register_move", "register_load", "register_store", "dma_transpose", "memset", "iota"),
+    *("local_gather", "nc_n_gather", "quantize_mx", "topk", "nonzero_with_count"),
+    *("rng", "rand2", "dropout", "set_rng_seed", "rand_set_state", "rand_get_state"),
+    *("tensor_partition_reduce", "sequence_bounds"),
+    *("max8", "nc_find_index8", "nc_match_replace8"),
+}
+
+
+def test_whoever_adds_an_instruction_has_thought_of_its_traits():
+    assert {name for name, one in INSTRUCTIONS.items() if one.traits == Traits()} == NO_TRAITS
 
 
 def legal_examples(name):

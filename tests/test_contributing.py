@@ -1,0 +1,63 @@
+"""What CONTRIBUTING.md shows is what works."""
+
+import importlib
+import re
+import textwrap
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+import recipes_compute
+from device import TARGETS, Device
+
+from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.numerics import formats
+
+pytestmark = pytest.mark.source
+
+PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
+BLOCKS = [
+    textwrap.dedent(block)
+    for block in re.findall(
+        r"^ *```python\n(.*?)^ *```", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
+]
+
+
+def run(block, module):
+    """A block as if it stood in a module."""
+    space = dict(vars(module))
+    exec(compile(block, "CONTRIBUTING.md", "exec", dont_inherit=True), space)
+    return space
+
+
+@pytest.fixture
+def added():
+    there = INSTRUCTIONS.pop("running_maximum", None)
+    reduction = importlib.import_module("neuroncore.isa.reduction")
+    yield run("from __future__ import annotations\n" + BLOCKS[0], reduction)
+    made = INSTRUCTIONS.pop("running_maximum")
+    if there is not None:
+        INSTRUCTIONS[made.name] = there
+
+
+def test_the_instruction_does_what_its_recipe_says(added, monkeypatch):
+    monkeypatch.setattr(recipes_compute, "recipe", lambda function: function)
+    recipe = run(BLOCKS[1], recipes_compute)["running_maximum"]
+    for target in TARGETS:
+        ((dst, want),) = recipe(Device(target), "bfloat16")
+        assert np.array_equal(dst.numpy(), want.astype(ml_dtypes.bfloat16))
+
+
+def test_the_format_is_one(monkeypatch):
+    row = run(BLOCKS[2], formats)["float6_e3m2fn"]
+    assert row.max == 28 and row.held == "packs"
+
+
+def test_the_files_that_it_names_are_there():
+    named = set(re.findall(r"(?:tests|isa|docs|neuroncore|\.ci)/[\w/.*]+\w", PAGE.read_text()))
+    new = {"isa/machines/trn4.toml"}
+    assert len(named) > 20
+    for path in named - new:
+        assert [*PAGE.parent.glob(path)], path
