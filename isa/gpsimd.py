@@ -7,7 +7,6 @@ import numpy as np
 
 from neuroncore.clause import (
     Constant,
-    Integer,
     Pattern,
     SbufIn,
     SbufOut,
@@ -35,7 +34,7 @@ STARTED = cost.streaming(extra="gpsimd_start_cycles")
     gpsimd, shapes="dst: P F", example="pattern=((1, 512),)", cost=STARTED, rules=words.PATTERN
 )
 def iota(
-    dst: SbufOut, pattern: Pattern, offset: Integer = 0, channel_multiplier: Integer = 0
+    dst: SbufOut, pattern: Pattern, offset: words.Offset = 0, channel_multiplier: words.Offset = 0
 ) -> None:
     """dst[p, w, z, y, x] = offset + p * channel_multiplier + w * step_w + ... + x * step_x"""
     values = numeric.affine(dst.shape[0], pattern, offset, channel_multiplier)
@@ -56,11 +55,11 @@ def iota(
 def affine_select(
     dst: SbufOut,
     pattern: Pattern,
-    channel_multiplier: Integer,
+    channel_multiplier: words.Offset,
     on_true_tile: SbufIn,
     on_false_value: Constant,
     cmp_op: words.Comparison = EQUAL,
-    offset: Integer = 0,
+    offset: words.Offset = 0,
 ) -> None:
     """dst[p, f] = on_true_tile[p, f] if v[p, f] <cmp_op> 0 else on_false_value, v as in iota"""
     values = numeric.affine(dst.shape[0], pattern, offset, channel_multiplier)

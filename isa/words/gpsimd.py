@@ -18,6 +18,7 @@ from neuroncore.clause import (
     rule,
     writes,
 )
+from neuroncore.clause.immediate import INT32
 from neuroncore.clause.rules import holds, one_of, same_dtype
 from neuroncore.enums import engine
 from neuroncore.errors import SignatureError
@@ -82,6 +83,8 @@ LOCAL_GATHER = (
     one_of("num_elem_per_idx", (1, 2, 4, 8, 16, 32)),
     filled,
 )
+# Published kernels compute offsets by divisions, whose whole numbers are floats.
+Offset = Annotated[int, Immediate(int, *INT32, floats=True)]
 
 
 def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:

@@ -25,6 +25,7 @@ class Immediate:
     high: float = inf
     depth: int = 0
     optional: bool = False  # None will do
+    floats: bool = False  # whole numbers as floats will do
     keyed: bool = False  # legality, engine or cost depend on it
 
     def quick(self, name: str) -> str:
@@ -70,7 +71,8 @@ class Immediate:
 
     def _number(self, value: Any) -> int | float:
         if self.kind is int:
-            return index(value)
+            whole = self.floats and isinstance(value, float | np.floating) and value.is_integer()
+            return int(value) if whole else index(value)
         if isinstance(value, VirtualRegister):
             index(value)
         if not isinstance(value, int | float | np.integer | np.floating):

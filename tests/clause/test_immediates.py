@@ -112,3 +112,12 @@ def test_every_parameter_of_every_clause_is_declared():
     for one in INSTRUCTIONS.values():
         for p in one.parameters:
             assert isinstance(p.declared, kinds), (one.name, p.name)
+
+
+@pytest.mark.parametrize("value", [4.0, np.float32(4)])
+def test_offsets_of_patterns_are_whole_numbers_even_as_floats(value):
+    device = Device()
+    dst = device.empty((2, 3), "int32")
+    device.issue("iota", dst, [[1, 3]], value, value)
+    assert dst.numpy().tolist() == [[4, 5, 6], [8, 9, 10]]
+    device.refuses(SignatureError, "iota", dst, [[1, 3]], 4.5, words=["offset must be an integer"])
