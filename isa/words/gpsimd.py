@@ -36,6 +36,8 @@ Indices = Annotated[Tile, reads("uint32", SBUF)]
 Comparison = Annotated[Operator, Op(names=COMPARISONS)]
 Run = Annotated[int, Immediate(int, keyed=True)]
 Count = Annotated[int | None, Immediate(int, optional=True, keyed=True)]
+# Published kernels compute offsets by divisions, whose whole numbers are floats.
+Offset = Annotated[int, Immediate(int, *INT32, floats=True)]
 
 
 @rule()
@@ -83,8 +85,6 @@ LOCAL_GATHER = (
     one_of("num_elem_per_idx", (1, 2, 4, 8, 16, 32)),
     filled,
 )
-# Published kernels compute offsets by divisions, whose whole numbers are floats.
-Offset = Annotated[int, Immediate(int, *INT32, floats=True)]
 
 
 def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:
