@@ -71,14 +71,15 @@ class Immediate:
 
     def _number(self, value: Any) -> int | float:
         if self.kind is int:
-            whole = self.floats and isinstance(value, float | np.floating) and value.is_integer()
-            return int(value) if whole else index(value)
+            floats = self.floats and isinstance(value, float | np.floating)
+            number: Any = int(value) if floats and float(value).is_integer() else value
+            return index(number)
         if isinstance(value, VirtualRegister):
             index(value)
         if not isinstance(value, int | float | np.integer | np.floating):
             raise TypeError
-        number: int | float = value if isinstance(value, int | float) else value.item()
-        return number
+        real: int | float = value if isinstance(value, int | float) else value.item()
+        return real
 
     def __str__(self) -> str:
         one = "an integer" if self.kind is int else "a number"
