@@ -6,8 +6,8 @@ from neuroncore import machine
 
 
 class Published(NamedTuple):
-    """Clocks in GHz, peaks in TFLOPS of one core, SBUF in KiB per partition, HBM in GiB and GB/s,
-    of a DMA engine GB/s; where a number was measured, it stands here."""
+    """Clocks in GHz, peaks in TFLOPS of one core, SBUF in KiB per partition, a core's HBM in GiB
+    and GB/s, its stack in GiB, of a DMA engine GB/s; what was measured has a remark."""
 
     generation: int
     other_names: tuple[str, ...]
@@ -15,6 +15,7 @@ class Published(NamedTuple):
     peaks: dict[str, float]
     sbuf: int
     hbm: int
+    stack: int
     bandwidth: float
     dma: float
 
@@ -27,6 +28,7 @@ PUBLISHED = {
         peaks={"bfloat16": 92, "float16": 92, "float32": 23},
         sbuf=192,
         hbm=16,
+        stack=16,
         bandwidth=410,
         dma=18.1,
     ),
@@ -37,6 +39,7 @@ PUBLISHED = {
         peaks={"bfloat16": 79, "float16": 79, "float32": 20},
         sbuf=224,
         hbm=12,
+        stack=24,
         bandwidth=362.5,
         dma=26,  # measured; 27.2 is published
     ),
@@ -47,6 +50,7 @@ PUBLISHED = {
         peaks={"bfloat16": 79, "float16": 79, "float32": 20},
         sbuf=256,
         hbm=18,
+        stack=36,
         bandwidth=612.5,
         dma=38.4,
     ),

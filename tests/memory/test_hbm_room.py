@@ -7,6 +7,7 @@ import pytest
 from device import TARGETS, Device
 from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
+from published_machines import PUBLISHED
 
 from neuroncore import machine
 from neuroncore.errors import CapacityError, NotEmulated, OutputError
@@ -15,7 +16,7 @@ from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory import storage
 
 GIB = 1 << 30
-STACKS = {"trn1": 16 * GIB, "trn2": 24 * GIB, "trn3": 36 * GIB}
+STACKS = {name: row.stack * GIB for name, row in PUBLISHED.items()}
 
 
 @pytest.mark.parametrize("target", TARGETS)

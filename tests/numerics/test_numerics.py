@@ -91,7 +91,7 @@ def test_packed_numbers_are_those_of_the_element(form):
 @pytest.mark.parametrize("source", IN_NUMPY)
 @for_all("target", IN_NUMPY)
 def test_a_cast_has_the_other_type(source, target):
-    if "float4_e2m1fn" in (source, target):
+    if not {source, target} <= set(FORMATS):  # an element of packs
         return
     codes = np.arange(256).astype(FORMATS[source].code_type)
     given = codes.view(IN_NUMPY[source])
