@@ -61,6 +61,8 @@ def activation(
     they are rounded to dst.
     """
     out = numeric.target(dst, data, *numeric.tiles(bias, scale))
+    if not out.flags.c_contiguous:
+        out = numeric.floats(dst)  # elements of dst may lie on each other: the sum is of all
     evaluate(core, op, affine(numeric.shaped(data.values(), dst.shape), scale, bias), out)
     if reduce_cmd is not IDLE:
         accumulate(core, scalar, data, out, ADD, reduce_cmd)

@@ -42,6 +42,18 @@ def summed(device, data, command, result=True, **options):
 # --- activation -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("repeats", [False, True])
+def test_a_sum_is_of_all_though_dst_repeats_its_elements(repeats):
+    device, data = Device(), np.arange(15, dtype=np.float32).reshape(5, 3)
+    res = device.empty((5, 1))
+    dst = device.empty((5, 1 if repeats else 3))
+    view = dst.broadcast(1, 3) if repeats else dst
+    command = {"reduce_op": nl.add, "reduce_res": res, "reduce_cmd": RESET_REDUCE}
+    device.issue("activation", view, nl.copy, device.tile(data), **command)
+    same(res.numpy(), folded("add", 0, data))
+    same(dst.numpy(), data[:, -1:] if repeats else data)
+
+
 @pytest.mark.parametrize(("rows", "start"), [(64, 0), (32, 64), (5, 96)])
 def test_registers_beyond_those_of_data_may_be_read_out_too(rows, start):
     device, lanes = Device(), 128 - start
