@@ -134,8 +134,8 @@ def _history(start: Array, reads: Array, piece: Array, turns: Array, count: int)
 
 @inlined
 def _mixed(key: Any, value: Any) -> Any:
-    spread = (key ^ np.uint64(value)) * MIX
-    return spread ^ (spread >> np.uint64(32))
+    product = (key ^ np.uint64(value)) * MIX
+    return product ^ (product >> np.uint64(32))
 
 
 @compiled

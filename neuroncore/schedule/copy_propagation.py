@@ -37,7 +37,7 @@ def recomputed(definitions: Definitions, reach: int) -> Array:
     there, of loads not more than `reach` before; -1 where there is none: common subexpressions."""
     calls, columns, _, flow = definitions
     before = np.full(len(columns.call), -1, np.int32)
-    reads = np.array([len(call.reads) if _is_made_once(call) else 0 for call in calls], np.int32)
+    reads = np.array([len(call.reads) if _is_common(call) else 0 for call in calls], np.int32)
     most = np.array([reach if call.engine is engine.dma else len(before) for call in calls])
     for count in np.unique(reads[reads > 0]):
         found = np.flatnonzero(reads[columns.call] == count)
@@ -53,7 +53,7 @@ def recomputed(definitions: Definitions, reach: int) -> Array:
     return before
 
 
-def _is_made_once(call: Call) -> bool:
+def _is_common(call: Call) -> bool:
     once = call.instruction.older_compiler.once
     return once is not None and not call.dynamic and once(call)
 
@@ -70,7 +70,7 @@ def propagated_copies(
     -1; i waits for needs[first[i]:first[i + 1]].
     """
     calls, columns, _, flow = definitions
-    may = np.array([_may_be_written_by_source(call) for call in calls], np.bool_)
+    may = np.array([_may_propagate(call) for call in calls], np.bool_)
     copies: Array = np.flatnonzero(may[columns.call])
     copies = copies[flow.reaching[columns.start[copies]] >= 0]
     if not len(copies):
@@ -87,7 +87,7 @@ def propagated_copies(
     return copies[alone], makers[alone]
 
 
-def _may_be_written_by_source(call: Call) -> bool:
+def _may_propagate(call: Call) -> bool:
     """Whether it copies its only operand in a way that leaves no trace of the one in between."""
     direct = call.instruction.older_compiler.into_source
     return direct is not None and not call.dynamic and len(call.reads) == 1 and direct(call)

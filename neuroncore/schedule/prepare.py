@@ -65,7 +65,7 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Prepare
     )
     loads = _loads(program, work.queue, policy, accesses, table.stays[row])
     if policy.rewrites:
-        _leave_out(work, Definitions(program.calls, columns, boxes[:, 0], flow), policy)
+        _eliminate(work, Definitions(program.calls, columns, boxes[:, 0], flow), policy)
     work.shares[:] &= work.busy > 0
     meetings = np.flatnonzero(table.meets[row])
     _hold_up(meetings, work.queue, work.lane, work.previous)
@@ -133,7 +133,7 @@ def _loads(
     return loads
 
 
-def _leave_out(work: Work, definitions: Definitions, policy: Policy) -> None:
+def _eliminate(work: Work, definitions: Definitions, policy: Policy) -> None:
     """What the compiler leaves out takes no time; it waits for what has done the same, or runs
     where its source was made."""
     before = recomputed(definitions, policy.reach)
