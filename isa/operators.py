@@ -120,7 +120,7 @@ _FUNCTIONS = (
     Function("arctan", poly("arctan"), "arctan x", (-pi / 2, pi / 2), table="arctan"),
     Function("sqrt", alu.root, "sqrt x", (2.0**-116, 2.0**118), table="sqrt"),
     Function("rsqrt", poly("rsqrt"), "1 / sqrt x", (2.0**-87, 2.0**97)),
-    Function("reciprocal", alu.inverse, "1 / x", (2.0**-42, 2.0**42)),
+    Function("reciprocal", alu.inverse, "1 / x", (2.0**-42, 2.0**42), of_magnitude=True),
 )  # fmt: skip
 
 NUMBERS.update(

@@ -56,8 +56,8 @@ class Operator:
 class Function:
     """An activation function of the Scalar engine; `apply(x, out)` works on flat float32 arrays.
 
-    `valid` is the input range outside which the device's tables give invalid results (of |x| for
-    the reciprocal). `table` names the set of polynomials it needs; without one it is in all sets.
+    `valid` is the input range outside which the device's tables give invalid results, of |x| with
+    `of_magnitude`. `table` names the set of polynomials it needs; without one it is in all sets.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Function:
     definition: str
     valid: tuple[float, float] = (-np.inf, np.inf)
     table: str | None = None
+    of_magnitude: bool = False
 
     @property
     def function(self) -> Function:

@@ -22,7 +22,7 @@ def _report_outside(core: Core, op: Function, x: Any) -> None:
     low, high = op.valid
     if low == -np.inf:
         return
-    size = np.abs(x) if op.name == "reciprocal" else x
+    size = np.abs(x) if op.of_magnitude else x
     if low <= size.min() and size.max() <= high:
         return
     outside = ((size < low) | (size > high)) & (x != 0) & np.isfinite(x)
