@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore.errors import DtypeError, DynamicControlError, KernelError, SignatureError
+from neuroncore.errors import DtypeError, DynamicControlError, SignatureError
 from neuroncore.memory.register import VirtualRegister
 
 INT32 = (-(2**31), 2**31 - 1)
@@ -45,13 +45,19 @@ class Immediate:
             return None
         try:
             return self._nested(instruction, name, value, self.depth)
-        except KernelError:  # a register's, which is no constant
+        except DynamicControlError as fault:
+            raise DynamicControlError(
+                f"{instruction}: {name} must be {self}",
+                argument=name,
+                got=_told(value),
+                because=fault.statement,
+                hint=fault.hint,
+            ) from None
+        except DtypeError:
             raise
         except (TypeError, ValueError):
             raise SignatureError(
-                f"{instruction}: {name} must be {self}",
-                argument=name,
-                got=f"{type(value).__name__} {' '.join(repr(value).split()):.60}",
+                f"{instruction}: {name} must be {self}", argument=name, got=_told(value)
             ) from None
 
     def _nested(self, instruction: str, name: str, value: Any, depth: int) -> Any:
@@ -88,6 +94,10 @@ class Immediate:
         if self.low > -inf and (self.low, self.high) != INT32:
             said += f" from {self.low} to {self.high}"
         return said + (" or None" if self.optional else "")
+
+
+def _told(value: Any) -> str:
+    return f"{type(value).__name__} {' '.join(repr(value).split()):.60}"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from recipes import RECIPES
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.operand import Act, Op, Operand, Static
-from neuroncore.errors import DtypeError, KernelError, SignatureError
+from neuroncore.errors import DtypeError, DynamicControlError, KernelError, SignatureError
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 
@@ -97,6 +97,16 @@ def test_numbers_have_a_range():
     assert word.take("dma_copy", "priority", 3) == 3
     with pytest.raises(DtypeError, match="priority is 4"):
         word.take("dma_copy", "priority", 4)
+
+
+@pytest.mark.parametrize(("depth", "wrap"), [(0, lambda v: v), (1, lambda v: [1, v])])
+def test_what_only_the_device_knows_is_told_by_name(depth, wrap):
+    late = ((VirtualRegister(3), "register"), (Device().zeros((4, 1)), "4x1"))
+    for value, word in late:
+        with pytest.raises(DynamicControlError) as caught:
+            Immediate(int, depth=depth).take("topk", "n", wrap(value))
+        assert caught.value.argument == "n" and "topk: n must be" in str(caught.value)
+        assert word in caught.value.because
 
 
 def test_lists_of_lists_become_tuples():
