@@ -150,6 +150,25 @@ def test_a_slice_beyond_the_end_is_refused_where_it_is_used():
     assert np.array_equal(loaded[0:2].numpy(), values[2:])
 
 
+@pytest.mark.parametrize("axes", [2, 3, 4])
+def test_what_is_beyond_the_end_of_a_view_is_told_of_the_view_s_axes(axes):
+    device = Older()
+    values = numbers((4, 5))
+    x = device.tile(values, buffer="hbm")
+    view = x
+    for _ in range(axes - 2):
+        view = device.call(nl.expand_dims, view, 1)
+    key = (slice(None),) * (axes - 1)
+    with pytest.raises(OutOfBoundsError, match=f"exceeds axis {axes - 1} of size 5"):
+        device.call(nl.load, view[*key, 3:7])
+    p, f = nl.arange(4)[:, None], nl.arange(4)[None, :]
+    middle = (0,) * (axes - 2)
+    with pytest.raises(OutOfBoundsError, match=f"exceeds axis {axes - 1} of size 5"):
+        device.call(nl.load, view[p, *middle, f + 3])
+    loaded = device.call(nl.load, view[p, *middle, f + 3], mask=f < 2)
+    assert np.array_equal(loaded[:, 0:2].numpy(), values[:, 3:])
+
+
 def test_an_expression_outside_is_refused_where_it_is_used():
     device = Older()
     x = device.tile(numbers((4, 5)), buffer="hbm")

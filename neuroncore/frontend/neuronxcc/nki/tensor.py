@@ -26,7 +26,8 @@ from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
 
-Span = tuple[int, Dims, int, int]  # first, steps along the axes of a tile, size, axis of the tensor
+# first, steps along the axes of a tile, shape of the tensor that was indexed, axis of that
+Span = tuple[int, Dims, Dims, int]
 
 
 class Tensor(Unread, Tile):
@@ -139,7 +140,7 @@ class Tensor(Unread, Tile):
         if beyond:
             rank = len(part.shape)
             part.spans = tuple(
-                (first, tuple(step * (a == at) for a in range(rank)), self.shape[axis], axis)
+                (first, tuple(step * (a == at) for a in range(rank)), self.shape, axis)
                 for axis, at, first, step in beyond
             )
             part._check_spans()
@@ -227,7 +228,7 @@ class Tensor(Unread, Tile):
                 strides = [s + stride * a for s, a in zip(strides, along, strict=True)]
                 low, high = k.extent()
                 if low < 0 or high >= size:
-                    spans.append((k.start, along, size, axis))
+                    spans.append((k.start, along, self.shape, axis))
                 if axis == 0 and self.storage.on_chip:
                     self._check_partition(along)
             elif isinstance(k, Tile):
@@ -244,9 +245,7 @@ class Tensor(Unread, Tile):
         sizes, strides = filled(list(shape), strides, ranges)
         part = self._part(sizes, strides, offset, dynamic)
         more = (0,) * (len(sizes) - len(shape))
-        part.spans = tuple(
-            (first, (*along, *more), size, axis) for first, along, size, axis in spans
-        )
+        part.spans = tuple((first, (*along, *more), of, axis) for first, along, of, axis in spans)
         part._check_spans()
         if not spans:
             parts.remember(self, keys, part)
@@ -276,10 +275,9 @@ class Tensor(Unread, Tile):
     def _check_spans(self) -> None:
         """Let what is out of bounds be refused where an instruction uses it."""
         self.fault = None
-        for first, along, size, axis in self.spans:
+        for first, along, of, axis in self.spans:
             low, high = Index(self.shape, along, first).extent()
-            others = self.storage.shape
-            self.fault = self._outside(low, high, axis, (*others[:axis], size, *others[axis + 1 :]))
+            self.fault = self._outside(low, high, axis, of)
 
     def _outside(self, low: int, high: int, axis: int, shape: Dims) -> OutOfBoundsError:
         size, ragged = shape[axis], "mask the last piece: mask=(start + i < total)"
@@ -315,12 +313,12 @@ class Tensor(Unread, Tile):
         part = self.window(tuple(shape), self.strides, offset, dynamic=dynamic)
         part.spans = tuple(
             span
-            for start, along, size, axis in self.spans
+            for start, along, of, axis in self.spans
             if not _inside(
                 span := (
                     start + sum(f * s for (f, _), s in zip(kept, along, strict=True)),
                     along,
-                    size,
+                    of,
                     axis,
                 ),
                 part.shape,
@@ -393,8 +391,8 @@ class Tensor(Unread, Tile):
         shape = tuple(self.shape[a] for a in order)
         part = self.window(shape, tuple(self.strides[a] for a in order), self.offset)
         part.spans = tuple(
-            (first, tuple(along[a] for a in order), size, axis)
-            for first, along, size, axis in self.spans
+            (first, tuple(along[a] for a in order), of, axis)
+            for first, along, of, axis in self.spans
         )
         return part
 
@@ -433,7 +431,7 @@ class Tensor(Unread, Tile):
 
 def _inside(span: Span, shape: Dims) -> bool:
     low, high = Index(shape, span[1], span[0]).extent()
-    return low >= 0 and high < span[2]
+    return low >= 0 and high < span[2][span[3]]
 
 
 def whole(storage: Storage) -> Tensor:
