@@ -248,19 +248,32 @@ def test_endless_recursion_is_one_sentence(capsys, folder):
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("json", [[], ["--json"]])
-def test_ctrl_c_is_one_line(json):
-    command = [NEURONCORE, "run", "bad.py::endless", *json]
+def interrupted(*command):
+    """The exit code and all that a command says that gets Ctrl-C once its kernel runs."""
     begun, theirs = os.pipe()
-    process = subprocess.Popen(command, stdout=theirs, stderr=theirs)
+    process = subprocess.Popen(
+        [NEURONCORE, *command],
+        stdout=theirs,
+        stderr=theirs,
+        # a shell's background jobs ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     os.close(theirs)
     with open(begun) as output:
         while output.readline() != "begun\n":
-            pass
+            assert process.poll() is None
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        said = output.read()
-    assert process.wait(20) == 130
+        try:
+            return process.wait(60), output.read()
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("json", [[], ["--json"]])
+def test_ctrl_c_is_one_line(json):
+    ended, said = interrupted("run", "bad.py::endless", *json)
+    assert ended == 130
     assert said.startswith("neuroncore: interrupted at ") and said.count("\n") == 1
     assert "bad.py:2" in said
 
@@ -273,13 +286,11 @@ if __name__ == "__main__":
 """
 
 
-def test_so_it_is_on_two_cores(capfd):
+def test_so_it_is_on_two_cores():
     Path("two.py").write_text(BAD + TWO_CORES)
-    command = ["timeout", "--signal=INT", "--preserve-status", "6", NEURONCORE, "run", "two.py"]
-    ended = subprocess.run(command, capture_output=True, text=True)
     line = len((BAD + TWO_CORES).splitlines())
-    assert ended.returncode == 130
-    assert ended.stderr == f"neuroncore: interrupted at two.py:{line}\n"
+    ended, said = interrupted("run", "two.py")
+    assert (ended, said) == (130, f"neuroncore: interrupted at two.py:{line}\n")
 
 
 @pytest.mark.parametrize(
