@@ -6,9 +6,9 @@ from typing import Any
 
 from neuroncore.errors import SignatureError, UsageError
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import FORMATS, Format, lookup
+from neuroncore.numerics.formats import FORMATS, OPAQUE, Format, lookup
 
-WIDTHS = list(FORMATS)  # widest first among floats
+WIDTHS = [*FORMATS, *OPAQUE]  # widest first among floats; those of memory are refused later
 
 
 def format_of(dtype: Any, position: int) -> Format:

@@ -436,3 +436,13 @@ def test_what_has_one_accumulator_takes_all_free_axes(name):
     rest = (x, 2, 15) if name == "rms_norm" else (2,)
     with pytest.raises(ShapeError, match=rf"nl.{name} works along all free axes"):
         called(getattr(nl, name), x, *rest)
+
+
+@pytest.mark.parametrize("form", ["float8_e4m3fn_x4", "float8_e8m0fnu"])
+def test_formats_that_no_engine_computes_with_are_refused_as_such(form):
+    device = Device("trn3")
+    packed, x = device.zeros((4, 8), form), device.zeros((4, 8))
+    for operands in ((packed, x), (x, packed), (packed, packed)):
+        with pytest.raises(DtypeError, match=f"{form}, which no engine computes with"):
+            device.call(nl.add, *operands)
+    assert device.call(nl.add, x, x).dtype == "float32"
