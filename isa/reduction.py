@@ -111,7 +111,7 @@ def tensor_scalar_reduce(
 )
 def select_reduce(
     dst: Out,
-    predicate: words.Predicate,
+    predicate: words.SignedPredicate,
     on_true: words.Narrow,
     on_false: Number,
     reduce_res: words.FloatReduced = None,

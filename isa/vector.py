@@ -1,4 +1,5 @@
-"""The Vector engine (DVE): 128 lanes, each with an ALU that computes in float32."""
+"""The Vector engine (DVE): 128 lanes, each with an ALU that computes in float32. Some of it the
+Scalar and the GpSimd engine can do too."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def tensor_copy_predicated(
 def tensor_tensor(
     dst: Scattered, data1: Gathered, data2: In, op: AnyOp, engine: engine = unknown
 ) -> None:
-    """dst[p, f] = data1[p, f] <op> data2[p, f]"""
+    """dst[p, f] = data1[p, f] <op> data2[p, f]; on GpSimd integers are exact and wrap around"""
     exact = engine is gpsimd and op.integer and words.are_exact(dst, data1, data2)
     if op.kind == "bitvec" or exact:
         numeric.integer_binary(op, dst, data1, data2)

@@ -53,16 +53,16 @@ Everything else asks these. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to ad
 
 * **The machine** is data: limits, clocks and rates, each with its source. Nothing else says what a
   generation can do.
-* **The clause** is a function in `isa/`: annotations say what each operand may be, decorators which
-  engines run it, what is refused and what it costs, the docstring what it computes. Importing
-  neuroncore loads them all into one table.
-* **The core** holds the memories, the options, the findings and the record. A launch makes one or
-  two of them, enters arrays as tensors in HBM and calls the kernel; `on` is what makes an API
-  function find its core.
+* **The clause** is a function in `isa/`: annotations say what each operand may be, the decorator
+  which engines run it, what is refused and what it costs, the docstring what it computes. The
+  folder is installed as `neuroncore.isa`; importing neuroncore loads it all into one table.
+* **The core** holds the memories, the options, the findings and the record. A launch
+  (`frontend/launch.py`) makes one or two of them, enters arrays as tensors in HBM and calls the
+  kernel; `on` is what makes an API function find its core.
 * **Tiles** are views of storage: an offset, a shape and strides, in a memory and a format.
-* **The instruction happens** in one generated function for each clause: it binds the arguments,
-  checks what kinds of arguments it has not seen before, computes into the destination at once, in
-  the program's order, and notes a row in the record.
+* **The instruction happens** in one generated function for each clause (`core/binding.py`): it
+  binds the arguments, checks (`core/legality.py`) what kinds of arguments it has not seen before,
+  computes into the destination at once, in the program's order, and notes a row in the record.
 * **The record** (`Program`) is columns: which distinct call, from which line, on which bytes.
 * **The schedule** looks at the record only. It takes costs from the clauses, dependencies from the
   bytes and an order from what a compiler would do, and gives a timeline.

@@ -36,7 +36,7 @@ OverPartitions = Annotated[
 Max = Annotated[Operator, Op(names=("maximum",))]
 Axes = Annotated[int | tuple[int, ...], Static(sequence=True)]
 FloatReduced = Annotated[Tile | None, Operand(writes=True, optional=True, dtypes=FLOATS)]
-Predicate = Annotated[Tile, reads("bool int8 uint8 int16 uint16")]
+SignedPredicate = Annotated[Tile, reads("bool int8 uint8 int16 uint16")]
 Narrow = Annotated[Tile, reads("but tfloat32 int32 uint32")]
 Short = Annotated[Tile, reads("but tfloat32 int32 uint32 bool", indirect=True)]
 ShortOut = Annotated[Tile, writes("but tfloat32 int32 uint32 bool", indirect=True)]

@@ -59,7 +59,8 @@ def shuffled(mask: tuple[int, ...], count: int, sources: int) -> tuple[Any, Any]
 
 
 def rounds_once(call: Call) -> bool:
-    """Where the kernel names no engine, and the way through src loses nothing."""
+    """Whether src may be left out: the kernel names no engine, and the way through it loses
+    nothing."""
     dst, src = call.views("dst", "src")
     return call["engine"] is unknown and src.dtype in (float32, dst.dtype)
 
@@ -73,13 +74,13 @@ def exact_integers_to_gpsimd(call: Call, machine: Machine) -> engine:
     return gpsimd if exact and call["op"].kind == "arithmetic" else vector
 
 
-def not_on_vector(call: Call) -> list[Any]:
+def operators_vector_lacks(call: Call) -> list[Any]:
     """The operators that the Vector engine doesn't have."""
     return [op for op in (call["op0"], call["op1"]) if op and "vector" not in op.engines]
 
 
 def what_vector_lacks_to_gpsimd(call: Call, machine: Machine) -> engine:
-    return gpsimd if not_on_vector(call) else vector
+    return gpsimd if operators_vector_lacks(call) else vector
 
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -102,7 +103,7 @@ def multiplies_then_adds(call: Call, machine: Machine) -> Fault | None:
 @rule(OperatorError, hint="leave `engine` out and the right one is chosen")
 def only_what_vector_lacks(call: Call, machine: Machine) -> Fault | None:
     """the GpSimd engine does rsqrt and power, which the Vector engine lacks"""
-    lacking = not_on_vector(call)
+    lacking = operators_vector_lacks(call)
     fits = lacking and all("gpsimd" in op.engines for op in lacking)
     if call.engine is not gpsimd or fits:
         return None
@@ -176,7 +177,8 @@ SCALAR_TENSOR_TENSOR = (
 
 
 def predicated_cost(call: Call, machine: Machine) -> cost.Cost:
-    """Two streams, unless it is one scalar that is copied (FIT)."""
+    """Two streams, at a rate of their own if they come from two memories; one if it is one scalar
+    that is copied (FIT)."""
     regions = {view.region for view in call.views("src", "predicate") if view.free_size > 1}
     one = not isinstance(call["src"], View) or call.view("src").free_size == 1
     kind = "default" if one else "predicated_mixed" if len(regions) > 1 else "predicated"

@@ -36,7 +36,7 @@ Declared = Operand | Op | Act | Static | Immediate | Register
 
 
 class Rule(Protocol):
-    """What is wrong with a call, or None; `neuroncore.clause.rules` makes them."""
+    """What is wrong with a call, or None; `neuroncore.clause.refusal` makes them."""
 
     @property
     def sentence(self) -> str: ...
@@ -163,12 +163,13 @@ class Instruction:
 class Call:
     """One way an instruction was used: every operand and parameter, without the data.
 
-    Scalars that neither legality nor cost depends on are left out of `arguments`.
+    `arguments` has a View for each tile and "number" for a number in a tile's place; scalars that
+    neither legality nor cost depends on are left out.
     """
 
     instruction: Instruction
     machine: Machine
-    arguments: dict[str, Any]  # views for tiles, "number" for a number in a tile's place
+    arguments: dict[str, Any]
     engine: engine = engine.unknown
     index: int = -1  # its place in the program's table
     reads: tuple[str, ...] = ()
@@ -236,8 +237,9 @@ def instruction(
 
     `shapes` and `given` are of `neuroncore.clause.letters`. `choose` picks an engine where the
     kernel leaves it open; otherwise it is the first of `engines`. `feature` is what a machine must
-    have. `opcode` is the profiler's name for it. With `meets` it is not over before the other core
-    has done its part of it, the same one of its program.
+    have. `opcode` is the profiler's name for it; `named` says that the API's function takes a
+    `name`. With `meets` it is not over before the other core has done its part of it, the same one
+    of its program. `example` is for `neuroncore.clause.example`.
     """
 
     def define(meaning: Callable[..., Any]) -> Instruction:
