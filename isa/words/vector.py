@@ -39,7 +39,7 @@ Partly = Annotated[Tile, writes(partial=True)]
 Chosen = Annotated[Tile, writes(partial=True, indirect=True)]
 Source = Annotated[Tile | float, reads(scalar=True)]
 Predicate = Annotated[Tile, reads("bool uint8 uint16 uint32", indirect=True)]
-Mask = Annotated[tuple[int, ...], Immediate(int, depth=1, keyed=True)]
+Mask = Annotated[tuple[int, ...], Immediate(int, depth=1, keyed=True, floats=True)]
 
 
 def are_exact(*tiles: Tile | View) -> bool:

@@ -131,3 +131,11 @@ def test_offsets_of_patterns_are_whole_numbers_even_as_floats(value):
     device.issue("iota", dst, [[1, 3]], value, value)
     assert dst.numpy().tolist() == [[4, 5, 6], [8, 9, 10]]
     device.refuses(SignatureError, "iota", dst, [[1, 3]], 4.5, words=["offset must be an integer"])
+
+
+def test_a_shuffle_s_mask_may_be_computed_in_floats():
+    device = Device()
+    src, dst = device.tile(np.arange(64, dtype=np.float32).reshape(32, 2)), device.empty((32, 2))
+    device.issue("nc_stream_shuffle", dst, src, [float(31 - i) for i in range(32)])
+    assert np.array_equal(dst.numpy(), src.numpy()[::-1])
+    device.refuses(SignatureError, "nc_stream_shuffle", dst, src, [0.5] * 32, words=["integers"])
