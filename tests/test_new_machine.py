@@ -58,15 +58,15 @@ def copy(folder, changes=NEW):
 
 def test_it_is_found_by_its_names_and_listed(folder, capsys):
     copy(folder)
-    assert machine.names()[-1] == "trn7"
+    assert "trn7" in machine.names()
     assert machine.load("inf7") is machine.load("gen8") is machine.load("trn7")
-    assert machine.api_versions()[-1] == "gen8"
+    assert "gen8" in machine.api_versions()
     assert main(["machines"]) == 0
     assert "trn7: NeuronCore-v8" in capsys.readouterr().out
     assert main(["machines", "inf7"]) == 0
     with pytest.raises(SystemExit):
         main(["run", "--help"])
-    assert "trn7; beats the environment" in capsys.readouterr().out
+    assert "trn7" in capsys.readouterr().out.partition("; beats the environment")[0]
 
 
 def test_kernels_run_on_it_and_ask_for_its_generation(folder, tmp_path):

@@ -70,7 +70,7 @@ def _rules(one: Instruction) -> Iterator[str]:
     for number, rule in enumerate(one.rules):
         yield from _wrapped("" if number else "rules", rule.sentence)
         if rule.because:
-            yield f"{'':10}  because {rule.because}"
+            yield from _wrapped("", f"because {rule.because}", 12)
 
 
 def _cost(one: Instruction) -> Iterator[str]:
@@ -78,8 +78,12 @@ def _cost(one: Instruction) -> Iterator[str]:
     for number, line in enumerate((inspect.getdoc(one.cost) or "").splitlines()):
         yield f"{'cost' if number == 0 else '':8}  {line}"
     calls = [(m, example.call(one, m)) for m in _machines_with(one.feature)]
-    legal = [(m, call) for m, call in calls if not list(whole_call(call, m))]
+    errors = {m.name: list(whole_call(call, m)) for m, call in calls}
+    legal = [(m, call) for m, call in calls if not errors[m.name]]
     if not legal:
+        told = [found[0].statement for found in errors.values()]
+        told.append(f"no machine has {one.feature}")
+        yield from _wrapped("example", f"none is legal: {told[0]}")
         return
     yield from _wrapped("example", f"nisa.{one.name}({', '.join(_shown(legal[0][1]))})")
     for m, call in legal:
@@ -89,8 +93,9 @@ def _cost(one: Instruction) -> Iterator[str]:
         yield f"{'':8}  {m.name}: {call.engine.name} busy for {busy:.0f} ns{then}"
 
 
-def _wrapped(head: str, text: str) -> list[str]:
-    return textwrap.wrap(text, 100, initial_indent=f"{head:10}", subsequent_indent=" " * 10)
+def _wrapped(head: str, text: str, indent: int = 10) -> list[str]:
+    margin = " " * indent
+    return textwrap.wrap(text, 100, initial_indent=f"{head:{indent}}", subsequent_indent=margin)
 
 
 def _shown(call: Call) -> Iterator[str]:

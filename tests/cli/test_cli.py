@@ -317,7 +317,7 @@ def test_a_script_that_launches_nothing_fails(file, capsys):
         (["mine.py::double", "--inputs", "missing"], "missing"),
         (["mine.py::double", "--args", "float99[1,2]"], "float99"),
         (["mine.py::double", "--args", "[1,"], "Python literal"),
-        (["mine.py::double", "--target", "trn9"], ", ".join(machine.names())),
+        (["mine.py::double", "--target", "trn0"], ", ".join(machine.names())),
         (["mine.py::double", "--trace", "nowhere/trace.json"], "can't be written"),
         (["mine.py::double", "--args", "1", "2", "3"], "too many positional arguments"),
     ],

@@ -378,7 +378,7 @@ def test_the_target_is_the_launchs_then_the_settings_then_the_environments(monke
     assert target_seen() == "trn1"
 
 
-@pytest.mark.parametrize("name", ["trn9", "gen1", "TRN2x"])
+@pytest.mark.parametrize("name", ["trn0", "gen1", "TRN2x"])
 def test_an_unknown_target_is_refused_with_those_there_are(monkeypatch, name):
     monkeypatch.setenv(TARGET_VARIABLE, name)
     with pytest.raises(UsageError, match=f"no machine is called '{name}'"):

@@ -13,10 +13,10 @@ from numbers_of_formats import LAYOUT, around, overflow_code, thresholds
 from neuroncore import numerics
 from neuroncore.errors import UsageError
 from neuroncore.numerics import codec, stochastic
-from neuroncore.numerics.formats import FLOATS, FORMATS, INTEGERS, float4_e2m1fn, float8_e8m0fnu
+from neuroncore.numerics.formats import FORMATS, INTEGERS, float8_e8m0fnu, lookup_any
 from neuroncore.numerics.stochastic import Stream
 
-FORMS = {str(f): f for f in (*FLOATS, float4_e2m1fn) if f != "float32"}
+FORMS = {name: lookup_any(name) for name in LAYOUT}
 every = pytest.mark.parametrize("name", FORMS)
 TOP = 2**32 - 1
 

@@ -5,6 +5,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device
+from published_machines import PUBLISHED
 
 from neuroncore import machine
 from neuroncore.frontend.launch import launch
@@ -13,8 +14,9 @@ from neuroncore.report import text
 from neuroncore.report.summary import figures
 from neuroncore.schedule import schedule
 
-PEAK_TFLOPS = {"trn1": 91.75, "trn2": 78.64, "trn3": 78.64}  # 2 x 128 x 128 x clock
-CLOCK_GHZ = {"trn1": 1.4, "trn2": 1.2, "trn3": 1.2}
+CLOCKS = {name: row.clocks for name, row in PUBLISHED.items()}
+PEAK_TFLOPS = {name: 2 * 128 * 128 * its["tensor"] / 1e3 for name, its in CLOCKS.items()}
+CLOCK_GHZ = {name: its["scalar"] for name, its in CLOCKS.items()}
 
 
 def of(kernel, *args, target="trn2"):
@@ -50,7 +52,8 @@ def test_the_roofline(target, dtype, parts):
     most = PEAK_TFLOPS[target] * 1e12 * fields["total_time"]
     bandwidth = machine.load(target).hbm.stack_gigabytes_per_s * 1e9
     ridge = PEAK_TFLOPS[target] * 1e12 / bandwidth
-    turns, cores = (parts, 1) if target == "trn1" else (1, 2)
+    has = machine.load(target).has
+    turns, cores = 1 if has("native_transpose") else parts, 1 + has("logical_core")
     expected = {
         "model_flops": useful,
         "hardware_flops": parts * useful + turns * transposes,

@@ -16,13 +16,14 @@ from typing import Any
 import neuron_dtypes as neuron_dtypes  # numpy learns the packed formats
 import nki
 
+from neuroncore import machine
 from neuroncore.frontend.settings import settings
 from neuroncore.options import Options
 
 UNINITIALISED: Any = os.environ.get("NKI_LIBRARY_UNINITIALISED", "report")
 # The scales of MX are those of the NKI of the suite's references, which is older than 0.5.0.
 OPTIONS = Options(mx_scale="ocp", uninitialised=UNINITIALISED)
-TARGETS = {"gen2": "trn1", "gen3": "trn2", "gen4": "trn3"}
+TARGETS = {machine.load(name).api_version: name for name in machine.names()}
 # The name that is imported, and ours.
 MODULES = {
     "compiler": "nki.compiler",
