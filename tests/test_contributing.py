@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import runpy
 import textwrap
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import recipes_compute
 from device import TARGETS, Device
 
+from neuroncore.clause import usual
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.numerics import formats
 
@@ -61,3 +63,15 @@ def test_the_files_that_it_names_are_there():
     assert len(named) > 20
     for path in named - new:
         assert [*PAGE.parent.glob(path)], path
+
+
+def test_the_limits_of_the_instruction_set_are_those_that_are_checked():
+    most = runpy.run_path(str(PAGE.parent / ".ci/instruction_set.py"))["MOST"]
+    assert all(f" {limit:,}" in PAGE.read_text() for limit in most.values() if limit)
+
+
+def test_the_usual_annotations_are_where_it_says():
+    names = re.findall(
+        r"`(\w+)`", PAGE.read_text().partition("* **Annotations**")[2].split("All of")[0]
+    )
+    assert {"Single", "Gathered", "AnyOp"} <= {*names} and all(hasattr(usual, n) for n in names)
