@@ -8,10 +8,11 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from math import prod
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -87,18 +88,28 @@ def _not_text(path: Path, content: bytes) -> NotPython:
     return NotPython(f"{path}:{line}: {what}")
 
 
+class FromSource(SourceFileLoader):
+    """Reads the file itself: bytecode on disk goes by its size and second, and a search writes its
+    next variant of a kernel within one."""
+
+    def path_stats(self, path: str) -> NoReturn:
+        raise OSError
+
+
 def module(path: Path) -> ModuleType:
     """A file as a module; its folder goes first on the path, as when Python runs it."""
     parsed(path)
     name = re.sub(r"\W", "_", path.stem)
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise UsageError(f"{path} is not a Python file: its name doesn't end in .py")
+    loader = FromSource(name, str(path.absolute()))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
     if str(path.parent.resolve()) not in sys.path:
         sys.path.insert(0, str(path.parent.resolve()))
     loaded = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(name, loaded)
-    spec.loader.exec_module(loaded)
+    loader.exec_module(loaded)
     return loaded
 
 

@@ -101,6 +101,17 @@ def test_arguments_on_the_command_line(file, capsys):
     assert code == 0
 
 
+def test_a_file_is_read_anew_however_soon_it_was_written_again(tmp_path, capsys, monkeypatch):
+    """Python's own cache of bytecode knows a file by its size and the second it was written in."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "older.py"
+    for factor, code in (("3.0", 0), ("2.0", 1), ("3.0", 0)):
+        path.write_text(OLDER.replace("tile, 3.0", f"tile, {factor}"))
+        os.utime(path, (1e9, 1e9))
+        assert main(["run", f"{path}::tripled"]) == code
+    assert not list(tmp_path.rglob("*.pyc"))
+
+
 def test_a_kernel_of_the_older_api(tmp_path, capsys):
     path = tmp_path / "older.py"
     path.write_text(OLDER)
