@@ -17,3 +17,5 @@ from neuroncore.frontend.alias import activate as activate  # noqa: E402
 from neuroncore.frontend.alias import activated as activated  # noqa: E402
 from neuroncore.frontend.alias import deactivate as deactivate  # noqa: E402
 from neuroncore.frontend.precision import precision_of as precision_of  # noqa: E402
+from neuroncore.frontend.settings import settings as settings  # noqa: E402
+from neuroncore.options import Options as Options  # noqa: E402

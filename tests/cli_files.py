@@ -72,6 +72,9 @@ def inputs_of_ones():
     import numpy as np
     return np.ones((4, 8), np.float32)
 
+def zeros(x):
+    return 0 * x
+
 def reference(x, by=2.0):
     return x * by
 

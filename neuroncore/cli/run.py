@@ -77,6 +77,12 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--matmul", choices=("chain", "blas"))
     parser.add_argument(
+        "--uninitialised",
+        choices=("report", "zeros", "raise"),
+        help="what memory that nothing has written reads as: poison (report) or 0 (zeros), with a "
+        "warning, or an error (raise)",
+    )
+    parser.add_argument(
         "--order",
         choices=get_args(Order),
         help="what the estimate takes a compiler to make of the order of instructions; by default "
@@ -103,7 +109,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         chosen = replace(chosen, stochastic=True, stochastic_seed=seed)
     if arguments.precision or arguments.precision_bound is not None:
         chosen = replace(chosen, precision=True, precision_bound=arguments.precision_bound)
-    given = {name: getattr(arguments, name) for name in ("matmul", "order")}
+    given = {name: getattr(arguments, name) for name in ("matmul", "order", "uninitialised")}
     return replace(chosen, **{name: value for name, value in given.items() if value})
 
 

@@ -40,6 +40,9 @@ Array = npt.NDArray[Any]
 CLOBBERED = np.uint32(0x7FC0ACC0).view(np.float32)
 
 
+HOW_TO_READ_ZEROS = '0 with --uninitialised zeros, Options(uninitialised="zeros")'
+
+
 @dataclass(frozen=True)
 class Finding:
     """Something that was not refused but is likely wrong on the device."""
@@ -183,7 +186,7 @@ class Core:
         storage = tile.storage
         rows = np.flatnonzero(missing.reshape(missing.shape[0], -1).any(axis=1))
         where = f"rows {rows[0]} to {rows[-1]}" if len(rows) > 1 else f"row {rows[0]}"
-        here = 0 if self.options.zeros_as_leftovers else "poison"
+        here = "0" if self.options.zeros_as_leftovers else f"poison ({HOW_TO_READ_ZEROS})"
         born = f", allocated at {source.place(*storage.born)}" if storage.born else ""
         message = (
             f"{name} ({tile}) reads {int(missing.sum())} of {tile.size} elements that nothing "

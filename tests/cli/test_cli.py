@@ -186,6 +186,30 @@ def test_findings_are_printed(file, capsys):
     assert "warning[UNINIT_READ]" in out and "mine.py:" in out
 
 
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_what_nothing_has_written_is_poison_or_zeros_or_refused(file, capsys, place):
+    def run(*options):
+        words = [f"{file}::reads_nothing", "--ref", "zeros"]
+        words[place:place] = options
+        return ran(capsys, *words)
+
+    code, out, _ = run()
+    assert code == 1 and "--uninitialised zeros" in out
+    code, out, _ = run("--uninitialised", "zeros")
+    assert code == 0 and "warning[UNINIT_READ]" in out and "--uninitialised" not in out
+    code, out, err = run("--uninitialised", "raise")
+    assert code == 1 and "UNINIT_READ" in out + err and "warning" not in out
+
+
+def test_a_script_is_run_with_zeros_where_the_option_stands_behind_its_name(file, capsys):
+    lines = "import numpy as np\nfrom mine import reads_nothing\n"
+    Path("nothing.py").write_text(f"{lines}print(reads_nothing(np.ones((1, 3), np.float32)))")
+    assert "nan" in ran(capsys, "nothing.py")[1]
+    assert "[[0. 0. 0.]]" in ran(capsys, "nothing.py", "--uninitialised", "zeros")[1]
+    code, _, err = ran(capsys, "nothing.py", "--uninitialized", "zeros")
+    assert code == 2 and "--uninitialized is not --uninitialised" in err
+
+
 # --- JSON and traces ------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 
+import neuroncore
 from neuroncore.cli import main
 from neuroncore.errors import UsageError
 from neuroncore.frontend.launch import launch
@@ -151,3 +152,18 @@ def test_a_variable_that_says_nothing_is_refused(error, capsys, monkeypatch):
     monkeypatch.setenv(ON, "maybe")
     assert main(["run", "mine.py::narrowed"]) == 2
     assert ON in capsys.readouterr().err
+
+
+@nki.jit
+def unwritten(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, nl.ndarray(x.shape, x.dtype))
+    return out
+
+
+def test_what_the_warning_of_unwritten_memory_names_is_there():
+    with pytest.warns(match=r'Options\(uninitialised="zeros"\)'):
+        assert np.isnan(unwritten(X)).all()
+    chosen = neuroncore.Options(uninitialised="zeros")
+    with neuroncore.settings(options=chosen), pytest.warns(match="here it is 0"):
+        assert (unwritten(X) == 0).all()
