@@ -9,7 +9,6 @@ from neuroncore.clause.immediate import (
     InRegister,
     InRegisterOrNumber,
     Integer,
-    Integers,
     OutRegister,
     Pattern,
 )
@@ -81,7 +80,6 @@ __all__ = [
     "InRegister",
     "InRegisterOrNumber",
     "Integer",
-    "Integers",
     "MaybeNumber",
     "MaybeOp",
     "MaybeSingle",

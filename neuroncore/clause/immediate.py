@@ -134,7 +134,6 @@ class Register:
 
 Integer = Annotated[int, Immediate(int, *INT32)]
 Constant = Annotated[float, Immediate(float)]
-Integers = Annotated[tuple[int, ...], Immediate(int, depth=1)]
 Pattern = Annotated[tuple[tuple[int, int], ...], Immediate(int, *INT32, depth=2, keyed=True)]
 OutRegister = Annotated[VirtualRegister, Register(written=True)]
 InRegister = Annotated[VirtualRegister, Register()]
