@@ -1,12 +1,19 @@
-"""Ratios measured side by side: one process, one thread, pairs of runs, and their median."""
+"""Ratios measured side by side: one process, one thread, and the least CPU time of each.
+
+Other programs on the machine lengthen wall time and medians; the least of many repetitions, taken
+in turns, changes little with them.
+"""
 
 from __future__ import annotations
 
 import os
-import statistics
+import platform
+import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
@@ -36,24 +43,49 @@ def describe() -> str:
         for i in threadpool_info()
         if i["user_api"] == "blas"
     )
+    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     return (
-        f"numpy {np.__version__}; {libraries}; our chain: {matmul.ROWS} x {matmul.COLUMNS} blocks "
-        f"of {matmul.LANES} lanes; {time.strftime('%Y-%m-%d')}"
+        f"{processor()}, load {load}; Python {platform.python_version()}; numpy {np.__version__}; "
+        f"{libraries}; our chain: {matmul.ROWS} x {matmul.COLUMNS} blocks of {matmul.LANES} lanes; "
+        f"{time.strftime('%Y-%m-%d')}"
     )
+
+
+def processor() -> str:
+    """The name of the processor (Linux; elsewhere what Python knows)."""
+    listing = Path("/proc/cpuinfo")
+    lines = listing.read_text().splitlines() if listing.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
 
 
 def seconds(function: Callable[[], Any]) -> float:
-    begun = time.perf_counter()
+    """The CPU time that this thread takes for a call."""
+    begun = time.thread_time()
     function()
-    return time.perf_counter() - begun
+    return time.thread_time() - begun
 
 
-def ratio(ours: Callable[[], Any], theirs: Callable[[], Any], pairs: int = 9) -> tuple[float, ...]:
-    """The median ratio over pairs of runs, after a warm-up, and the median seconds of each."""
-    ours(), theirs()
-    runs = [(seconds(theirs), seconds(ours)) for _ in range(pairs)]
-    return (
-        statistics.median(mine / other for other, mine in runs),
-        statistics.median(mine for _, mine in runs),
-        statistics.median(other for other, _ in runs),
-    )
+def least(*functions: Callable[[], Any], rounds: int = 9) -> tuple[float, ...]:
+    """The least seconds of CPU of each function, of rounds in which they take turns, after one."""
+    for function in functions:
+        function()
+    times = [[seconds(function) for function in functions] for _ in range(rounds)]
+    return tuple(map(min, zip(*times)))
+
+
+def least_of_programs(*programs: list[str], rounds: int = 7) -> tuple[float, ...]:
+    """The same of programs with their arguments, each in a process of its own."""
+
+    def spent(program: list[str]) -> float:
+        before = _children()
+        subprocess.run(program, check=True, stdout=subprocess.DEVNULL)
+        return _children() - before
+
+    times = [[spent(program) for program in programs] for _ in range(rounds + 1)]
+    return tuple(map(min, zip(*times[1:])))
+
+
+def _children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,209 @@
+"""What an instruction costs: its issue, its row in the record, and what readers make of that.
+
+The unit is numpy's own cost of a small instruction: np.add of two [128, 1] arrays into a third, in
+the same process, which is about half a microsecond.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import neuronxcc.nki as older
+import neuronxcc.nki.language as ol
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+from measure import least
+
+from neuroncore.core.core import Core
+from neuroncore.frontend.launch import launch
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.frontend.settings import settings
+from neuroncore.options import Options
+from neuroncore.record.program import Program
+from neuroncore.record.saved import Record, save
+from neuroncore.report import perfetto
+from neuroncore.schedule import schedule
+from neuroncore.schedule.reordering import POLICIES
+
+COLUMN = (128, 1)
+ROUNDS, REPEATS = 40, 50  # of an instruction, in turns with all the others
+ROWS = 2_560  # of vectors added row by row
+LOAD = 50.0  # np.adds that a load of the older API may take
+TILES = 5_000  # fresh ones, of a program for the readers
+Line = tuple[str, float, float, str]  # what, measured, limit, remark
+Cases = dict[str, tuple[Callable[[], Any], float]]  # what is issued, and its limit
+
+
+def lines() -> Iterator[Line]:
+    yield from issue_lines()
+    yield from row_lines()
+    yield from record_lines()
+    yield from reader_lines()
+
+
+def yardstick(repeats: int = REPEATS) -> Callable[[], None]:
+    x, y, out = (np.ones(COLUMN, np.float32) for _ in range(3))
+
+    def adds() -> None:
+        for _ in range(repeats):
+            np.add(x, y, out=out)
+
+    return adds
+
+
+def repeated(one: Callable[[], Any]) -> Callable[[], None]:
+    def work() -> None:
+        for _ in range(REPEATS):
+            one()
+
+    return work
+
+
+def measured(cases: Cases) -> list[Line]:
+    works = [repeated(one) for one, _ in cases.values()]
+    add, *found = least(yardstick(), *works, rounds=ROUNDS)
+    return [
+        (f"{name}, of np.add", one / add, limit, f"{one / REPEATS * 1e6:.1f} us")
+        for (name, (_, limit)), one in zip(cases.items(), found)
+    ]
+
+
+def issue_lines() -> list[Line]:
+    """Single instructions on small tiles, in a kernel, recorded."""
+    found: list[Line] = []
+
+    @nki.jit
+    def today():
+        a, b, c = (nl.zeros(COLUMN, nl.float32) for _ in range(3))
+        wide, other = (nl.zeros((128, 512), nl.float32) for _ in range(2))
+        total = nl.ndarray(COLUMN, nl.float32, buffer=nl.psum)
+        rows = nl.zeros((128, 512), nl.float32, buffer=nl.private_hbm)
+
+        def add(dst, data1, data2):
+            nisa.tensor_tensor(dst=dst, data1=data1, data2=data2, op=nl.add)
+
+        def product():
+            one = wide[0:1, 0:1]
+            nisa.nc_matmul(dst=total[0:1, 0:1], stationary=one, moving=other[0:1, 0:1])
+
+        cases: Cases = {
+            "tensor_tensor, same tiles": (lambda: add(c, a, b), 6.0),
+            "tensor_tensor, fresh destination": (
+                lambda: add(nl.ndarray(COLUMN, nl.float32), a, b),
+                20.0,
+            ),
+            "tensor_tensor, three fresh slices": (
+                lambda: add(wide[:, 0:1], other[:, 1:2], wide[:, 2:3]),
+                20.0,
+            ),
+            "nc_matmul of fresh [1, 1] views": (product, 30.0),
+            "load of a slice": (lambda: nl.load(rows[:, 0:1]), 30.0),
+        }
+        found.extend(measured(cases))
+
+    @older.jit
+    def before(rows):
+        out = ol.ndarray((128, 512), dtype=rows.dtype, buffer=ol.shared_hbm)
+        tile = ol.load(rows[0:128, 0:1])
+        cases: Cases = {
+            "older load of a slice": (lambda: ol.load(rows[0:128, 0:1]), LOAD),
+            "older store of a slice": (lambda: ol.store(out[0:128, 0:1], value=tile), LOAD),
+        }
+        found.extend(measured(cases))
+        ol.store(out, value=ol.load(rows))
+        return out
+
+    today()
+    before(np.ones((128, 512), np.float32))
+    return found
+
+
+@older.jit
+def added_by_rows(a, b):
+    """a + b for vectors [n, 1], one row at a time, as students begin: two loads, a sum, a store."""
+    out = ol.ndarray(a.shape, dtype=a.dtype, buffer=ol.shared_hbm)
+    for row in ol.affine_range(a.shape[0]):
+        left, right = ol.load(a[row : row + 1]), ol.load(b[row : row + 1])
+        ol.store(out[row : row + 1], value=ol.add(left, right))
+    return out
+
+
+def row_lines() -> Iterator[Line]:
+    """A whole launch of the older API, all included: a load, and a tenth, for each instruction."""
+    a, b = np.ones((2, ROWS, 1), np.float32)
+    add, launch = least(yardstick(), lambda: added_by_rows(a, b), rounds=5)
+    each = launch / (4 * ROWS)
+    name = f"older kernel of {4 * ROWS} instructions, each of np.add"
+    yield name, each / add * REPEATS, 1.1 * LOAD, f"{each * 1e6:.1f} us"
+
+
+@nki.jit
+def fresh_tiles():
+    """A new tile for each instruction."""
+    tile = nl.zeros(COLUMN, nl.float32)
+    for _ in range(TILES):
+        result = nl.ndarray(COLUMN, nl.float32)
+        nisa.tensor_tensor(dst=result, data1=tile, data2=tile, op=nl.add)
+        tile = result
+
+
+def record_lines() -> Iterator[Line]:
+    def unrecorded() -> None:
+        with settings(options=Options(record=False)):
+            fresh_tiles()
+
+    ours, bare = least(fresh_tiles, unrecorded)
+    remark = f"{ours / TILES * 1e6:.1f} us an instruction; without {bare / TILES * 1e6:.1f}"
+    yield "recorded fresh tiles, of unrecorded", ours / bare, 1.25, remark
+
+
+def reader_lines() -> Iterator[Line]:
+    """What is made of a record, for each of its instructions."""
+    program, held = in_memory()
+    count, machine = len(program), of_fresh_tiles().machine
+    yield "record in memory, bytes", held / count, 150.0, f"{count} instructions"
+    yield "record in its file, bytes", saved_bytes(program) / count, 40.0, "before compression"
+    for order in POLICIES:
+        add, spent = least(yardstick(), lambda: schedule(program, machine, order), rounds=15)  # noqa: B023
+        each = spent / count
+        remark = f"{1 / each:,.0f} a second"
+        yield f"schedule, {order}, of np.add", each / add * REPEATS, 0.7, remark
+    timeline = schedule(program, machine)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "trace.json")
+        add, spent = least(yardstick(), lambda: perfetto.write([timeline], file), rounds=5)
+        remark = f"{spent / count * 1e6:.1f} us"
+        yield "trace, of np.add", spent / count / add * REPEATS, 4.0, remark
+        yield "trace, bytes", file.stat().st_size / count, 250.0, "of each instruction"
+
+
+def of_fresh_tiles() -> Core:
+    return launch(fresh_tiles.function, tensor=NkiTensor).cores[0]
+
+
+def in_memory() -> tuple[Program, int]:
+    """The record of fresh tiles, and the bytes that it keeps."""
+    of_fresh_tiles()  # what is made once
+    gc.collect()
+    tracemalloc.start()
+    program = of_fresh_tiles().program
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert program is not None
+    return program, held
+
+
+def saved_bytes(program: Program) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "record")
+        save(Record([program]), file)
+        return len(zlib.decompress(file.read_bytes().partition(b"\n")[2]))
