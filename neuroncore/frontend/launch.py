@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
@@ -24,6 +23,7 @@ from neuroncore.errors import (
     UsageError,
 )
 from neuroncore.frontend import ending, misuse
+from neuroncore.frontend.arrays import Library, library
 from neuroncore.frontend.run import NeuronWarning as NeuronWarning
 from neuroncore.frontend.run import Run as Run
 from neuroncore.frontend.settings import current_settings, environment_options, target_machine
@@ -65,7 +65,7 @@ def launch(
 
     Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are
     contiguous; what the kernel writes into them shows in the caller's arrays afterwards. Returned
-    tensors become arrays, of torch if an argument was a torch tensor.
+    tensors become arrays of numpy, or of torch or jax if an argument was one of theirs.
     """
     current = current_settings()
     shares = [[rank] for rank in range(prod(grid))] if programs is None else programs
@@ -185,7 +185,7 @@ class _Inputs:
         self.core, self.tensor = cores[0], tensor
         shared = len(cores) > 1
         self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
-        self.torch = False
+        self.library: Library | None = None  # whose arrays the results become
         self.given: dict[int, Any] = {}  # id of a storage -> the caller's object it came from
         self.adopted: dict[int, tuple[Any, Storage]] = {}  # id of a caller's object -> both
         # arrays to update, from which storage, and what that was before: a change shows in an array
@@ -197,7 +197,7 @@ class _Inputs:
             return _like(value, [self.enter(v, name) for v in value])
         if isinstance(value, dict):
             return {k: self.enter(v, str(k)) for k, v in value.items()}
-        if not ending.is_host_array(value) and not _is_torch(value):
+        if not ending.is_host_array(value) and library(value) is None:
             return value
         if id(value) not in self.adopted:
             self.adopted[id(value)] = value, self._adopt(value, name)
@@ -207,9 +207,10 @@ class _Inputs:
         return self.tensor(storage, storage.shape, access.dense(storage.shape), 0, storage.dtype)
 
     def _adopt(self, value: Any, name: str) -> Storage:
-        self.torch |= _is_torch(value)
+        made_by = library(value)
+        self.library = self.library or made_by
         form = _format(value, name)
-        array = _from_torch(value, form) if _is_torch(value) else np.asarray(value)
+        array = made_by.taken(value, form) if made_by else np.asarray(value)
         memory, data = self.core.memory, array
         if not (array.flags.carray and array.dtype.isnative and array.ndim):
             data = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
@@ -217,7 +218,7 @@ class _Inputs:
         storage = memory.adopt(self.region, data, form, name)
         if data is not array and array.flags.writeable:
             self.copies.append((array, storage, storage.data.copy()))
-        if array.flags.writeable and (array is value or _is_torch(value)):
+        if array.flags.writeable and (array is value or made_by is not None):
             self.given[storage.id] = value
         return storage
 
@@ -255,7 +256,7 @@ class _Inputs:
             return self.given[storage.id]
         tile = tile.resolved("the result") if tile.dynamic else tile
         codes = self._all_leftovers(tile) if tile.untouched and tile.size else self._codes(tile)
-        return _to_torch(codes) if self.torch else codes
+        return self.library.given(codes) if self.library else codes
 
     def _codes(self, tile: Tile) -> Array:
         missing = tile.missing()
@@ -336,7 +337,8 @@ def _format(value: Any, name: str) -> Format:
     try:
         return lookup(dtype)
     except UsageError as unknown:
-        to = ".to(torch.{})" if _is_torch(value) else ".astype(np.{})"
+        made_by = library(value)
+        to = made_by.cast if made_by else ".astype(np.{})"
         raise DtypeError(
             f"argument {name or 'of the kernel'} has dtype {dtype}",
             expected="a NeuronCore format of at most 32 bits",
@@ -344,31 +346,3 @@ def _format(value: Any, name: str) -> Format:
             hint=f"convert it with {to.format('float32')} or {to.format('int32')}",
             also=str(unknown),
         ) from None
-
-
-def _is_torch(value: Any) -> bool:
-    """Whether a value is a torch tensor, without importing torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
-
-
-def _from_torch(tensor: Any, form: Format) -> Array:
-    """A torch tensor's own memory, by way of integers where numpy lacks its format."""
-    torch = sys.modules["torch"]
-    plain = tensor.detach().cpu()
-    if not form.is_integer and form.itemsize < 4 and form != "float16":
-        as_integers = plain.view(getattr(torch, f"int{form.bits}"))
-        return as_integers.numpy().view(form.numpy)  # type: ignore[no-any-return]
-    return plain.numpy()  # type: ignore[no-any-return]
-
-
-def _to_torch(array: Array) -> Any:
-    """A torch tensor of a result; the array itself where torch lacks the format."""
-    torch = sys.modules["torch"]
-    form = lookup(array.dtype)
-    if not hasattr(torch, form.name):
-        return array
-    if not form.is_integer and form.itemsize < 4 and form != "float16":
-        integers = torch.from_numpy(np.ascontiguousarray(array).view(f"int{form.bits}"))
-        return integers.view(getattr(torch, form.name))
-    return torch.from_numpy(np.ascontiguousarray(array))

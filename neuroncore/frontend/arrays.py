@@ -1,0 +1,73 @@
+"""Arrays of the host's libraries: as numpy's into a kernel, and as their own out of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.numerics.formats import Format, lookup
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library that has arrays of its own; it is asked only after the user has imported it."""
+
+    name: str
+    kind: str  # its type of arrays
+    taken: Callable[[Any, Format], Array]  # an array of its own, as one of numpy
+    given: Callable[[Array], Any]  # one of numpy as its own, or as it is if the format is unknown
+    cast: str  # how its users convert an array
+
+    def made(self, value: Any) -> bool:
+        """Whether a value is an array of this library."""
+        module = sys.modules.get(self.name)
+        return module is not None and isinstance(value, getattr(module, self.kind, ()))
+
+
+def _from_torch(tensor: Any, form: Format) -> Array:
+    """A torch tensor's own memory, by way of integers where numpy lacks its format."""
+    torch = sys.modules["torch"]
+    plain = tensor.detach().cpu()
+    if _is_narrow_float(form):
+        as_integers = plain.view(getattr(torch, f"int{form.bits}"))
+        return as_integers.numpy().view(form.numpy)  # type: ignore[no-any-return]
+    return plain.numpy()  # type: ignore[no-any-return]
+
+
+def _to_torch(array: Array) -> Any:
+    torch = sys.modules["torch"]
+    form = lookup(array.dtype)
+    if not hasattr(torch, form.name):
+        return array
+    if _is_narrow_float(form):
+        integers = torch.from_numpy(np.ascontiguousarray(array).view(f"int{form.bits}"))
+        return integers.view(getattr(torch, form.name))
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _is_narrow_float(form: Format) -> bool:
+    """Whether numpy itself lacks a format, which torch therefore doesn't hand to it."""
+    return not form.is_integer and form.itemsize < 4 and form != "float16"
+
+
+def _to_jax(array: Array) -> Any:
+    jax: Any = sys.modules["jax"]
+    return jax.numpy.asarray(array) if hasattr(jax.numpy, array.dtype.name) else array
+
+
+LIBRARIES = (
+    Library("torch", "Tensor", _from_torch, _to_torch, ".to(torch.{})"),
+    Library("jax", "Array", lambda array, _: np.asarray(array), _to_jax, ".astype(jnp.{})"),
+)
+
+
+def library(value: Any) -> Library | None:
+    """The library that a value is an array of; None for numpy's, and for all that is no array."""
+    return next((library for library in LIBRARIES if library.made(value)), None)
