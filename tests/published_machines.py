@@ -45,7 +45,7 @@ PUBLISHED = {
     ),
     "trn3": Published(
         generation=4,
-        other_names=("gen4",),
+        other_names=("gen4", "trn3pre"),
         clocks={"tensor": 2.4, "vector": 1.2, "scalar": 1.2, "gpsimd": 1.2},
         peaks={"bfloat16": 79, "float16": 79, "float32": 20},
         sbuf=256,

@@ -9,11 +9,12 @@ from neuroncore import machine
 from neuroncore.cli import main
 from neuroncore.errors import DefinitionError
 
+ALIASES = 'aliases = ["gen4", "trn3pre"]'
 NEW = {
     'name = "trn3"': 'name = "trn7"',
     'generation = "NeuronCore-v4"': 'generation = "NeuronCore-v8"',
     'api_version = "gen4"': 'api_version = "gen8"',
-    'aliases = ["gen4"]': 'aliases = ["gen8", "inf7"]',
+    ALIASES: 'aliases = ["gen8", "inf7"]',
 }
 KERNEL = """
 import nki, nki.isa as nisa, nki.language as nl
@@ -88,8 +89,8 @@ raise SystemExit(main(["run", "mine.py::kernel", "--target", "inf7", "--args", "
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({**NEW, 'aliases = ["gen4"]': 'aliases = ["gen4"]'}, "'gen4', which means trn3"),
-        ({**NEW, 'aliases = ["gen4"]': 'aliases = ["trn1"]'}, "'trn1', which means trn1"),
+        ({**NEW, ALIASES: ALIASES}, "'gen4', which means trn3"),
+        ({**NEW, ALIASES: 'aliases = ["trn1"]'}, "'trn1', which means trn1"),
         ({**NEW, 'name = "trn3"': 'name = "trn3"'}, "name is 'trn3'; it must be that of the file"),
         ({**NEW, 'api_version = "gen4"': 'api_version = "v5"'}, "must be gen and a number: 'v5'"),
     ],
