@@ -6,7 +6,7 @@ import argparse
 import json
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -66,7 +66,7 @@ class Document:
         self.say(f"{run.kernel} on {run.machine.name}")
         for line in (
             *_compared(comparisons, tolerances, agrees),
-            *_estimated(timelines),
+            *_estimated(timelines, run.programs),
             *(precision.text(run.precision) if run.precision else ()),
             *findings,
         ):
@@ -125,9 +125,12 @@ def _compared(
         yield f"{'agrees' if agrees else 'DIFFERS'}   (relative L2 at most {limits})"
 
 
-def _estimated(timelines: list[Timeline]) -> Iterator[str]:
-    for number, timeline in enumerate(timelines):
-        if len(timelines) > 1:
+def _estimated(timelines: list[Timeline], programs: Sequence[Sequence[int]]) -> Iterator[str]:
+    total = sum(map(len, programs))
+    for number, (timeline, own) in enumerate(zip(timelines, programs, strict=False)):
+        if len(own) > 1:
+            yield f"core {number}, {len(own)} of {total} programs, one after the other"
+        elif total > 1:
             yield f"core {number}"
         yield from text.estimated(timeline)
 
@@ -144,6 +147,7 @@ def _launch(
         "target": run.machine.name,
         "results": [c.to_dict() for c in comparisons],
         "agrees": agrees,
+        "programs": [list(own) for own in run.programs],
         "estimate": summary(max(timelines, key=lambda t: t.total_ns)),
         "cores": [summary(timeline) for timeline in timelines],
         "findings": findings,

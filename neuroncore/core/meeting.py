@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from neuroncore.core.core import Core
 from neuroncore.errors import KernelError, ShapeError, TargetError
+from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import Format
 
@@ -22,12 +24,19 @@ class Parcel:
     dtype: Format
 
 
+def cores_together(machine: Machine) -> int:
+    """On how many cores the programs of a launch run at once, and can meet: those of a logical
+    core (nki/get-started/about/lnc.rst)."""
+    return len(CORES) if machine.has("logical_core") else 1
+
+
 def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
-    """What each core brings to a named point, once all are there. Raises TargetError where a core
-    is alone."""
+    """What each core brings to a named point, once all are there. Raises TargetError where they
+    are not the two cores of a logical core."""
     if core.peers is None:
         raise TargetError(
-            f"{point} needs two cores, and the kernel runs on one",
+            f"{point} needs two cores that can meet, and the kernel runs on "
+            + ("more" if prod(core.grid) > len(CORES) else "one"),
             expected="a launch grid of 2: kernel[2](...)",
             got=f"grid {core.grid or 1}",
             because="the cores of a logical core (LNC2) are the only ones that can meet",

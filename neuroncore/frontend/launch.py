@@ -1,4 +1,4 @@
-"""Running a kernel: arguments in, one core or two, results out."""
+"""Running a kernel: arguments in, one core or several, results out."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.core.core import Core, Finding, on
+from neuroncore.core.meeting import cores_together
 from neuroncore.core.system import System
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import (
     DtypeError,
     NeuronError,
-    NotEmulated,
     SignatureError,
-    TargetError,
     UsageError,
 )
 from neuroncore.frontend import ending, misuse
@@ -41,8 +40,6 @@ from neuroncore.record.program import Order
 
 Array = npt.NDArray[Any]
 
-CORES = 2  # physical cores of a logical one (LNC2)
-
 
 def launch(
     function: Callable[..., Any],
@@ -57,11 +54,13 @@ def launch(
     programs: Sequence[Sequence[int]] | None = None,
     finished: Callable[[], None] | None = None,
 ) -> Run:
-    """Run a kernel function on one core, or with a grid of 2 on both cores of a logical core.
+    """Run a kernel function on one core, or the programs of a grid on one core or several.
 
-    `programs` are the programs of the grid that each core runs, one after the other; by default
-    each has one of its own. `finished` is called at the end of each. `order` is what the dialect's
-    compiler makes of the order of instructions, unless the options have another.
+    `programs` are those of the grid that each core runs, one after the other; by default each has
+    a core of its own (nki/get-started/about/lnc.rst). Two cores are a logical core where the
+    machine has such, and can meet; programs on more run one after the other. `finished` is called
+    at the end of each. `order` is what the dialect's compiler makes of the order of instructions,
+    unless the options have another.
 
     Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are
     contiguous; what the kernel writes into them shows in the caller's arrays afterwards. Returned
@@ -71,6 +70,8 @@ def launch(
     shares = [[rank] for rank in range(prod(grid))] if programs is None else programs
     chosen = options or current.options or environment_options()
     cores = _cores(target_machine(target), chosen, grid, len(shares))
+    if programs is None:
+        _check_cores(cores)
     precision = _precision(cores)
     for core in cores:
         if core.program is not None:
@@ -103,18 +104,36 @@ def launch(
     inputs.write_back()
     cores[0].hbm.tensors.clear()  # each knows its launch: a circle that would keep gigabytes
     findings, name = _findings(cores), getattr(function, "__name__", "kernel")
-    return Run(name, outputs, cores, tuple(args), findings, precision)
+    return Run(name, outputs, cores, shares, tuple(args), findings, precision)
+
+
+def _check_cores(cores: list[Core]) -> None:
+    """Report a launch on more cores than a logical core has, which the device refuses
+    (nki/get-started/about/lnc.rst)."""
+    machine, most = cores[0].machine, cores_together(cores[0].machine)
+    if len(cores) > most:
+        cores[0].report(
+            "GRID_SIZE",
+            f"a launch grid of {cores[0].grid} asks for {len(cores)} cores; {machine.name} runs a "
+            f"kernel on at most {most}. Here its programs run one after the other, each on a core "
+            "of its own; the device refuses the launch",
+        )
 
 
 def _on_all(cores: list[Core], programs_of: Callable[[Core], Any]) -> Any:
     """What the first of the cores returns, with what the others wrote of it."""
-    if len(cores) == 1:
-        with on(cores[0]):
-            return programs_of(cores[0])
-    result, *others = System(cores).run(programs_of)
+    if 1 < len(cores) <= cores_together(cores[0].machine):
+        result, *others = System(cores).run(programs_of)
+    else:
+        result, *others = [_on_one(core, programs_of) for core in cores]
     for other in others:
         _complete(result, other)
     return result
+
+
+def _on_one(core: Core, programs_of: Callable[[Core], Any]) -> Any:
+    with on(core):
+        return programs_of(core)
 
 
 def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -133,15 +152,6 @@ def _findings(cores: list[Core]) -> list[Finding]:
 
 def _cores(machine: Machine, options: Options, grid: tuple[int, ...], count: int) -> list[Core]:
     """The cores of a launch; they share HBM."""
-    if count > CORES:
-        raise NotEmulated(f"a launch grid of {grid}: at most {CORES} cores are emulated")
-    if count > 1 and not machine.has("logical_core"):
-        raise TargetError(
-            f"a launch grid of {grid} on {machine.name}",
-            expected="a machine with logical_core",
-            got=f"{machine.name} ({machine.generation})",
-            because="the cores of this generation are not paired into logical cores",
-        )
     first = Core(machine, options, 0, grid)
     cores = [first, *(Core(machine, options, n, grid, first.hbm) for n in range(1, count))]
     for core in cores:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ class Run:
     kernel: str
     outputs: Any
     cores: list[Core]
+    programs: Sequence[Sequence[int]]  # those of the launch grid that each core ran, in order
     arguments: tuple[Any, ...] = ()
     findings: list[Finding] = field(default_factory=list)
     precision: Precision | None = None  # with Options.precision

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.core.meeting import cores_together
 from neuroncore.machine import Machine
 from neuroncore.report.counters import SPILLS, Counters, counted
 from neuroncore.report.ranges import range_of
@@ -186,7 +187,7 @@ def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
     bandwidth = machine.hbm.stack_gigabytes_per_s
     hbm = moved["hbm_read_bytes"] + moved["hbm_write_bytes"]
     model = share_of_peak(timeline, counters, "model_flops")
-    cores = 2 if machine.has("logical_core") else 1
+    cores = cores_together(machine)
     peak = _peak(machine)
     fields = {
         "mfu_estimated_percent": model,

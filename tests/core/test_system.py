@@ -13,7 +13,6 @@ from neuroncore.errors import (
     DtypeError,
     FreeSizeError,
     KernelError,
-    NotEmulated,
     ShapeError,
     SignatureError,
     TargetError,
@@ -412,7 +411,7 @@ def test_the_dma_of_gpsimd_takes_256_elements():
 
 
 def test_one_core_alone_has_no_peers():
-    with pytest.raises(TargetError, match="needs two cores"):
+    with pytest.raises(TargetError, match="core_barrier needs two cores that can meet"):
         crossed(X)
 
 
@@ -422,9 +421,10 @@ def test_the_first_generation_has_no_logical_cores(monkeypatch):
         crossed[2](X)
 
 
-def test_more_cores_are_not_emulated():
-    with pytest.raises(NotEmulated, match="at most 2"):
+def test_programs_on_more_cores_can_not_meet():
+    with pytest.raises(TargetError, match="core_barrier needs two cores that can") as refused:
         crossed[4](X)
+    assert refused.value.place.file == __file__
 
 
 def test_a_barrier_is_for_both_cores():

@@ -16,7 +16,6 @@ from neuroncore.core.core import running
 from neuroncore.errors import (
     DtypeError,
     KernelError,
-    NotEmulated,
     ShapeError,
     SignatureError,
     UsageError,
@@ -285,18 +284,41 @@ def test_a_kernel_keeps_name_docstring_and_signature():
         copied(values(1, 1), 3)
 
 
-@pytest.mark.parametrize("grid", [3, (2, 2), np.int64(4)])
-def test_more_than_two_cores_are_not_emulated(grid):
-    x = values(3, 7)
-    with pytest.raises(NotEmulated, match="at most 2 cores"):
-        increased[grid](x)
-    np.testing.assert_array_equal(x, values(3, 7))
+@nki.jit
+def each_a_row(x):
+    """Every program of the grid adds its number to a row."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    rank = nl.program_id(0) * nl.num_programs(1) + nl.program_id(1)
+    nl.store(out[rank : rank + 1], nl.add(nl.load(x[rank : rank + 1]), float(rank)))
+    return out
 
 
-@pytest.mark.parametrize("grid", [0, -1, "2", 1.0, None, (1, 0)])
+@pytest.mark.parametrize(
+    ("target", "grid"), [("trn2", 3), ("trn2", (2, 2)), ("trn3", np.int64(8)), ("trn1", 2)]
+)
+def test_programs_beyond_a_logical_core_run_and_the_device_would_refuse_them(target, grid):
+    x = np.zeros((int(np.prod(grid)), 7), np.float32)
+    with settings(target=target), pytest.warns(NeuronWarning, match=r"test_launch\.py.*GRID_SIZE"):
+        got = each_a_row[grid](x)
+    np.testing.assert_array_equal(got, x + np.arange(len(x))[:, None])
+
+
+@pytest.mark.parametrize(("target", "grid"), [("trn2", 2), ("trn2", (2, 1)), ("trn1", 1)])
+def test_programs_of_a_logical_core_run_without_a_warning(target, grid, recwarn):
+    x = np.zeros((int(np.prod(grid)), 7), np.float32)
+    with settings(target=target):
+        np.testing.assert_array_equal(each_a_row[grid](x), x + np.arange(len(x))[:, None])
+    assert not recwarn
+
+
+WRONG = [0, -1, "2", 1.0, None, (1, 0), (), (2, (1,)), [2], slice(1, 2), np.array([2, 2])]
+
+
+@pytest.mark.parametrize("grid", WRONG, ids=repr)
 def test_what_is_not_a_grid_is_refused(grid):
-    with pytest.raises(SignatureError, match="not a launch grid"):
+    with pytest.raises(SignatureError, match="launch grid") as refused:
         increased[grid]
+    assert refused.value.place.file == __file__
 
 
 # --- failures, threads, settings ------------------------------------------------------------------

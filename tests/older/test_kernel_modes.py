@@ -11,7 +11,9 @@ import neuronxcc.nki.typing as nt
 import numpy as np
 import pytest
 
-from neuroncore.errors import NotEmulated, SignatureError, UsageError
+from neuroncore.core.core import current
+from neuroncore.errors import SignatureError, UsageError
+from neuroncore.frontend.settings import settings
 from neuroncore.report import saved
 
 RNG = np.random.default_rng(0)
@@ -135,6 +137,9 @@ RANKS = np.arange(6, dtype=np.float32)[:, None]
         (nl.spmd_dim(3, nl.nc(2)), 1),
         (1, nl.spmd_dim(nl.nc(2), 3)),
         (np.int64(2), 3),
+        (nl.nc(3), 2),
+        (nl.spmd_dim(2, nl.nc(3)), 1),
+        (nl.nc(2), nl.nc(3)),
     ],
 )
 @pytest.mark.parametrize("run", [nki.jit, nki.baremetal])
@@ -167,15 +172,58 @@ def test_a_grid_of_zero_is_one_program():
     assert (numbered[0](np.zeros((4, 3), np.float32)) == 10.0).all()
 
 
-@pytest.mark.parametrize("grid", [-1, "2", 1.5, (2, None)])
+@pytest.mark.parametrize("grid", [-1, "2", 1.5, (2, None), (), (2, (3,)), [2]], ids=repr)
 def test_what_is_no_grid_is_refused(grid):
     with pytest.raises(SignatureError, match="launch grid"):
         nki.jit(programs)[grid]
 
 
-def test_two_axes_over_cores_are_not_emulated():
-    with pytest.raises(NotEmulated, match="two axes over cores"):
-        nki.jit(programs)[nl.nc(2), nl.nc(2)](np.zeros((4, 5), np.float32))
+@pytest.mark.parametrize("count", [0, -1, 1.5, "2"])
+def test_cores_and_programs_are_counted(count):
+    with pytest.raises(SignatureError, match="is not a number of cores"):
+        nl.nc(count)
+    if count != 0:
+        with pytest.raises(SignatureError, match="is not a number of programs"):
+            nl.spmd_dim(count, nl.nc(2))
+
+
+def shared():
+    """Launch grids, and the programs of each that each core runs."""
+    return {
+        "one axis in turn": (nl.spmd_dim(2, nl.nc(3)), [[0, 3], [1, 4], [2, 5]]),
+        "one axis in blocks": (nl.nc(3) * 2, [[0, 1], [2, 3], [4, 5]]),
+        "the second axis": ((2, nl.nc(3)), [[0, 3], [1, 4], [2, 5]]),
+        "both axes": ((nl.nc(2), nl.nc(3)), [[0], [1], [2], [3], [4], [5]]),
+        "no axis": ((2, 3), [[0, 1, 2, 3, 4, 5]]),
+        "no programs": ((nl.spmd_dim(0, nl.nc(2)), 1), [[0]]),
+    }
+
+
+@pytest.mark.parametrize("name", shared())
+def test_each_core_runs_its_programs_one_after_the_other(name):
+    grid, shares = shared()[name]
+    seen, runs = [], []
+
+    @nki.jit
+    def noted(x):
+        rank = current().program_id
+        seen.append(rank)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out[rank : rank + 1], nl.load(x[rank : rank + 1]) + float(rank))
+        return out
+
+    class Told:
+        def begun(self, core): ...
+
+        def done(self, run):
+            runs.append(run)
+
+    count = sum(map(len, shares))
+    with settings(observer=Told()):
+        got = noted[grid](np.zeros((count, 5), np.float32))
+    assert (got == RANKS[:count]).all()
+    assert seen == [rank for share in shares for rank in share]
+    assert runs[0].programs == shares and len(runs[0].cores) == len(shares)
 
 
 # --- arguments that a kernel writes ---------------------------------------------------------------

@@ -9,8 +9,11 @@ from typing import Any
 
 from neuroncore.core.core import running
 from neuroncore.errors import SignatureError
+from neuroncore.frontend import grids
 from neuroncore.frontend.launch import finish, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
+
+SIZES = "a positive int, or a tuple of them"
 
 
 class Kernel:
@@ -23,12 +26,11 @@ class Kernel:
 
     def __getitem__(self, grid: Any) -> Kernel:
         """The kernel with a launch grid, an int or a tuple of ints."""
-        sizes = grid if isinstance(grid, tuple) else (grid,)
-        if not all(hasattr(n, "__index__") and n > 0 for n in sizes):
-            raise SignatureError(
-                f"{grid!r} is not a launch grid", expected="a positive int, or a tuple of them"
-            )
-        return type(self)(self.function, tuple(int(n) for n in sizes))
+        sizes = grids.axes(grid, SIZES)
+        return type(self)(
+            self.function,
+            tuple(grids.size(n, "the size of a launch grid's axis", 1, SIZES) for n in sizes),
+        )
 
     def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
         """The kernel with pairs (instruction, what it waits for), by the instructions' names.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import operator
 import sys
 from collections.abc import Callable
 from itertools import product
+from math import prod
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 from neuroncore.core.core import current, running
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import NotEmulated, OutOfBoundsError, SignatureError, UsageError
+from neuroncore.frontend import grids
 from neuroncore.frontend.annotations import Annotation
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.launch import Run, finish, launch
@@ -26,6 +27,7 @@ from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
 from neuroncore.report import saved
 from neuroncore.schedule import schedule_cores
 
+SIZES = "a positive int, nl.nc(n) or nl.spmd_dim(...), or a tuple of them"
 MODES = ("auto", "jax", "torchxla", "baremetal", "benchmark", "simulation", "trace")
 BANNER = "neuroncore: latencies are estimates of an emulator, not measurements of a device"
 NEFF = "file.neff"  # the vendor's name for a record, where none is given
@@ -52,8 +54,7 @@ class Kernel:
 
     def __getitem__(self, grid: Any) -> Kernel:
         """The kernel with a launch grid of ints, nl.nc(n) and nl.spmd_dim."""
-        sizes = grid if isinstance(grid, tuple) else (grid,)
-        return self._like(type(self), grid=tuple(map(_axis, sizes)))
+        return self._like(type(self), grid=tuple(map(_axis, grids.axes(grid, SIZES))))
 
     def _like(self, kind: type[Kernel], **changes: Any) -> Kernel:
         """The same kernel run in another way."""
@@ -159,32 +160,20 @@ def _axis(size: Any) -> int | spmd_dim:
         return spmd_dim(size, 1)
     if isinstance(size, spmd_dim):
         return size
-    try:
-        count = operator.index(size)
-    except TypeError:
-        count = -1
-    if count < 0:
-        raise SignatureError(
-            f"{size!r} is not the size of a launch grid's axis",
-            expected="a positive int, nl.nc(n) or nl.spmd_dim(...)",
-        )
+    count = grids.size(size, "the size of a launch grid's axis", 0, SIZES)
     return count or 1  # nki-samples' pipelined_attention is launched as kernel[0]
 
 
 def _distributed(grid: tuple[Any, ...]) -> list[list[int]]:
-    """The programs of a grid that each core runs."""
-    spread = [(axis, size) for axis, size in enumerate(grid) if isinstance(size, spmd_dim)]
-    sizes = [len(n) if isinstance(n, spmd_dim) else n for n in grid]
-    places = list(product(*map(range, sizes)))
-    if not spread:
-        return [list(range(len(places)))]
-    if len(spread) > 1:
-        raise NotEmulated("a launch grid with two axes over cores")
-    axis, size = spread[0]
-    return [
-        [rank for rank, place in enumerate(places) if size.core_of(place[axis]) == core]
-        for core in range(size.cores)
-    ]
+    """The programs of a grid that each core runs, one after the other: on one core all that no
+    axis spreads over several (SDK 2.26, nki/programming_model.rst, SPMD)."""
+    dims = [size if isinstance(size, spmd_dim) else spmd_dim(nc(1), size) for size in grid]
+    cores = [size.cores for size in dims]
+    shares: list[list[int]] = [[] for _ in range(prod(cores))]
+    for rank, place in enumerate(product(*(range(len(size)) for size in dims))):
+        core = [size.core_of(index) for size, index in zip(dims, place, strict=True)]
+        shares[np.ravel_multi_index(core, cores) if cores else 0].append(rank)
+    return shares
 
 
 # --- ways of running ------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import SignatureError
+from neuroncore.frontend import grids
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import (
@@ -108,6 +109,9 @@ class nc:
 
     count: int
 
+    def __post_init__(self) -> None:
+        grids.size(self.count, "a number of cores", 1, "nl.nc(n) with a positive int")
+
     def __mul__(self, programs: int) -> spmd_dim:
         return spmd_dim(self, programs)
 
@@ -127,7 +131,12 @@ class spmd_dim:
             )
         self.cores_first = isinstance(outer, nc)
         self.cores = next(p.count for p in pieces if isinstance(p, nc))
-        self.programs = next(operator.index(p) for p in pieces if not isinstance(p, nc))
+        programs = next(p for p in pieces if not isinstance(p, nc))
+        self.programs = grids.size(programs, "a number of programs", 0, "a positive int")
+        if not self.programs:
+            # nki-helpers' nki_matmul_spmd.py is launched so for one tile and right on a device: it
+            # is one program, for a second one would read rows that its operand doesn't have.
+            self.cores = self.programs = 1
 
     def __len__(self) -> int:
         return self.cores * self.programs

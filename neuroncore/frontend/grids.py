@@ -1,0 +1,37 @@
+"""Launch grids: what may stand in the brackets of `kernel[...]`."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from neuroncore.errors import SignatureError
+
+
+def axes(grid: Any, expected: str) -> tuple[Any, ...]:
+    """What stands in the brackets, of which each is an axis. Raises SignatureError for nothing."""
+    sizes = grid if isinstance(grid, tuple) else (grid,)
+    if not sizes:
+        raise SignatureError(
+            "() is not a launch grid",
+            expected=expected,
+            because="a grid says how many programs run, along one axis or more",
+            hint="call the kernel without brackets to run one program",
+        )
+    return sizes
+
+
+def size(value: Any, what: str, least: int, expected: str) -> int:
+    """An integer that is at least so much. Raises SignatureError, which says what it is of."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = least - 1
+    if count < least:
+        raise SignatureError(
+            f"{value!r} is not {what}",
+            expected=expected,
+            got=f"{value!r} ({type(value).__name__})",
+            because="programs are counted",
+        )
+    return count
