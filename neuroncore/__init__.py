@@ -12,10 +12,21 @@ if not (_Path(__file__).parent / "isa").is_dir():
 
 _importlib.import_module("neuroncore.isa")  # fills the instruction table
 
-from neuroncore import numerics as numerics  # noqa: E402
-from neuroncore.frontend.alias import activate as activate  # noqa: E402
-from neuroncore.frontend.alias import activated as activated  # noqa: E402
-from neuroncore.frontend.alias import deactivate as deactivate  # noqa: E402
-from neuroncore.frontend.precision import precision_of as precision_of  # noqa: E402
-from neuroncore.frontend.settings import settings as settings  # noqa: E402
-from neuroncore.options import Options as Options  # noqa: E402
+from neuroncore import numerics  # noqa: E402
+from neuroncore.api import Run, run  # noqa: E402
+from neuroncore.frontend.alias import activate, activated, deactivate  # noqa: E402
+from neuroncore.frontend.precision import precision_of  # noqa: E402
+from neuroncore.frontend.settings import settings  # noqa: E402
+from neuroncore.options import Options  # noqa: E402
+
+__all__ = [
+    "Options",
+    "Run",
+    "activate",
+    "activated",
+    "deactivate",
+    "numerics",
+    "precision_of",
+    "run",
+    "settings",
+]

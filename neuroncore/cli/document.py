@@ -10,22 +10,16 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-
+from neuroncore.api import Run
 from neuroncore.cli import failures
 from neuroncore.errors import UsageError
-from neuroncore.frontend.run import Run
 from neuroncore.frontend.settings import target_machine
-from neuroncore.numerics.formats import FORMATS, float32, lookup
 from neuroncore.report import perfetto, precision, text
-from neuroncore.report.compare import Comparison, compare
-from neuroncore.report.summary import overcommitted, summary
-from neuroncore.schedule import Timeline, schedule_cores
+from neuroncore.report.compare import Agreement
+from neuroncore.schedule import Timeline
 
 SCHEMA = "neuroncore.run/1"
 PACKAGES = ("numpy", "numba", "ml_dtypes")
-
-Pairs = tuple[list[Any], list[Any]]  # arrays as they are, and as they should be
 
 
 class Document:
@@ -50,39 +44,19 @@ class Document:
             f"seed {self.arguments.seed}  python {platform.python_version()}  {packages}"
         )
 
-    def add(self, run: Run, pairs: Pairs | None) -> None:
-        """Time a finished launch, compare its results, and print or keep what came out."""
-        programs = [core.program for core in run.cores if core.program is not None]
-        timelines = schedule_cores(programs, run.machine)
-        self.timelines += timelines
-        got, wanted = pairs or ([], [])
-        comparisons = [compare(a, b) for a, b in zip(got, wanted, strict=True)]
-        tolerances = [self._tolerance(a, b) for a, b in zip(got, wanted, strict=True)]
-        wrong = any(not c.rel_l2 <= t for c, t in zip(comparisons, tolerances, strict=True))
-        agrees = None if pairs is None else not wrong
-        self.differs |= wrong
-        findings = [*map(str, run.findings)]
-        findings += dict.fromkeys(w for timeline in timelines for w in overcommitted(timeline))
+    def add(self, run: Run, found: Agreement | None) -> None:
+        """Print or keep what came out of a finished launch."""
+        self.timelines += run.timelines
+        self.differs |= found is not None and not found
         self.say(f"{run.kernel} on {run.machine.name}")
         for line in (
-            *_compared(comparisons, tolerances, agrees),
-            *_estimated(timelines, run.programs),
+            *(_compared(found) if found is not None else ()),
+            *_estimated(run.timelines, run.programs),
             *(precision.text(run.precision) if run.precision else ()),
-            *findings,
+            *map(str, run.findings),
         ):
             self.say(f"  {line}")
-        self.launches.append(_launch(run, comparisons, agrees, timelines, findings))
-
-    def _tolerance(self, output: Any, reference: Any) -> float:
-        """By the format of the result, or of a reference that has a coarser one: 1e-5 for float32,
-        the gap between 1 and the next number for narrower floats, none for integers."""
-        if self.arguments.tol is not None:
-            return float(self.arguments.tol)
-        form = lookup(np.asarray(output).dtype)
-        if form.is_integer:
-            return 0.0
-        forms = form, FORMATS.get(np.asarray(reference).dtype.name, float32)
-        return max(1e-5 if f is float32 or f.is_integer else f.eps for f in forms)
+        self.launches.append(_launch(run, found))
 
     def close(self) -> int:
         """Write what was asked for; the exit code."""
@@ -116,13 +90,10 @@ class Document:
         }
 
 
-def _compared(
-    comparisons: list[Comparison], tolerances: list[float], agrees: bool | None
-) -> Iterator[str]:
-    yield from text.compared(comparisons)
-    if agrees is not None:
-        limits = ", ".join(f"{t:.3g}" for t in tolerances)
-        yield f"{'agrees' if agrees else 'DIFFERS'}   (relative L2 at most {limits})"
+def _compared(found: Agreement) -> Iterator[str]:
+    yield from text.compared(found.comparisons)
+    limits = ", ".join(f"{t:.3g}" for t in found.tolerances)
+    yield f"{'agrees' if found else 'DIFFERS'}   (relative L2 at most {limits})"
 
 
 def _estimated(timelines: list[Timeline], programs: Sequence[Sequence[int]]) -> Iterator[str]:
@@ -135,21 +106,15 @@ def _estimated(timelines: list[Timeline], programs: Sequence[Sequence[int]]) -> 
         yield from text.estimated(timeline)
 
 
-def _launch(
-    run: Run,
-    comparisons: list[Comparison],
-    agrees: bool | None,
-    timelines: list[Timeline],
-    findings: list[str],
-) -> dict[str, Any]:
+def _launch(run: Run, found: Agreement | None) -> dict[str, Any]:
     return {
         "kernel": run.kernel,
         "target": run.machine.name,
-        "results": [c.to_dict() for c in comparisons],
-        "agrees": agrees,
+        "results": [c.to_dict() for c in found.comparisons] if found is not None else [],
+        "agrees": None if found is None else bool(found),
         "programs": [list(own) for own in run.programs],
-        "estimate": summary(max(timelines, key=lambda t: t.total_ns)),
-        "cores": [summary(timeline) for timeline in timelines],
-        "findings": findings,
+        "estimate": run.summary,
+        "cores": run.summaries,
+        "findings": [*map(str, run.findings)],
         **({"precision": precision.document(run.precision)} if run.precision else {}),
     }

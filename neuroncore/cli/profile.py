@@ -12,7 +12,7 @@ from typing import Any
 from neuroncore.errors import UsageError
 from neuroncore.report import saved
 from neuroncore.report.saved import Document
-from neuroncore.report.text import duration
+from neuroncore.report.units import duration
 
 FORMATS = ("summary-text", "summary-json", "json", "perfetto")
 FILES = {"json": "ntff.json", "perfetto": "perfetto.json"}  # too long for a terminal

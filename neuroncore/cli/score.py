@@ -17,7 +17,7 @@ import neuroncore
 from neuroncore.errors import UsageError
 from neuroncore.record.saved import Record
 from neuroncore.report import measurements
-from neuroncore.report.measurements import Estimate, Harness, Row
+from neuroncore.report.measurements import Harness, Row, Span
 from neuroncore.report.ranges import range_of
 from neuroncore.report.score import Chain, Errors, Order, Point, chains, errors, grouped, order
 
@@ -142,7 +142,7 @@ def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Sco
     )
 
 
-def _point(row: Row, estimate: Estimate, known: Sequence[Harness]) -> Point:
+def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> Point:
     stated = range_of(estimate.bound)
     return Point(
         id=row["id"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import copy
 import runpy
 import sys
 import threading
@@ -16,17 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.api import Arguments, Run, copied
 from neuroncore.cli import failures, values
-from neuroncore.cli.document import Document, Pairs
+from neuroncore.cli.document import Document
 from neuroncore.core.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
 from neuroncore.frontend import misuse
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
 from neuroncore.frontend.nki.kernel import Kernel, jit
-from neuroncore.frontend.run import Run
+from neuroncore.frontend.run import Run as Launch
 from neuroncore.report.compare import Incomparable
-
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Session:
@@ -36,7 +34,9 @@ class Session:
         self.arguments = arguments
         self.document = Document(arguments)
         self.core: Core | None = None
-        self.reference: Callable[[Run], Pairs | None] = lambda _: None
+        self.reference: Callable[..., Any] | None = None
+        self.used: Arguments = (), {}  # of a kernel, as it leaves them
+        self.given: Arguments | None = None  # and as they were
         self.one_by_one = threading.Lock()  # launches of several threads
 
     # --- launches, as settings tell them to an observer ------------------------------------------
@@ -44,9 +44,12 @@ class Session:
     def begun(self, core: Core) -> None:
         self.core = core
 
-    def done(self, run: Run) -> None:
+    def done(self, run: Launch) -> None:
+        whole, found = Run(run, self.used, self.given), None
         with self.one_by_one:
-            self.document.add(run, self.reference(run))
+            if self.reference is not None:
+                found = whole.compare(self.reference, self.arguments.tol)
+            self.document.add(whole, found)
 
     def issued(self) -> int:
         """Instructions of the launch under way, or of the last."""
@@ -89,11 +92,7 @@ class Session:
             return
         reference = values.function(name, home)
         values.check_call(reference, name, args, kwargs)
-        try:
-            given = copy.deepcopy((args, kwargs))  # a kernel may write into its inputs
-        except TypeError as error:
-            raise UsageError(f"the kernel's arguments can't be kept for {name}: {error}") from None
-        self.reference = lambda run: _pairs(run, reference, (args, kwargs), given)
+        self.reference, self.used, self.given = reference, (args, kwargs), copied((args, kwargs))
 
     # --- a script --------------------------------------------------------------------------------
 
@@ -159,34 +158,6 @@ class Session:
         told = cause if isinstance(cause, KernelError) else error
         self._failed(None, told, f"{type(error).__name__}: {error}")
         failures.print_traceback(error)
-
-
-def _pairs(run: Run, reference: Callable[..., Any], used: Arguments, given: Arguments) -> Pairs:
-    """The arrays that the kernel gave and those that it should have. What a kernel that returns
-    none gave are the arguments that it changed; its reference may work in place as well."""
-    got = _arrays(run.outputs)
-    in_place = not got
-    if in_place:
-        both = list(zip(_arrays(used), _arrays(given), strict=True))
-        got = [a for a, b in both if np.asarray(a).tobytes() != np.asarray(b).tobytes()]
-        if not got:
-            raise Incomparable("the kernel returns nothing and changes none of its arguments")
-    wanted = _arrays(reference(*given[0], **given[1]))
-    if in_place and not wanted:
-        got, wanted = _arrays(used), _arrays(given)
-    if len(got) != len(wanted):
-        verb = "changes" if in_place else "returns"
-        raise Incomparable(f"the kernel {verb} {len(got)} arrays, the reference {len(wanted)}")
-    return got, wanted
-
-
-def _arrays(value: Any) -> list[Any]:
-    """The arrays in a result or in arguments, in order."""
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, tuple | list):
-        return [array for item in value for array in _arrays(item)]
-    return [value] if hasattr(value, "dtype") else []
 
 
 def _has_main(tree: ast.Module) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from neuroncore import machine
 from neuroncore.core.core import Core
@@ -68,6 +68,43 @@ def settings(
     finally:
         _process = before
         _settings.reset(token)
+
+
+class _Last:
+    """Keeps the last launch, and tells of all whom it may concern already."""
+
+    def __init__(self, outer: Observer | None) -> None:
+        self.outer = outer
+        self.run: Run | None = None
+
+    def begun(self, core: Core) -> None:
+        if self.outer is not None:
+            self.outer.begun(core)
+
+    def done(self, run: Run) -> None:
+        self.run = run
+        if self.outer is not None:
+            self.outer.done(run)
+
+
+def last_launch(
+    kernel: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    target: str | None = None,
+    options: Options | None = None,
+) -> Run:
+    """Call something that launches kernels, with settings of its own; the last launch.
+
+    Raises UsageError if nothing was launched.
+    """
+    current = current_settings()
+    last = _Last(current.observer)
+    with settings(target or current.target, options or current.options, last):
+        kernel(*args, **kwargs)
+    if last.run is None:
+        raise UsageError(f"{getattr(kernel, '__name__', kernel)!r} launched no kernel")
+    return last.run
 
 
 def target_machine(name: str | None = None) -> Machine:

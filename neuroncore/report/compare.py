@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,26 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.errors import UsageError
+from neuroncore.numerics.formats import FORMATS, float32, lookup
 
 Array = npt.NDArray[Any]
 
 
 class Incomparable(UsageError):
     """A result and its reference differ in number or in shape, or are not of numbers."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The results of a launch beside those that it should have: true if the relative L2 error of
+    each is within its tolerance."""
+
+    comparisons: tuple[Comparison, ...]
+    tolerances: tuple[float, ...]
+
+    def __bool__(self) -> bool:
+        pairs = zip(self.comparisons, self.tolerances, strict=True)
+        return all(found.rel_l2 <= allowed for found, allowed in pairs)
 
 
 @dataclass(frozen=True)
@@ -38,6 +53,26 @@ class Comparison:
             "got": _plain(self.got),
             "want": _plain(self.want),
         }
+
+
+def agreement(got: Sequence[Any], want: Sequence[Any], tolerance: float | None = None) -> Agreement:
+    """Compare arrays pairwise, with a tolerance for all, or with each format's own.
+
+    Raises Incomparable as `compare` does.
+    """
+    pairs = list(zip(got, want, strict=True))
+    allowed = [usual_tolerance(a, b) if tolerance is None else tolerance for a, b in pairs]
+    return Agreement(tuple(compare(a, b) for a, b in pairs), tuple(allowed))
+
+
+def usual_tolerance(result: Any, reference: Any) -> float:
+    """By the format of a result, or of a reference that has a coarser one: 1e-5 for float32, the
+    gap between 1 and the next number for narrower floats, none for integers."""
+    form = lookup(np.asarray(result).dtype)
+    if form.is_integer:
+        return 0.0
+    forms = form, FORMATS.get(np.asarray(reference).dtype.name, float32)
+    return max(1e-5 if f is float32 or f.is_integer else f.eps for f in forms)
 
 
 def _plain(value: float) -> float | str:

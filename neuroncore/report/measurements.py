@@ -20,7 +20,7 @@ from pathlib import Path
 from neuroncore import machine
 from neuroncore.errors import UsageError
 from neuroncore.record.saved import Record, load
-from neuroncore.report.summary import bound
+from neuroncore.report.estimate import bound
 from neuroncore.schedule import Timeline, schedule_cores
 
 Row = Mapping[str, str]
@@ -44,7 +44,7 @@ class Harness:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Span:
     """The span from the first DMA of a kernel to the last one, and what bounds it."""
 
     us: float
@@ -130,13 +130,13 @@ def _index(folder: Path) -> dict[str, dict[str, str]]:
         raise UsageError(f"{folder} is no folder of records: {error}") from None
 
 
-def estimate(record: Record, generation: str) -> Estimate:
+def estimate(record: Record, generation: str) -> Span:
     """Of the core that takes longest from its first DMA to its last one."""
     timelines = schedule_cores(record.programs, machine.load(generation))
     if not timelines:
-        return Estimate(0.0, "nothing")
+        return Span(0.0, "nothing")
     slowest = max(timelines, key=span_ns)
-    return Estimate(span_ns(slowest) / 1000, bound(slowest).what)
+    return Span(span_ns(slowest) / 1000, bound(slowest).what)
 
 
 def span_ns(timeline: Timeline) -> float:

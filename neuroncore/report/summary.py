@@ -8,52 +8,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.core.core import Finding
 from neuroncore.core.meeting import cores_together
 from neuroncore.machine import Machine
 from neuroncore.report.counters import SPILLS, Counters, counted
-from neuroncore.report.ranges import range_of
+from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.schedule import LOADS, QUEUES, SCALAR, TENSOR, Timeline
 
 Array = npt.NDArray[Any]
 
-BUSY_ENOUGH = 0.75  # a resource at work for so much of the time is what bounds a kernel
 ENGINE_FIELDS = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
 
-@dataclass(frozen=True)
-class Bound:
-    """What keeps a kernel from being faster: a resource, and its share of the time."""
-
-    what: str
-    share: float
-
-    def __str__(self) -> str:
-        if self.what == "nothing":
-            return "nothing: no instruction was issued"
-        if self.what == "latency":
-            return f"latency ({self.share:.0%} of the critical path waits for results)"
-        return f"{self.what} ({self.share:.0%} busy)"
-
-
-def bound(timeline: Timeline) -> Bound:
-    """The busiest resource if it is busy enough, else what the critical path mostly consists of."""
-    if not len(timeline.queue):
-        return Bound("nothing", 0.0)
-    what, share = max(timeline.busy_share.items(), key=lambda item: item[1])
-    if share >= BUSY_ENOUGH:
-        return Bound(what, share)
-    what, part = max(timeline.path_share.items(), key=lambda item: item[1])
-    resource = "DMA" if what.startswith("DMA") else what
-    return Bound(resource, part if what == "latency" else timeline.busy_share[resource])
-
-
-def overcommitted(timeline: Timeline) -> Iterator[str]:
+def overcommitted(timeline: Timeline) -> Iterator[Finding]:
     """A warning for each memory that doesn't hold the tiles that are alive at one time."""
     machine = timeline.machine
     for name, peak, size, also in (
@@ -61,11 +33,12 @@ def overcommitted(timeline: Timeline) -> Iterator[str]:
         ("psum", timeline.peak_psum, machine.psum.partition_bytes, "NLA001"),
     ):
         if peak > size:
-            yield (
-                f"warning[CAPACITY] the tiles that are alive at one point need {peak} bytes of "
-                f"{name} per partition; {machine.name} has {size}: the device's compiler would "
-                f"spill or refuse them ({also})"
+            message = (
+                f"the tiles that are alive at one point need {peak} bytes of {name} per "
+                f"partition; {machine.name} has {size}: the device's compiler would spill or "
+                f"refuse them ({also})"
             )
+            yield Finding("CAPACITY", message, None)
 
 
 def figures(timeline: Timeline) -> dict[str, Any]:
@@ -86,17 +59,17 @@ def summary(timeline: Timeline) -> dict[str, Any]:
 
 
 def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
-    engines = timeline.queue < LOADS
+    engines, estimated = timeline.queue < LOADS, estimate(timeline)
     working = _length_of_union(timeline.begin[engines], (timeline.begin + timeline.busy)[engines])
     return {
         "is_simulation": True,
         "target": timeline.machine.name,
         "total_time": timeline.total_ns / 1e9,
-        **_range(timeline),
+        **_range(estimated),
         "total_active_time": working / 1e9,
         "total_active_time_percent": working / (timeline.total_ns or 1.0),
         "neuroncore_cycle_count": round(timeline.total_ns * _clock_ghz(timeline)),
-        "bound_by": bound(timeline).what,
+        "bound_by": estimated.bound.what,
         "order": timeline.order,
         **_engines(timeline, counters),
         **_dma(timeline, counters),
@@ -110,12 +83,10 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
     }
 
 
-def _range(timeline: Timeline) -> dict[str, float]:
-    """Between which 80 % of measurements are expected, as far as they have been compared with."""
-    stated, seconds = range_of(bound(timeline).what), timeline.total_ns / 1e9
-    if stated is None:
+def _range(estimated: Estimate) -> dict[str, float]:
+    if estimated.low is None or estimated.high is None:
         return {}
-    return {"total_time_p10": seconds * stated.low, "total_time_p90": seconds * stated.high}
+    return {"total_time_p10": estimated.low, "total_time_p90": estimated.high}
 
 
 def _clock_ghz(timeline: Timeline) -> float:

@@ -6,32 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from neuroncore.report.compare import Comparison
 from neuroncore.report.counters import Counters, counted
-from neuroncore.report.ranges import range_of
-from neuroncore.report.summary import bound, share_of_peak, utilization
+from neuroncore.report.estimate import estimate
+from neuroncore.report.summary import share_of_peak, utilization
+from neuroncore.report.units import size
 from neuroncore.schedule import Timeline
 from neuroncore.schedule.reordering import POLICIES
-
-
-def duration(ns: float) -> str:
-    """12.3 us, with three significant digits or all before the point."""
-    for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
-        if ns < 1000 * scale:
-            return f"{_digits(ns / scale)} {unit}"
-    return f"{_digits(ns / 1e9)} s"
-
-
-def size(count: float) -> str:
-    """1.5 MiB, with three significant digits or all before the point."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{_digits(count)} {unit}"
-        count /= 1024
-    return f"{_digits(count)} GiB"
-
-
-def _digits(value: float) -> str:
-    """At least three significant digits, and never an exponent."""
-    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
 def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:
@@ -46,7 +25,7 @@ def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:
 def estimated(timeline: Timeline) -> Iterator[str]:
     """The estimate, what bounds it, the order it is of, bytes moved and space used."""
     machine = timeline.machine
-    yield f"estimate   {_with_range(timeline)}   bound by {bound(timeline)}"
+    yield f"estimate   {estimate(timeline)}"
     if timeline.program.coverage:
         yield f"covers     {timeline.program.coverage}"
     yield f"order      {POLICIES[timeline.order].said}"
@@ -57,14 +36,6 @@ def estimated(timeline: Timeline) -> Iterator[str]:
         f"peak       SBUF {size(timeline.peak_sbuf)} of {size(machine.sbuf.partition_bytes)}   "
         f"PSUM {size(timeline.peak_psum)} of {size(machine.psum.partition_bytes)}   per partition"
     )
-
-
-def _with_range(timeline: Timeline) -> str:
-    total, stated = timeline.total_ns, range_of(bound(timeline).what)
-    if stated is None:
-        return duration(total)
-    low, high = duration(total * stated.low), duration(total * stated.high)
-    return f"{duration(total)} (80 % range {low} to {high})"
 
 
 def _counters(timeline: Timeline, counters: Counters) -> Iterator[str]:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from neuroncore import machine
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.report import text
+from neuroncore.report import text, units
+from neuroncore.report.estimate import bound
 from neuroncore.report.ranges import (
     Coverage,
     Range,
@@ -22,7 +23,7 @@ from neuroncore.report.ranges import (
     left_out,
     range_of,
 )
-from neuroncore.report.summary import bound, summary
+from neuroncore.report.summary import summary
 from neuroncore.schedule import schedule
 
 
@@ -111,8 +112,8 @@ def test_an_estimate_is_told_with_its_range():
     made = timeline(copy)
     stated, total = range_of(bound(made).what), made.total_ns
     first = next(text.estimated(made))
-    said = f"{text.duration(total * stated.low)} to {text.duration(total * stated.high)}"
-    assert first.startswith(f"estimate   {text.duration(total)} (80 % range {said})   bound by ")
+    said = f"{units.duration(total * stated.low)} to {units.duration(total * stated.high)}"
+    assert first.startswith(f"estimate   {units.duration(total)} (80 % range {said})   bound by ")
     fields = summary(made)
     assert fields["total_time_p10"] == pytest.approx(total * stated.low / 1e9)
     assert fields["total_time_p90"] == pytest.approx(total * stated.high / 1e9)

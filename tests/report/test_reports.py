@@ -13,9 +13,10 @@ from neuroncore import machine
 from neuroncore.errors import UsageError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.report import perfetto, text
+from neuroncore.report import perfetto, text, units
 from neuroncore.report.compare import compare
-from neuroncore.report.summary import bound, summary
+from neuroncore.report.estimate import bound
+from neuroncore.report.summary import summary
 from neuroncore.schedule import schedule
 
 # --- comparisons ----------------------------------------------------------------------------------
@@ -303,7 +304,7 @@ def test_space_comes_and_goes_and_there_is_never_more_than_the_machine_has(trace
     ],
 )
 def test_durations_have_three_digits_and_a_unit(ns, shown):
-    assert text.duration(ns) == shown
+    assert units.duration(ns) == shown
 
 
 @pytest.mark.parametrize(
@@ -314,7 +315,7 @@ def test_durations_have_three_digits_and_a_unit(ns, shown):
     ],
 )
 def test_sizes_have_three_digits_and_a_unit(count, shown):
-    assert text.size(count) == shown
+    assert units.size(count) == shown
 
 
 def test_the_estimate_says_that_it_is_one_what_bounds_it_and_of_how_much(products):

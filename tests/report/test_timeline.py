@@ -8,7 +8,8 @@ import pytest
 from device import TARGETS, Device, issue_ns
 
 from neuroncore import machine
-from neuroncore.report.summary import bound, summary
+from neuroncore.report.estimate import bound
+from neuroncore.report.summary import summary
 from neuroncore.schedule import schedule
 
 VECTOR, SCALAR = nisa.engine.vector, nisa.engine.scalar

@@ -1,0 +1,193 @@
+"""What Python programs call: run a kernel on arrays, and ask how that went."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.core.core import Finding
+from neuroncore.errors import UsageError
+from neuroncore.frontend.nki.kernel import jit
+from neuroncore.frontend.run import Run as Launch
+from neuroncore.frontend.settings import last_launch
+from neuroncore.machine import Machine
+from neuroncore.options import Options
+from neuroncore.precision.findings import Precision
+from neuroncore.record.saved import Record
+from neuroncore.report import tables
+from neuroncore.report.compare import Agreement, Incomparable, agreement
+from neuroncore.report.estimate import Estimate, estimate
+from neuroncore.report.summary import overcommitted, summary
+from neuroncore.schedule import Timeline, schedule_cores
+
+Array = npt.NDArray[Any]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Run:
+    """A finished launch of a kernel: what it gave, and what there is to say of it.
+
+    Figures, lines, tiles and instructions are those of the recorded program, and their times are
+    estimates; all are made when they are first asked for. Without a record (`Options.record`) they
+    raise UsageError.
+    """
+
+    def __init__(self, launch: Launch, used: Arguments, given: Arguments | None) -> None:
+        """`used` are the arguments as the kernel left them, `given` copies of them as they were,
+        if there are any."""
+        self._launch, self._used, self._given = launch, used, given
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's name."""
+        return self._launch.kernel
+
+    @property
+    def machine(self) -> Machine:
+        """What it ran on."""
+        return self._launch.machine
+
+    @property
+    def programs(self) -> Sequence[Sequence[int]]:
+        """The programs of the launch grid that each core ran, one after the other."""
+        return self._launch.programs
+
+    @property
+    def results(self) -> Any:
+        """What the kernel returned, its tensors as arrays: numpy's, or torch's if it got such."""
+        return self._launch.outputs
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """Warnings and remarks: in the order in which they were met, and then of the record."""
+        recorded = all(core.program is not None for core in self._launch.cores)
+        capacity = [found for t in self.timelines for found in overcommitted(t)] if recorded else []
+        return [*self._launch.findings, *dict.fromkeys(capacity)]
+
+    @property
+    def precision(self) -> Precision | None:
+        """Where the error comes from, with `Options.precision`."""
+        return self._launch.precision
+
+    @property
+    def record(self) -> Record:
+        """The instructions that were issued, one program for each core."""
+        programs = [c.program for c in self._launch.cores if c.program is not None]
+        if len(programs) < len(self._launch.cores):
+            raise UsageError(f"{self.kernel} ran without a record: Options(record=False)")
+        return Record(programs, {"kernel": self.kernel})
+
+    @cached_property
+    def timelines(self) -> list[Timeline]:
+        """When everything happened, core by core."""
+        return schedule_cores(self.record.programs, self.machine)
+
+    @property
+    def estimate(self) -> Estimate:
+        """How long it takes on the device: its slowest core."""
+        return estimate(self.timelines[self._slowest])
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The figures of its slowest core by the names of the vendor's profiler."""
+        return self.summaries[self._slowest]
+
+    @cached_property
+    def summaries(self) -> list[dict[str, Any]]:
+        """The same of each core."""
+        return [summary(timeline) for timeline in self.timelines]
+
+    @property
+    def _slowest(self) -> int:
+        return max(range(len(self.timelines)), key=lambda core: self.timelines[core].total_ns)
+
+    @cached_property
+    def instructions(self) -> Array:
+        """A structured array, as `report.tables.instructions` describes it."""
+        return tables.instructions(self.timelines)
+
+    @cached_property
+    def lines(self) -> Array:
+        """A structured array, as `report.tables.lines` describes it."""
+        return tables.lines(self.timelines)
+
+    @cached_property
+    def tiles(self) -> Array:
+        """A structured array, as `report.tables.tiles` describes it."""
+        return tables.tiles(self.timelines)
+
+    def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:
+        """The results beside a reference: arrays in their order, or a function, which is called
+        with the kernel's arguments as they were given.
+
+        The results of a kernel that returns none are the arguments that it changed. `tolerance` is
+        the relative L2 error that is allowed, by default that of each result's format. Raises
+        Incomparable for another number of arrays, other shapes, and what is not of numbers.
+        """
+        given = self._given
+        if given is None:
+            raise UsageError("the arguments of this launch, as they were given, were not kept")
+        left = copy.deepcopy(given)  # a reference may work in place
+        made = reference(*left[0], **left[1]) if callable(reference) else reference
+        got, wanted, verb = arrays_in(self.results), arrays_in(made), "returns"
+        if not got:
+            verb = "changes"
+            used = arrays_in(self._used)
+            both = zip(used, arrays_in(given), strict=True)
+            got = [a for a, b in both if np.asarray(a).tobytes() != np.asarray(b).tobytes()]
+            if not got:
+                raise Incomparable("the kernel returns nothing and changes none of its arguments")
+            if not wanted:
+                got, wanted = used, arrays_in(left)
+        if len(got) != len(wanted):
+            counts = f"{len(got)} arrays, the reference {len(wanted)}"
+            raise Incomparable(f"the kernel {verb} {counts}")
+        return agreement(got, wanted, tolerance)
+
+    def __repr__(self) -> str:
+        said = f"{len(self.findings)} findings" if self.findings else "no findings"
+        return f"<Run of {self.kernel} on {self.machine.name}, {said}>"
+
+
+def run(
+    kernel: Callable[..., Any],
+    *args: Any,
+    target: str | None = None,
+    options: Options | None = None,
+    **kwargs: Any,
+) -> Run:
+    """Run a kernel on arrays of numpy or torch, and whatever else it takes.
+
+    `kernel` is what `nki.jit` of either API made, with a launch grid or without, or a function of
+    today's API that lacks the decorator. `target` is the name of a machine; it and `options` are
+    by default what is set, else the environment's. Arguments that the kernel writes are changed;
+    the Run keeps copies of them as they were given.
+
+    Raises KernelError for what the device would refuse, UsageError if nothing was launched.
+    """
+    launched = jit(kernel) if isinstance(kernel, FunctionType) else kernel
+    given = copied((args, kwargs))
+    return Run(last_launch(launched, args, kwargs, target, options), (args, kwargs), given)
+
+
+def copied(arguments: Arguments) -> Arguments:
+    """The arguments as they are now. Raises UsageError for what can't be copied."""
+    try:
+        return copy.deepcopy(arguments)
+    except TypeError as error:
+        raise UsageError(f"the kernel's arguments can't be kept: {error}") from None
+
+
+def arrays_in(value: Any) -> list[Any]:
+    """The arrays in a result or in arguments, in order."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        return [array for item in value for array in arrays_in(item)]
+    return [value] if hasattr(value, "dtype") else []

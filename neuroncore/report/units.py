@@ -1,0 +1,25 @@
+"""Times and sizes as a person reads them."""
+
+from __future__ import annotations
+
+
+def duration(ns: float) -> str:
+    """12.3 us, with three significant digits or all before the point."""
+    for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
+        if ns < 1000 * scale:
+            return f"{_digits(ns / scale)} {unit}"
+    return f"{_digits(ns / 1e9)} s"
+
+
+def size(count: float) -> str:
+    """1.5 MiB, with three significant digits or all before the point."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{_digits(count)} {unit}"
+        count /= 1024
+    return f"{_digits(count)} GiB"
+
+
+def _digits(value: float) -> str:
+    """At least three significant digits, and never an exponent."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
