@@ -9,8 +9,8 @@ import pytest
 
 import neuroncore
 from neuroncore import errors
-from neuroncore.clause.operand import View
 from neuroncore.core import core, legality
+from neuroncore.memory.geometry import View
 
 neuroncore.activate()
 hypothesis.settings.register_profile("neuroncore", deadline=None, derandomize=True)

@@ -13,8 +13,9 @@ from pathlib import Path
 import neuroncore  # noqa: F401  fills the instruction table
 from neuroncore import machine
 from neuroncore.clause.instruction import INSTRUCTIONS, Instruction
-from neuroncore.clause.operand import Operand, View
+from neuroncore.clause.operand import Operand
 from neuroncore.machine import Machine
+from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import FORMATS, OPAQUE
 
 DOCS = Path(__file__).parents[1]

@@ -30,7 +30,6 @@ from neuroncore.clause.operand import (
     Op,
     Operand,
     Static,
-    View,
 )
 from neuroncore.clause.refusal import Fault, Rule, fault, lacks, rule
 from neuroncore.clause.usual import (
@@ -56,6 +55,7 @@ from neuroncore.clause.usual import (
     reads,
     writes,
 )
+from neuroncore.memory.geometry import View
 
 __all__ = [
     "BOTH",

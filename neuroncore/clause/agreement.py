@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.letters import Term
-from neuroncore.clause.operand import PSUM, View
+from neuroncore.clause.operand import PSUM
 from neuroncore.errors import FreeSizeError, KernelError, ShapeError
 from neuroncore.machine import Machine
+from neuroncore.memory.geometry import View
 
 WHERE = ("partitions", "elements per partition")
 AXES = ("partition axis", "free axis")

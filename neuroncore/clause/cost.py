@@ -12,10 +12,11 @@ from math import ceil
 
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.instruction import Cost as CostFunction
-from neuroncore.clause.operand import PSUM, SBUF, View
+from neuroncore.clause.operand import PSUM, SBUF
 from neuroncore.enums import dge_mode, engine
 from neuroncore.machine import Dma, Machine
 from neuroncore.memory import access
+from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import bfloat16, float16
 
 SIXTEEN_BIT = (bfloat16, float16)

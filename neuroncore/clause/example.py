@@ -15,9 +15,10 @@ from neuroncore.clause.alu import FUNCTIONS, OPERATORS
 from neuroncore.clause.immediate import Immediate
 from neuroncore.clause.instruction import Call, Instruction, Parameter
 from neuroncore.clause.letters import Term
-from neuroncore.clause.operand import HBM, Act, Op, Operand, Static, View
+from neuroncore.clause.operand import HBM, Act, Op, Operand, Static
 from neuroncore.enums import MemoryRegion, engine
 from neuroncore.machine import Machine
+from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import FORMATS, bfloat16, float32, lookup, uint8, uint32
 
 PARTITIONS, FREE, LISTED = 128, 512, 32

@@ -20,7 +20,7 @@ from typing import Any, Protocol, Union, get_args, get_origin, get_type_hints
 
 from neuroncore.clause import letters
 from neuroncore.clause.immediate import Immediate, Register
-from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static, View
+from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static
 from neuroncore.enums import engine
 from neuroncore.errors import (
     DefinitionError,
@@ -28,6 +28,7 @@ from neuroncore.errors import (
     ShapeError,
 )
 from neuroncore.machine import Machine
+from neuroncore.memory.geometry import View
 
 Cost = Callable[["Call", Machine], Any]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,68 +26,12 @@ from neuroncore.errors import (
 )
 from neuroncore.machine import Machine
 from neuroncore.memory import access
+from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, float8_e4m3fn, float32
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
-
-
-class View(NamedTuple):
-    """What a Call knows of a tile: `Tile.signature()` with names."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: Format
-    region: MemoryRegion
-    partition: int
-    byte: int
-    dynamic: int  # 0 no, 1 scalar offset, 2 vector offset, 3 picked elements
-    stepped: bool = False  # leaves out partitions
-    home: int = 0  # partitions of its storage, if that is anywhere; 0 if at an address
-    picked_by: tuple[Any, ...] | None = None  # the signature of what picks
-    indices: int = 0  # tiles that its run-time offsets are read from
-
-    @property
-    def partitions(self) -> int:
-        return self.shape[0]
-
-    @property
-    def free_size(self) -> int:
-        return prod(self.shape[1:])
-
-    @property
-    def distinct_free_size(self) -> int:
-        """The same, with an axis that repeats its elements counted once."""
-        return prod(n for n, s in zip(self.shape[1:], self.strides[1:], strict=True) if s)
-
-    @property
-    def size(self) -> int:
-        return prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
-
-    @property
-    def on_chip(self) -> bool:
-        return self.region in (SBUF, PSUM)
-
-    @property
-    def picks(self) -> View | None:
-        """The index that picks the elements, if one does."""
-        return None if self.picked_by is None else View(*self.picked_by)
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Along the free axes; partitions are separate memories."""
-        if self.on_chip:
-            return access.is_dense(self.shape[1:], self.strides[1:])
-        return access.is_dense(self.shape, self.strides)
-
-    def __str__(self) -> str:
-        shape = " x ".join(map(str, self.shape))
-        return f"{shape} {self.dtype} in {self.region.value}"
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import View
 from neuroncore.errors import KernelError, ShapeError, TargetError
 from neuroncore.machine import Machine
+from neuroncore.memory.geometry import View
 
 
 @dataclass(frozen=True)

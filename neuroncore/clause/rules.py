@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import PSUM, View
+from neuroncore.clause.operand import PSUM
 from neuroncore.clause.refusal import Fault, Rule, fault, lacks, rule
 from neuroncore.enums import engine
 from neuroncore.errors import (
@@ -20,6 +20,7 @@ from neuroncore.errors import (
     TargetError,
 )
 from neuroncore.machine import Machine
+from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import Format, float32
 
 CONVERTS_NOTHING = "the instruction moves bits and converts nothing"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import PSUM, SBUF, Operand, View
+from neuroncore.clause.operand import PSUM, SBUF, Operand
 from neuroncore.enums import engine
 from neuroncore.errors import (
     BufferKindError,
@@ -29,6 +29,7 @@ from neuroncore.errors import (
 )
 from neuroncore.machine import Machine
 from neuroncore.memory import access
+from neuroncore.memory.geometry import View
 from neuroncore.memory.storage import Gaps, Storage
 from neuroncore.memory.tile import Array, Tile
 
@@ -46,7 +47,7 @@ def group(unit: engine) -> int:
 
 def violations(call: Call, machine: Machine) -> Iterator[KernelError]:
     """What is wrong with the indices of a call, whatever the instruction (ISA)."""
-    picked = {n: v for n, v in call.arguments.items() if isinstance(v, View) and v.picks}
+    picked = {n: v for n, v in call.arguments.items() if isinstance(v, View) and v.picked_by}
     for name, view in picked.items():
         yield from _index_problems(name, view, call, machine)
     takers = {p.name: p.operand for p in call.instruction.operands if p.operand}
@@ -82,7 +83,7 @@ def _one_of_two(name: str, other: str, call: Call) -> KernelError:
 
 
 def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iterator[KernelError]:
-    index, size = view.picks, group(call.engine)
+    index, size = view.picked_by, group(call.engine)
     assert index is not None
     if all(start % QUADRANT for start in _starts(index, machine)):
         yield StartPartitionError(
@@ -121,15 +122,15 @@ def _scatters(
     what = f"the index of {name}"
     if source.region is SBUF:
         yield from _starts_apart(name, lead, source, what, view, machine)
-    elif source.picks is not None:
+    elif source.picked_by is not None:
         index_of = f"the index of {lead}"
-        yield from _starts_apart(name, index_of, source.picks, what, view, machine)
+        yield from _starts_apart(name, index_of, source.picked_by, what, view, machine)
 
 
 def _starts_apart(
     argument: str, name: str, view: View, what: str, picked: View, machine: Machine
 ) -> Iterator[KernelError]:
-    index = picked.picks
+    index = picked.picked_by
     assert index is not None
     if _starts(view, machine) & _starts(index, machine):
         return

@@ -11,11 +11,12 @@ import numpy as np
 
 from neuroncore.clause import agreement
 from neuroncore.clause.instruction import Call, Instruction, Parameter, out_of_reach
-from neuroncore.clause.operand import Act, Op, Operand, Static, View, are_tiles, spread
+from neuroncore.clause.operand import Act, Op, Operand, Static, are_tiles, spread
 from neuroncore.core import indirection
 from neuroncore.enums import engine
 from neuroncore.errors import BufferKindError, KernelError, SignatureError, TargetError
 from neuroncore.machine import Machine
+from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
 
 KNOWN_MOST = 1 << 14
@@ -93,13 +94,13 @@ def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> It
     """Put one argument into a Call, and say what is wrong with it by itself."""
     declared = parameter.declared
     if isinstance(declared, Operand) and declared.many:
-        views = {n: View(*tile.signature()) for n, tile in spread(parameter.name, value).items()}
+        views = {n: tile.signature() for n, tile in spread(parameter.name, value).items()}
         call.arguments.update({**views, parameter.name: tuple(views.values())})
         for name, view in views.items():
             yield from declared.violations(name, view, machine)
     elif isinstance(declared, Operand):
         if isinstance(value, Tile):
-            view = View(*value.signature())
+            view = value.signature()
             call.arguments[parameter.name] = view
             yield from declared.violations(parameter.name, view, machine)
         elif value is None and declared.optional:

@@ -23,6 +23,7 @@ from neuroncore.errors import (
     StartPartitionError,
 )
 from neuroncore.machine import Machine, Psum, Sbuf
+from neuroncore.memory import geometry
 from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
@@ -102,7 +103,7 @@ class Storage:
     __slots__ = (
         *("id", "region", "shape", "dtype", "name", "born", "on_chip", "partitions", "row_bytes"),
         *("pitch", "data", "origin", "partition0", "byte0", "placed", "gaps", "image", "foreign"),
-        *("launch", "version", "scope", "held", "spread", "double"),
+        *("launch", "version", "scope", "held", "spread", "double", "_layout"),
     )
 
     def __init__(
@@ -128,11 +129,23 @@ class Storage:
         self.launch: Hbm | None = None  # whose it is: a tensor ends with the launch that made it
         self.double: Any = None  # the elements in float64, if they differ (`precision`)
         self.foreign: Gaps | None = None  # PSUM: flags what others than the Tensor engine wrote
+        self._layout: geometry.Layout | None = None
 
     @property
     def nbytes(self) -> int:
         """On the chip."""
         return self.partitions * self.row_bytes
+
+    @property
+    def layout(self) -> geometry.Layout:
+        """What it has in common with others. Its place and format are settled before it is asked
+        for, which tiles do."""
+        if self._layout is None:
+            self._layout = geometry.layout(
+                *(self.region, self.shape, self.dtype, self.spread, self.pitch),
+                *((self.partition0, self.byte0), self.placed),
+            )
+        return self._layout
 
     def held_as(self, dtype: Format) -> Format:
         """The format that elements of another format are held in, where they are viewed so."""

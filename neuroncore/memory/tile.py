@@ -23,14 +23,15 @@ from neuroncore.errors import (
     SignatureError,
     ViewError,
 )
-from neuroncore.memory.access import Dims, is_dense
+from neuroncore.memory import geometry
+from neuroncore.memory.access import Dims
+from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Gaps, Storage
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
 
 Array = npt.NDArray[Any]
-Signature = tuple[Any, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ T = TypeVar("T", bound="Tile")
 class Tile:
     __slots__ = (
         *("storage", "shape", "strides", "offset", "dtype", "dynamic"),
-        *("held", "fault", "_array", "_signature", "_access"),
+        *("held", "fault", "_array", "_geometry", "_signature", "_access"),
     )
 
     def __init__(
@@ -97,7 +98,8 @@ class Tile:
         self.held = storage.held if own else storage.held_as(dtype)  # what `codes` are codes of
         self.fault: KernelError | None = None  # why no instruction can use it
         self._array: Array | None = None
-        self._signature: Signature | None = None
+        self._geometry: Geometry | None = None
+        self._signature: View | None = None
         self._access = -1  # its row in the program's table of accesses
 
     def window(
@@ -135,6 +137,13 @@ class Tile:
         )
 
     # --- geometry --------------------------------------------------------------------------------
+
+    @property
+    def geometry(self) -> Geometry:
+        """How it lies in its storage, but for where it begins."""
+        if self._geometry is None:
+            self._geometry = self.storage.layout.geometry(self.shape, self.strides, self.dtype)
+        return self._geometry
 
     @property
     def size(self) -> int:
@@ -186,41 +195,31 @@ class Tile:
     @property
     def covers_storage(self) -> bool:
         """Whether every byte of the storage belongs to the tile."""
-        if self.shape is self.storage.shape and not self.offset:
-            return True  # the tensor itself: views have shapes of their own
-        if self.size * self.dtype.itemsize != self.storage.nbytes:
-            return False
-        return is_dense(self.shape, self.strides) or 0 not in self.strides
+        return self.geometry.fills
 
-    def signature(self) -> Signature:
-        """All that the legality and the cost of an instruction may depend on, but not the data.
-
-        (shape, strides, dtype, region, start partition, byte in PSUM, kind of dynamic offset,
-        whether it leaves out partitions, partitions of its storage if that can be placed anywhere,
-        the signature of the index that picks, tiles that its offsets are read from)
-        """
+    def signature(self) -> View:
+        """What a Call knows of it. Raises its fault, if it has one, and ShapeError if it has no
+        elements."""
         if self._signature is None:
             if self.fault is not None:
                 raise self.fault
             if 0 in self.shape:
                 raise ShapeError(f"{self!r} has no elements")
-            region = self.storage.region
-            byte = self.byte if region is MemoryRegion.psum else 0
-            kind, read, home = 0, 0, 0 if self.storage.placed else self.storage.partitions
-            index: Signature | None = None
-            if self.picks is not None:
-                assert isinstance(self.picks.index, Tile)
-                kind, read, index = 3, 1, self.picks.index.signature()
-            elif self.dynamic:
-                kind = 2 if self.dynamic[0].vector else 1
-                read = sum(isinstance(d.index, Tile) for d in self.dynamic)
-            rows_apart = self.strides[0] if self.shape[0] > 1 else self.row_elements
-            stepped = self.storage.on_chip and rows_apart != self.row_elements
-            self._signature = (
-                *(self.shape, self.strides, self.dtype),
-                *(region, self.start_partition, byte, kind, stepped, home, index, read),
-            )
+            found = self.geometry.view(self.offset)
+            self._signature = self._at_run_time(found) if self.dynamic else found
         return self._signature
+
+    def _at_run_time(self, found: View) -> View:
+        """The same for an offset that is only known when the instruction runs."""
+        kind, index = 2 if self.dynamic[0].vector else 1, None
+        if self.picks is not None:
+            assert isinstance(self.picks.index, Tile)
+            kind, index = 3, self.picks.index.signature()
+        read = sum(isinstance(d.index, Tile) for d in self.dynamic)
+        return geometry.view(
+            *(found.shape, found.strides, found.dtype, found.region, found.partition, found.byte),
+            *(kind, found.stepped, found.home, index, read),
+        )
 
     # --- contents --------------------------------------------------------------------------------
 
@@ -232,18 +231,9 @@ class Tile:
             if 0 in self.shape:
                 self._array = np.empty(self.shape, self.held.storage)
                 return self._array
-            storage = self.storage
-            item = self.dtype.itemsize * storage.spread
-            row_bytes = storage.row_bytes * storage.spread
-            strides = [s * item for s in self.strides]
-            start = storage.origin + self.offset * item
-            if storage.pitch != row_bytes:
-                row, byte = divmod(self.offset * item, row_bytes)
-                start = storage.origin + row * storage.pitch + byte
-                strides[0] = storage.pitch
-            self._array = np.ndarray(
-                self.shape, self.held.storage, storage.data, start, tuple(strides)
-            )
+            storage, lies = self.storage, self.geometry
+            start = storage.origin + lies.start(self.offset)
+            self._array = np.ndarray(self.shape, self.held.storage, storage.data, start, lies.steps)
         return self._array
 
     def values(self) -> Array:
@@ -290,7 +280,7 @@ class Tile:
 
     def _layout(self) -> tuple[int, Dims, tuple[int, ...], int]:
         item = self.dtype.itemsize
-        return self.offset * item, self.shape, tuple(s * item for s in self.strides), item
+        return self.offset * item, self.shape, self.geometry.bytes_apart, item
 
     def flags(self, gaps: Gaps) -> Array:
         """Those of the elements; with an axis more if an element has several."""

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import HBM, View
+from neuroncore.clause.operand import HBM
 from neuroncore.enums import engine
 from neuroncore.machine import Machine
+from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import PACK, float32
 from neuroncore.schedule import QUEUES, TENSOR, Timeline, is_transfer
 from neuroncore.schedule.spills import Traffic, traffic

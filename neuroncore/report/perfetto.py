@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import View
 from neuroncore.enums import MemoryRegion
+from neuroncore.memory.geometry import View
 from neuroncore.schedule import GPSIMD, LOADS, STORES, Timeline
 
 Array = npt.NDArray[Any]

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import View
 from neuroncore.enums import engine
 from neuroncore.machine import Machine
+from neuroncore.memory.geometry import View
 from neuroncore.native.lazy import Lazy
 from neuroncore.schedule.reordering import Policy, variants
 from neuroncore.schedule.timeline import GPSIMD, LOADS, QUEUE_OF, SCALAR, STORES
@@ -62,7 +62,7 @@ class CallTable:
                 self.filled[i] = 2 * rows > machine.limits.partitions
             if cost.weights_ns:
                 self.weights[i] = call.reads.index(cost.weights_operand)
-                self.picks_weights[i] = call.view(cost.weights_operand).picks is not None
+                self.picks_weights[i] = call.view(cost.weights_operand).picked_by is not None
 
     def rows_for(self, call: Array, policy: Policy) -> Array:
         """The row of each instruction."""

@@ -8,9 +8,9 @@ import pytest
 from neuroncore import machine
 from neuroncore.clause import agreement, letters
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.clause.operand import View
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import DefinitionError, FreeSizeError, ShapeError
+from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import float32
 
 TRN2 = machine.load("trn2")

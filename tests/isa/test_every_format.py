@@ -13,7 +13,7 @@ from every import every
 from recipes import RECIPES, values
 
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.clause.operand import View
+from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import lookup
 
 TOGETHER = ("core_barrier", "sendrecv")  # take two cores: see below

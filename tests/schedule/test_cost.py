@@ -14,7 +14,7 @@ from published_machines import since
 
 from neuroncore import machine
 from neuroncore.clause import cost
-from neuroncore.clause.operand import View
+from neuroncore.memory.geometry import View
 
 N = 1024
 FAST = since(3)  # whose Vector engine has fast modes

@@ -1,0 +1,215 @@
+"""How tiles lie in their storage, and what a call knows of them.
+
+Each is made once for all that are alike: whatever is the same of two tiles is the same object. So
+what hangs on it is found by identity, and a kernel's new tiles, of which nearly all lie as others
+have, cost little. Tables that grow too long are begun anew: then two objects may be alike, and
+what hangs on them is made twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import prod
+from typing import Any
+
+from neuroncore.enums import ON_CHIP, MemoryRegion
+from neuroncore.memory import access
+from neuroncore.memory.access import Dims
+from neuroncore.numerics.formats import Format
+
+MOST = 1 << 14  # entries of a table
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class View:
+    """What a Call knows of a tile: all that the legality and the cost of an instruction may depend
+    on, but not the data. `view` makes those of calls, of which equal ones are identical."""
+
+    shape: Dims
+    strides: Dims
+    dtype: Format
+    region: MemoryRegion
+    partition: int
+    byte: int  # in PSUM
+    dynamic: int  # 0 no, 1 scalar offset, 2 vector offset, 3 picked elements
+    stepped: bool = False  # leaves out partitions
+    home: int = 0  # partitions of its storage, if that is anywhere; 0 if at an address
+    picked_by: View | None = None  # the index that picks the elements, if one does
+    indices: int = 0  # tiles that its run-time offsets are read from
+
+    @property
+    def partitions(self) -> int:
+        return self.shape[0]
+
+    @property
+    def free_size(self) -> int:
+        return prod(self.shape[1:])
+
+    @property
+    def distinct_free_size(self) -> int:
+        """The same, with an axis that repeats its elements counted once."""
+        return prod(n for n, s in zip(self.shape[1:], self.strides[1:], strict=True) if s)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def on_chip(self) -> bool:
+        return self.region in ON_CHIP
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Along the free axes; partitions are separate memories."""
+        if self.on_chip:
+            return access.is_dense(self.shape[1:], self.strides[1:])
+        return access.is_dense(self.shape, self.strides)
+
+    def __str__(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        return f"{shape} {self.dtype} in {self.region.value}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How a record keeps it, of which the one read is identical to ours."""
+        return view, tuple(getattr(self, field.name) for field in fields(self))
+
+
+_views: dict[tuple[Any, ...], View] = {}
+
+
+def view(*given: Any) -> View:
+    """The View of these fields, in their order."""
+    found = _views.get(given)
+    if found is None:
+        _room(_views)
+        found = _views.setdefault(given, View(*given))
+    return found
+
+
+def _room(table: dict[Any, Any]) -> None:
+    if len(table) >= MOST:
+        table.clear()
+
+
+class Layout:
+    """How a storage is laid out, wherever its bytes are and whatever they say.
+
+    On the chip it is `partitions` rows of `row_bytes`, from `partition0` and, within each, from
+    `byte0` on; in HBM it is one row. In our memory an element is `spread` times as far from the
+    next as on the chip, and a row `pitch` bytes from the next.
+    """
+
+    __slots__ = (
+        *("region", "shape", "dtype", "spread", "pitch", "partition0", "byte0", "placed"),
+        *("on_chip", "partitions", "row_bytes", "in_rows", "geometries"),
+    )
+
+    def __init__(
+        self,
+        region: MemoryRegion,
+        shape: Dims,
+        dtype: Format,
+        spread: int,
+        pitch: int,
+        place: tuple[int, int],
+        placed: bool,
+    ) -> None:
+        self.region, self.shape, self.dtype = region, shape, dtype
+        self.spread, self.pitch, self.placed = spread, pitch, placed
+        self.partition0, self.byte0 = place
+        self.on_chip = region in ON_CHIP
+        self.partitions = shape[0] if self.on_chip else 1
+        self.row_bytes = prod(shape[1:] if self.on_chip else shape) * dtype.itemsize
+        self.in_rows = pitch != self.row_bytes * spread  # further apart than they are long
+        self.geometries: dict[tuple[Dims, Dims, Format], Geometry] = {}
+
+    @property
+    def nbytes(self) -> int:
+        return self.partitions * self.row_bytes
+
+    def geometry(self, shape: Dims, strides: Dims, dtype: Format) -> Geometry:
+        """That of the tiles of such a shape, strides and format."""
+        key = shape, strides, dtype
+        found = self.geometries.get(key)
+        if found is None:
+            _room(self.geometries)
+            found = self.geometries.setdefault(key, Geometry(self, *key))
+        return found
+
+
+_layouts: dict[tuple[Any, ...], Layout] = {}
+
+
+def layout(*given: Any) -> Layout:
+    """The Layout of these arguments, in their order."""
+    found = _layouts.get(given)
+    if found is None:
+        _room(_layouts)
+        found = _layouts.setdefault(given, Layout(*given))
+    return found
+
+
+class Geometry:
+    """A window on storage of a layout, wherever it begins. `shape` and `strides` count elements of
+    its format; `bytes_apart` are the strides on the chip, `steps` those in our memory."""
+
+    __slots__ = (
+        *("layout", "shape", "strides", "dtype", "bytes_apart", "steps", "fills", "stepped"),
+        "views",
+    )
+
+    def __init__(self, layout: Layout, shape: Dims, strides: Dims, dtype: Format) -> None:
+        item = dtype.itemsize
+        self.layout, self.dtype = layout, dtype
+        self.shape, self.strides = tuple(map(int, shape)), tuple(map(int, strides))
+        self.bytes_apart = tuple(s * item for s in self.strides)
+        steps = [s * layout.spread for s in self.bytes_apart]
+        if layout.in_rows:
+            steps[0] = layout.pitch
+        self.steps = tuple(steps)
+        once = access.is_dense(shape, strides) or 0 not in strides
+        self.fills = once and prod(shape) * item == layout.nbytes  # whether it is all of a storage
+        rows_apart = self.bytes_apart[0] if shape[0] > 1 else layout.row_bytes
+        self.stepped = layout.on_chip and rows_apart != layout.row_bytes
+        self.views: dict[int, View] = {}
+
+    def start(self, offset: int) -> int:
+        """Of which byte of our memory it begins, from the storage's first, for an offset in
+        elements."""
+        layout = self.layout
+        byte = offset * self.dtype.itemsize
+        if not layout.in_rows:
+            return byte * layout.spread
+        row, column = divmod(byte, layout.row_bytes)
+        return row * layout.pitch + column * layout.spread
+
+    def view(self, offset: int) -> View:
+        """What a Call knows of a tile that begins at an offset in elements."""
+        layout = self.layout
+        if not layout.on_chip:
+            place = 0
+        elif layout.region is MemoryRegion.psum:
+            place = offset
+        else:
+            place = offset * self.dtype.itemsize // layout.row_bytes
+        found = self.views.get(place)
+        if found is None:
+            found = self.views[place] = self._view(offset)
+        return found
+
+    def _view(self, offset: int) -> View:
+        layout = self.layout
+        partition, byte = 0, 0
+        if layout.on_chip:
+            row, column = divmod(offset * self.dtype.itemsize, layout.row_bytes)
+            partition = layout.partition0 + row
+            byte = layout.byte0 + column if layout.region is MemoryRegion.psum else 0
+        home = 0 if layout.placed else layout.partitions
+        return view(
+            *(self.shape, self.strides, self.dtype, layout.region),
+            *(partition, byte, 0, self.stepped, home, None, 0),
+        )

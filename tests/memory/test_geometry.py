@@ -1,0 +1,61 @@
+"""Tiles that lie alike share what follows from it; where they differ, so does what a call knows."""
+
+import pickle
+
+import numpy as np
+import pytest
+from device import Device
+
+from neuroncore.memory import geometry
+
+
+def test_tiles_that_lie_alike_have_one_geometry_and_one_view():
+    device = Device()
+    one, other = (device.empty((128, 64))[:, 0:8] for _ in range(2))
+    assert one.storage is not other.storage
+    assert one.geometry is other.geometry and one.signature() is other.signature()
+
+
+def test_columns_of_sbuf_are_alike_to_a_call_and_rows_are_not():
+    tile = Device().empty((128, 64))
+    left, right, lower = tile[:, 0:8], tile[:, 8:16], tile[32:, 0:8]
+    assert left.signature() is right.signature()
+    assert tile[0:32, 0:8].signature() is not lower.signature()
+    assert lower.signature().partition == 32
+
+
+def test_places_in_a_bank_of_psum_are_not_alike():
+    tile = Device().empty((128, 512), buffer="psum")
+    left, right = (tile[:, start : start + 8].signature() for start in (0, 8))
+    assert left is not right and (left.byte, right.byte) == (0, 32)
+
+
+@pytest.mark.parametrize("options", [{}, {"storage": "float32"}], ids=["chip", "wide"])
+@pytest.mark.parametrize("address", [None, (0, 256)], ids=["anywhere", "placed"])
+def test_a_window_has_the_elements_that_numpy_finds(options, address):
+    device = Device(**options)
+    values = (np.arange(64 * 48) % 256).reshape(64, 48).astype(np.float32)
+    tile = device.empty(values.shape, "bfloat16", address=address)
+    tile.store(values)
+    np.testing.assert_array_equal(tile[32:, 5:40:7].values(), values[32:, 5:40:7])
+
+
+def test_an_index_of_other_sizes_makes_another_view():
+    device = Device()
+    table, index = device.zeros((128, 64)), device.zeros((1, 1), "int32")
+    plain, moved = table[:, 0:1], table[:, index]
+    assert plain.signature().dynamic == 0 and moved.signature().dynamic == 1
+    assert moved.signature() is table[:, index].signature()
+
+
+def test_views_from_a_file_are_ours():
+    view = Device().empty((128, 64)).signature()
+    assert pickle.loads(pickle.dumps(view)) is view
+
+
+def test_a_table_that_is_full_begins_anew(monkeypatch):
+    monkeypatch.setattr(geometry, "MOST", 2)
+    tile = Device().empty((128, 64))
+    kept = [tile[:, :n].geometry for n in range(1, 9)]
+    assert [lies.shape[1] for lies in kept] == list(range(1, 9))
+    assert len(tile.storage.layout.geometries) <= 2
