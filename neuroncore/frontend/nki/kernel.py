@@ -10,6 +10,7 @@ from typing import Any
 from neuroncore.core.core import running
 from neuroncore.errors import SignatureError
 from neuroncore.frontend import grids
+from neuroncore.frontend.dialects import dialect
 from neuroncore.frontend.launch import finish, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 
@@ -54,12 +55,24 @@ class Kernel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if running() is not None:
             return self.function(*args, **kwargs)
-        return finish(launch(self.function, args, kwargs, tensor=NkiTensor, grid=self.grid))
+        try:
+            run = launch(self.function, args, kwargs, tensor=NkiTensor, grid=self.grid)
+        except SignatureError as error:
+            _explain(error, self.function)
+            raise
+        return finish(run)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Kernel:
         if instance is None:
             return self
         return type(self)(MethodType(self.function, instance), self.grid)
+
+
+def _explain(error: SignatureError, function: Callable[..., Any]) -> None:
+    """Say why instructions don't know what they are given, if the kernel is of the other API."""
+    if dialect(function) == "neuronxcc.nki":
+        error.because = "a kernel of neuronxcc.nki is launched through nki.jit, of another API"
+        error.hint = "launch it through neuronxcc.nki.jit, or torch_neuronx's nki_jit"
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
