@@ -132,10 +132,7 @@ def case(
             [sys.executable, str(HERE / "held.py"), str(file), f"autocomp:{table}"],
             seconds=seconds,
             gigabytes=gigabytes,
-            env={
-                "PYTHONPATH": str(HERE / "shims"),
-                "NEURON_PLATFORM_TARGET_OVERRIDE": machine,
-            },
+            env={"NEURON_PLATFORM_TARGET_OVERRIDE": machine},
             cwd=Path(scratch),
         )
     details = [f"{line} ({machine})" for line in finished.stdout.splitlines() if "held " in line]

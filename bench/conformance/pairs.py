@@ -171,10 +171,7 @@ def case(name: str, key: str, older: str, newer: str, seconds: float, gigabytes:
         [sys.executable, str(HERE / "pair.py"), *older.split(":"), *newer.split(":"), key],
         seconds=seconds,
         gigabytes=gigabytes,
-        env={
-            "PYTHONPATH": str(HERE / "shims"),
-            "NEURON_PLATFORM_TARGET_OVERRIDE": PAIRS[key].machine,
-        },
+        env={"NEURON_PLATFORM_TARGET_OVERRIDE": PAIRS[key].machine},
     )
     return judged(name, finished, [x for x in finished.stdout.splitlines() if "largest" in x])
 

@@ -3,8 +3,8 @@
     python bench/conformance/samples_tests.py CHECKOUT [--suite unit|paged] [-k SUBSTR] [--json]
 
 runs each case of pytest in a process of its own: of `test/unit` those that its authors marked for
-simulation, or of the paged attention that had tests until it was removed. torch_xla is stood in for
-by `shims/`; torch is needed.
+simulation, or of the paged attention that had tests until it was removed. torch_xla is our
+stand-in; torch is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from outcome import Outcome, judged, options, run, told
 
 import neuroncore
 
-HERE = Path(__file__).parent
 ALIAS = Path(neuroncore.__file__).parent / "alias"
 # test_double_row_matmul asks a file that only instances have for the type of this one, and without
 # it warns by a module that it doesn't import.
@@ -51,7 +50,7 @@ def command(suite: Suite, *more: str) -> list[str]:
 
 
 def environment(checkout: Path) -> dict[str, str]:
-    places = (ALIAS, HERE / "shims", checkout.resolve() / "src")
+    places = (ALIAS, checkout.resolve() / "src")
     return {"PYTHONPATH": os.pathsep.join(map(str, places)), "PYTHONDONTWRITEBYTECODE": "1"}
 
 

@@ -8,7 +8,7 @@ older one, with the tutorials that were removed since) and `nki-moe`. A script r
 its folder, for some write beside themselves. It has to end well by its own account and not say that
 something differs, and every kernel that it launches has to agree with the reference in TABLES:
 several scripts print numbers and assert nothing. One is published to show an error, and has to be
-refused by us. The scripts that use torch need torch; torch_xla is stood in for by `shims/`.
+refused by us. The scripts that use torch need torch; torch_xla is our stand-in.
 """
 
 from __future__ import annotations
@@ -174,7 +174,6 @@ def case(checkouts: Path, script: Script, seconds: float, gigabytes: float) -> O
             seconds=seconds,
             gigabytes=gigabytes,
             env={
-                "PYTHONPATH": str(HERE / "shims"),
                 "NEURON_PLATFORM_TARGET_OVERRIDE": script.target,
                 "NKI_SIMULATOR": "1",
             },

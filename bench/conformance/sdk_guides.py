@@ -269,8 +269,7 @@ def exponentials(*tiles: Any) -> Any:
 def outcome(kernel: Kernel, case: Case, given: argparse.Namespace) -> Outcome:
     if case.nkilib and given.nkilib is None:
         return Outcome(kernel.key, "skipped", "needs --nkilib")
-    paths = [str(HERE / "shims")]
-    paths += [str(given.nkilib / "src" / "nkilib_src")] if case.nkilib else []
+    paths = [str(given.nkilib / "src" / "nkilib_src")] if case.nkilib else []
     extra = ["--target", case.target]
     extra += ["--tol", str(case.tolerance)] if case.tolerance is not None else []
     with tempfile.TemporaryDirectory() as scratch:

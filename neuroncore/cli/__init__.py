@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from pathlib import Path
 
 from neuroncore import source
 from neuroncore.cli import explain, failures, instructions, profile, run, score, tools
 from neuroncore.cli import machines as tables
 from neuroncore.errors import UsageError
+from neuroncore.frontend.alias import PATH
 
 
 @source.door
@@ -97,5 +97,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def alias_path(_: argparse.Namespace) -> int:
-    print(Path(__file__).parents[1] / "alias")
+    print(PATH)
     return 0

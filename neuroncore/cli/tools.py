@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import neuroncore
+from neuroncore.frontend.alias import PATH
 
 NAMES = ("neuron-profile", "neuron-explorer")
 
@@ -25,7 +26,7 @@ def tools_path(_: argparse.Namespace) -> int:
 @contextmanager
 def on_the_path() -> Iterator[None]:
     """Programs that are started inside find neuron-profile, and `import nki`: both are ours."""
-    alias = str(Path(neuroncore.__file__).parent / "alias")
+    alias = str(PATH)
     with (
         tempfile.TemporaryDirectory(prefix="neuroncore-") as folder,
         _first("PATH", folder, os.defpath),

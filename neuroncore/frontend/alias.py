@@ -1,6 +1,7 @@
 """Make `import nki` find this package, and only while asked to.
 
-The distribution never installs a top-level `nki`: the name is the vendor's.
+The distribution never installs a top-level `nki`: the name is the vendor's. So are those of the
+packages by which frameworks launch kernels; ours stand in where the real ones are not installed.
 """
 
 from __future__ import annotations
@@ -11,23 +12,33 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 
 from neuroncore.errors import UsageError
 
 ROOTS = {"nki": "neuroncore.frontend.nki", "neuronxcc": "neuroncore.frontend.neuronxcc"}
+STAND_INS = {
+    name: f"neuroncore.frameworks.{name}" for name in ("jax_neuronx", "torch_neuronx", "torch_xla")
+}
+OURS = {**ROOTS, **STAND_INS}
+PATH = Path(__file__).parents[1] / "alias"  # the folder that `neuroncore alias-path` tells
 
 
 class Alias(MetaPathFinder, Loader):
-    """Finds `nki.x` as the very module `neuroncore.frontend.nki.x`."""
+    """Finds `nki.x` as the very module `neuroncore.frontend.nki.x`, and a framework's package as
+    our stand-in for it unless it is installed."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         root, dot, rest = name.partition(".")
-        if root not in ROOTS:
+        if root not in OURS or (root in STAND_INS and rest and not _is_ours(root)):
             return None
-        real = ROOTS[root] + dot + rest
+        if name in STAND_INS and (installed := _installed(name)) is not None:
+            print(f"neuroncore: {name} is the one in {installed.origin}", file=sys.stderr)
+            return installed
+        real = OURS[root] + dot + rest
         try:
             importlib.import_module(real)
         except ModuleNotFoundError as error:
@@ -38,12 +49,25 @@ class Alias(MetaPathFinder, Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         root, dot, rest = spec.name.partition(".")
-        real = importlib.import_module(ROOTS[root] + dot + rest)
+        real = importlib.import_module(OURS[root] + dot + rest)
         self._spec = real.__spec__  # importlib is about to overwrite it with the alias's
         return real
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self._spec
+
+
+def _is_ours(root: str) -> bool:
+    """Whether a package that is imported is this one's."""
+    return root in sys.modules and sys.modules[root].__name__ == OURS[root]
+
+
+def _installed(name: str) -> ModuleSpec | None:
+    """Where a package of the name is, elsewhere than in our folder."""
+    folders = [folder for folder in sys.path if Path(folder or ".").resolve() != PATH]
+    others = (finder for finder in sys.meta_path if not isinstance(finder, Alias))
+    specs = (other.find_spec(name, folders) for other in others if hasattr(other, "find_spec"))
+    return next((spec for spec in specs if spec is not None and spec.loader is not None), None)
 
 
 def activate() -> None:
@@ -66,8 +90,17 @@ def activate() -> None:
 def deactivate() -> None:
     """Forget the alias and every module that was imported through it."""
     sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, Alias)]
-    for name in [n for n in sys.modules if n.partition(".")[0] in ROOTS]:
+    roots = [root for root in OURS if root in ROOTS or _is_ours(root)]
+    for name in [n for n in sys.modules if n.partition(".")[0] in roots]:
         del sys.modules[name]
+
+
+def step_aside(name: str) -> None:
+    """Put what `import name` finds while the alias is active in the place of the module of that
+    name, which our folder on the path holds and which is being imported."""
+    del sys.modules[name]
+    activate()
+    importlib.import_module(name)
 
 
 @contextmanager

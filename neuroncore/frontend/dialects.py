@@ -28,7 +28,9 @@ def dialect(function: Callable[..., Any]) -> Dialect | None:
     if code is None:
         return None
     space = function.__globals__
-    return _only(_used(code, space)) or _only(home for value in space.values() for home in _homes(value))
+    return _only(_used(code, space)) or _only(
+        home for value in space.values() for home in _homes(value)
+    )
 
 
 def _used(code: CodeType, space: dict[str, Any]) -> Iterator[str]:

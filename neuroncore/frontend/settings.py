@@ -107,6 +107,14 @@ def last_launch(
     return last.run
 
 
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """Launch kernels, in this thread, of which neither an observer nor a warning tells."""
+    current = current_settings()
+    with settings(current.target, current.options, _Last(None)):
+        yield
+
+
 def target_machine(name: str | None = None) -> Machine:
     """The machine to run on: as asked for, else as set, else the environment's, else trn2."""
     chosen = name or current_settings().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET

@@ -177,9 +177,9 @@ def test_a_script_needs_only_the_path(alias_path, tmp_path):
     assert run([sys.executable, "kernel.py"], tmp_path, check=False).returncode == 1
 
 
-def test_the_path_holds_nothing_but_the_name(alias_path):
+def test_the_path_holds_nothing_but_the_names(alias_path):
     held = {entry.name for entry in alias_path.iterdir()} - {"__pycache__"}
-    assert held <= {"nki", "neuronxcc"} and "nki" in held
+    assert held == {"nki", "neuronxcc", "jax_neuronx", "torch_neuronx", "torch_xla"}
 
 
 def test_by_the_path_too_the_alias_is_the_module_itself(alias_path, tmp_path):

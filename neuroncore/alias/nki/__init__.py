@@ -1,11 +1,6 @@
 """Found only with this folder's parent on the path (`neuroncore alias-path`): activates the alias
 for a program that was started by another, and steps aside."""
 
-import importlib
-import sys
+from neuroncore.frontend.alias import step_aside
 
-from neuroncore.frontend.alias import activate
-
-del sys.modules["nki"]
-activate()
-sys.modules["nki"] = importlib.import_module("neuroncore.frontend.nki")
+step_aside(__name__)

@@ -13,6 +13,7 @@ from neuroncore.frontend import grids
 from neuroncore.frontend.dialects import dialect
 from neuroncore.frontend.launch import finish, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.frontend.traced import in_graph, is_traced
 
 SIZES = "a positive int, or a tuple of them"
 
@@ -55,6 +56,8 @@ class Kernel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if running() is not None:
             return self.function(*args, **kwargs)
+        if is_traced(args, kwargs):
+            return in_graph(self, args, kwargs)
         try:
             run = launch(self.function, args, kwargs, tensor=NkiTensor, grid=self.grid)
         except SignatureError as error:

@@ -24,6 +24,7 @@ from neuroncore.frontend.neuronxcc.nki import contract
 from neuroncore.frontend.neuronxcc.nki.language.loops import nc, spmd_dim
 from neuroncore.frontend.neuronxcc.nki.results import flush, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
+from neuroncore.frontend.traced import in_graph, is_traced
 from neuroncore.report import saved
 from neuroncore.schedule import schedule_cores
 
@@ -67,6 +68,8 @@ class Kernel:
             if self.grid:
                 raise _nested(self)
             return self.function(*args, **kwargs)
+        if is_traced(args, kwargs):
+            return in_graph(self, args, kwargs)
         try:
             run = self._run(args, kwargs)
         except OutOfBoundsError as error:

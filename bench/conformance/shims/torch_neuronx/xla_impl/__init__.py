@@ -1,1 +1,0 @@
-from torch_neuronx.xla_impl import ops as ops

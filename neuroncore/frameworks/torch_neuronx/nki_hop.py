@@ -1,0 +1,38 @@
+"""torch_neuronx.nki_hop: kernels as operators of torch (native torch, 2.11 and later)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any
+
+from neuroncore.frameworks import tensors
+from neuroncore.frameworks.kernels import writing
+
+
+def wrap_nki(nki_kernel: Callable[..., Any], **_: Any) -> Any:
+    """A kernel that torch.compile would see as one operation: `wrap_nki(kernel)[grid](...)`."""
+    return writing(nki_kernel)
+
+
+def nki_op(
+    name: str, fn: Callable[..., Any] | None = None, mutates_args: str | Iterable[str] = ()
+) -> Any:
+    """An operator of torch, "library::name", that launches kernels; `mutates_args` are those of its
+    parameters that it writes. Raises UsageError if torch is not installed.
+    """
+    if fn is None:
+        return lambda function: nki_op(name, function, mutates_args)
+    torch = tensors.framework("torch", "nki_op")
+
+    @wraps(fn)
+    def run(*args: Any) -> Any:
+        results = fn(*args)
+        return torch.utils._pytree.tree_map(lambda one: _own(one, args), results)
+
+    return torch.library.custom_op(name, run, mutates_args=mutates_args)
+
+
+def _own(result: Any, args: tuple[Any, ...]) -> Any:
+    """A result that is none of the arguments, as torch wants them."""
+    return result.clone() if any(result is arg for arg in args) else result

@@ -1,0 +1,8 @@
+"""torch_neuronx.utils: which machine kernels run on."""
+
+from neuroncore.frontend.settings import target_machine
+
+
+def get_platform_target() -> str:
+    """trn1, trn2 or trn3."""
+    return target_machine().name

@@ -1,0 +1,125 @@
+"""`import torch_xla` is our stand-in while asked for, unless the package is installed."""
+
+import subprocess
+import sys
+
+import pytest
+
+from neuroncore.frontend.alias import PATH
+
+NAMES = ("jax_neuronx", "torch_neuronx", "torch_xla")
+ACTIVE = "import neuroncore; neuroncore.activate()\n"
+NO_TORCH = "import sys; sys.modules['torch'] = sys.modules['jax'] = None\n"
+
+
+def python(code, folder, *paths, status=0):
+    """Run code in a folder, with some folders on PYTHONPATH; what it printed."""
+    environment = {"PYTHONPATH": ":".join(map(str, paths)), "JAX_PLATFORMS": "cpu", "PATH": ""}
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_activation_there_is_none(name, tmp_path):
+    failed = python(f"import neuroncore, {name}", tmp_path, status=1)
+    assert f"No module named '{name}'" in failed.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("before, paths", [(ACTIVE, ()), ("", (PATH,))], ids=["active", "path"])
+def test_stand_ins_import_without_torch_and_jax(name, before, paths, tmp_path):
+    code = f"import {name}; assert {name}.__name__ == 'neuroncore.frameworks.{name}'"
+    assert python(NO_TORCH + before + code, tmp_path, *paths).stderr == ""
+
+
+def test_submodules_are_the_same_by_every_spelling(tmp_path):
+    code = """
+import torch_xla.core.xla_model as xm
+from torch_xla.core import xla_model
+from torch_xla import runtime
+import torch_xla, torch_xla.runtime as xr, torch_neuronx, torch_neuronx.xla_impl.ops as ops
+assert torch_xla.core.xla_model is xm is xla_model and runtime is xr
+assert torch_neuronx.nki_jit is ops.nki_jit
+"""
+    python(ACTIVE + NO_TORCH + code, tmp_path)
+
+
+def test_deactivation_forgets_them(tmp_path):
+    code = """
+import sys
+import torch_xla.core.xla_model
+neuroncore.deactivate()
+assert not [name for name in sys.modules if name.startswith("torch_xla")]
+"""
+    python(NO_TORCH + ACTIVE + code, tmp_path)
+
+
+@pytest.mark.parametrize("before", [ACTIVE, ""], ids=["active", "path"])
+@pytest.mark.parametrize("kind", ["module", "package"])
+def test_an_installed_one_wins_and_is_told_once(kind, before, tmp_path):
+    home = tmp_path / ("torch_xla.py" if kind == "module" else "torch_xla/__init__.py")
+    home.parent.mkdir(exist_ok=True)
+    home.write_text("theirs = True\n")
+    code = "import torch_xla, torch_xla\nassert torch_xla.theirs\n"
+    if kind == "package":
+        (home.parent / "core.py").write_text("theirs = True\n")
+        code += "import torch_xla.core\nassert torch_xla.core.theirs\n"
+    code += "import neuroncore; neuroncore.deactivate(); import sys\n"
+    code += "assert sys.modules['torch_xla'] is torch_xla\n"
+    said = python(before + code, tmp_path, PATH, tmp_path).stderr
+    assert said == f"neuroncore: torch_xla is the one in {home}\n"
+
+
+def test_a_folder_of_that_name_is_not_an_installed_package(tmp_path):
+    (tmp_path / "torch_xla").mkdir()
+    (tmp_path / "torch_xla" / "notes.txt").write_text("")
+    code = "import torch_xla; assert torch_xla.device_count() == 1"
+    assert python(NO_TORCH + ACTIVE + code, tmp_path, tmp_path).stderr == ""
+
+
+def test_what_to_install_is_told_when_a_device_is_asked_for(tmp_path):
+    code = "import torch_xla; torch_xla.device()"
+    said = python(NO_TORCH + ACTIVE + code, tmp_path, status=1).stderr
+    assert "UsageError: torch_xla's device needs torch" in said
+    assert "pip install 'neuroncore[torch]'" in said
+
+
+def test_the_device_is_the_cpu_by_whatever_name(tmp_path):
+    pytest.importorskip("torch")
+    code = """
+import torch, torch_xla, torch_xla.core.xla_model as xm
+assert torch_xla.device() == xm.xla_device() == torch.device("cpu")
+for name in ("xla", "xla:1", "neuron", "neuron:3"):
+    made = torch.zeros(2, device=name)
+    kinds = torch.ones(2).to(name), torch.ones(2).to(device=name)
+    moved = [*kinds, torch.ones(2).to(torch.device(name))]
+    layer = torch.nn.Linear(2, 2).to(name)
+    assert {one.device.type for one in (made, *moved, layer.weight)} == {"cpu"}, name
+assert torch.zeros(2, device="meta").device.type == "meta"
+xm.set_rng_state(3)
+assert xm.get_rng_state() == 3
+"""
+    python(ACTIVE + code, tmp_path)
+
+
+def test_a_world_of_one(tmp_path):
+    code = """
+import torch_xla, torch_xla.core.xla_model as xm, torch_xla.runtime as xr
+seen = []
+xm.mark_step(); xm.wait_device_ops(); torch_xla.sync()
+xm.add_step_closure(seen.append, args=(1,))
+with torch_xla.step(), torch_xla.compile():
+    seen.append(torch_xla.compile(abs)(-2))
+assert seen == [1, 2]
+assert (xr.world_size(), xr.global_ordinal(), xm.get_ordinal(), xm.xrt_world_size()) == (1, 0, 0, 1)
+assert xm.is_master_ordinal() and xm.xla_device_hw("cpu") == xr.device_type() == "CPU"
+xm.master_print("printed", end="")
+"""
+    assert python(NO_TORCH + ACTIVE + code, tmp_path).stdout == "printed"
+
+
+def test_a_traced_function_is_the_function(tmp_path):
+    code = "import torch_neuronx; assert torch_neuronx.trace(abs, -1)(-1) == 1"
+    python(NO_TORCH + ACTIVE + code, tmp_path)
