@@ -120,6 +120,12 @@ _stand_in_for_unpublished()
 
 
 @pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Every test is told all findings, those of lines that an earlier test met as well."""
+    kind = f"{NeuronWarning.__module__}.{NeuronWarning.__qualname__}"
+    config.addinivalue_line("filterwarnings", f"always::{kind}")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     from test.utils.test_orchestrator import Orchestrator
 

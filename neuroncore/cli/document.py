@@ -6,6 +6,7 @@ import argparse
 import json
 import platform
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -14,6 +15,7 @@ from neuroncore.api import Run
 from neuroncore.cli import failures
 from neuroncore.errors import UsageError
 from neuroncore.frontend.settings import target_machine
+from neuroncore.frontend.warning import Line, by_line, counted
 from neuroncore.report import perfetto, precision, text
 from neuroncore.report.compare import Agreement
 from neuroncore.schedule import Timeline
@@ -31,6 +33,7 @@ class Document:
         self.launches: list[dict[str, Any]] = []
         self.failure: dict[str, Any] | None = None
         self.differs = False
+        self.told: set[Line] = set()
 
     def say(self, line: str) -> None:
         if not self.arguments.json:
@@ -53,10 +56,22 @@ class Document:
             *(_compared(found) if found is not None else ()),
             *_estimated(run.timelines, run.programs),
             *(precision.text(run.precision) if run.precision else ()),
-            *map(str, run.findings),
+            *self._findings(run),
         ):
             self.say(f"  {line}")
         self.launches.append(_launch(run, found))
+
+    def _findings(self, run: Run) -> Iterator[str]:
+        """What a line of a kernel tells for the first time; of the others, how many there are."""
+        again: Counter[str] = Counter()
+        for line, same in by_line(run.findings).items():
+            if line in self.told:
+                again[line.code] += len(same)
+            else:
+                self.told.add(line)
+                yield counted(same)
+        if again:
+            yield "as before  " + ", ".join(f"{code} {n}" for code, n in again.items())
 
     def close(self) -> int:
         """Write what was asked for; the exit code."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
@@ -23,9 +22,10 @@ from neuroncore.errors import (
 )
 from neuroncore.frontend import ending, misuse
 from neuroncore.frontend.arrays import Library, library
-from neuroncore.frontend.run import NeuronWarning as NeuronWarning
 from neuroncore.frontend.run import Run as Run
 from neuroncore.frontend.settings import current_settings, environment_options, target_machine
+from neuroncore.frontend.warning import NeuronWarning as NeuronWarning
+from neuroncore.frontend.warning import warn
 from neuroncore.machine import Machine
 from neuroncore.memory import access
 from neuroncore.memory.storage import Storage
@@ -59,8 +59,8 @@ def launch(
     `programs` are those of the grid that each core runs, one after the other; by default each has
     a core of its own (nki/get-started/about/lnc.rst). Two cores are a logical core where the
     machine has such, and can meet; programs on more run one after the other. `finished` is called
-    at the end of each. `order` is what the dialect's compiler makes of the order of instructions,
-    unless the options have another.
+    at the end of each. `order` is what the dialect's compiler makes of that of instructions, unless
+    the options have another.
 
     Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are
     contiguous; what the kernel writes into them shows in the caller's arrays afterwards. Returned
@@ -70,12 +70,10 @@ def launch(
     shares = [[rank] for rank in range(prod(grid))] if programs is None else programs
     chosen = options or current.options or environment_options()
     cores = _cores(target_machine(target), chosen, grid, len(shares))
+    _set_order(cores, chosen.order or order)
     if programs is None:
         _check_cores(cores)
     precision = _precision(cores)
-    for core in cores:
-        if core.program is not None:
-            core.program.order = chosen.order or order
     if current.observer is not None:
         current.observer.begun(cores[0])
     inputs = _Inputs(cores, tensor)
@@ -99,12 +97,15 @@ def launch(
     ending.check(function, result, cores, inputs.storages())
     if precision is not None:
         precision.close(inputs.left(result), _findings(cores))
-    with on(cores[0]):
-        outputs = inputs.leave(result)
-    inputs.write_back()
-    cores[0].hbm.tensors.clear()  # each knows its launch: a circle that would keep gigabytes
-    findings, name = _findings(cores), getattr(function, "__name__", "kernel")
-    return Run(name, outputs, cores, shares, tuple(args), findings, precision)
+    outputs = inputs.close(result)
+    name = getattr(function, "__name__", "kernel")
+    return Run(name, outputs, cores, shares, tuple(args), _findings(cores), precision)
+
+
+def _set_order(cores: list[Core], order: Order) -> None:
+    for core in cores:
+        if core.program is not None:
+            core.program.order = order
 
 
 def _check_cores(cores: list[Core]) -> None:
@@ -176,8 +177,7 @@ def finish(run: Run) -> Any:
     if observer is not None:
         observer.done(run)
     else:
-        for finding in run.findings:
-            warnings.warn(str(finding), NeuronWarning, stacklevel=3)
+        warn(run.findings, stacklevel=3)
     return run.outputs
 
 
@@ -244,6 +244,14 @@ class _Inputs:
     def storages(self) -> set[int]:
         """Those of the arguments."""
         return {storage.id for _, storage in self.adopted.values()}
+
+    def close(self, result: Any) -> Any:
+        """What the caller gets for a kernel's result; the caller's arrays are as it left them."""
+        with on(self.core):
+            outputs = self.leave(result)
+        self.write_back()
+        self.core.hbm.tensors.clear()  # each knows its launch: a circle that would keep gigabytes
+        return outputs
 
     def left(self, result: Any) -> list[Tile]:
         """The tensors that the kernel returns, and then those it was given and has changed."""

@@ -11,10 +11,6 @@ from neuroncore.machine import Machine
 from neuroncore.precision.findings import Precision
 
 
-class NeuronWarning(UserWarning):
-    """A finding of a run that nobody else reports."""
-
-
 @dataclass(eq=False)
 class Run:
     """One finished launch: what it returned and the cores it ran on, with their records."""

@@ -210,6 +210,49 @@ def test_a_script_is_run_with_zeros_where_the_option_stands_behind_its_name(file
     assert code == 2 and "--uninitialized is not --uninitialised" in err
 
 
+# --- the launches of a script --------------------------------------------------------------------
+
+LAUNCHES = """
+import numpy as np
+x = np.ones((2, 3), np.float32)
+"""
+
+
+def script_of(file, *launches):
+    script = file.with_name("launches.py")
+    script.write_text(file.read_text() + LAUNCHES + "\n".join(launches))
+    return script
+
+
+def test_a_line_is_told_once_in_full_and_then_counted(file, capsys):
+    script = script_of(file, "reads_nothing(x)", "reads_nothing(x)", "double(x)")
+    code, out, _ = ran(capsys, script)
+    assert code == 0 and out.count("warning[UNINIT_READ]") == 1
+    assert out.count("as before  UNINIT_READ 1\n") == 1
+    _, found = document(capsys, script)
+    assert [len(launch["findings"]) for launch in found["launches"]] == [1, 1, 0]
+
+
+def test_cores_say_how_many_programs_they_ran(file, capsys):
+    file.write_text(OLDER)
+    script = script_of(file, "tripled[2, 3](x)", "tripled[nl.nc(2) * 2](x)", "tripled[nl.nc(3)](x)")
+    _, out, _ = ran(capsys, script)
+    assert [line for line in out.splitlines() if line.startswith("  core")] == [
+        "  core 0, 6 of 6 programs, one after the other",
+        "  core 0, 2 of 4 programs, one after the other",
+        "  core 1, 2 of 4 programs, one after the other",
+        "  core 0",
+        "  core 1",
+        "  core 2",
+    ]
+    _, found = document(capsys, script)
+    assert [launch["programs"] for launch in found["launches"]] == [
+        [[0, 1, 2, 3, 4, 5]],
+        [[0, 1], [2, 3]],
+        [[0], [1], [2]],
+    ]
+
+
 # --- JSON and traces ------------------------------------------------------------------------------
 
 
