@@ -3,9 +3,9 @@ tile streaming past; sums leave at the bottom, into PSUM."""
 
 from __future__ import annotations
 
-from neuroncore.clause import Traits, cost, instruction, product
+from neuroncore.clause import Traits, cost, instruction
 from neuroncore.core.core import Core
-from neuroncore.core.psum import accumulated, pass_through
+from neuroncore.core.psum import accumulated, pass_through, product_of
 from neuroncore.enums import engine, matmul_perf_mode
 
 from .words import tensor as words
@@ -45,5 +45,4 @@ def nc_matmul(
         pass_through(dst, stationary, moving)
     else:
         group = 2 if words.is_double_row(perf_mode) else 1
-        multiply = product.of(stationary, moving, group, core.options)
-        accumulated(core, dst, accumulate, multiply)
+        accumulated(core, dst, accumulate, product_of(core, stationary, moving, group))

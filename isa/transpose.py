@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from neuroncore.clause import PSUM, In, Out, Traits, instruction, numeric, product
+from neuroncore.clause import PSUM, In, Out, Traits, instruction
 from neuroncore.core.core import Core
-from neuroncore.core.psum import put_bits
+from neuroncore.core.psum import put_bits, transposed
 from neuroncore.enums import engine
 
 from .words import transpose as words
@@ -30,15 +28,11 @@ def nc_transpose(dst: Out, data: In, engine: engine = unknown, *, core: Core) ->
 
     From v3 on bit for bit; there the Tensor engine may leave 8-bit floats in 16 bits, the upper 8
     of them zero. The Tensor engine of v2 multiplies by an identity matrix: NaN and infinities
-    spread along their row, and -0 becomes +0.
+    spread along their row, and -0 becomes +0; what nothing has written counts as finite.
     """
     if dst.region is PSUM:
         dst.mark_foreign(engine is vector)
-    flat = data.codes().reshape(data.shape[0], -1)
     if engine is vector or core.machine.has("native_transpose") or data.dtype.is_integer:
-        put_bits(dst, flat.T)
-        return
-    values = product.operand(data, "stationary", core.options)
-    out = numeric.floats(dst, (values.shape[1], values.shape[0]))
-    product.chain(values, np.eye(values.shape[0], dtype=np.float32), out, False)
-    dst.store(out)
+        put_bits(dst, data.codes().reshape(data.shape[0], -1).T)
+    else:
+        transposed(core, dst, data)

@@ -117,8 +117,9 @@ class Options:
 
     uninitialised: Literal["report", "zeros", "raise"] = "report"
     """What a read of memory nothing has written yields, beside a finding: poison (NaN; 4 for
-    integers), or 0. On a device it is whatever was there, often finite, and published kernels
-    multiply it by weights of 0. `raise` stops there instead."""
+    integers), or 0. On a device it is whatever was there, nearly always finite, and published
+    kernels multiply it by weights of 0. Products with an identity matrix move it alone either way,
+    and so do the transposes of v2. `raise` stops there instead."""
 
     @property
     def zeros_as_leftovers(self) -> bool:

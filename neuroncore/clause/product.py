@@ -23,6 +23,7 @@ from neuroncore.options import Options
 
 Array = npt.NDArray[Any]
 Product = Callable[[Array, Array, Array, bool, int], None]
+Sum = Callable[[Array, bool], None]  # what puts a product into an array, or adds it to that
 matrices: Any = Lazy("neuroncore.native.matmul")
 
 TF32_BITS = np.uint32(0xFFFFE000)
@@ -76,23 +77,40 @@ def plain(options: Options) -> Product:
     return blas if options.matmul == "blas" else chain
 
 
-def of(
-    stationary: Tile, moving: Tile, group: int, options: Options
-) -> Callable[[Array, bool], None]:
-    """What puts the product of two tiles into its argument, or adds it to that. Products of a
-    `group` of rows, one axis before the columns, are added before they join the chain."""
+def operands(stationary: Tile, moving: Tile, group: int, options: Options) -> tuple[Array, Array]:
+    """Two tiles as the matrices that are multiplied. Products of a `group` of rows, one axis before
+    the columns, are added before they join the chain."""
     s = operand(stationary, "stationary", options)
     x = operand(moving, "moving", options)
-    s, x = s.reshape(group * len(s), -1), x.reshape(group * len(x), -1)
+    return s.reshape(group * len(s), -1), x.reshape(group * len(x), -1)
+
+
+def of(s: Array, x: Array, group: int, wide: bool, options: Options) -> Sum:
+    """What puts the product of two matrices into its argument, or adds it to that; `wide` is
+    whether one of them is float32."""
     one = plain(options)
-    if options.fp32_matmul == "four_pass" and float32 in (stationary.dtype, moving.dtype):
+    if wide and options.fp32_matmul == "four_pass":
         return lambda out, add: four_pass(one, s, x, out, add)
     return lambda out, add: one(s, x, out, add, group)
 
 
-def of_scaled(
-    s: Array, s_scales: Array, x: Array, x_scales: Array, options: Options
-) -> Callable[[Array, bool], None]:
+def picks(matrix: Array) -> bool:
+    """Whether a product with it moves rows of the other matrix and adds none up: an identity
+    matrix, or some of its columns in any order."""
+    return bool(((matrix == 0) | (matrix == 1)).all() and (matrix.sum(axis=0) <= 1).all())
+
+
+def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array | None:
+    """Where a product puts the elements that are flagged in one of its matrices, if the other
+    picks; None if it doesn't, or neither or both have flags."""
+    if in_s is not None and in_x is None and picks(x):
+        return in_s.T @ x > 0
+    if in_x is not None and in_s is None and picks(s):
+        return s.T @ in_x > 0
+    return None
+
+
+def of_scaled(s: Array, s_scales: Array, x: Array, x_scales: Array, options: Options) -> Sum:
     """The same of operands [4K, M] and [4K, N] with the codes of their scales, a row of them for
     each 32 rows. With `Options.mx_order="group"` the four products of a row are added first."""
     group = PACK if options.mx_order == "group" else 1

@@ -182,6 +182,18 @@ class Core:
             self.leftovers = Leftovers(self._tell)
         self.leftovers.found(tile, missing, finding)
 
+    def leftovers_in(self, tile: Tile) -> Array | None:
+        """Which elements of an operand depend on what nothing has written and are no numbers for
+        that; None for none."""
+        if tile.storage.gaps is None and self.leftovers is None:
+            return None
+        found = [tile.missing(), self.leftovers.within(tile) if self.leftovers else None]
+        masks = [mask for mask in found if mask is not None]
+        if not masks:
+            return None
+        lost: Array = np.any(masks, axis=0) & ~np.isfinite(tile.values())
+        return lost if lost.any() else None
+
     def _never_written(self, name: str, tile: Tile, missing: Array) -> str:
         storage = tile.storage
         rows = np.flatnonzero(missing.reshape(missing.shape[0], -1).any(axis=1))

@@ -2,8 +2,8 @@
 
 A kernel may compute with whole tiles of which the last is not full, if it stores the part that is:
 nobody sees the rest. So a read of leftovers is told only if what comes of it may reach HBM, a
-register or another core. Instructions of which every lane works for itself, and copies, are
-followed element by element; any other makes the finding known.
+register or another core. Instructions of which every lane works for itself, copies, transposes and
+products are followed element by element; any other makes the finding known.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.clause import product
 from neuroncore.clause.instruction import Call
 from neuroncore.core.indirection import Picked
 from neuroncore.enums import reduce_cmd
@@ -39,7 +41,7 @@ class Leftovers(Generic[T]):
 
     def __init__(self, tell: Callable[[T], None]) -> None:
         self.tell = tell
-        self._spots: dict[int, _Spot[T]] = {}  # by storage
+        self._spots: WeakKeyDictionary[Storage, _Spot[T]] = WeakKeyDictionary()
         self._registers: dict[T, None] = {}  # what the accumulator registers depend on
 
     def found(self, tile: Tile, missing: Array, finding: T) -> None:
@@ -55,17 +57,17 @@ class Leftovers(Generic[T]):
         if not self._spots and not self._registers:
             return
         reads, writes = ({n: arguments[n] for n in names} for names in (call.reads, call.writes))
-        masks = {n: m for n, tile in reads.items() if (m := self._mask(tile)) is not None}
-        why = {f: None for n in masks for f in self._spots[reads[n].storage.id].why}
+        masks = {n: m for n, tile in reads.items() if (m := self.within(tile)) is not None}
+        why = {f: None for n in masks for f in self._spots[reads[n].storage].why}
         if call.instruction.traits.accumulates:
             self._accumulated(call.arguments.get("reduce_cmd"), why)
         if any(t.dynamic or isinstance(t, Picked) for t in (*reads.values(), *writes.values())):
             why = {f: None for spot in self._spots.values() for f in spot.why}
-        elif _can_be_followed(call, masks, writes):
-            self._wrote(call, writes, masks, why)
+        elif (results := _results(call, reads, writes, masks)) is not None:
+            self._wrote(arguments, call, results, why)
             return
         self._known(why)
-        self._wrote(call, writes, {}, {})
+        self._wrote(arguments, call, dict.fromkeys(writes), {})
 
     def _accumulated(self, command: reduce_cmd | None, why: dict[T, None]) -> None:
         """The accumulator registers take part, with what is in them unless they begin afresh."""
@@ -76,19 +78,24 @@ class Leftovers(Generic[T]):
         self._registers = dict(why)
 
     def _wrote(
-        self, call: Call, writes: dict[str, Tile], masks: dict[str, Array], why: dict[T, None]
+        self,
+        arguments: dict[str, Any],
+        call: Call,
+        results: dict[str, Array | None],
+        why: dict[T, None],
     ) -> None:
         operands = {p.name: p.operand for p in call.instruction.operands}
-        for name, tile in writes.items():
+        adds = call.instruction.traits.multiplies and arguments.get("accumulate") is not False
+        for name, mask in results.items():
             operand = operands[name.partition("[")[0]]
-            again = name in call.reads or (operand is not None and operand.partial)
-            self._write(tile, _result(call, list(masks.values()), tile), again, why)
+            partial = operand is not None and operand.partial
+            self._write(arguments[name], mask, adds or partial or name in call.reads, why)
 
     def _write(self, tile: Tile, mask: Array | None, again: bool, why: dict[T, None]) -> None:
         """Results are there, of which the masked elements depend on leftovers; what was there
         before counts if it is written `again` or in part."""
-        spot = self._spots.get(tile.storage.id)
-        if mask is None or not why:
+        spot = self._spots.get(tile.storage)
+        if mask is None:
             if spot is not None and not again:
                 tile.flags(spot.flags)[...] = False
             return
@@ -100,15 +107,15 @@ class Leftovers(Generic[T]):
         flags[...] = flags | mask if again else mask
 
     def _spot(self, storage: Storage, why: dict[T, None]) -> _Spot[T]:
-        if storage.id not in self._spots:
-            self._spots[storage.id] = _Spot(Gaps(storage.nbytes, storage.dtype.itemsize))
-        spot = self._spots[storage.id]
+        spot = self._spots.get(storage)
+        if spot is None:
+            spot = self._spots[storage] = _Spot(Gaps(storage.nbytes, storage.dtype.itemsize))
         spot.why |= why
         return spot
 
-    def _mask(self, tile: Tile) -> Array | None:
+    def within(self, tile: Tile) -> Array | None:
         """Which elements of an operand depend on leftovers; None for none."""
-        spot = self._spots.get(tile.storage.id)
+        spot = self._spots.get(tile.storage)
         if spot is None or tile.dynamic or isinstance(tile, Picked):
             return None
         flags = tile.flags(spot.flags)
@@ -117,35 +124,61 @@ class Leftovers(Generic[T]):
         return flags.copy() if flags.ndim == len(tile.shape) else np.any(flags, axis=-1)
 
     def _known(self, findings: dict[T, None]) -> None:
-        """Tell findings, and follow them no longer."""
+        """Tell findings, once."""
         for finding in list(findings):
             self.tell(finding)
             self._registers.pop(finding, None)
             for spot in self._spots.values():
                 spot.why.pop(finding, None)
-        self._spots = {key: spot for key, spot in self._spots.items() if spot.why}
 
 
-def _can_be_followed(call: Call, masks: dict[str, Array], writes: dict[str, Tile]) -> bool:
-    traits = call.instruction.traits
+def _results(
+    call: Call, reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
+) -> dict[str, Array | None] | None:
+    """Which elements of each result depend on the masked ones of what is read; None if that can't
+    be said."""
+    traits, sources = call.instruction.traits, [*masks.values()]
     if not masks:
-        return True
+        return dict.fromkeys(writes)
     if traits.lanewise:
-        rows = {len(m) for m in masks.values()} | {tile.shape[0] for tile in writes.values()}
-        return len(rows) == 1
-    sizes = {m.size for m in masks.values()} | {tile.size for tile in writes.values()}
-    return traits.copies and len(sizes) == 1
-
-
-def _result(call: Call, masks: list[Array], dst: Tile) -> Array | None:
-    """Which elements of a result depend on the masked ones of its sources."""
-    if not masks:
+        rows = {len(m) for m in sources} | {tile.shape[0] for tile in writes.values()}
+        one = len(rows) == 1
+        return {n: _in_lanes(sources, t, traits.scans) for n, t in writes.items()} if one else None
+    if traits.transposes or traits.multiplies:
+        into = _turned(sources) if traits.transposes else _multiplied(reads, writes, masks)
+        return None if into is None else {n: into.reshape(t.shape) for n, t in writes.items()}
+    sizes = {m.size for m in sources} | {tile.size for tile in writes.values()}
+    if not traits.copies or len(sizes) > 1:
         return None
-    if not call.instruction.traits.lanewise:
-        same: Array = np.any([mask.reshape(dst.shape) for mask in masks], axis=0)
-        return same
+    return {n: np.any([m.reshape(t.shape) for m in sources], axis=0) for n, t in writes.items()}
+
+
+def _in_lanes(masks: list[Array], dst: Tile, scans: bool) -> Array:
     found = np.zeros((dst.shape[0], dst.free_size), np.bool_)
     for mask in (mask.reshape(len(mask), -1) for mask in masks):
-        alike = mask.shape == found.shape and not call.instruction.traits.scans
+        alike = mask.shape == found.shape and not scans
         found |= mask if alike else mask.any(axis=1, keepdims=True)
     return found.reshape(dst.shape)
+
+
+def _turned(masks: list[Array]) -> Array:
+    (mask,) = masks
+    turned: Array = mask.reshape(len(mask), -1).T
+    return turned
+
+
+def _multiplied(
+    reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
+) -> Array | None:
+    """The same of a product: of a sum all that is added, of a number that is moved itself alone."""
+    (dst,) = writes.values()
+    sizes = {"stationary": dst.shape[0], "moving": dst.free_size}
+    if masks.keys() - sizes or any(not reads[n].dtype.is_float for n in sizes):
+        return None  # scales, or packs
+    s, x = (reads[n].values().reshape(-1, size) for n, size in sizes.items())
+    in_s, in_x = (masks[n].reshape(-1, size) if n in masks else None for n, size in sizes.items())
+    into = product.moved(s, x, in_s, in_x)
+    if into is not None:
+        return into
+    rows, columns = (np.any(m, axis=0) if m is not None else np.False_ for m in (in_s, in_x))
+    return np.broadcast_to(np.expand_dims(rows, -1) | columns, (s.shape[1], x.shape[1]))

@@ -1,21 +1,61 @@
-"""Sums in PSUM: where they begin, what they are added to, and transposes that pass through."""
+"""Sums in PSUM: where they begin, what they are added to, and transposes that pass through.
+
+A product with an identity matrix moves numbers. One that nothing has written counts as finite
+there, as what a device has left in its memory nearly always is, and not as the NaN that stands for
+it here: times 0 it is 0, and nothing is where it would have gone. A NaN that was computed spreads,
+as it does on a device (ARCH2 of transposes on v2).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from neuroncore.clause import arithmetic
+from neuroncore.clause import arithmetic, product
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import float32
 
 
-def accumulated(
-    core: Core, dst: Tile, accumulate: bool | None, multiply: Callable[[Array, bool], Any]
-) -> None:
+def product_of(core: Core, stationary: Tile, moving: Tile, group: int) -> product.Sum:
+    """What puts the product of two tiles into its argument, or adds it to that."""
+    s, x = product.operands(stationary, moving, group, core.options)
+    in_s, in_x = core.leftovers_in(stationary), core.leftovers_in(moving)
+    wide = float32 in (stationary.dtype, moving.dtype)
+    if in_s is None and in_x is None:
+        return product.of(s, x, group, wide, core.options)
+    in_s, in_x = (None if f is None else f.reshape(v.shape) for f, v in ((in_s, s), (in_x, x)))
+    into = product.moved(s, x, in_s, in_x)
+    if into is None:
+        return product.of(s, x, group, wide, core.options)
+    multiply = product.of(without(s, in_s), without(x, in_x), group, wide, core.options)
+
+    def sparing(out: Array, add: bool) -> None:
+        multiply(out, add)
+        out[into] = np.nan
+
+    return sparing
+
+
+def transposed(core: Core, dst: Tile, data: Tile) -> None:
+    """The product of data with an identity matrix."""
+    values, lost = product.operand(data, "stationary", core.options), core.leftovers_in(data)
+    lost = None if lost is None else lost.reshape(values.shape)
+    out = arithmetic.floats(dst, (values.shape[1], values.shape[0]))
+    identity = np.eye(len(values), dtype=np.float32)
+    product.chain(without(values, lost), identity, out, False)
+    if lost is not None:
+        out[lost.T] = np.nan
+    dst.store(out)
+
+
+def without(values: Array, lost: Array | None) -> Array:
+    """Values with 0 in the place of those that are lost."""
+    return values if lost is None else np.where(lost, np.float32(0), values)
+
+
+def accumulated(core: Core, dst: Tile, accumulate: bool | None, multiply: product.Sum) -> None:
     """dst (+)= the matrix [M, N] that `multiply` puts into its argument, or adds to that."""
     fresh = never_written(core, dst, accumulate)
     if fresh is True:

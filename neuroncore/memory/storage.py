@@ -103,7 +103,7 @@ class Storage:
     __slots__ = (
         *("id", "region", "shape", "dtype", "name", "born", "on_chip", "partitions", "row_bytes"),
         *("pitch", "data", "origin", "partition0", "byte0", "placed", "gaps", "image", "foreign"),
-        *("launch", "version", "scope", "held", "spread", "double", "_layout"),
+        *("launch", "version", "scope", "held", "spread", "double", "_layout", "__weakref__"),
     )
 
     def __init__(

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from neuroncore.core.core import Core
 from neuroncore.enums import engine
 from neuroncore.memory.tile import Array, Tile
@@ -59,3 +61,8 @@ class Stand:
         """The chip has."""
 
     report = check_written
+
+    def leftovers_in(self, tile: Tile) -> Array | None:
+        """The chip knows which, and has NaN there; another NaN is moved like one here."""
+        lost: Array = np.isnan(tile.values())
+        return lost if lost.any() else None

@@ -206,6 +206,193 @@ def test_the_older_api_masks_the_last_tile(stored, told):
         assert (kernel(x) == 2).all()
 
 
+# --- transposes and products ----------------------------------------------------------------------
+
+TARGETS = ("trn1", "trn2", "trn3")
+LOADED = np.float32(1 + np.arange(ROWS * COLUMNS).reshape(ROWS, COLUMNS) % 7)
+
+
+def from_psum(name, shape, *args, **options):
+    total = nl.ndarray(shape, nl.float32, buffer=nl.psum)
+    getattr(nisa, name)(total, *args, **options)
+    return made("tensor_copy", total, shape=shape)
+
+
+def turned(tile, eye, turned_eye):
+    return from_psum("nc_transpose", (12, 8), tile)
+
+
+def turned_by_product(tile, eye, turned_eye):
+    return from_psum("nc_matmul", (12, 8), tile, eye, is_transpose=True)
+
+
+def multiplied(tile, eye, turned_eye):
+    return from_psum("nc_matmul", (12, 8), tile, eye)
+
+
+def twice_in_double_rows(tile, eye, turned_eye):
+    """Zeros and data, by zeros and an identity matrix."""
+    halves, ones = (nl.ndarray((8, 2, n), nl.float8_e4m3) for n in (12, 8))
+    for both, one in ((halves, tile), (ones, eye)):
+        nisa.memset(both, 0.0)
+        nisa.tensor_copy(both[:, 1, :], one)
+    return from_psum("nc_matmul", (12, 8), halves, ones, perf_mode=nisa.matmul_perf_mode.double_row)
+
+
+def copied_by_product(tile, eye, turned_eye):
+    """The identity matrix is stationary."""
+    return turned(from_psum("nc_matmul", (8, 12), eye, tile), eye, turned_eye)
+
+
+def there_and_back(tile, eye, turned_eye):
+    large = nl.ndarray((12, 12), nl.float32)
+    nisa.iota(large, [[1, 12]], channel_multiplier=-1)
+    nisa.tensor_scalar(large, large, nl.equal, 0.0)
+    back = from_psum("nc_matmul", (8, 12), turned(tile, eye, turned_eye), large)
+    return turned(back, eye, turned_eye)
+
+
+MOVES = [turned, turned_by_product, multiplied, copied_by_product, there_and_back]
+
+
+def moved(compute, target, rows=ROWS, columns=COLUMNS, options=None):
+    """A launch that loads a part of a tile, moves all of it, and stores a part, transposed."""
+
+    def kernel(x):
+        tile = nl.ndarray(SHAPE, nl.float32)
+        nisa.dma_copy(tile[0:ROWS, 0:COLUMNS], x)
+        eye, turned_eye = nl.ndarray((8, 8), nl.float32), nl.ndarray((8, 8), nl.float32)
+        nisa.iota(eye, [[1, 8]], channel_multiplier=-1)
+        nisa.tensor_scalar(eye, eye, nl.equal, 0.0)
+        nisa.iota(turned_eye, [[1, 8]], offset=-7, channel_multiplier=1)
+        nisa.tensor_scalar(turned_eye, turned_eye, nl.equal, 0.0)
+        result = compute(tile, eye, turned_eye)
+        out = nl.ndarray((columns, rows), result.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, result[0:columns, 0:rows])
+        return out
+
+    return launch(kernel, [LOADED], tensor=NkiTensor, target=target, options=options)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("compute", MOVES)
+def test_what_nothing_has_written_is_moved_alone(compute, target):
+    run = moved(compute, target)
+    assert run.findings == [] and np.array_equal(run.outputs, LOADED.T)
+    for more in ({"rows": ROWS + 1}, {"columns": COLUMNS + 1}):
+        run = moved(compute, target, **more)
+        assert [f.code for f in run.findings] == ["UNINIT_READ"]
+        assert np.array_equal(run.outputs[:COLUMNS, :ROWS], LOADED.T)
+        assert np.isnan(run.outputs).sum() == run.outputs.size - LOADED.size
+        zeros = moved(compute, target, **more, options=Options(uninitialised="zeros"))
+        assert np.array_equal(np.nan_to_num(run.outputs), zeros.outputs)
+
+
+def test_the_halves_of_double_rows_are_moved_too():
+    run = moved(twice_in_double_rows, "trn3")
+    assert run.findings == [] and np.array_equal(run.outputs, LOADED.T)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_leftovers_come_out_in_another_order(target):
+    run = moved(lambda t, e, r: turned_by_product(t, r, e), target, rows=8)
+    assert [f.code for f in run.findings] == ["UNINIT_READ"]
+    assert np.array_equal(run.outputs[:, 8 - ROWS :], LOADED[::-1].T)
+    assert np.isnan(run.outputs[:, : 8 - ROWS]).all()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("compute", [turned, turned_by_product, multiplied])
+def test_a_nan_that_was_computed_spreads_where_the_array_multiplies(compute, target):
+    def with_a_nan(tile, eye, turned_eye):
+        nisa.activation(tile[0:1, 0:1], nl.log, made("memset", -1.0, shape=(1, 1)))
+        return compute(tile, eye, turned_eye)
+
+    run = moved(with_a_nan, target)
+    passes = target != "trn1" and compute in (turned, turned_by_product)
+    assert np.isnan(run.outputs[0]).sum() == (1 if passes else ROWS)
+    assert np.array_equal(run.outputs[1:], LOADED.T[1:])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_sum_depends_on_all_that_is_added(target):
+    """Times 0 too: another number than an identity matrix has may be there."""
+
+    def doubled(tile, eye, turned_eye):
+        nisa.tensor_scalar(eye, eye, nl.multiply, 2.0)
+        return multiplied(tile, eye, turned_eye)
+
+    run = moved(doubled, target)
+    assert [f.code for f in run.findings] == ["UNINIT_READ"] and np.isnan(run.outputs).all()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_and_columns_of_a_product_are_told_apart(target):
+    """Columns of the stationary tile are rows of the result."""
+
+    def summed(tile, eye, turned_eye):
+        nisa.memset(tile[:, 0:COLUMNS], 1.0)
+        return multiplied(tile, made("memset", 2.0, shape=(8, 8)), None)
+
+    run = moved(summed, target, rows=8)
+    assert run.findings == [] and (run.outputs == 16).all()
+    run = moved(summed, target, columns=12)
+    assert [f.code for f in run.findings] == ["UNINIT_READ"]
+    assert (run.outputs[:COLUMNS] == 16).all() and np.isnan(run.outputs[COLUMNS:]).all()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_leftovers_stay_in_a_sum_that_goes_on(target):
+    def sums(again):
+        def compute(tile, eye, turned_eye):
+            total = nl.ndarray((12, 8), nl.float32, buffer=nl.psum)
+            nisa.nc_matmul(total, tile, eye)
+            nisa.memset(tile, 1.0)
+            nisa.nc_matmul(total, tile, eye, accumulate=again)
+            return made("tensor_copy", total, shape=(12, 8))
+
+        return moved(compute, target, rows=8, columns=12)
+
+    assert [f.code for f in sums(True).findings] == ["UNINIT_READ"]
+    assert [f.code for f in sums(None).findings] == ["UNINIT_READ"]
+    afresh = sums(False)
+    assert afresh.findings == [] and (afresh.outputs == 1).all()
+
+
+def test_what_was_told_is_still_moved_alone():
+    def compute(tile, eye, turned_eye):
+        scratch = nl.ndarray(SHAPE, nl.float32, buffer=nl.private_hbm)
+        nisa.dma_copy(scratch, tile)
+        return turned(tile, eye, turned_eye)
+
+    run = moved(compute, "trn1")
+    assert [f.code for f in run.findings] == ["UNINIT_READ"]
+    assert np.array_equal(run.outputs, LOADED.T)
+
+
+def test_placed_tiles_are_told_where_they_are_read():
+    def compute(tile, eye, turned_eye):
+        placed = nl.ndarray(SHAPE, nl.float32, address=(0, 4096))
+        nisa.tensor_copy(placed[0:ROWS, 0:COLUMNS], tile[0:ROWS, 0:COLUMNS])
+        return turned(placed, eye, turned_eye)
+
+    run = moved(compute, "trn1")
+    assert [f.code for f in run.findings] == ["UNINIT_READ"]
+    assert np.array_equal(run.outputs, LOADED.T)
+
+
+@pytest.mark.parametrize("compute", MOVES)
+def test_float64_beside_moves_it_alone_too(compute):
+    def of_thirds(tile, eye, turned_eye):
+        nisa.tensor_scalar(tile, tile, nl.multiply, 1 / 3)
+        return compute(tile, eye, turned_eye)
+
+    run = moved(of_thirds, "trn1", options=Options(precision=True))
+    (result,) = run.precision.results
+    assert np.isfinite(result.exact).all() and run.findings == []
+    assert np.allclose(result.exact, LOADED.T / 3)
+
+
 # --- any program ----------------------------------------------------------------------------------
 
 STEPS = {
@@ -219,6 +406,8 @@ STEPS = {
     "sum": lambda d, a, b: nisa.activation_reduce(d, nl.copy, a, nl.add, b[:, 0:1]),
     "move": lambda d, a, b: nisa.dma_copy(d, a),
     "turn": lambda d, a, b: nisa.nc_transpose(d, a, engine=nisa.vector_engine),
+    "turn in psum": lambda d, a, b: nisa.tensor_copy(d, from_psum("nc_transpose", (3, 3), a)),
+    "multiply": lambda d, a, b: nisa.tensor_copy(d, from_psum("nc_matmul", (3, 3), a, b)),
     "fill": lambda d, a, b: nisa.memset(d, 1.0),
 }
 SIZE = 6
@@ -235,6 +424,7 @@ def test_whatever_leftovers_change_in_a_result_is_told(data):
     names = data.draw(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=8))
     steps = [(name, *(parts(data) for _ in range(3))) for name in names]
     written, stored = parts(data), parts(data)
+    target = data.draw(st.sampled_from(TARGETS))
 
     def kernel(x):
         tiles = [nl.ndarray((3, SIZE), nl.float32) for _ in range(3)]
@@ -247,7 +437,7 @@ def test_whatever_leftovers_change_in_a_result_is_told(data):
     def run(uninitialised):
         x = np.zeros((3, 3), np.float32)
         options = Options(uninitialised=uninitialised, nan_minmax="number")
-        return launch(kernel, [x], tensor=NkiTensor, options=options)
+        return launch(kernel, [x], tensor=NkiTensor, options=options, target=target)
 
     poison, zeros = run("report"), run("zeros")
     if not np.array_equal(poison.outputs, zeros.outputs):
