@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 import references
+from published import loaded
 
 import neuroncore
 
 neuroncore.activate()
 
-from nkibench_case import Disagreement, loaded
+from nkibench_case import Disagreement
 
 from neuroncore.report.compare import compare
 

@@ -10,7 +10,6 @@ of CPU that the kernel took, and the most memory that the process had.
 
 from __future__ import annotations
 
-import importlib.util
 import resource
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from published import loaded
 
 import neuroncore
 
@@ -43,16 +43,6 @@ CHUNK = 1 << 20  # elements compared at a time, so as not to copy results of a G
 
 class Disagreement(AssertionError):
     """Results that don't agree with the reference."""
-
-
-def loaded(file: Path, **names: Any) -> ModuleType:
-    """A file as a module in which `names` are defined already."""
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    vars(module).update(names)
-    spec.loader.exec_module(module)
-    return module
 
 
 def kernel_of(module: ModuleType) -> Any:

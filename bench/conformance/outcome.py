@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-VERDICTS = ("passed", "failed", "refused", "timed out", "skipped")
+VERDICTS = ("passed", "failed", "refused", "timed out", "skipped", "theirs")
+WELL = ("passed", "skipped", "theirs")
 OURS = re.compile(r"^(?:.*: )?error\[(\w+)\] (.*)$|^(?:[\w.]*\.)?NotEmulated: (.*)$", re.MULTILINE)
 TRACEBACK = "Traceback (most recent call last)"
 NUMBER = re.compile(r"-?\b(?:\d+x)*\d+(?:\.\d+)?(?:e[-+]?\d+)?")  # not that of float32
@@ -26,7 +27,8 @@ RAISED = re.compile(r"^(?:\w+\.)*(_?[A-Z]\w+)(?:: (.*))?$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """One case: `refused` is by an error of ours; `cause` is alike for cases that fail alike."""
+    """One case: `refused` is by an error of ours, `theirs` fails for the fault that it is known to
+    have; `cause` is alike for cases that fail alike."""
 
     name: str
     verdict: str
@@ -146,7 +148,7 @@ def told(suite: str, outcomes: Iterator[Outcome], as_json: bool) -> int:
         print(json.dumps(document(suite, kept), indent=1))
     else:
         print("\n".join(summary(kept)))
-    return int(not kept or any(o.verdict not in ("passed", "skipped") for o in kept))
+    return int(not kept or any(o.verdict not in WELL for o in kept))
 
 
 def _line(outcome: Outcome) -> str:
@@ -156,12 +158,12 @@ def _line(outcome: Outcome) -> str:
 
 
 def summary(outcomes: Sequence[Outcome]) -> list[str]:
-    """The counts, the causes by how often they occur, and how many of those that ran passed."""
+    """The counts, the causes by how often they occur, and how many passed of those that could."""
     counts = Counter(o.verdict for o in outcomes)
     lines = ["", "  ".join(f"{v} {counts[v]}" for v in VERDICTS)]
     causes = Counter((o.verdict, o.cause) for o in outcomes if o.verdict in ("failed", "refused"))
     lines += [f"  {n:4}  {verdict}: {cause}" for (verdict, cause), n in causes.most_common()]
-    ran = len(outcomes) - counts["skipped"]
+    ran = len(outcomes) - counts["skipped"] - counts["theirs"]
     return [*lines, f"{counts['passed']} of {ran}"]
 
 

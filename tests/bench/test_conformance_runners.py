@@ -120,11 +120,10 @@ def test_causes_lose_numbers_and_names_but_no_formats(statement, cause):
 
 def test_alike_causes_are_one_line_of_the_summary():
     outcomes = [outcome.Outcome(n, "failed", "ValueError: N") for n in "abc"]
-    lines = outcome.summary(
-        [*outcomes, outcome.Outcome("d", "passed"), outcome.Outcome("e", "skipped")]
-    )
+    others = [outcome.Outcome(v, v) for v in ("passed", "skipped", "theirs")]
+    lines = outcome.summary([*outcomes, *others])
     assert lines[1:] == [
-        "passed 1  failed 3  refused 0  timed out 0  skipped 1",
+        "passed 1  failed 3  refused 0  timed out 0  skipped 1  theirs 1",
         "     3  failed: ValueError: N",
         "1 of 4",
     ]

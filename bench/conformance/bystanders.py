@@ -1,0 +1,118 @@
+"""A published script beside packages that it imports and that its kernels don't need.
+
+    python bench/conformance/bystanders.py [--bare PACKAGE ...] FILE|-m MODULE [ARGUMENT ...]
+
+runs a file or a module as a script. What only an instance with a model on it has (BYSTANDERS), and
+isn't installed, is imported as empty: whatever is asked of it is a class that does nothing. Of a
+package that --bare names, modules are imported without what its __init__ does.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+BYSTANDERS = (
+    "huggingface_hub",
+    "libneuronxla",
+    "neuronx_distributed",
+    "neuronx_distributed_inference",
+    "neuronx_distributed_training",
+    "qiskit",
+    "safetensors",
+    "transformers",
+    "transformers_neuronx",
+)
+
+
+class Asked(type):
+    """A class that has whatever is asked of it."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return cls
+
+    def __or__(cls, other: Any) -> Any:
+        return cls
+
+    __ror__ = __or__
+
+    def __getitem__(cls, key: Any) -> Any:
+        return cls
+
+
+class Nothing(metaclass=Asked):
+    """As a decorator it changes nothing."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return args[0] if len(args) == 1 and callable(args[0]) else self
+
+
+class Empty(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (Nothing,), {})
+
+
+class Bystanders(MetaPathFinder, Loader):
+    """The last finder that is asked."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        known = name.partition(".")[0] in BYSTANDERS
+        return ModuleSpec(name, self, is_package=True) if known else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return Empty(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+class Bare(MetaPathFinder):
+    """Packages without their __init__, where their files are."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        found = PathFinder.find_spec(name, path) if name in self.names else None
+        if found is None or found.origin is None:
+            return found
+        bare = ModuleSpec(name, None, is_package=True)
+        bare.submodule_search_locations = [str(Path(found.origin).parent)]
+        return bare
+
+
+def install(bare: Sequence[str] = ()) -> None:
+    sys.meta_path.insert(0, Bare(bare))
+    sys.meta_path.append(Bystanders())
+
+
+def main() -> None:
+    given, bare = sys.argv[1:], []
+    while given[0] == "--bare":
+        _, package, *given = given
+        bare.append(package)
+    install(bare)
+    as_module = given[0] == "-m"
+    sys.argv = given[1:] if as_module else given
+    sys.path[0] = "" if as_module else str(Path(sys.argv[0]).parent)  # instead of this folder
+    if as_module:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Candidates of a search for NKIBench's operators, which its author verified on trn2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from published import loaded
+
+from drivers.driver import DIFFERS, Checkout, Fault, Result, drives
+
+SEARCHES, BENCHMARK = "Jerry2423/kda-for-trainium", "zhang677/AccelOpt"
+NOT_KERNELS = ("offline_", "_layout_")
+POSITIONAL = Fault("SIGNATURE", "it gives the result by position, which its next version corrects")
+FAULTS = {
+    "rmsnorm_matmul/rmsnorm_matmul_probe_bf16_calib": Fault(
+        DIFFERS, "it is there to show how far off bfloat16 is; it fails its author's gate"
+    ),
+    "rmsnorm_matmul/rmsnorm_matmul_probe_dmatranspose": POSITIONAL,
+    "rmsnorm_matmul/rmsnorm_matmul_probe_nctranspose_vector": POSITIONAL,
+}
+
+
+def candidates(checkout: Checkout) -> tuple[str, ...]:
+    """OPERATOR/CANDIDATE, without what only simulates or checks a layout."""
+    files = sorted((checkout.root / "workspaces").glob("*/runs/*.py"))
+    kernels = [file for file in files if not file.stem.startswith(NOT_KERNELS)]
+    return tuple(f"{file.parts[-3]}/{file.stem}" for file in kernels)
+
+
+@drives(SEARCHES, each=candidates, faults=FAULTS)
+def candidate(checkout: Checkout, name: str) -> Iterator[Result]:
+    operator, _, stem = name.partition("/")
+    folder = checkout.root.parent / BENCHMARK.replace("/", "+") / "NKIBench/reference"
+    reference = loaded(next(folder.glob(f"{operator}_[A-Z]*.py")))
+    np.random.seed(0)  # what get_inputs draws from
+    inputs = reference.get_inputs()
+    wanted = reference.forward(*inputs)
+    module = checkout.module(f"workspaces/{operator}/runs/{stem}.py")
+    kernel = module.kernel if hasattr(module, "kernel") else module.optimized_kernel
+    got = kernel(*reference.transform_to_nki_inputs(inputs))
+    results = reference.transform_nki_outputs(got, wanted)
+    references = wanted if isinstance(wanted, tuple) else (wanted,)
+    allowed = 3e-5 if operator == "mamba" else 2e-5  # AccelOpt's own
+    for number, (result, want) in enumerate(zip(results, references, strict=True)):
+        yield Result(f"result {number}", np.reshape(result, np.shape(want)), want, allowed)

@@ -1,0 +1,240 @@
+"""Everyone's kernels: what many repositories published, run by their own scripts and suites and by
+drivers of ours.
+
+    python bench/conformance/everyone.py CHECKOUTS [--only drivers|scripts|suites] [-k SUBSTR]
+    python bench/conformance/everyone.py CHECKOUTS --clone
+
+CHECKOUTS is a folder with clones named OWNER+NAME, of the repositories and commits that
+everyone.toml lists; `--clone` prints the commands that make those which aren't there. A case is a
+script, a test of a suite, or a kernel that a driver launches; those of a repository at another
+commit are run, and told to be. Where everyone.toml or a driver says how a kernel is at fault, it
+has to fail in that way and counts as `theirs`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from drivers import DRIVERS
+from drivers.driver import DIFFERS, Checkout, Driver, Fault
+from outcome import VERDICTS, Finished, Outcome, judged, options, run, told
+
+import neuroncore
+
+HERE = Path(__file__).parent
+ALIAS = Path(neuroncore.__file__).parent / "alias"
+LISTED = tomllib.loads((HERE / "everyone.toml").read_text())
+LIBRARY = "aws-neuron/nki-library"
+DISAGREES = re.compile(r"\bFAIL(?:ED)?\b|✗|❌|\bdiffer\b|MISMATCH")
+DISAGREEMENT = "Disagreement"  # what everyone_case.py raises
+SUITE_SECONDS = 5  # times a case's, for a whole suite
+
+
+@dataclass(frozen=True)
+class Script:
+    """`run` is a file or "-m" and a module, and arguments; `bare` is for bystanders.py."""
+
+    repository: str
+    run: list[str]
+    target: str = "trn2"
+    bare: list[str] = field(default_factory=list)
+    fault: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.repository} {' '.join(self.run)}"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """`pytest` are its arguments in the clone."""
+
+    repository: str
+    pytest: list[str]
+    env: dict[str, str]
+    target: str = "trn2"
+
+
+class Runs:
+    """The cases of a folder of clones."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.checkouts: Path = given.checkouts.resolve()
+        self.wanted: str = given.k
+        self.seconds: float = given.timeout
+        self.gigabytes: float = given.memory
+
+    def home(self, repository: str) -> Path:
+        return self.checkouts / repository.replace("/", "+")
+
+    def run(self, command: Iterable[str], repository: str, target: str, **limits: Any) -> Any:
+        """A process of a case, in the clone."""
+        env = {
+            "PYTHONPATH": os.pathsep.join(map(str, (ALIAS, HERE / "shims"))),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "NEURON_PLATFORM_TARGET_OVERRIDE": target,
+            "NEURONCORE_NKILIB": str(self.home(LIBRARY)),
+            **limits.pop("env", {}),
+        }
+        home = self.home(repository)
+        limits = {"seconds": self.seconds, "gigabytes": self.gigabytes, **limits}
+        return run([sys.executable, *command], env=env, **{"cwd": home, **limits})
+
+    def driven(self) -> Iterator[Outcome]:
+        for driver in DRIVERS:
+            checkout = Checkout(self.home(driver.repository))
+            for variant in driver.variants(checkout):
+                name = f"{driver.repository} {driver.name} {variant}".rstrip()
+                if self.wanted in name:
+                    yield self.driven_by(driver, name, checkout, variant)
+
+    def driven_by(self, driver: Driver, name: str, checkout: Checkout, variant: str) -> Outcome:
+        if not checkout.root.is_dir():
+            return Outcome(name, "skipped", "not cloned")
+        command = [str(HERE / "everyone_case.py"), str(checkout.root), driver.name, variant]
+        finished = self.run(filter(None, command), driver.repository, driver.target)
+        outcome = judged(name, finished, finished.stdout.splitlines())
+        return faulty(outcome, driver.faults.get(variant))
+
+    def scripts(self) -> Iterator[Outcome]:
+        for script in (Script(**listed) for listed in LISTED["script"]):
+            if self.wanted in script.name:
+                yield self.script(script)
+
+    def script(self, script: Script) -> Outcome:
+        home = self.home(script.repository)
+        if not home.is_dir():
+            return Outcome(script.name, "skipped", "not cloned")
+        bare = [word for package in script.bare for word in ("--bare", package)]
+        file, *arguments = script.run
+        place = home if file == "-m" else home.joinpath(file).parent
+        what = file if file == "-m" else str(home / file)
+        command = [str(HERE / "bystanders.py"), *bare, what, *arguments]
+        finished = self.run(command, script.repository, script.target, cwd=place)
+        outcome = judged(script.name, finished)
+        if outcome.verdict == "passed" and (found := DISAGREES.search(finished.stdout)):
+            outcome = replace(outcome, verdict="failed", cause=f"it says {found[0]!r}")
+        return faulty(outcome, Fault(**script.fault) if script.fault else None)
+
+    def suites(self) -> Iterator[Outcome]:
+        for suite in (Suite(**listed) for listed in LISTED["suite"]):
+            if self.wanted in suite.repository:
+                yield from self.suite(suite)
+
+    def suite(self, suite: Suite) -> Iterator[Outcome]:
+        """A process for all tests of a suite, which share what they import."""
+        if not self.home(suite.repository).is_dir():
+            yield Outcome(suite.repository, "skipped", "not cloned")
+            return
+        with tempfile.TemporaryDirectory() as scratch:
+            report = Path(scratch, "report.xml")
+            command = [str(HERE / "bystanders.py"), "-m", "pytest", "-q", f"--junitxml={report}"]
+            finished = self.run(
+                [*command, "-p", "no:cacheprovider", "--tb=native", *suite.pytest],
+                suite.repository,
+                suite.target,
+                env=suite.env,
+                seconds=SUITE_SECONDS * self.seconds,
+            )
+            if finished.code is None or not report.is_file():
+                yield judged(suite.repository, finished)
+                return
+            for test in ElementTree.parse(report).iter("testcase"):
+                yield tested(suite.repository, test)
+
+
+def tested(repository: str, test: ElementTree.Element) -> Outcome:
+    """The outcome of a test, from pytest's report."""
+    name = f"{repository} {test.get('classname')}::{test.get('name')}"
+    seconds = float(test.get("time", 0))
+    if (skipped := test.find("skipped")) is not None:
+        return Outcome(name, "skipped", skipped.get("message", ""), seconds)
+    failed = [found for kind in ("failure", "error") if (found := test.find(kind)) is not None]
+    if not failed:
+        return Outcome(name, "passed", "", seconds)
+    return judged(name, Finished(1, "", failed[0].text or "", seconds))
+
+
+def faulty(outcome: Outcome, fault: Fault | None) -> Outcome:
+    """The outcome of a case that can't pass, which is the kernel's own fault."""
+    if fault is None:
+        return outcome
+    cause = DISAGREEMENT if fault.code == DIFFERS else fault.code
+    if outcome.cause.startswith(f"{cause}: "):
+        return replace(outcome, verdict="theirs", cause=fault.reason)
+    said = f"{cause} should have ended it, not {outcome.cause or 'nothing'}"
+    return replace(outcome, verdict="failed", cause=said)
+
+
+def table(outcomes: Iterable[Outcome]) -> list[str]:
+    """Markdown: what became of each repository's cases."""
+    counts: dict[str, Counter[str]] = {}
+    for outcome in outcomes:
+        repository = outcome.name.partition(" ")[0]
+        counts.setdefault(repository, Counter())[outcome.verdict] += 1
+    heading = ("repository", "commit", *VERDICTS)
+    rows = [heading, ("---",) * len(heading)]
+    for repository in sorted(counts, key=str.lower):
+        commit, found = LISTED["commits"][repository][:7], counts[repository]
+        rows.append((repository, commit, *(str(found[verdict]) for verdict in VERDICTS)))
+    return [f"| {' | '.join(row)} |" for row in rows]
+
+
+def clones(checkouts: Path) -> Iterator[str]:
+    """The commands that make what isn't there."""
+    for repository, commit in LISTED["commits"].items():
+        home = checkouts / repository.replace("/", "+")
+        if not home.is_dir():
+            yield f"git clone -q https://github.com/{repository} {home}"
+            yield f"git -C {home} checkout -q {commit}"
+
+
+def elsewhere(checkouts: Path) -> Iterator[str]:
+    """What to say of clones at another commit than the one listed."""
+    for repository, commit in LISTED["commits"].items():
+        home = checkouts / repository.replace("/", "+")
+        if home.is_dir():
+            asked = run(["git", "-C", str(home), "rev-parse", "HEAD"])
+            if asked.stdout.strip() != commit:
+                yield f"{repository} is at {asked.stdout[:7] or 'no commit'}, not at {commit[:7]}"
+
+
+def main() -> int:
+    parser = options(__doc__, "checkouts")
+    parser.add_argument("--only", choices=("drivers", "scripts", "suites"))
+    parser.add_argument("--clone", action="store_true", help="print how to make what is missing")
+    parser.set_defaults(timeout=120.0)
+    given = parser.parse_args()
+    if given.clone:
+        print("\n".join(clones(given.checkouts)))
+        return 0
+    for said in elsewhere(given.checkouts):
+        print(said, file=sys.stderr)
+    runs, kept = Runs(given), []
+    kinds = {"drivers": runs.driven, "scripts": runs.scripts, "suites": runs.suites}
+
+    def noted() -> Iterator[Outcome]:
+        for kind in [given.only] if given.only else kinds:
+            for outcome in kinds[kind]():
+                kept.append(outcome)
+                yield outcome
+
+    code = told("everyone", noted(), given.json)
+    if not given.json:
+        print("\n".join(["", *table(kept)]))
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
