@@ -127,6 +127,21 @@ def test_load_transpose2d_needs_128_columns_at_most():
         nki.simulate_kernel(lambda src: stored(nl.load_transpose2d(src)), numbers(64, 129))
 
 
+def test_the_mask_of_load_transpose2d_is_over_what_it_loads():
+    x = numbers(200, 100)
+    want = np.zeros((128, 256), np.float32)
+    want[:100, :200] = x.T
+
+    def kernel(src):
+        i, j = nl.mgrid[0:256, 0:128]
+        tile = nl.zeros((128, 256), src.dtype)
+        k, m = nl.mgrid[0:128, 0:256]
+        tile[k, m] = nl.load_transpose2d(src[i, j], mask=(i < 200) & (j < 100))
+        return stored(tile)
+
+    assert np.array_equal(nki.simulate_kernel(kernel, x), want)
+
+
 # --- rows chosen by a tile ------------------------------------------------------------------------
 
 

@@ -221,7 +221,10 @@ def transformed(checkout: Checkout, step: str) -> Iterator[Result]:
     yield Result("y", kernel(a, b), product(a, b), 2 * HALF)
 
 
-@drives("thustorage/NKI-MoE")
+UNFINISHED = Fault("AssertionError", "it ends in `assert False` for a result in HBM")
+
+
+@drives("thustorage/NKI-MoE", faults={"": UNFINISHED})
 def vector_and_matrix(checkout: Checkout) -> Iterator[Result]:
     module = checkout.module("kernels/attention/ours/gemv.py")
     x, weights = narrow(1, 1, 1024), narrow(1024, 1280, seed=1)

@@ -55,7 +55,10 @@ def dma_transpose(
     dge_mode: Any = dge_mode.unknown,
     **kwargs: Any,
 ) -> Tensor:
-    """The transpose of a tensor of HBM or SBUF, in SBUF; by default all axes the other way."""
+    """The transpose of a tensor of HBM or SBUF, in SBUF; by default all axes the other way.
+
+    A mask is over the axes of `src`, as that of nc_transpose: NeuronMM's load_tensor_block_T.
+    """
     check_keywords(kwargs)
     flush()
     x = tile(src, "src")
@@ -67,6 +70,8 @@ def dma_transpose(
         "dma_transpose",
         (shape, x.dtype),
         mask,
+        space=x.shape,
+        part=lambda dst, box: dst.within(tuple(box[axis] for axis in order)),
         src=x,
         axes=order,
         dge_mode=constants.descriptors(dge_mode),
