@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from types import ModuleType
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from neuroncore.errors import did_you_mean
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def api(space: dict[str, Any]) -> list[str]:
@@ -14,7 +16,10 @@ def api(space: dict[str, Any]) -> list[str]:
     return [n for n, v in space.items() if n[0] != "_" and not isinstance(v, ModuleType)]
 
 
-def unknown(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error for a name that a module doesn't have."""
-    hint = did_you_mean(name, known)
+def unknown(
+    module: str, name: str, known: Iterable[str], removed: Mapping[str, str] = NOTHING
+) -> AttributeError:
+    """The error for a name that a module doesn't have. `removed` says what takes the place of names
+    that earlier releases had."""
+    hint = removed.get(name) or did_you_mean(name, known)
     return AttributeError(f"{module} has no {name!r}" + (f"; {hint}" if hint else ""))

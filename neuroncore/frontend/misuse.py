@@ -57,10 +57,33 @@ def _no_attribute(frame: FrameType, error: AttributeError) -> KernelError | None
         return _unknown(spelt, name, home, _written(frame, home) or spelt.rpartition(".")[2])
     if not type(home).__module__.startswith(HOME):
         return None
-    return _unknown(repr(home), name, home, "")
+    return _function_instead(frame, name, home) or _unknown(repr(home), name, home, "")
+
+
+def _function_instead(frame: FrameType, name: str, tensor: Any) -> KernelError | None:
+    """x.transpose(), which is nl.transpose(x)."""
+    language = _language_of(type(tensor).__module__)
+    if language is None or name not in dir(language) or not callable(getattr(language, name)):
+        return None
+    spelt = f"{_written(frame, language) or 'nl'}.{name}"
+    return UnknownNameError(
+        f"{tensor!r} has no {name!r}",
+        expected=_form(spelt, getattr(language, name)),
+        hint=f"{spelt} is a function of tiles",
+    )
+
+
+def _language_of(module: str) -> ModuleType | None:
+    """nki.language of the dialect that a module of ours belongs to."""
+    while module := module.rpartition(".")[0]:
+        if (language := sys.modules.get(f"{module}.language")) is not None:
+            return language
+    return None
 
 
 def _unknown(what: str, name: str, home: Any, prefix: str) -> KernelError:
+    if removed := getattr(home, "_REMOVED", {}).get(name):
+        return UnknownNameError(f"{what} has no {name!r}", hint=removed)
     known = [n for n in dir(home) if not n.startswith("_")]
     hint = did_you_mean(name, known)
     near = hint and hint.split("'")[1]
@@ -190,6 +213,8 @@ def _wrong_arguments(called: _Called) -> KernelError | None:
 
 
 def _no_parameter(called: _Called, name: str, form: str | None, hint: str | None) -> KernelError:
+    language = _language_of(getattr(called.function, "__module__", None) or "")
+    hint = hint or getattr(language, "_REMOVED", {}).get(name)
     statement = f"{called.name} has no parameter {name!r}"
     return SignatureError(statement, argument=name, expected=form, hint=hint)
 

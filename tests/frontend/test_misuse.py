@@ -29,6 +29,21 @@ ILLEGAL = {
         "def kernel(x):\n    «x.reshpae»((6, 4))\n",
         {"statement": "NkiTensor 'x'(4x6", "expected": "reshape(shape)", "hint": "'reshape'"},
     ),
+    "function of the older API": (
+        *("UNKNOWN_NAME", AttributeError),
+        "def kernel(x):\n    «nl.arange»(128)\n",
+        {"statement": "nki.language has no 'arange'", "hint": "take slices as x[0:128"},
+    ),
+    "parameter of the older API": (
+        *("SIGNATURE", TypeError),
+        "def kernel(x):\n    nl.load(x, mask=«x»)\n",
+        {"statement": "nl.load has no parameter 'mask'", "hint": "take a slice"},
+    ),
+    "a function as a method": (
+        *("UNKNOWN_NAME", AttributeError),
+        "def kernel(x):\n    «tile(4, 4).broadcast_to»((8, 4))\n",
+        {"expected": "nl.broadcast_to(x, shape", "hint": "nl.broadcast_to is a function of tiles"},
+    ),
     "misspelt keyword": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    nl.maximum(tile(4, 4), 0, dtyp=«nl.float32»)\n",

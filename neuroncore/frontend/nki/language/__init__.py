@@ -34,11 +34,23 @@ private_hbm = MemoryRegion.private_hbm
 shared_hbm = MemoryRegion.shared_hbm
 hbm = private_hbm
 
+# Names and parameters that neuronxcc.nki had and NKI 0.2 has no more, by the migration guide to it;
+# the compiler of 0.5 fails to resolve nl.arange (bbioren/hf-kernels-neuron, kernels/neuron_rope).
+_INDEX_TENSORS = (
+    "index tensors left the API with neuronxcc.nki: take slices as x[0:128, 0:512], "
+    "nl.ds(start, size), or x.ap(pattern) for what they can't say"
+)
+_REMOVED = {
+    "arange": _INDEX_TENSORS,
+    "mgrid": _INDEX_TENSORS,
+    "mask": "masks left the API with neuronxcc.nki: take a slice of what is there",
+}
+
 __all__ = _exports.api(globals())
 
 
 def __getattr__(name: str) -> _Operation:  # as type checkers see what the table makes
-    raise _exports.unknown("nki.language", name, __all__)
+    raise _exports.unknown("nki.language", name, __all__, _REMOVED)
 
 
 def __dir__() -> list[str]:
