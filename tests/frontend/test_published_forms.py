@@ -1,5 +1,7 @@
 """Forms that published kernels and guides use beyond the reference pages."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import nki
 import nki.isa as nisa
 import nki.language as nl
@@ -20,6 +22,49 @@ def test_the_first_axis_may_be_marked_as_that_of_the_partitions(buffer, rest):
         nisa.memset(tile, 0.0)
 
     kernel()
+
+
+@nki.jit
+def quickstart(a):
+    """As SDK 2.27 and 2.28 have it."""
+    a_tile = sbuf.view(dtype=a.dtype, shape=a.shape)  # noqa: F821
+    nisa.dma_copy(dst=a_tile, src=a)
+    c_tile = nl.ndarray(a.shape, a.dtype, buffer=sbuf)  # noqa: F821
+    nisa.tensor_tensor(dst=c_tile, data1=a_tile, data2=a_tile, op=nl.add)
+    c = hbm.view(a.dtype, a.shape)  # noqa: F821
+    nisa.dma_copy(dst=c, src=c_tile)
+    assert psum.view(nl.float32, (128, 512)).buffer is nl.psum  # noqa: F821
+    return c
+
+
+def test_memories_are_words_that_a_kernel_finds():
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert np.array_equal(quickstart(x), 2 * x)
+    with ThreadPoolExecutor(2) as threads:
+        assert all(np.array_equal(y, 2 * x) for y in threads.map(quickstart, [x] * 8))
+
+
+def test_outside_of_kernels_they_are_no_words():
+    @nki.jit
+    def fails(x):
+        assert sbuf is not None  # noqa: F821
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        fails(np.ones((4, 3), np.float32))
+    with pytest.raises(NameError):
+        sbuf.view(nl.float32, (4, 3))  # noqa: F821
+
+
+def test_a_kernels_own_names_come_first():
+    @nki.jit
+    def kernel(x):
+        sbuf = nl.sbuf
+        nl.store(x, nl.full(x.shape, 1.0, x.dtype, buffer=sbuf))
+
+    x = np.zeros((4, 3), np.float32)
+    kernel(x)
+    assert (x == 1).all()
 
 
 @pytest.mark.parametrize("shape", [(8, nl.par_dim(128), 512), (2, 8, nl.par_dim(4))])

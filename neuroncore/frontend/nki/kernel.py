@@ -12,6 +12,7 @@ from neuroncore.errors import SignatureError
 from neuroncore.frontend import grids
 from neuroncore.frontend.dialects import dialect
 from neuroncore.frontend.launch import finish, launch
+from neuroncore.frontend.nki import keywords
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.traced import in_graph, is_traced
 
@@ -59,7 +60,8 @@ class Kernel:
         if is_traced(args, kwargs):
             return in_graph(self, args, kwargs)
         try:
-            run = launch(self.function, args, kwargs, tensor=NkiTensor, grid=self.grid)
+            with keywords.known():
+                run = launch(self.function, args, kwargs, tensor=NkiTensor, grid=self.grid)
         except SignatureError as error:
             _explain(error, self.function)
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,21 @@ def par_dim(size: int) -> int:
     return _PartitionSize(operator.index(size))
 
 
+@dataclass(frozen=True)
+class Memory:
+    """A memory as kernels of NKI 0.1 and 0.2 write it: `sbuf.view(dtype, shape)` is a new tensor
+    there, and `buffer=sbuf` says where one is to be (keywords.py)."""
+
+    region: MemoryRegion
+
+    def view(self, dtype: Any, shape: Sequence[int]) -> NkiTensor:
+        return ndarray(shape, dtype, self.region)
+
+
 def ndarray(
     shape: Sequence[int],
     dtype: Any,
-    buffer: MemoryRegion = MemoryRegion.sbuf,
+    buffer: MemoryRegion | Memory = MemoryRegion.sbuf,
     name: str = "",
     address: tuple[int, int] | None = None,
 ) -> NkiTensor:
@@ -50,6 +62,8 @@ def ndarray(
     With `address=(partition, byte)` it is that piece of SBUF or PSUM and shares it with whatever
     else is placed there; otherwise the system finds it a place of its own.
     """
+    if isinstance(buffer, Memory):
+        buffer = buffer.region
     if not isinstance(buffer, MemoryRegion):
         raise SignatureError(
             f"{buffer!r} is not a memory",
