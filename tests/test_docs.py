@@ -2,10 +2,12 @@
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 from accepted import instructions, module
 
+from neuroncore.frontend.vendor.packages import PACKAGES, REPOSITORIES
 from neuroncore.options import Options
 from neuroncore.report import ranges
 
@@ -34,6 +36,15 @@ def test_a_test_that_there_is_not_is_found(other):
         numerics.tests_of("C1", (other,), numerics.all_tests())
     with pytest.raises(LookupError, match="C99: there is no test of it"):
         numerics.tests_of("C99", (), numerics.all_tests())
+
+
+def test_the_page_of_names_has_every_package_and_variable():
+    page = Path("docs/names.md").read_text()
+    for package in PACKAGES:
+        assert package.name in page or f"`.{package.name.rpartition('.')[2]}`" in page, package.name
+    for repository in REPOSITORIES.values():
+        assert repository.url in page and repository.variable in page
+        assert repository.commit in page
 
 
 def test_every_option_is_explained():

@@ -17,6 +17,8 @@ from neuroncore.cli.session import Session
 from neuroncore.errors import UsageError
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.settings import environment_options, settings
+from neuroncore.frontend.vendor import checkouts
+from neuroncore.frontend.vendor.packages import REPOSITORIES
 from neuroncore.options import Options, Order, profile
 
 
@@ -32,6 +34,15 @@ def add_to(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE.py[::KERNEL]")
     _add_arguments(parser)
     _add_emulation(parser)
+    parser.add_argument(
+        "--with",
+        dest="checkouts",
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help=f"serve imports of the vendor's packages from a checkout of their public source: "
+        f"NAME is {' or '.join(REPOSITORIES)}; repeatable",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
     options = re.findall(r"--[\w-]+", parser.format_help())
@@ -144,11 +155,19 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(
                 f"{word} is not {near[0]}; if it is meant for the script, put it after --"
             )
+    served = [checkouts.parsed(text) for text in arguments.checkouts]
     file, _, kernel = arguments.file.partition("::")
     session = Session(arguments)
     options = _options(arguments)
     chosen = settings(arguments.target, options, session, in_every_thread=True)
-    with activated(), tools.on_the_path(), chosen, leaving_told(), progress(session.issued):
+    with (
+        activated(),
+        tools.on_the_path(),
+        tools.serving(served),
+        chosen,
+        leaving_told(),
+        progress(session.issued),
+    ):
         if kernel:
             session.run_kernel(Path(file), kernel)
         else:

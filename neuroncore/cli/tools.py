@@ -7,13 +7,14 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
 import neuroncore
 from neuroncore.frontend.alias import PATH
+from neuroncore.frontend.vendor.checkouts import WITH, Checkout
 
 NAMES = ("neuron-profile", "neuron-explorer")
 
@@ -38,6 +39,15 @@ def on_the_path() -> Iterator[None]:
             yield
         finally:
             sys.path.remove(alias)
+
+
+@contextmanager
+def serving(named: Sequence[Checkout]) -> Iterator[None]:
+    """Inside, here and in programs that are started, imports are served from these checkouts."""
+    with ExitStack() as stack:
+        for one in reversed(named):
+            stack.enter_context(_first(WITH, f"{one.repository.name}={one.given}", ""))
+        yield
 
 
 @contextmanager

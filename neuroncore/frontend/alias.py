@@ -11,11 +11,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
 from neuroncore.errors import UsageError
+from neuroncore.frontend import exports
+from neuroncore.frontend.vendor.finder import VendorFinder
 
 ROOTS = {"nki": "neuroncore.frontend.nki", "neuronxcc": "neuroncore.frontend.neuronxcc"}
 STAND_INS = {
@@ -39,12 +41,10 @@ class Alias(MetaPathFinder, Loader):
             print(f"neuroncore: {name} is the one in {installed.origin}", file=sys.stderr)
             return installed
         real = OURS[root] + dot + rest
-        try:
-            importlib.import_module(real)
-        except ModuleNotFoundError as error:
-            if error.name != real:
-                raise
-            return None
+        if rest and real not in sys.modules:
+            around = sys.modules.get(real.rpartition(".")[0])
+            if PathFinder.find_spec(real, getattr(around, "__path__", ())) is None:
+                return None
         return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -54,7 +54,14 @@ class Alias(MetaPathFinder, Loader):
         return real
 
     def exec_module(self, module: ModuleType) -> None:
+        home = module.__spec__.name if module.__spec__ else module.__name__
         module.__spec__ = self._spec
+        module.__dict__.setdefault("__getattr__", lambda name: _no(name, home, module))
+
+
+def _no(name: str, home: str, module: ModuleType) -> None:
+    """Raise AttributeError in the user's spelling for a name that a module doesn't have."""
+    raise exports.unknown(home, name, dir(module))
 
 
 def _is_ours(root: str) -> bool:
@@ -84,12 +91,14 @@ def activate() -> None:
                 f"{root!r} is already imported, from {getattr(taken, '__file__', 'elsewhere')}; "
                 "activate neuroncore before anything imports it, or leave that package out"
             )
-    sys.meta_path.insert(0, Alias())
+    sys.meta_path[:0] = [VendorFinder(), Alias()]
 
 
 def deactivate() -> None:
     """Forget the alias and every module that was imported through it."""
-    sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, Alias)]
+    for finder in [f for f in sys.meta_path if isinstance(f, VendorFinder)]:
+        finder.forget()
+    sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, Alias | VendorFinder)]
     roots = [root for root in OURS if root in ROOTS or _is_ours(root)]
     for name in [n for n in sys.modules if n.partition(".")[0] in roots]:
         del sys.modules[name]

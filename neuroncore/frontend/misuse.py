@@ -94,10 +94,10 @@ def _unknown(what: str, name: str, home: Any, prefix: str) -> KernelError:
 def _no_import(error: ImportError) -> KernelError | None:
     """from nki.isa import tensor_scaler"""
     match = re.match(r"cannot import name '(\w+)' from '([\w.]+)'", str(error))
-    if match is None or not match[2].startswith(HOME):
+    home = sys.modules.get(match[2]) if match else None
+    if match is None or home is None or not home.__name__.startswith(HOME):
         return None
-    home = sys.modules[match[2]]
-    return _unknown(match[2].removeprefix(HOME), match[1], home, "")
+    return _unknown(home.__name__.removeprefix(HOME), match[1], home, "")
 
 
 def _written(frame: FrameType, module: ModuleType) -> str | None:

@@ -15,6 +15,7 @@ from neuroncore.frontend.launch import finish, launch
 from neuroncore.frontend.nki import keywords
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.traced import in_graph, is_traced
+from neuroncore.frontend.vendor.placeholders import Absent
 
 SIZES = "a positive int, or a tuple of them"
 
@@ -87,7 +88,7 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if fn is None:
         return lambda function: jit(function, **options)
-    return fn if isinstance(fn, Kernel) else Kernel(fn)
+    return fn if isinstance(fn, Kernel | Absent) else Kernel(fn)
 
 
 def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:

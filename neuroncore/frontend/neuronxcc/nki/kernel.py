@@ -25,6 +25,7 @@ from neuroncore.frontend.neuronxcc.nki.language.loops import nc, spmd_dim
 from neuroncore.frontend.neuronxcc.nki.results import flush, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
 from neuroncore.frontend.traced import in_graph, is_traced
+from neuroncore.frontend.vendor.placeholders import Absent
 from neuroncore.report import saved
 from neuroncore.schedule import schedule_cores
 
@@ -269,6 +270,8 @@ def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: An
         raise SignatureError(f"jit has no mode {mode!r}", argument="mode", expected=repr(MODES))
     if func is None:
         return lambda function: jit(function, mode, **kwargs)
+    if isinstance(func, Absent):
+        return func
     kind = {"baremetal": Saved, "benchmark": Benchmarked}.get(mode, Kernel)
     function = func.function if isinstance(func, Kernel) else func
     before = func.options if isinstance(func, Kernel) else {}

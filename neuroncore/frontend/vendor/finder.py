@@ -1,0 +1,149 @@
+"""Finds packages that only the vendor ships, while `import nki` is ours."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import spec_from_file_location
+from types import ModuleType
+from typing import Any
+
+from neuroncore.errors import did_you_mean
+from neuroncore.frontend.vendor import checkouts, placeholders
+from neuroncore.frontend.vendor.checkouts import Checkout
+from neuroncore.frontend.vendor.packages import Package, holding
+
+ALIASED = ("nki", "neuronxcc")
+HOME = "neuroncore.frontend."  # before the name by which the user imports a module
+
+
+class VendorFinder(MetaPathFinder):
+    """Finds what other finders don't, and before them what `--with` names."""
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        find = self._behind_alias if name.startswith(HOME) else self._vendors
+        found = find(name, path, target)
+        if found is not None:
+            self.found.add(name)
+        return found
+
+    def forget(self) -> None:
+        """Leave no module that came from here, and no trace in the packages around them."""
+        for name in [
+            n for n in sys.modules if any(f"{n}.".startswith(f"{f}.") for f in self.found)
+        ]:
+            around, _, last = name.rpartition(".")
+            vars(sys.modules.get(around, sys)).pop(last, None)
+            del sys.modules[name]
+        self.found.clear()
+
+    def _vendors(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        package = holding(name)
+        if package is None:
+            return None
+        checkout = package.repository and checkouts.named(package.repository)
+        installed = self._elsewhere(name, path, target)
+        if name == package.name:
+            if checkout and (checkout.before_installed or installed is None):
+                return _served(package, checkout)
+            if checkout and installed:
+                print(checkout.passed_over(installed.origin), file=sys.stderr)
+        elif package.is_whole and not isinstance(_around(name), placeholders.Module):
+            return None  # what the real one doesn't have isn't there
+        elif checkout and (inside := PathFinder.find_spec(name, path)):
+            return _completed(inside)
+        return None if installed else ModuleSpec(name, Empty(), is_package=True)
+
+    def _behind_alias(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        """What `from nki import name` looks for: it goes by the name that a module has for us."""
+        own = name.removeprefix(HOME)
+        module, _, last = own.rpartition(".")
+        if module.partition(".")[0] not in ALIASED or self._elsewhere(name, path, target):
+            return None
+        if holding(own) is not None:
+            return ModuleSpec(name, Same(own), is_package=True)
+        hint = did_you_mean(last, dir(_around(name)))
+        near = f"; {hint}" if hint else ""
+        raise ImportError(f"cannot import name {last!r} from {module!r}{near}", name=module)
+
+    def _elsewhere(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        """What another finder finds."""
+        others = [f for f in sys.meta_path if f is not self and hasattr(f, "find_spec")]
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        return next((spec for spec in specs if spec is not None), None)
+
+
+def _around(name: str) -> ModuleType:
+    return sys.modules[name.rpartition(".")[0]]
+
+
+class Empty(Loader):
+    """Makes a module of which nothing is here."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return placeholders.Module(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing to run."""
+
+
+class Same(Loader):
+    """Gives a module that has another name already."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        real = importlib.import_module(self.name)
+        self._spec = real.__spec__  # importlib is about to overwrite it
+        return real
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
+
+
+class InCheckout(SourceFileLoader):
+    """Loads a module of a checkout, and puts placeholders where the vendor's module has more."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        package = holding(module.__name__)
+        assert package is not None
+        super().exec_module(module)
+        is_root = module.__name__ == package.name
+
+        def other(name: str) -> Any:
+            if is_root and name in package.exports:
+                home = importlib.import_module(f"{package.name}.{package.exports[name]}")
+                return getattr(home, name)
+            return placeholders.missing(module.__name__, name)
+
+        module.__dict__.setdefault("__getattr__", other)
+
+
+def _served(package: Package, checkout: Checkout) -> ModuleSpec | None:
+    """A package from the user's checkout. Raises UsageError if it isn't there."""
+    folder = checkout.package()
+    found = spec_from_file_location(
+        package.name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    return _completed(found) if package.public else found
+
+
+def _completed(found: ModuleSpec | None) -> ModuleSpec | None:
+    if found is not None and isinstance(found.loader, SourceFileLoader):
+        found.loader = InCheckout(found.loader.name, found.loader.path)
+    return found
