@@ -44,15 +44,14 @@ class Checkout:
 
     def _wrong(self, given: Path) -> str:
         repository = self.repository
+        said = f"{self.said} {repository.name}" if self.before_installed else self.said
         lines = [
-            f"{self.said} {repository.name}={self.given}"
-            if self.before_installed
-            else f"{self.said}={self.given}",
+            f"{said}={self.given}",
             f"  {'expected':9} a checkout of {repository.url}: "
             f"{' or '.join(repository.places)} in it, with {' and '.join(repository.holds)}",
             f"  {'got':9} {_seems(given)}",
         ]
-        if repository.commit and _holds(given, repository):
+        if repository.commit and _is_of(given, repository):
             lines.append(f"  {'because':9} later commits don't have that folder any more")
             lines.append(f"  {'hint':9} git -C {given} checkout {repository.commit}")
         return "\n".join(lines)
@@ -91,7 +90,7 @@ def _places(repository: Repository, given: Path) -> list[Path]:
     return below + around
 
 
-def _holds(given: Path, repository: Repository) -> bool:
+def _is_of(given: Path, repository: Repository) -> bool:
     """Whether a folder looks like a checkout of a repository, of whatever commit."""
     return any((given / place).parent.is_dir() for place in repository.places[:1])
 
@@ -102,7 +101,7 @@ def _seems(given: Path) -> str:
         return "there is no such folder"
     if not given.is_dir():
         return "a file"
-    known = [one.url for one in REPOSITORIES.values() if _holds(given, one)]
+    known = [one.url for one in REPOSITORIES.values() if _is_of(given, one)]
     if known:
         return f"what seems to be a checkout of {known[0]}"
     inside = sorted(entry.name for entry in given.iterdir() if entry.name[0] != ".")

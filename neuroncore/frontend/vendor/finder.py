@@ -37,11 +37,11 @@ class VendorFinder(MetaPathFinder):
 
     def forget(self) -> None:
         """Leave no module that came from here, and no trace in the packages around them."""
-        for name in [
-            n for n in sys.modules if any(f"{n}.".startswith(f"{f}.") for f in self.found)
-        ]:
+        inside = tuple(f"{name}." for name in self.found)
+        for name in [n for n in sys.modules if f"{n}.".startswith(inside)]:
             around, _, last = name.rpartition(".")
-            vars(sys.modules.get(around, sys)).pop(last, None)
+            if around in sys.modules:
+                vars(sys.modules[around]).pop(last, None)
             del sys.modules[name]
         self.found.clear()
 
@@ -51,17 +51,17 @@ class VendorFinder(MetaPathFinder):
         package = holding(name)
         if package is None:
             return None
+        is_root = name == package.name
+        if package.is_whole and not is_root and not isinstance(_around(name), placeholders.Module):
+            return None  # a real one is there, and has what it has
         checkout = package.repository and checkouts.named(package.repository)
-        installed = self._elsewhere(name, path, target)
-        if name == package.name:
-            if checkout and (checkout.before_installed or installed is None):
-                return _served(package, checkout)
-            if checkout and installed:
-                print(checkout.passed_over(installed.origin), file=sys.stderr)
-        elif package.is_whole and not isinstance(_around(name), placeholders.Module):
-            return None  # what the real one doesn't have isn't there
-        elif checkout and (inside := PathFinder.find_spec(name, path)):
+        if checkout and not is_root and (inside := PathFinder.find_spec(name, path)):
             return _completed(inside)
+        installed = self._elsewhere(name, path, target)
+        if checkout and is_root:
+            if installed is None or checkout.before_installed:
+                return _served(package, checkout)
+            print(checkout.passed_over(installed.origin), file=sys.stderr)
         return None if installed else ModuleSpec(name, Empty(), is_package=True)
 
     def _behind_alias(
@@ -129,7 +129,9 @@ class InCheckout(SourceFileLoader):
             if is_root and name in package.exports:
                 home = importlib.import_module(f"{package.name}.{package.exports[name]}")
                 return getattr(home, name)
-            return placeholders.missing(module.__name__, name)
+            made = placeholders.missing(module.__name__, name)
+            setattr(module, name, made)
+            return made
 
         module.__dict__.setdefault("__getattr__", other)
 
