@@ -132,13 +132,17 @@ def test_a_kernel_that_is_not_here_goes_through_decorators():
     import neuronxcc.nki as older
     import nki
     from neuronxcc.nki._private_kernels.attention import attention_isa_kernel
+    from neuronxcc.nki.language import nc
     from nkilib.core.qkv.qkv import qkv
+    from torch_neuronx.xla_impl.ops import nki_jit
 
     for decorated in (
         older.jit()(attention_isa_kernel),
         older.jit(attention_isa_kernel, mode="torchxla"),
         older.trace(attention_isa_kernel),
         older.baremetal(attention_isa_kernel),
+        nki_jit()(attention_isa_kernel),
+        nki_jit(attention_isa_kernel)[(nc(2),)],
     ):
         refused(lambda made=decorated: made(X), "attention_isa_kernel is not here", "not public")
     for decorated in (nki.jit(qkv), nki.jit(platform_target="trn2")(qkv), nki.jit(qkv)[2]):
@@ -223,6 +227,8 @@ def test_refusals_say_what_is_public():
         ("from nki.compiler import nothing", "cannot import name 'nothing' from 'nki.compiler'"),
         ("from neuronxcc import nothing", "cannot import name 'nothing' from 'neuronxcc'"),
         ("from neuronxcc.nki import nothing", "cannot import name 'nothing' from 'neuronxcc.nki'"),
+        ("from torch_neuronx import nothing", "name 'nothing' from 'torch_neuronx'"),
+        ("import torch_neuronx; torch_neuronx.nothing", "torch_neuronx has no 'nothing'"),
         ("import nki.nothing", "No module named 'nki.nothing'"),
         ("import neuronxcc.nothing.x", "No module named 'neuronxcc.nothing'"),
         ("import nki; nki.nothing", "nki has no 'nothing'"),

@@ -16,8 +16,7 @@ from neuroncore.frontend.vendor import checkouts, placeholders
 from neuroncore.frontend.vendor.checkouts import Checkout
 from neuroncore.frontend.vendor.packages import Package, holding
 
-ALIASED = ("nki", "neuronxcc")
-HOME = "neuroncore.frontend."  # before the name by which the user imports a module
+HOMES = ("neuroncore.frontend.", "neuroncore.frameworks.")  # of modules with a name for users
 
 
 class VendorFinder(MetaPathFinder):
@@ -29,7 +28,7 @@ class VendorFinder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        find = self._behind_alias if name.startswith(HOME) else self._vendors
+        find = self._behind_alias if name.startswith(HOMES) else self._vendors
         found = find(name, path, target)
         if found is not None:
             self.found.add(name)
@@ -68,9 +67,11 @@ class VendorFinder(MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
         """What `from nki import name` looks for: it goes by the name that a module has for us."""
-        own = name.removeprefix(HOME)
+        own = name.partition(".")[2].partition(".")[2]
         module, _, last = own.rpartition(".")
-        if module.partition(".")[0] not in ALIASED or self._elsewhere(name, path, target):
+        root = sys.modules.get(module.partition(".")[0])
+        aliased = root is not None and root.__name__.startswith(HOMES)
+        if not aliased or self._elsewhere(name, path, target):
             return None
         if holding(own) is not None:
             return ModuleSpec(name, Same(own), is_package=True)
