@@ -4,7 +4,7 @@ from device import REGIONS, Device
 
 from neuroncore.core.core import on
 from neuroncore.frontend.neuronxcc.nki.results import flush
-from neuroncore.frontend.neuronxcc.nki.tensor import whole
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.numerics.formats import lookup
 
 
@@ -14,7 +14,7 @@ class Older(Device):
     def empty(self, shape, dtype="float32", buffer="sbuf", address=None):
         """A tensor that nothing has written."""
         memory = self.core.memory
-        return whole(memory.allocate(REGIONS[buffer], shape, lookup(dtype), "", address))
+        return Tensor.of(memory.allocate(REGIONS[buffer], shape, lookup(dtype), "", address))
 
     def call(self, function, *args, **kwargs):
         """Call a function as a kernel would, to its end."""

@@ -217,7 +217,7 @@ def pick(name: str, tile: Tile, chosen: Array, operand: Operand, check: Check) -
     storage.partition0 = source.start_partition
     codes = np.ascontiguousarray(np.take_along_axis(source.codes(), chosen, 1))
     storage.data = codes.reshape(-1).view(np.uint8)
-    made = Picked(storage, tile.shape, access.dense(tile.shape), 0, tile.dtype)
+    made = Picked.of(storage)
     made.source, made.places, made.never = source, chosen, None
     if operand.partial or operand.writes:
         _copy_history(made, fresh=operand.writes and operand.partial)

@@ -27,7 +27,6 @@ from neuroncore.frontend.settings import current_settings, environment_options, 
 from neuroncore.frontend.warning import NeuronWarning as NeuronWarning
 from neuroncore.frontend.warning import warn
 from neuroncore.machine import Machine
-from neuroncore.memory import access
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics import codec
@@ -214,7 +213,7 @@ class _Inputs:
         return self._tensor(self.adopted[id(value)][1])
 
     def _tensor(self, storage: Storage) -> Tile:
-        return self.tensor(storage, storage.shape, access.dense(storage.shape), 0, storage.dtype)
+        return self.tensor.of(storage)
 
     def _adopt(self, value: Any, name: str) -> Storage:
         made_by = library(value)

@@ -105,7 +105,7 @@ class Layout:
 
     __slots__ = (
         *("region", "shape", "dtype", "spread", "pitch", "partition0", "byte0", "placed"),
-        *("on_chip", "partitions", "row_bytes", "in_rows", "geometries"),
+        *("on_chip", "partitions", "row_bytes", "in_rows", "geometries", "_whole"),
     )
 
     def __init__(
@@ -126,6 +126,14 @@ class Layout:
         self.row_bytes = prod(shape[1:] if self.on_chip else shape) * dtype.itemsize
         self.in_rows = pitch != self.row_bytes * spread  # further apart than they are long
         self.geometries: dict[tuple[Dims, Dims, Format], Geometry] = {}
+        self._whole: Geometry | None = None
+
+    @property
+    def whole(self) -> Geometry:
+        """That of a tile of all of it."""
+        if self._whole is None:
+            self._whole = self.geometry(self.shape, access.dense(self.shape), self.dtype)
+        return self._whole
 
     @property
     def nbytes(self) -> int:
@@ -159,7 +167,7 @@ class Geometry:
 
     __slots__ = (
         *("layout", "shape", "strides", "dtype", "bytes_apart", "steps", "fills", "stepped"),
-        "views",
+        *("views", "_parts"),
     )
 
     def __init__(self, layout: Layout, shape: Dims, strides: Dims, dtype: Format) -> None:
@@ -176,6 +184,16 @@ class Geometry:
         rows_apart = self.bytes_apart[0] if shape[0] > 1 else layout.row_bytes
         self.stepped = layout.on_chip and rows_apart != layout.row_bytes
         self.views: dict[int, View] = {}
+        self._parts: dict[Any, tuple[Geometry, int]] = {}
+
+    def part(self, index: Any) -> tuple[Geometry, int] | None:
+        """What an index makes of it and by how far it moves the offset, if that was noted."""
+        return self._parts.get(index)
+
+    def note_part(self, index: Any, part: Geometry, moved: int) -> None:
+        """Note the part that an index, which can be hashed, means of every tile that lies so."""
+        _room(self._parts)
+        self._parts[index] = part, moved
 
     def start(self, offset: int) -> int:
         """Of which byte of our memory it begins, from the storage's first, for an offset in

@@ -24,6 +24,8 @@ from neuroncore.errors import (
 )
 from neuroncore.machine import Machine, Psum, Sbuf
 from neuroncore.memory import geometry
+from neuroncore.memory.access import Dims
+from neuroncore.memory.geometry import Layout
 from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
@@ -129,7 +131,7 @@ class Storage:
         self.launch: Hbm | None = None  # whose it is: a tensor ends with the launch that made it
         self.double: Any = None  # the elements in float64, if they differ (`precision`)
         self.foreign: Gaps | None = None  # PSUM: flags what others than the Tensor engine wrote
-        self._layout: geometry.Layout | None = None
+        self._layout: Layout | None = None
 
     @property
     def nbytes(self) -> int:
@@ -137,7 +139,7 @@ class Storage:
         return self.partitions * self.row_bytes
 
     @property
-    def layout(self) -> geometry.Layout:
+    def layout(self) -> Layout:
         """What it has in common with others. Its place and format are settled before it is asked
         for, which tiles do."""
         if self._layout is None:
@@ -208,6 +210,8 @@ class Memory:
         self._ids = hbm.ids
         self._shared: Counter[str] = Counter()  # tensors allocated in shared HBM, by name
         self._images: dict[MemoryRegion, Image] = {}
+        # of tensors that fit onto the chip, and that the system places
+        self._layouts: dict[tuple[MemoryRegion, Dims, Format], Layout] = {}
 
     def begin_program(self) -> None:
         """Another program of the launch grid begins on this core; it shares HBM with the last."""
@@ -259,15 +263,19 @@ class Memory:
     ) -> Storage:
         storage = Storage(next(self._ids), region, shape, dtype, name)
         storage.launch = self.hbm
-        if storage.on_chip:
+        kind = region, shape, dtype
+        known = self._layouts.get(kind)
+        if storage.on_chip and known is None:
             self._check_fits(storage)
-        else:
+        elif not storage.on_chip:
             self._check_room(storage, lasts=region is MemoryRegion.shared_hbm)
         if address is not None and storage.on_chip:
             self._place(storage, *address)
             return storage
         storage.gaps = Gaps(storage.nbytes, dtype.itemsize)
         storage.hold(self.hbm.held(dtype))
+        if storage.on_chip:
+            storage._layout = known or self._layouts.setdefault(kind, storage.layout)
         try:
             storage.data = buffers.take(storage.nbytes * storage.spread)
         except MemoryError:

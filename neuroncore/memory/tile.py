@@ -102,6 +102,14 @@ class Tile:
         self._signature: View | None = None
         self._access = -1  # its row in the program's table of accesses
 
+    @classmethod
+    def of(cls: type[T], storage: Storage) -> T:
+        """All of a storage."""
+        whole = storage.layout.whole
+        made = cls(storage, storage.shape, whole.strides, 0, storage.dtype)
+        made._geometry = whole
+        return made
+
     def window(
         self: T,
         shape: Dims,
@@ -118,6 +126,12 @@ class Tile:
             self._has_bits_of(dtype)
         made = type(self)(self.storage, shape, strides, offset, dtype or self.dtype, dynamic)
         made.fault = self.fault
+        return made
+
+    def at(self: T, lies: Geometry, offset: int) -> T:
+        """Another window on the same storage, at an offset that is known."""
+        made = type(self)(self.storage, lies.shape, lies.strides, offset, lies.dtype)
+        made._geometry, made.fault = lies, self.fault
         return made
 
     def _has_bits_of(self, dtype: Format) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from neuroncore.core.indirection import Picked
-from neuroncore.memory import access
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Dynamic, Tile
 from neuroncore.native import buffers
@@ -79,7 +78,7 @@ def is_float(tile: Tile) -> bool:
 
 def everything(storage: Storage) -> Tile:
     """All of a storage as one tile."""
-    return Tile(storage, storage.shape, access.dense(storage.shape), 0, storage.dtype)
+    return Tile.of(storage)
 
 
 def chip_values(tile: Tile, index: Any = ...) -> Array:
@@ -115,7 +114,7 @@ def made(array: Array, like: Tile, held: Format = float64) -> Beside:
     storage.hold(held)
     storage.data = array.reshape(-1).view(np.uint8)
     storage.partition0 = like.start_partition
-    return Beside(storage, array.shape, access.dense(array.shape), 0, like.dtype)
+    return Beside.of(storage)
 
 
 def on(storage: Storage, tile: Tile) -> Beside:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from device import Device
 
+from neuroncore.errors import SignatureError
 from neuroncore.memory import geometry
 
 
@@ -59,3 +60,21 @@ def test_a_table_that_is_full_begins_anew(monkeypatch):
     kept = [tile[:, :n].geometry for n in range(1, 9)]
     assert [lies.shape[1] for lies in kept] == list(range(1, 9))
     assert len(tile.storage.layout.geometries) <= 2
+
+
+def test_an_index_met_before_means_the_same_of_another_tensor():
+    device = Device()
+    values = np.arange(96 * 40, dtype=np.float32).reshape(96, 40)
+    for tile, of in ((device.tile(values), values), (device.tile(-values), -values)):
+        for start in (3, 7):
+            np.testing.assert_array_equal(tile[32:64, start:-2].values(), of[32:64, start:-2])
+            part, plain = tile[:, start:], of[:, start:]
+            np.testing.assert_array_equal(part[1:5, 2:9].values(), plain[1:5, 2:9])
+
+
+def test_what_equals_an_index_met_before_is_refused_as_ever():
+    tile = Device().empty((4, 6), buffer="hbm")
+    assert tile[1].shape == (6,) and tile[1:2].shape == (1, 6)
+    for key in (True, 1.0, slice(1.0, 2), slice(None, None, -1)):
+        with pytest.raises(SignatureError):
+            tile[key]

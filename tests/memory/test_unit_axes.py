@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore.errors import ShapeError, ViewError
-from neuroncore.frontend.neuronxcc.nki.tensor import whole
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.memory import access
 
 REGIONS = ("hbm", "sbuf", "psum")
@@ -181,7 +181,7 @@ def test_what_repeats_one_element_can_not_be_moved_along():
 @given(data=st.data())
 def test_the_older_api_gives_the_same_strides(data):
     shape = data.draw(SIZES)
-    tensor = whole(Device().tile(counting(shape), buffer="hbm").storage)
+    tensor = Tensor.of(Device().tile(counting(shape), buffer="hbm").storage)
     target = regrouped(data, shape)
     view = tensor.reshape(target)
     assert view.strides == access.dense(target)
@@ -218,7 +218,7 @@ def test_an_estimate_leaves_them_out(region, stride):
     assert ns(stride) == ns(0)
 
 
-@pytest.mark.parametrize("of", [lambda tile: tile, lambda tile: whole(tile.storage)])
+@pytest.mark.parametrize("of", [lambda tile: tile, lambda tile: Tensor.of(tile.storage)])
 def test_bits_are_viewed_whatever_the_stride_of_an_axis_of_size_1(of):
     values = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
     tile = of(Device().tile(values, buffer="hbm"))

@@ -44,9 +44,7 @@ class NkiTensor(Patterned):
     @property
     def base_tensor(self) -> NkiTensor:
         """The whole tensor that this is a view of, as it was made."""
-        storage = self.storage
-        strides = access.dense(storage.shape)
-        return type(self)(storage, storage.shape, strides, 0, storage.dtype)
+        return type(self).of(self.storage)
 
     @property
     def address(self) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import OutOfBoundsError, SignatureError
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled, whole
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
 from neuroncore.memory.access import Dims
 from neuroncore.memory.storage import Storage
 from neuroncore.numerics.formats import Format
@@ -70,7 +70,7 @@ class Blocks(Untiled):
             return self._part(tuple(at))
         tile = self._tiles.get(block := tuple(at))
         if tile is None:
-            tile = self._tiles[block] = whole(self._make(block))
+            tile = self._tiles[block] = Tensor.of(self._make(block))
         return tile[rest] if rest else tile
 
     def _part(self, at: Dims) -> Blocks:

@@ -23,7 +23,7 @@ from neuroncore.frontend.launch import Run, finish, launch
 from neuroncore.frontend.neuronxcc.nki import contract
 from neuroncore.frontend.neuronxcc.nki.language.loops import nc, spmd_dim
 from neuroncore.frontend.neuronxcc.nki.results import flush, tile
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, whole
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.traced import in_graph, is_traced
 from neuroncore.frontend.vendor.placeholders import Absent
 from neuroncore.report import saved
@@ -156,7 +156,7 @@ def _readable(value: Any) -> Any:
         value.storage.id,
     )
     copied = core.memory.adopt(MemoryRegion.shared_hbm, value.codes().copy(), value.dtype)
-    return whole(copied)
+    return Tensor.of(copied)
 
 
 def _axis(size: Any) -> int | spmd_dim:

@@ -25,7 +25,7 @@ from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import check_explicit
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask, rectangles
 from neuroncore.frontend.neuronxcc.nki.scopes import check_read, check_write, running
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled, whole
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 from neuroncore.memory.tile import Tile
@@ -88,7 +88,7 @@ def new(shape: Sequence[int], dtype: Format, region: MemoryRegion = SBUF, name: 
     storage.scope = running(core).scope
     if core.program is not None:
         storage.born = core.birthplace()
-    return whole(storage)
+    return Tensor.of(storage)
 
 
 def tile(value: Any, name: str = "data") -> Tensor:
@@ -118,7 +118,7 @@ def fill(tile: Tile) -> None:
     value = state.fills.get(tile.storage.id)
     if value is None or tile.unwritten() is None:
         return
-    everything = whole(tile.storage)
+    everything = Tensor.of(tile.storage)
     missing = everything.unwritten()
     assert missing is not None
     del state.fills[tile.storage.id]
@@ -321,7 +321,7 @@ def _set(slot: Tensor, value: Any) -> None:
         return
     constant = np.full(slot.shape, value).astype(slot.held.numpy)
     storage = core.memory.adopt(MemoryRegion.shared_hbm, constant, slot.dtype)
-    issue("dma_copy", dst=slot, src=whole(storage))
+    issue("dma_copy", dst=slot, src=Tensor.of(storage))
 
 
 def _number(value: Any) -> Any:

@@ -23,7 +23,6 @@ from neuroncore.frontend.unread import Unread
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 from neuroncore.memory.register import VirtualRegister
-from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
 
 # first, steps along the axes of a tile, shape of the tensor that was indexed, axis of that
@@ -432,11 +431,6 @@ class Tensor(Unread, Tile):
 def _inside(span: Span, shape: Dims) -> bool:
     low, high = Index(shape, span[1], span[0]).extent()
     return low >= 0 and high < span[2][span[3]]
-
-
-def whole(storage: Storage) -> Tensor:
-    """The tensor that a storage was made for."""
-    return Tensor(storage, storage.shape, access.dense(storage.shape), 0, storage.dtype)
 
 
 class Untiled:

@@ -16,7 +16,6 @@ from neuroncore.errors import BufferKindError, DynamicControlError, SignatureErr
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.memory import access
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, uint8
 
@@ -77,7 +76,7 @@ def ndarray(
     storage = core.memory.allocate(buffer, sizes, _format(dtype), name, address)
     if core.program is not None:
         storage.born = core.birthplace()
-    return NkiTensor(storage, sizes, access.dense(sizes), 0, storage.dtype)
+    return NkiTensor.of(storage)
 
 
 def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
@@ -204,7 +203,7 @@ def shared_constant(constant: Any) -> NkiTensor:
     array = np.load(constant) if isinstance(constant, str | Path) else np.asarray(constant)
     array = np.array(array, order="C", ndmin=1)
     storage = current().memory.constant(array, _format(array.dtype))
-    return NkiTensor(storage, storage.shape, access.dense(storage.shape), 0, storage.dtype)
+    return NkiTensor.of(storage)
 
 
 def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:

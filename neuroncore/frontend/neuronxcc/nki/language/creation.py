@@ -26,7 +26,7 @@ from neuroncore.frontend.neuronxcc.nki.results import (
     tile,
 )
 from neuroncore.frontend.neuronxcc.nki.scopes import LoopIndex, check_shared, running
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled, whole
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
 from neuroncore.memory.storage import Storage
 from neuroncore.numerics.formats import Format, uint8
 
@@ -141,11 +141,11 @@ def _made(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -
     check_shared(region, state)
     scope = state.scope
     if region not in ON_CHIP:
-        return whole(_born(scope, region, sizes, form, name, None, None))
+        return Tensor.of(_born(scope, region, sizes, form, name, None, None))
     tile_shape = sizes[axis:] if len(sizes) - axis > 1 else (*sizes[axis:], 1)
     place = where.placer(tile_shape, form)
     if axis == 0:
-        return whole(_born(scope, region, tile_shape, form, name, place and place(()), value))
+        return Tensor.of(_born(scope, region, tile_shape, form, name, place and place(()), value))
 
     def make(block: tuple[int, ...]) -> Storage:
         return _born(scope, region, tile_shape, form, name, place and place(block), value)
@@ -317,7 +317,7 @@ def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     array = np.array(constant, order="C", ndmin=1)
     if dtype is not None:
         array = array.astype(_format(dtype).numpy)
-    return whole(current().memory.constant(array, _format(array.dtype)))
+    return Tensor.of(current().memory.constant(array, _format(array.dtype)))
 
 
 def shared_identity_matrix(n: int, dtype: Any = uint8, **kwargs: Any) -> Tensor:
