@@ -6,7 +6,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
 
-from neuroncore.errors import KernelError, SignatureError
+from neuroncore.errors import DtypeError, KernelError, SignatureError, ViewError
 
 F32 = np.float32
 P, F = nl.arange(5)[:, None], nl.arange(8)[None, :]
@@ -217,6 +217,47 @@ def test_a_dma_transposes(shape):
     device = Older()
     got = device.call(nisa.dma_transpose, device.tile(x, buffer="hbm"))
     assert np.array_equal(got.numpy(), x.T)
+
+
+@pytest.mark.parametrize(
+    ("target", "buffer", "dtype"),
+    [
+        ("trn2", "hbm", "float32"),
+        ("trn2", "sbuf", "bfloat16"),
+        ("trn2", "sbuf", "int32"),
+        ("trn1", "sbuf", "float32"),
+    ],
+)
+def test_what_of_32_bits_a_dma_may_transpose(target, buffer, dtype):
+    x = np.arange(512).reshape(16, 32) % 256
+    device = Older(target)
+    source = device.tile(x, dtype, buffer)
+    assert np.array_equal(device.call(nisa.dma_transpose, source).numpy(), x.T)
+    assert len(device.lines) == 1
+
+
+def test_float32_in_sbuf_leaves_no_trace_where_dma_engines_transpose():
+    device = Older("trn2")
+    with pytest.raises(DtypeError, match=r"NCC_ISFV902"):
+        device.call(nisa.dma_transpose, device.tile(numbers((16, 32))))
+    assert device.lines == []
+
+
+def test_a_dma_repeats_along_the_free_axis_and_in_hbm():
+    x = numbers()
+    device = Older()
+    source = device.tile(x, buffer="hbm")
+    wide, rows = device.empty((5, 8)), device.empty((3, 8), buffer="hbm")
+    device.call(nisa.dma_copy, dst=wide, src=source[nl.arange(5)[:, None], F * 0 + 2])
+    assert np.array_equal(wide.numpy(), x[:, 2:3].repeat(8, axis=1))
+    device.call(nisa.dma_copy, dst=rows, src=source[nl.arange(3)[:, None] * 0 + 4, F])
+    assert np.array_equal(rows.numpy(), x[4:5].repeat(3, axis=0))
+    device.call(nisa.dma_copy, dst=wide[0:1], src=source[nl.arange(1)[:, None] * 0 + 4, F])
+    assert np.array_equal(wide.numpy()[0], x[4])
+    issued = len(device.lines)
+    with pytest.raises(ViewError, match=r"NCC_IBCG901"):
+        device.call(nisa.dma_copy, dst=wide, src=source[nl.arange(5)[:, None] * 0 + 4, F])
+    assert len(device.lines) == issued
 
 
 def test_a_gather_takes_runs_by_shared_indices():

@@ -76,6 +76,27 @@ PAIRS = {
         "nisa.dma_copy(dst=out, src=nl.copy(p))",
         *("", lambda: LEFT.T @ RIGHT),
     ),
+    "a row that a dma repeats": (
+        *(errors.ViewError, "NCC_IBCG901", (128, 512)),
+        "i, j = nl.mgrid[0:128, 0:512]\nt = nl.ndarray((128, 512), np.float32)",
+        "nisa.dma_copy(dst=t, src=x[7 + i * 0, j])",
+        "t[...] = nl.load(x[7:8, :]).broadcast_to((128, 512))",
+        *("nl.store(out, t)", lambda: X[7:8].repeat(128, axis=0)),
+    ),
+    "a row of sbuf that a dma repeats": (
+        *(errors.ViewError, "stride 0 along axis 0", (128, 512)),
+        "i, j = nl.mgrid[0:128, 0:512]\n"
+        "t, r = nl.ndarray((128, 512), np.float32), nl.load(x[7:8, :])",
+        "nisa.dma_copy(dst=t, src=r[i * 0, j])",
+        "t[...] = r.broadcast_to((128, 512))",
+        *("nl.store(out, t)", lambda: X[7:8].repeat(128, axis=0)),
+    ),
+    "float32 transposed by a dma within sbuf": (
+        *(errors.DtypeError, "NCC_ISFV902", (128, 128), "t = nl.load(x[:, 0:128])"),
+        "p = nisa.dma_transpose(t)",
+        "p = nisa.nc_transpose(t)",
+        *("nl.store(out, nl.copy(p))", lambda: LEFT.T),
+    ),
     "gpsimd and psum": (
         *(errors.BufferKindError, "gpsimd", (128, 512)),
         "t = nl.load(x)\np = nisa.nc_matmul(t[:, 0:128], t)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from neuroncore import source
-from neuroncore.errors import DynamicControlError, SignatureError, ViewError
+from neuroncore.errors import DtypeError, DynamicControlError, SignatureError, ViewError
 from neuroncore.memory.tile import Tile
 
 
@@ -62,4 +62,30 @@ def transposed_indirectly(tile: Tile) -> ViewError:
         because="the descriptors of a transposing DMA are made before the kernel runs",
         hint="nl.load the rows, and transpose the tile with nl.transpose",
         also="err_indirect_indices_are_not_supported_with_nki_api",
+    )
+
+
+def transposed_wide(tile: Tile) -> DtypeError:
+    """Of a DMA from SBUF on machines whose DMA engines transpose (kda-for-trainium, on trn2)."""
+    return DtypeError(
+        f"{tile!r} can't be transposed by DMA",
+        argument="src",
+        expected="a format of 2 bytes, or a tensor in hbm",
+        got=f"{tile.dtype} in sbuf",
+        because="the older API's compiler fails where DMA engines transpose float32 within SBUF",
+        hint="nl.transpose and nisa.nc_transpose do it on the Tensor engine",
+        also="NCC_ISFV902",
+    )
+
+
+def repeated_by_dma(tile: Tile) -> ViewError:
+    """Of dma_copy, from HBM and from SBUF (kda-for-trainium, on trn2)."""
+    return ViewError(
+        f"{tile!r} is one row that a DMA would repeat across {tile.shape[0]} partitions",
+        argument="src",
+        expected="an index of src that grows from partition to partition",
+        got=f"stride 0 along axis 0 of {tile.shape}",
+        because="the older API's compiler does not support broadcast patterns in DMA",
+        hint="load the row, and repeat it with .broadcast_to((partitions, columns))",
+        also="NCC_IBCG901",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from neuroncore.core.core import current
 from neuroncore.errors import OperatorError
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.isa import constants
@@ -18,6 +19,7 @@ from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.frontend.nki import language as newer
+from neuroncore.numerics.formats import float32
 
 __all__ = ["dma_copy", "dma_transpose", "local_gather"]
 
@@ -37,6 +39,8 @@ def dma_copy(
         "dge_mode": constants.descriptors(dge_mode),
     }
     source = tile(src, "src")
+    if tile(dst, "dst").storage.on_chip and source.shape[0] > 1 and source.strides[0] == 0:
+        raise refusals.repeated_by_dma(source)
     if dst_rmw_op is None:
         write("dma_copy", dst, mask, src=source, **modes)
         return
@@ -64,6 +68,9 @@ def dma_transpose(
     x = tile(src, "src")
     if x.dynamic:
         raise refusals.transposed_indirectly(x)
+    by_dma = x.storage.on_chip and current().machine.has("dma_transpose")
+    if by_dma and x.dtype is float32:
+        raise refusals.transposed_wide(x)
     order = tuple(axes) if axes else tuple(range(len(x.shape)))[::-1]
     shape = [x.shape[a] for a in order]
     made = produce(
