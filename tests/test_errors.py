@@ -146,7 +146,7 @@ ILLEGAL = {
     "assignment": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    t = tile(4, 6)\n    «t[0]» = x\n",
-        {"statement": "not by assignment", "hint": "nisa.tensor_copy"},
+        {"statement": "can't be assigned to", "hint": "nisa.dma_copy"},
     ),
     "misspelt keyword": (
         *("SIGNATURE", TypeError),

@@ -21,15 +21,16 @@ from neuroncore.clause.instruction import Call, Instruction
 from neuroncore.clause.operand import Operand, spread
 from neuroncore.core import indirection, legality
 from neuroncore.core.leftovers import Leftovers
-from neuroncore.enums import engine
+from neuroncore.enums import MemoryRegion, engine
 from neuroncore.errors import (
     KernelError,
     OutsideKernelError,
     UninitialisedError,
 )
 from neuroncore.machine import Machine
-from neuroncore.memory.storage import Born, Hbm, Memory
+from neuroncore.memory.storage import Born, Hbm, Memory, Storage
 from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic, rounding
 from neuroncore.options import Options
 from neuroncore.record.program import Program
@@ -259,6 +260,23 @@ class Core:
         if user is frame:
             self._lines[id(found.f_code), found.f_lasti] = line
         return line
+
+    def allocate(
+        self,
+        region: MemoryRegion,
+        shape: tuple[int, ...],
+        dtype: Format,
+        name: str = "",
+        address: tuple[int, int] | None = None,
+    ) -> Storage:
+        """Storage that nothing has written, and that knows which line of the kernel it is of.
+
+        Raises what Memory.allocate does.
+        """
+        storage = self.memory.allocate(region, shape, dtype, name, address)
+        if self.program is not None:
+            storage.born = self.birthplace()
+        return storage
 
     def birthplace(self) -> tuple[CodeType, int] | None:
         """Where in the user's code we are, as memory remembers it."""

@@ -29,6 +29,13 @@ def get_nc_sub_version() -> int:
     return 0
 
 
+def rows_of(size: int) -> tuple[int, int]:
+    """The shape of so many elements as one row for each of as many partitions as divide them."""
+    most = min(machine().limits.partitions, size)
+    rows = next(n for n in range(most, 0, -1) if size % n == 0)
+    return rows, size // rows
+
+
 class TileSize:
     """Sizes in elements, or bytes where the name says so."""
 

@@ -8,7 +8,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 
-from neuroncore.errors import ShapeError, SignatureError
+from neuroncore.errors import SignatureError
 
 
 @pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum])
@@ -112,57 +112,6 @@ def test_a_schedule_keeps_the_grid():
 def test_what_is_not_a_pair_of_names_is_refused(edge):
     with pytest.raises(SignatureError, match="is not an edge of a schedule"):
         one_over_x_plus_x_plus_one.with_schedule([("plus1", "recip"), edge])
-
-
-@pytest.mark.parametrize("where", [nl.sbuf, nl.psum])
-@pytest.mark.parametrize("dtype", [nl.float32, nl.bfloat16])
-def test_a_tile_is_assigned_by_a_copy(where, dtype):
-    @nki.jit
-    def kernel(x):
-        blocks = nl.ndarray((96, 3, 5), dtype, buffer=where)
-        for i in range(3):
-            blocks[0:96, i, 0:5] = nl.load(x[i])
-        whole = nl.ndarray((96, 3, 5), nl.float32)
-        whole[...] = blocks
-        out = nl.ndarray((96, 3, 5), nl.float32, buffer=nl.shared_hbm)
-        nl.store(out, whole)
-        return out
-
-    x = np.random.default_rng(0).integers(-9, 9, (3, 96, 5)).astype(np.float32)
-    assert (kernel(x) == x.swapaxes(0, 1)).all()
-
-
-def test_a_tile_of_another_shape_is_not_assigned():
-    @nki.jit
-    def kernel(x):
-        nl.ndarray((4, 6), nl.float32)[:, 0:5] = nl.load(x)
-
-    with pytest.raises(ShapeError, match="tensor_copy"):
-        kernel(np.zeros((4, 6), np.float32))
-
-
-@pytest.mark.parametrize("value", [1.0, np.zeros((4, 6), np.float32)])
-def test_numbers_and_arrays_are_not_assigned(value):
-    @nki.jit
-    def kernel():
-        nl.ndarray((4, 6), nl.float32)[...] = value
-
-    with pytest.raises(SignatureError, match="not by assignment"):
-        kernel()
-
-
-def test_what_is_in_hbm_is_not_assigned_nor_assigned_to():
-    @nki.jit
-    def loads(x):
-        nl.ndarray((4, 6), nl.float32)[...] = x
-
-    @nki.jit
-    def stores(x):
-        x[...] = nl.load(x)
-
-    for kernel in loads, stores:
-        with pytest.raises(SignatureError, match="not by assignment"):
-            kernel(np.zeros((4, 6), np.float32))
 
 
 def test_a_tensor_tells_the_address_that_it_was_given():

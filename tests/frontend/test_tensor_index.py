@@ -129,16 +129,6 @@ def test_iterating_ends():
     assert [row.shape for row in tiles()[1]] == [(6, 5)] * 4
 
 
-@pytest.mark.parametrize("key", [..., 0, (slice(None), slice(0, 2))])
-@pytest.mark.parametrize("value", [1.0, VALUES])
-def test_assignment_of_what_is_no_tile_is_refused_with_the_instructions_to_use(key, value):
-    tile, _ = tiles()
-    with pytest.raises(SignatureError) as refused:
-        tile[key] = value
-    assert "nisa.tensor_copy" in refused.value.hint and "nisa.dma_copy" in refused.value.hint
-    assert np.array_equal(tile.numpy(), VALUES)
-
-
 # --- known at run time ----------------------------------------------------------------------------
 
 

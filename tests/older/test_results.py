@@ -12,7 +12,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older, run
 
-from neuroncore.errors import BufferKindError, ShapeError
+from neuroncore.errors import BufferKindError, ImmutableError, ShapeError
 
 A = np.random.default_rng(1).normal(size=(4, 6)).astype(np.float32)
 B = np.random.default_rng(2).normal(size=(4, 6)).astype(np.float32)
@@ -294,6 +294,33 @@ def test_a_masked_result_without_a_place_is_defined_where_the_mask_is():
     assert not device.findings
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.float32, np.uint8])
+def test_a_number_is_stored_in_hbm_by_way_of_a_tile(dtype):
+    def kernel():
+        out = tile((5, 300, 2), dtype, nl.hbm)
+        for i in nl.affine_range(5):
+            out[i] = i
+        out[2, 10:14, 1] = 9
+        return out
+
+    got, device = run(kernel)
+    want = np.repeat(np.arange(5, dtype=dtype), 600).reshape(5, 300, 2)
+    want[2, 10:14, 1] = 9
+    assert np.array_equal(got, want)
+    assert device.opcodes == ["MEMSET", "DMA_DIRECT2D"] * 6
+
+
+def test_the_number_of_a_program_is_assigned_in_shared_hbm():
+    @nki.jit
+    def kernel():
+        seen = nl.ndarray((2,), dtype=nl.int32, buffer=nl.shared_hbm)
+        me = nl.program_id(0)
+        seen[me] = me + 7
+        return seen
+
+    assert nki.simulate_kernel(kernel[nl.nc(2)]).tolist() == [7, 8]
+
+
 # --- refused twins --------------------------------------------------------------------------------
 
 
@@ -303,6 +330,16 @@ def test_hbm_can_not_be_assigned_to():
 
     with pytest.raises(BufferKindError, match="can't be assigned to"):
         run(kernel, A, B, buffers=("sbuf", "hbm"))
+
+
+def test_a_number_is_not_assigned_to_a_parameter():
+    @nki.jit
+    def kernel(x):
+        x[0] = 1
+        return nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.shared_hbm)
+
+    with pytest.raises(ImmutableError):
+        nki.simulate_kernel(kernel, A)
 
 
 def test_a_result_of_another_shape_is_refused():

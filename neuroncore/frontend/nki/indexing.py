@@ -16,7 +16,6 @@ from neuroncore.errors import (
 )
 from neuroncore.frontend import misuse
 from neuroncore.frontend.bounds import beyond
-from neuroncore.frontend.nki import isa
 from neuroncore.frontend.slices import DynamicSlice
 from neuroncore.frontend.unread import Unread, asserted, truth_value
 from neuroncore.memory.register import VirtualRegister
@@ -113,18 +112,6 @@ class Indexed(Unread, Tile):
             new_shape.append(1)
             new_strides.append(1)
         return self.window(tuple(new_shape), tuple(new_strides), offset, dynamic=dynamic)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """`t[key] = tile`, both on the chip, is a tensor_copy, as the vendor's guide to migration
-        writes it."""
-        if isinstance(value, Tile) and value.storage.on_chip and self.storage.on_chip:
-            isa.tensor_copy(self[key], value)
-            return
-        raise SignatureError(
-            "this API writes through instructions, not by assignment",
-            expected="a tile in sbuf or psum, which is copied",
-            hint="nisa.tensor_copy(dst=t[...], src=value), nisa.dma_copy or nisa.memset",
-        )
 
     def _expanded(self, keys: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
         """Keys for every axis: `...` and what is left out stand for whole axes."""

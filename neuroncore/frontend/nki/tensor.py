@@ -16,7 +16,7 @@ import numpy as np
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ShapeError, SignatureError, ViewError
 from neuroncore.frontend.formats import format_of
-from neuroncore.frontend.nki.pattern import Patterned
+from neuroncore.frontend.nki.assignment import Assigned
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 from neuroncore.memory.register import VirtualRegister
@@ -28,7 +28,7 @@ def identity(n: int, dtype: Any) -> Any:
     return np.identity(n).astype(format_of(dtype, position=1).numpy)
 
 
-class NkiTensor(Patterned):
+class NkiTensor(Assigned):
     """A tensor in HBM, SBUF or PSUM. `strides` and `offset` count elements."""
 
     __slots__ = ()

@@ -21,6 +21,7 @@ from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import BufferKindError, KernelError, SignatureError
 from neuroncore.frontend.issue import function
+from neuroncore.frontend.limits import rows_of
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import check_explicit
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask, rectangles
@@ -84,10 +85,8 @@ def new(shape: Sequence[int], dtype: Format, region: MemoryRegion = SBUF, name: 
     """A tile of its own, of which nothing is written."""
     core = current()
     sizes = (*shape, 1) if len(shape) == 1 and region in ON_CHIP else tuple(shape)
-    storage = core.memory.allocate(region, sizes, dtype, name)
+    storage = core.allocate(region, sizes, dtype, name)
     storage.scope = running(core).scope
-    if core.program is not None:
-        storage.born = core.birthplace()
     return Tensor.of(storage)
 
 
@@ -271,7 +270,6 @@ def assign(slot: Tensor, value: Any) -> None:
     """slot = value: the instruction that makes the value writes it there, otherwise a copy does."""
     if not isinstance(value, Tensor):
         flush()
-        _check_on_chip(slot)
         _before_writing(slot, [()])
         _set(slot, _number(value))
         return
@@ -314,8 +312,15 @@ def _spread(value: Tensor, shape: Dims) -> Tensor:
 
 
 def _set(slot: Tensor, value: Any) -> None:
-    """Fill a slot: memset, or from partitions where no engine can start, a DMA of a constant."""
+    """Fill a slot: memset, or from partitions where no engine can start, a DMA of a constant; in
+    HBM, to which published kernels assign numbers too (nki-llama-nyu), a DMA of a filled tile."""
     core = current()
+    if not slot.storage.on_chip:
+        check_write(slot)
+        filled = new(rows_of(slot.size), slot.dtype)
+        issue("memset", dst=filled, value=value)
+        issue("dma_copy", dst=slot, src=filled)
+        return
     if slot.start_partition in core.machine.starts(slot.shape[0]):
         issue("memset", dst=slot, value=value)
         return

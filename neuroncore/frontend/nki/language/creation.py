@@ -12,9 +12,11 @@ import numpy as np
 
 from neuroncore.core.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
-from neuroncore.errors import BufferKindError, DynamicControlError, SignatureError
+from neuroncore.errors import DynamicControlError, SignatureError
 from neuroncore.frontend.formats import format_of
+from neuroncore.frontend.limits import rows_of
 from neuroncore.frontend.nki import isa
+from neuroncore.frontend.nki.assignment import check_not_in_psum
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, uint8
@@ -72,11 +74,7 @@ def ndarray(
     sizes = _sizes(shape, buffer)
     if address is not None:
         address = _place(address)
-    core = current()
-    storage = core.memory.allocate(buffer, sizes, _format(dtype), name, address)
-    if core.program is not None:
-        storage.born = core.birthplace()
-    return NkiTensor.of(storage)
+    return NkiTensor.of(current().allocate(buffer, sizes, _format(dtype), name, address))
 
 
 def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
@@ -142,10 +140,7 @@ def full(
 
 def in_rows(tensor: NkiTensor) -> NkiTensor:
     """A tensor in HBM seen as one row for each of as many partitions as divide it."""
-    size = tensor.size
-    most = min(current().machine.limits.partitions, size)
-    rows = next(n for n in range(most, 0, -1) if size % n == 0)
-    return tensor.reshape((rows, size // rows))
+    return tensor.reshape(rows_of(tensor.size))
 
 
 def zeros(
@@ -185,16 +180,8 @@ def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 def store(dst: NkiTensor, value: NkiTensor) -> None:
     """Write an SBUF tile to an HBM tensor: dma_copy."""
-    if isinstance(value, Tile) and value.region is MemoryRegion.psum:
-        raise BufferKindError(
-            "store: the value is in psum",
-            argument="value",
-            position=1,
-            expected="sbuf",
-            got=repr(value),
-            because="the DMA engines have no port to PSUM",
-            hint="nl.copy(value) brings it to SBUF",
-        )
+    if isinstance(value, Tile):
+        check_not_in_psum(value, "store")
     isa.dma_copy(dst, value)
 
 

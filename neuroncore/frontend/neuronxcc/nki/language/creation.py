@@ -163,10 +163,8 @@ def _born(
     value: float | None,
 ) -> Storage:
     core = current()
-    storage = core.memory.allocate(region, shape, form, name, address)
+    storage = core.allocate(region, shape, form, name, address)
     storage.scope = scope
-    if core.program is not None:
-        storage.born = core.birthplace()
     if value is not None:
         running(core).fills[storage.id] = value
     return storage
