@@ -75,10 +75,10 @@ ILLEGAL = {
     ),
     "what a function can't be given": (
         *("SIGNATURE", TypeError),
-        "def kernel(x):\n    for i in «nl.affine_range('x')»: pass\n",
+        "def kernel(x):\n    t = nl.load(x)\n    «nl.broadcast_to(t, 3)»\n",
         {
-            "statement": "nl.affine_range can't be done with what it is given: 'str' object",
-            "expected": "nl.affine_range(start, stop=None, step=1)",
+            "statement": "nl.broadcast_to can't be done with what it is given: 'int' object",
+            "expected": "nl.broadcast_to(x, shape, dtype=None)",
         },
     ),
     "a kernel that another calls": (
@@ -142,7 +142,9 @@ def test_errors_of_python_stay_what_they_are(body):
 
 
 def test_where_a_function_of_ours_failed_stays_with_the_error(tmp_path):
-    error, *_ = refused(tmp_path, "def kernel(x):\n    «nl.affine_range(2.5)»\n")
+    error, *_ = refused(
+        tmp_path, "def kernel(x):\n    t = nl.load(x)\n    «nl.broadcast_to(t, 3)»\n"
+    )
     assert type(error.__cause__) is TypeError and error.__cause__.__traceback__ is not None
 
 

@@ -71,7 +71,6 @@ def test_functions_of_numpy(compute, name, hint):
         (lambda: nl.arange(4)["x"], SignatureError, "'str' object cannot be interpreted"),
         (lambda: nl.arange(4)[7], OutOfBoundsError, "out of range"),
         (lambda: nl.mgrid[0:"x"], SignatureError, "'str' object cannot be interpreted"),
-        (lambda: nl.affine_range(2.5), SignatureError, "nl.affine_range can't be done with what"),
     ],
 )
 def test_values_that_nothing_can_be_done_with(ask, kind, words):

@@ -146,7 +146,8 @@ class Indexed(Unread, Tile):
             raise SignatureError(
                 f"the slice of axis {axis} steps by {step}",
                 expected="a step of at least 1",
-                hint="an explicit pattern with a negative stride can run backwards: tensor.ap",
+                because="a slice picks elements upwards, each of them once",
+                hint="tensor.ap takes any stride: 0 repeats an element, a negative one runs back",
             )
         start, stop = start + size * (start < 0), stop + size * (stop < 0)
         if not 0 <= start <= stop <= size:
@@ -161,10 +162,14 @@ class Indexed(Unread, Tile):
                 hint="nl.ds(register, size) has a dynamic start and a constant size",
             )
         try:
-            return int(value.__index__())
-        except AttributeError:
+            return operator.index(value)
+        except TypeError:
             raise SignatureError(
-                f"axis {axis} can't be sliced with {type(value).__name__}", got=repr(value)
+                f"axis {axis} can't be sliced with {type(value).__name__}",
+                expected="ints",
+                got=repr(value),
+                because="elements are counted",
+                hint="n // size is an int where n / size is a float",
             ) from None
 
     def _other(self, k: Any, axis: int) -> tuple[int, int, int, tuple[Dynamic, ...]]:

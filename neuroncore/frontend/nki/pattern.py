@@ -12,6 +12,7 @@ from neuroncore.errors import (
     SignatureError,
     ViewError,
 )
+from neuroncore.frontend import integers
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.nki.indexing import Indexed
 from neuroncore.memory import access
@@ -36,6 +37,7 @@ class Patterned(Indexed):
 
     def _axis(self, dim: int, last: int | None = None) -> int:
         """An axis number, counted from the end if negative."""
+        (dim,) = integers.axes(dim, "dim", position=0)
         count = self.ndim if last is None else last
         if not -count <= dim < count:
             raise OutOfBoundsError(f"there is no axis {dim}", got=f"shape {self.shape}")

@@ -14,6 +14,7 @@ from neuroncore.errors import (
     SignatureError,
     ViewError,
 )
+from neuroncore.frontend import integers
 from neuroncore.frontend.bounds import beyond
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki import parts, refusals
@@ -154,7 +155,7 @@ class Tensor(Unread, Tile):
             stop = size if k.stop is None else self._number(k.stop, axis)
             step = 1 if k.step is None else self._number(k.step, axis)
             first, stop = first + size * (first < 0), stop + size * (stop < 0)
-            count = len(range(first, stop, step))
+            count = len(range(first, stop, step)) if step else 0
         elif isinstance(k, DynamicSlice):
             first, count, step = self._number(k.start, axis), self._number(k.size, axis), 1
             stop = first + count
@@ -166,6 +167,7 @@ class Tensor(Unread, Tile):
                 f"{k!r} is no range of axis {axis}",
                 expected="one element or more, upwards",
                 got=f"start {first}, stop {stop}, step {step}",
+                because="a slice picks elements upwards, each of them once",
                 hint="backwards by an index expression: n - 1 - nl.arange(n)[None, :]",
                 also="err_tensor_access_out_of_bound",
             )
@@ -377,7 +379,8 @@ class Tensor(Unread, Tile):
 
     def expand_dims(self, axis: int) -> Tensor:
         """A new axis of size 1 at a position."""
-        at = axis + len(self.shape) + 1 if axis < 0 else axis
+        (at,) = integers.axes(axis, position=0)
+        at += len(self.shape) + 1 if at < 0 else 0
         stride = access.span(self.shape[at:], self.strides[at:])
         return self.window(
             (*self.shape[:at], 1, *self.shape[at:]),

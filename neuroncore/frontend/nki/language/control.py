@@ -12,6 +12,7 @@ import numpy as np
 
 from neuroncore.core.core import running
 from neuroncore.errors import DynamicControlError
+from neuroncore.frontend import integers
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory.register import VirtualRegister
 
@@ -31,7 +32,7 @@ def static_range(start: int, stop: int | None = None, step: int = 1) -> builtins
                 "a register bounds a loop that is unrolled when the kernel is compiled",
                 hint="use nl.dynamic_range or nl.fori_loop",
             )
-    return builtins.range(start) if stop is None else builtins.range(start, stop, step)
+    return integers.loop(start) if stop is None else integers.loop(start, stop, step)
 
 
 affine_range = static_range
@@ -94,8 +95,8 @@ def program_id(axis: int = 0) -> int | None:
     core = running()
     if core is None:
         return None
-    grid = core.grid or (1,)
-    return int(np.unravel_index(core.program_id, grid)[axis]) if axis < len(grid) else 0
+    (at,), grid = integers.axes(axis, position=0), core.grid or (1,)
+    return int(np.unravel_index(core.program_id, grid)[at]) if at < len(grid) else 0
 
 
 def num_programs(axes: int | tuple[int, ...] | None = 0) -> int | None:
@@ -107,7 +108,7 @@ def num_programs(axes: int | tuple[int, ...] | None = 0) -> int | None:
     grid = core.grid or (1,)
     if axes is None:
         return prod(grid)
-    wanted = (axes,) if isinstance(axes, int) else axes
+    wanted = integers.axes(axes, "axes", position=0)
     return prod(grid[a] for a in wanted if a < len(grid))
 
 

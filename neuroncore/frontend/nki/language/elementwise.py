@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import OperatorError, ShapeError, SignatureError
 from neuroncore.frontend.formats import common
@@ -19,18 +20,24 @@ from neuroncore.numerics.formats import float32, uint8
 PSUM = MemoryRegion.psum
 
 
-def result(like: Tile, dtype: Any = None) -> NkiTensor:
-    """A new tile of SBUF, of the same shape and, unless said otherwise, format."""
-    if not isinstance(like, Tile):
+def checked(x: Any) -> Any:
+    """A tile. Raises SignatureError for anything else, OutsideKernelError where there is none."""
+    current()
+    if not isinstance(x, Tile):
         raise SignatureError(
-            f"{like!r:.60} is not a tile",
+            f"{x!r:.60} is not a tile",
             argument="x",
             position=0,
             expected="a tensor in sbuf or psum",
-            got=type(like).__name__,
+            got=type(x).__name__,
             hint="nl.load brings an argument to sbuf; nl.full makes a tile of a number",
         )
-    return ndarray(like.shape, dtype or like.dtype)
+    return x
+
+
+def result(like: Tile, dtype: Any = None) -> NkiTensor:
+    """A new tile of SBUF, of the same shape and, unless said otherwise, format."""
+    return ndarray(checked(like).shape, dtype or like.dtype)
 
 
 def in_sbuf(x: Tile) -> Tile:

@@ -7,10 +7,11 @@ from typing import Any
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ShapeError
+from neuroncore.frontend import integers
 from neuroncore.frontend.limits import tile_size
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
-from neuroncore.frontend.nki.language.elementwise import copy, in_sbuf
+from neuroncore.frontend.nki.language.elementwise import checked, copy, in_sbuf
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.numerics.formats import float32
 
@@ -23,7 +24,7 @@ QUADRANT = 32
 def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     """The transpose of a 2-D tile, in PSUM: nc_transpose on the Tensor engine, which moves bits;
     tensor_copy to SBUF for another format, and from PSUM if x is there."""
-    out = ndarray((x.free_size, x.shape[0]), x.dtype, PSUM)
+    out = ndarray((checked(x).free_size, x.shape[0]), x.dtype, PSUM)
     isa.nc_transpose(out, in_sbuf(x))
     return out if dtype in (None, x.dtype) else copy(out, dtype)
 
@@ -39,7 +40,9 @@ def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
 
 def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
     """A view with a new axis of size 1; no instruction."""
-    return x.expand_dim(axis)
+    (at,) = integers.axes(axis)
+    wider: NkiTensor = checked(x).expand_dim(at)
+    return wider
 
 
 def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTensor:

@@ -7,6 +7,7 @@ from typing import Any
 
 from neuroncore.core.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
+from neuroncore.errors import SignatureError
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import in_rows, ndarray
 from neuroncore.frontend.nki.language.elementwise import copy, multiply, result, right_shift
@@ -44,6 +45,16 @@ def _fill(tile: NkiTensor) -> None:
 
 def random_seed(seed: NkiTensor) -> None:
     """Start the random numbers anew from a [1, 1] tile of 32 bits: set_rng_seed."""
+    if not isinstance(seed, NkiTensor):
+        raise SignatureError(
+            f"{seed!r} is not a tile to start from",
+            argument="seed",
+            position=0,
+            expected="a [1, 1] tile of uint32 or int32",
+            got=f"{seed!r:.60} ({type(seed).__name__})",
+            because="the engine's generators read their start from memory",
+            hint="nl.full((1, 1), 7, nl.uint32) is such a tile",
+        )
     isa.set_rng_seed(seed)
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 from neuroncore.enums import reduce_cmd
 from neuroncore.errors import ShapeError
+from neuroncore.frontend import integers
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
 from neuroncore.frontend.nki.language.elementwise import (
     add,
+    checked,
     exp,
     logical_and,
     maximum,
@@ -32,9 +34,8 @@ Axis = int | Sequence[int]
 
 def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
     """The axes to fold, counted from the back, as every release has them. Raises ShapeError for the
-    partition."""
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
-    axes = tuple(sorted(x._axis(a) - x.ndim for a in given))
+    partition, SignatureError for what is no axis or no tile."""
+    axes = tuple(sorted(checked(x)._axis(a) - x.ndim for a in integers.axes(axis)))
     if -x.ndim in axes:
         raise ShapeError(
             f"axis 0 of {x!r} can't be reduced",

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from neuroncore.errors import ShapeError
+from neuroncore.frontend import integers
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki.expressions import Box
 from neuroncore.frontend.neuronxcc.nki.results import (
@@ -104,8 +105,7 @@ def _rows(box: Box, others: Sequence[int]) -> list[Box]:
 
 def free_axes(axis: Axis, x: Tensor) -> tuple[int, ...]:
     """The axes to work along, counted from the front. Raises ShapeError for the partition."""
-    listed = (axis,) if isinstance(axis, int) else tuple(axis)
-    axes = tuple(sorted(a + x.ndim if a < 0 else a for a in listed))
+    axes = tuple(sorted(a + x.ndim if a < 0 else a for a in integers.axes(axis)))
     if axes and axes[0] > 0 and axes[-1] < x.ndim:
         return axes
     raise ShapeError(

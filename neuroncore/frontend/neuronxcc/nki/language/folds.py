@@ -10,7 +10,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from neuroncore.errors import NotEmulated, ShapeError
+from neuroncore.errors import NotEmulated, ShapeError, SignatureError
+from neuroncore.frontend import integers
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import in_sbuf
@@ -86,7 +87,7 @@ def mean(
         return composed(of_part, mask, data, axis=axis, folds=True, keepdims=keepdims)
     total = sum(data, axis, dtype=float32, keepdims=keepdims)
     flush()
-    count = product(data.shape[a] for a in ((axis,) if isinstance(axis, int) else axis))
+    count = product(data.shape[a] for a in integers.axes(axis))
     return isa.tensor_scalar(total, newer.multiply, 1.0 / count, dtype=form)
 
 
@@ -219,13 +220,28 @@ def rand(shape: Sequence[int], dtype: Any = np.float32, **kwargs: Any) -> Tensor
     return as_older(newer.rand(tuple(shape), format_of(dtype, position=1)))
 
 
+def _seed(given: Any) -> int:
+    try:
+        return int(given)
+    except (TypeError, ValueError):
+        raise SignatureError(
+            f"{given!r} is no number to start from",
+            argument="seed",
+            position=0,
+            expected="an int, or a [1, 1] tile",
+            got=f"{given!r:.60} ({type(given).__name__})",
+            because="random numbers are the same again only from a known start",
+            hint="leave the call out to go on from where the generators are",
+        ) from None
+
+
 def random_seed(seed: Any, *, mask: Any = None, **kwargs: Any) -> None:
     """Start the random numbers anew, from a number or a [1, 1] tile."""
     check_keywords(kwargs)
     flush()
     if not isinstance(seed, Tensor):
         number = new((1, 1), uint32)
-        issue("memset", dst=number, value=int(seed))
+        issue("memset", dst=number, value=_seed(seed))
         seed = number
     tile(seed)
     if seed.dtype.itemsize == 4:

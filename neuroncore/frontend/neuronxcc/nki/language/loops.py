@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import SignatureError
-from neuroncore.frontend import grids
+from neuroncore.frontend import grids, integers
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import (
@@ -40,18 +39,18 @@ __all__ = [
 def affine_range(*args: int, **kwargs: Any) -> Loop:
     """The integers of Python's range, in a loop whose iterations don't depend on each other."""
     check_keywords(kwargs)
-    return Loop(range(*map(operator.index, args)), parallel=True)
+    return Loop(integers.loop(*args), parallel=True)
 
 
 def sequential_range(*args: int, **kwargs: Any) -> Loop:
     """The integers of Python's range, in a loop whose iterations follow each other."""
     check_keywords(kwargs)
-    return Loop(range(*map(operator.index, args)))
+    return Loop(integers.loop(*args))
 
 
 def static_range(*args: int) -> range:
     """Python's range: the loop is unrolled."""
-    return range(*map(operator.index, args))
+    return integers.loop(*args)
 
 
 def loop_reduce(
@@ -148,10 +147,10 @@ class spmd_dim:
 def program_id(axis: int) -> int:
     """Which program of the launch grid this is, along one axis."""
     core = current()
-    grid = core.grid or (1,)
-    if not 0 <= axis < len(grid):
+    (at,), grid = integers.axes(axis, position=0), core.grid or (1,)
+    if not 0 <= at < len(grid):
         return 0
-    return int(np.unravel_index(core.program_id, grid)[axis])
+    return int(np.unravel_index(core.program_id, grid)[at])
 
 
 def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
@@ -159,7 +158,7 @@ def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
     grid = current().grid or (1,)
     if axes is None:
         return prod(grid)
-    wanted = (axes,) if isinstance(axes, int) else axes
+    wanted = integers.axes(axes, "axes", position=0)
     return prod(grid[a] for a in wanted if a < len(grid))
 
 

@@ -1,0 +1,40 @@
+"""Integers that must be known when a kernel is compiled: numbers of axes, bounds of loops."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from neuroncore.errors import SignatureError
+
+
+def axes(axis: Any, argument: str = "axis", position: int = 1) -> tuple[int, ...]:
+    """The number of an axis, or of several. Raises SignatureError for anything else."""
+    listed = tuple(axis) if isinstance(axis, Iterable) else (axis,)
+    try:
+        return tuple(map(operator.index, listed))
+    except TypeError:
+        raise SignatureError(
+            f"{argument}={axis!r} names no axis",
+            argument=argument,
+            position=position,
+            expected="an int, or a tuple of them",
+            got=f"{axis!r} ({type(axis).__name__})",
+            because="the axes of a tensor are numbered from 0, or from -1 at the back",
+            hint="1 is the first free axis of a tile, -1 the last",
+        ) from None
+
+
+def loop(*bounds: Any) -> range:
+    """Python's range, for a loop. Raises SignatureError for bounds that it doesn't take."""
+    try:
+        return range(*map(operator.index, bounds))
+    except (TypeError, ValueError) as error:
+        raise SignatureError(
+            f"no loop goes over {', '.join(map(repr, bounds))}: {error}",
+            expected="a stop, or a start and a stop, or both and a step that is not 0, as ints",
+            got=", ".join(f"{bound!r} ({type(bound).__name__})" for bound in bounds),
+            because="the turns of a loop are counted when the kernel is compiled",
+            hint="n // size is an int where n / size is a float",
+        ) from None

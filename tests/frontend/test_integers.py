@@ -1,0 +1,96 @@
+"""Axes, slices, bounds of loops and seeds that are none: told in our form, in both dialects."""
+
+import neuronxcc.nki
+import neuronxcc.nki.language
+import nki
+import nki.language
+import numpy as np
+import pytest
+
+from neuroncore.errors import KernelError, OutsideKernelError, SignatureError
+
+DIALECTS = {
+    "today's": (nki.jit, nki.language),
+    "older": (neuronxcc.nki.jit, neuronxcc.nki.language),
+}
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+WRONG = {
+    "sum": lambda nl, x: nl.sum(x, axis=0.5),
+    "sum of a list": lambda nl, x: nl.sum(x, axis=[0.5]),
+    "max by name": lambda nl, x: nl.max(x, axis="1"),
+    "mean of none": lambda nl, x: nl.mean(x, axis=None),
+    "softmax": lambda nl, x: nl.softmax(x, axis=1.0),
+    "expand_dims": lambda nl, x: nl.expand_dims(x, axis=0.5),
+    "program_id": lambda nl, x: nl.program_id(0.5),
+    "num_programs": lambda nl, x: nl.num_programs(0.5),
+    "slice step 0": lambda nl, x: x[:, 0:4:0],
+    "slice step -1": lambda nl, x: x[:, 3:0:-1],
+    "seed": lambda nl, x: nl.random_seed(None),
+    "seed by name": lambda nl, x: nl.random_seed("seven"),
+    "range": lambda nl, x: list(nl.affine_range(4 / 2)),
+    "range of none": lambda nl, x: list(nl.static_range(None)),
+    "range step 0": lambda nl, x: list(nl.sequential_range(0, 4, 0)),
+}
+
+RIGHT = {
+    "sum": lambda nl, x: nl.sum(x, axis=1),
+    "sum of a list": lambda nl, x: nl.sum(x, axis=[-1]),
+    "sum by numpy": lambda nl, x: nl.sum(x, axis=np.int64(1)),
+    "mean by numpy": lambda nl, x: nl.mean(x, axis=(np.int64(1),)),
+    "softmax": lambda nl, x: nl.softmax(x, axis=1),
+    "expand_dims": lambda nl, x: nl.expand_dims(x, axis=np.int64(1)),
+    "program_id": lambda nl, x: nl.program_id(0),
+    "num_programs": lambda nl, x: nl.num_programs((0, 1)),
+    "slice": lambda nl, x: x[:, 0 : 4 : np.int64(3)],
+    "range": lambda nl, x: list(nl.affine_range(np.int64(4) // 2)),
+    "range step -1": lambda nl, x: list(nl.static_range(4, 0, -1)),
+}
+
+
+def kernel_of(dialect, does):
+    jit, nl = DIALECTS[dialect]
+
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        does(nl, tile)
+        nl.store(out, tile)
+        return out
+
+    return jit(kernel)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_integer_is_told_with_a_reason_and_a_hint(dialect, name):
+    with pytest.raises(KernelError) as refused:
+        kernel_of(dialect, WRONG[name])(X)
+    error = refused.value
+    assert error.place.file == __file__
+    assert error.expected and error.because and error.hint
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_counts_as_an_integer_is_taken(dialect, name):
+    np.testing.assert_array_equal(kernel_of(dialect, RIGHT[name])(X), X)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("name", ["sum", "max by name", "expand_dims", "range", "range step 0"])
+def test_it_is_told_outside_of_kernels_as_well(dialect, name):
+    with pytest.raises(KernelError):
+        WRONG[name](DIALECTS[dialect][1], X)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_array_of_the_host_is_no_tile(dialect):
+    with pytest.raises(SignatureError, match="is not a tile"):
+        kernel_of(dialect, lambda nl, _: nl.expand_dims(X, 1))(X)
+
+
+@pytest.mark.parametrize("name", ["sum", "expand_dims"])
+def test_outside_of_kernels_there_are_no_tiles(name):
+    with pytest.raises(OutsideKernelError):
+        RIGHT[name](nki.language, X)
