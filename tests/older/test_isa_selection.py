@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from neuronxcc import nki
 from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
@@ -33,7 +34,21 @@ def test_iota_is_the_expression(dtype):
     assert np.array_equal(cube.numpy().reshape(3, 4, 2), i + 10 * j + 100 * k)
 
 
-@pytest.mark.parametrize("what", [nl.arange(8), 3, None])
+def test_iota_of_a_program_and_of_an_iteration_is_one_element():
+    @nki.jit
+    def kernel(x):
+        made = nl.ndarray((6, 2), np.int32, buffer=nl.shared_hbm)
+        head = nl.program_id(1)
+        for i in nl.affine_range(2):
+            of_both = nisa.iota(head, dtype=nl.int32) * 10 + nisa.iota(i, dtype=nl.int32)
+            nl.store(made[nl.ds(head, 1), nl.ds(i, 1)], of_both.reshape((1, 1)))
+        return made
+
+    got = kernel[1, 6](np.zeros((1, 1), F32))
+    assert np.array_equal(got, 10 * np.arange(6)[:, None] + np.arange(2))
+
+
+@pytest.mark.parametrize("what", [nl.arange(8), 3.0, None])
 def test_iota_of_no_tile_is_refused(what):
     with pytest.raises(SignatureError, match="index expression of a tile"):
         Older().call(nisa.iota, what, dtype=np.int32)

@@ -60,9 +60,13 @@ def _for_all_behind(x: Tensor, shape: Dims) -> Tensor:
 
 
 def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
-    """The values of an index expression, whose first axis is the partition."""
+    """The values of an index expression, whose first axis is the partition. The number of a program
+    or of an iteration is an expression of one element, shape (1, 1): vLLM's paged attention and
+    nki-samples' flash_paged_attn_varlen make a tile of `nl.program_id(1)` so."""
     check_keywords(kwargs)
     flush()
+    if isinstance(expr, int):
+        expr = Index((1, 1), (0, 0), int(expr))
     if not isinstance(expr, Index) or expr.ndim < 2:
         raise SignatureError(
             f"iota: {expr!r} is not an index expression of a tile",
