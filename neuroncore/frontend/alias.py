@@ -6,6 +6,7 @@ packages by which frameworks launch kernels; ours stand in where the real ones a
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,10 +15,13 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from neuroncore.errors import UsageError
 from neuroncore.frontend import exports
+from neuroncore.frontend.vendor import placeholders
 from neuroncore.frontend.vendor.finder import VendorFinder
+from neuroncore.frontend.vendor.packages import holding
 
 ROOTS = {"nki": "neuroncore.frontend.nki", "neuronxcc": "neuroncore.frontend.neuronxcc"}
 STAND_INS = {
@@ -38,7 +42,7 @@ class Alias(MetaPathFinder, Loader):
         if root not in OURS or (root in STAND_INS and rest and not _is_ours(root)):
             return None
         if name in STAND_INS and (installed := _installed(name)) is not None:
-            print(f"neuroncore: {name} is the one in {installed.origin}", file=sys.stderr)
+            _tell(f"neuroncore: {name} is the one in {installed.origin}")
             return installed
         real = OURS[root] + dot + rest
         if rest and real not in sys.modules:
@@ -56,12 +60,21 @@ class Alias(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         home = module.__spec__.name if module.__spec__ else module.__name__
         module.__spec__ = self._spec
-        module.__dict__.setdefault("__getattr__", lambda name: _no(name, home, module))
+        module.__dict__.setdefault("__getattr__", lambda name: _other(name, home, module))
 
 
-def _no(name: str, home: str, module: ModuleType) -> None:
-    """Raise AttributeError in the user's spelling for a name that a module doesn't have."""
+def _other(name: str, home: str, module: ModuleType) -> Any:
+    """A name that a module doesn't have: of a stand-in, a placeholder. Raises AttributeError, in
+    the user's spelling, for another."""
+    if holding(home) is not None:
+        return placeholders.missing(home, name)
     raise exports.unknown(home, name, dir(module))
+
+
+@functools.cache
+def _tell(what: str) -> None:
+    """Once, though a package is looked for more often than it is imported."""
+    print(what, file=sys.stderr)
 
 
 def _is_ours(root: str) -> bool:

@@ -123,3 +123,46 @@ xm.master_print("printed", end="")
 def test_a_traced_function_is_the_function(tmp_path):
     code = "import torch_neuronx; assert torch_neuronx.trace(abs, -1)(-1) == 1"
     python(NO_TORCH + ACTIVE + code, tmp_path)
+
+
+def test_what_else_the_packages_have_is_there_and_refused_when_called(tmp_path):
+    code = """
+import jax_neuronx.experimental, torch_neuronx, torch_xla, torch_xla.core.xla_model as xm
+import torch_xla.debug.metrics, torch_xla.distributed.xla_backend, torch_xla.distributed.spmd
+from torch_neuronx.xla_impl.ops import RmsNorm, TopK, xla_hlo_call
+from torch_neuronx.experimental import profiler
+from torch_xla.distributed.zero_redundancy_optimizer import ZeroRedundancyOptimizer
+from neuroncore.errors import NotEmulated
+
+class Derived(RmsNorm):
+    pass
+
+for name, use in {
+    "torch_neuronx.xla_impl.ops.RmsNorm.apply": RmsNorm.apply,
+    "torch_xla.core.xla_model.all_reduce": xm.all_reduce,
+    "torch_xla.debug.metrics.metrics_report": torch_xla.debug.metrics.metrics_report,
+    "torch_xla.launch": torch_xla.launch,
+    "torch_xla.distributed.spmd.mark_sharding": torch_xla.distributed.spmd.mark_sharding,
+    "torch_neuronx.experimental.profiler.profile": profiler.profile,
+    "jax_neuronx.experimental.debug_callback": jax_neuronx.experimental.debug_callback,
+}.items():
+    try:
+        use(1)
+    except NotEmulated as refused:
+        said = str(refused)
+        assert f"{name} is not here" in said, said
+        assert f"{name.partition('.')[0]} is not installed, and what stands in" in said, said
+    else:
+        raise AssertionError(name)
+"""
+    python(NO_TORCH + ACTIVE + code, tmp_path)
+
+
+def test_what_an_installed_one_lacks_is_not_there(tmp_path):
+    (tmp_path / "torch_xla").mkdir()
+    (tmp_path / "torch_xla" / "__init__.py").write_text("")
+    code = "import importlib.util, torch_xla\n"
+    code += "assert importlib.util.find_spec('torch_xla.distributed') is None\n"
+    code += "assert not hasattr(torch_xla, 'device')"
+    said = python(ACTIVE + code, tmp_path, tmp_path).stderr
+    assert said.count("\n") == 1

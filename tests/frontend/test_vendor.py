@@ -227,8 +227,6 @@ def test_refusals_say_what_is_public():
         ("from nki.compiler import nothing", "cannot import name 'nothing' from 'nki.compiler'"),
         ("from neuronxcc import nothing", "cannot import name 'nothing' from 'neuronxcc'"),
         ("from neuronxcc.nki import nothing", "cannot import name 'nothing' from 'neuronxcc.nki'"),
-        ("from torch_neuronx import nothing", "name 'nothing' from 'torch_neuronx'"),
-        ("import torch_neuronx; torch_neuronx.nothing", "torch_neuronx has no 'nothing'"),
         ("import nki.nothing", "No module named 'nki.nothing'"),
         ("import neuronxcc.nothing.x", "No module named 'neuronxcc.nothing'"),
         ("import nki; nki.nothing", "nki has no 'nothing'"),

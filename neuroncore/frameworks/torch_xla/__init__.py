@@ -8,6 +8,7 @@ from typing import Any
 
 from neuroncore.frameworks import tensors
 from neuroncore.frameworks.torch_xla import core as core
+from neuroncore.frameworks.torch_xla import experimental as experimental
 from neuroncore.frameworks.torch_xla import runtime as runtime
 from neuroncore.frameworks.torch_xla.core import xla_model
 

@@ -51,7 +51,10 @@ class VendorFinder(MetaPathFinder):
         if package is None:
             return None
         is_root = name == package.name
-        if package.is_whole and not is_root and not isinstance(_around(name), placeholders.Module):
+        if package.stand_in and is_root:
+            return None  # the alias has it
+        real_or_none = package.is_whole or package.stand_in
+        if real_or_none and not is_root and not _is_ours(_around(name)):
             return None  # a real one is there, and has what it has
         checkout = package.repository and checkouts.named(package.repository)
         if checkout and not is_root and (inside := PathFinder.find_spec(name, path)):
@@ -90,6 +93,10 @@ class VendorFinder(MetaPathFinder):
 
 def _around(name: str) -> ModuleType:
     return sys.modules[name.rpartition(".")[0]]
+
+
+def _is_ours(module: ModuleType) -> bool:
+    return isinstance(module, placeholders.Module) or module.__name__.startswith(HOMES)
 
 
 class Empty(Loader):

@@ -62,6 +62,7 @@ class Package:
     because: str  # what it is, and why it isn't here
     repository: Repository | None = None
     public: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of each module; () is all
+    stand_in: bool = False  # whether a package of ours stands in for it
 
     @property
     def is_whole(self) -> bool:
@@ -102,6 +103,8 @@ KERNELS = {
 }
 RANKS = "several ranks, which exchange data, are not emulated yet"
 COMPILER = "it makes a program for a device; here a kernel runs as it is written"
+FRAMEWORKS = ("jax_neuronx", "torch_neuronx", "torch_xla")
+LAUNCHING = "{} is not installed, and what stands in for it here has what launching kernels needs"
 STAGES = ("_internal", "backends", "driver", "frontend", "kernel_builder", "ncc_driver", "target")
 PACKAGES = (
     Package("nkilib", "nki-library is a package of its own, and it is public", NKI_LIBRARY),
@@ -115,6 +118,7 @@ PACKAGES = (
     Package("neuronxcc.nki.collectives", RANKS),
     Package("neuronxcc.starfish", CLOSED),
     *(Package(f"nki.compiler.{name}", COMPILER) for name in STAGES),
+    *(Package(name, LAUNCHING.format(name), stand_in=True) for name in FRAMEWORKS),
 )
 
 

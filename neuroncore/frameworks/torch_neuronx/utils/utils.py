@@ -1,4 +1,4 @@
-"""torch_neuronx.utils: which machine kernels run on."""
+"""torch_neuronx.utils.utils: which machine kernels run on."""
 
 from neuroncore.frontend.settings import target_machine
 
