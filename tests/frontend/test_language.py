@@ -250,11 +250,69 @@ def test_psum_operands_are_legal_one_at_a_time_so_a_second_is_copied(buffers):
     assert device.opcodes == [*copied, "TENSOR_TENSOR"]
 
 
-@pytest.mark.parametrize("other", [(1, 7), (3, 1, 7), (7, 3), (4, 7)])
+# shapes of x and y, and the instructions that nl.add of them becomes
+SHUFFLE, TENSOR, SCALAR = "NC_STREAM_SHUFFLE", "TENSOR_TENSOR", "TENSOR_SCALAR"
+BROADCAST = (
+    ((77, 1), (1, 33), [SHUFFLE] * 3 + [SCALAR]),
+    ((1, 33), (128, 1), [SHUFFLE] * 4 + [SCALAR]),
+    ((1, 1), (19, 1), [SHUFFLE, TENSOR]),
+    ((19, 1), (1, 1), [SHUFFLE, TENSOR]),
+    ((1, 1), (33, 5), [SHUFFLE] * 2 + [SCALAR]),
+    ((1, 7), (3, 7), [SHUFFLE, TENSOR]),
+    ((5, 3, 1), (5, 1, 4), [TENSOR]),
+    ((5, 3, 4), (1, 1, 4), [SHUFFLE, TENSOR]),
+    ((1, 5), (1, 1), [SCALAR]),
+)
+
+
+@for_all("shapes", BROADCAST)
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_axes_of_size_1_are_repeated_those_of_partitions_by_an_instruction(name, shapes):
+    *given, _ = shapes
+    x, y = (np.rint(normal(shape, seed=seed)) for seed, shape in enumerate(given))
+    got, _ = called(getattr(nl, name), x, y)
+    np.testing.assert_array_equal(got, ELEMENTWISE[name](x, y).astype(np.float32))
+
+
+@for_all("shapes", BROADCAST)
+@for_all("dtype", (*FLOATS, np.int32, np.uint8))
+def test_what_is_repeated_keeps_its_format(shapes, dtype):
+    *given, want = shapes
+    x, y = (np.rint(4 * abs(normal(shape, seed=shape[0]))).astype(dtype) for shape in given)
+    got, opcodes = called(nl.add, x, y)
+    np.testing.assert_array_equal(got, x + y)
+    column = SCALAR in want and dtype is not np.float32  # which the instruction wants in float32
+    assert got.dtype == dtype and sorted(opcodes) == sorted([*want, *["COPY"] * column])
+
+
+@pytest.mark.parametrize("name", BITWISE)
+def test_bits_of_a_column_and_a_row_are_combined(name):
+    x, y = np.arange(40, dtype=np.int32)[:, None], np.arange(9, dtype=np.int32)[None, :]
+    got, opcodes = called(getattr(nl, name), x, y)
+    np.testing.assert_array_equal(got, BITWISE[name](x, y))
+    assert opcodes == [SHUFFLE, SHUFFLE, SCALAR]
+
+
+@pytest.mark.parametrize("buffers", [("sbuf", "psum"), ("psum", "sbuf"), ("psum", "psum")])
+def test_a_row_in_psum_is_repeated_in_sbuf(buffers):
+    device, column, row = Device(), normal((40, 1)), normal((1, 9))
+    given = [device.tile(v, buffer=b) for v, b in zip((column, row), buffers, strict=True)]
+    np.testing.assert_array_equal(device.call(nl.multiply, *given).numpy(), column * row)
+    assert device.opcodes == [SHUFFLE, SHUFFLE, SCALAR]
+
+
+@pytest.mark.parametrize("other", [(2, 7), (3, 1, 7), (7, 3), (4, 7), (3, 2), (1, 3)])
 def test_shapes_that_differ_are_refused_with_the_way_out(other):
     with pytest.raises(ShapeError, match=r"nl.add: shapes") as caught:
         called(nl.add, normal((3, 7)), normal(other))
     assert "broadcast_to" in caught.value.hint
+
+
+def test_shapes_that_differ_leave_no_trace():
+    device = Device()
+    with pytest.raises(ShapeError):
+        device.call(nl.add, device.tile(normal((3, 7))), device.tile(normal((1, 6))))
+    assert not device.opcodes
 
 
 def test_operands_that_no_engine_takes_are_refused():

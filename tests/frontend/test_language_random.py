@@ -171,7 +171,14 @@ def test_a_transposed_load_of_another_format():
     assert called(nl.load_transpose2d, data, tiles_in="hbm", dtype="float32")[1] == opcodes[:1]
 
 
-@pytest.mark.parametrize("shape", [(5,), (2, 3, 4)])
+@pytest.mark.parametrize("shape", [(9, 40, 1), (1, 40, 1, 1), (9, 1, 1)])
+def test_axes_of_size_1_behind_the_second_do_not_count(shape):
+    data = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    found, opcodes = called(nl.load_transpose2d, data, tiles_in="hbm")
+    assert np.array_equal(found, data.reshape(shape[:2]).T) and opcodes == ["DMA_TRANSPOSE"]
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 3, 4), (1, 3, 4), (3, 4, 1, 2)])
 def test_a_transposed_load_has_two_axes(shape):
     with pytest.raises(ShapeError, match="two axes"):
         called(nl.load_transpose2d, np.zeros(shape, np.float32), tiles_in="hbm")

@@ -14,10 +14,12 @@ from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.operators import ByNumber, Operation, Simulated, operations
+from neuroncore.memory.access import Dims
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import float32, uint8
 
 PSUM = MemoryRegion.psum
+QUADRANT = 32  # partitions
 
 
 def checked(x: Any) -> Any:
@@ -40,13 +42,31 @@ def result(like: Tile, dtype: Any = None) -> NkiTensor:
     return ndarray(checked(like).shape, dtype or like.dtype)
 
 
-def in_sbuf(x: Tile) -> Tile:
+def in_sbuf(x: NkiTensor) -> NkiTensor:
     """The tile itself, or if it is in PSUM a copy: tensor_copy."""
     if x.region is not PSUM:
         return x
     copied = result(x)
     isa.tensor_copy(copied, x)
     return copied
+
+
+def in_partitions(x: NkiTensor, count: int) -> NkiTensor:
+    """The tile, or its one partition in so many: nc_stream_shuffle, one per group of 32."""
+    if x.shape[0] == count:
+        return x
+    out = ndarray((count, *x.shape[1:]), x.dtype)
+    for start in range(0, count, QUADRANT):
+        isa.nc_stream_shuffle(out[start : min(start + QUADRANT, count)], x, [0] * QUADRANT)
+    return out
+
+
+def repeated(x: NkiTensor, shape: Dims) -> NkiTensor:
+    """A view with free axes of size 1 as long as those of the shape; no instruction."""
+    for axis in range(1, len(shape)):
+        if x.shape[axis] != shape[axis]:
+            x = x.broadcast(axis, shape[axis])
+    return x
 
 
 def _is_column(x: Any, other: Any) -> bool:
@@ -69,37 +89,53 @@ def _scalar_operand(x: Any, bitvec: bool) -> Any:
 
 def _binary(name: str, kind: type[Operation] = Operation) -> Operation:
     def lowered(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-        if not isinstance(x, Tile) and not isinstance(y, Tile):
-            raise SignatureError(f"nl.{name} needs a tile", got=f"{x!r}, {y!r}")
-        out = ndarray(_wider(x, y).shape, dtype or common(x, y))
+        shape = _common_shape(name, x, y)
+        out = ndarray(shape, dtype or common(x, y))
+        x, y = (in_partitions(t, shape[0]) if isinstance(t, NkiTensor) else t for t in (x, y))
         bitvec = token.operator.kind == "bitvec"
-        if not isinstance(y, Tile) or _is_column(y, x):
+        if not isinstance(y, NkiTensor) or _is_column(y, x):
             isa.tensor_scalar(out, x, token, _scalar_operand(y, bitvec))
-        elif not isinstance(x, Tile) or _is_column(x, y):
+        elif not isinstance(x, NkiTensor) or _is_column(x, y):
             isa.tensor_scalar(out, y, token, _scalar_operand(x, bitvec), reverse0=True)
-        elif x.shape != y.shape:
-            raise ShapeError(
-                f"nl.{name}: shapes {x.shape} and {y.shape} differ",
-                argument="y",
-                position=1,
-                because="tiles are combined lane by lane; only a (P, 1) tile is broadcast",
-                hint="nl.broadcast_to(tile, shape)",
-            )
         else:
             both = x.region is PSUM and y.region is PSUM
-            isa.tensor_tensor(out, in_sbuf(x) if both else x, y, token)
+            x = in_sbuf(x) if both else x
+            isa.tensor_tensor(out, repeated(x, shape), repeated(y, shape), token)
         return out
 
     doc = (
         f"x {name} y, element by element: tensor_tensor, or tensor_scalar with a number or a "
-        "(P, 1) tile."
+        "(P, 1) tile. Axes of size 1 are repeated, that of the partitions by nc_stream_shuffle: "
+        "published kernels have it so from the vendor's simulator (trnsparse, 0.3), whose release "
+        "notes say from 0.3 on that its compiler doesn't broadcast yet."
     )
     token = kind(name, lowered, doc)
     return token
 
 
-def _wider(x: Any, y: Any) -> NkiTensor:
-    return y if not isinstance(x, Tile) or _is_column(x, y) else x  # type: ignore[return-value]
+def _common_shape(name: str, x: Any, y: Any) -> Dims:
+    """The shape of x <op> y. Raises SignatureError for two numbers, and ShapeError where sizes of
+    two tiles differ and neither is 1."""
+    tiles = [t for t in (x, y) if isinstance(t, NkiTensor)]
+    if not tiles:
+        raise SignatureError(f"nl.{name} needs a tile", got=f"{x!r}, {y!r}")
+    left, right = _aligned(tiles[0], tiles[-1]), _aligned(tiles[-1], tiles[0])
+    pairs = list(zip(left, right, strict=False))
+    if len(left) != len(right) or any(m != n and 1 not in (m, n) for m, n in pairs):
+        raise ShapeError(
+            f"nl.{name}: shapes {x.shape} and {y.shape} differ",
+            argument="y",
+            position=1,
+            expected="sizes that are equal, or 1",
+            because="tiles are combined element by element, and axes of size 1 are repeated",
+            hint="nl.expand_dims(tile, axis) and nl.broadcast_to(tile, shape) give other shapes",
+        )
+    return tuple(n if m == 1 else m for m, n in pairs)
+
+
+def _aligned(x: NkiTensor, other: NkiTensor) -> Dims:
+    """The shape of x; of one element for each partition, with as many axes as the other."""
+    return (x.shape[0], *(1,) * (len(other.shape) - 1)) if x.free_size == 1 else x.shape
 
 
 def _activated(name: str) -> Operation:

@@ -8,17 +8,21 @@ from typing import Any
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ShapeError
 from neuroncore.frontend import integers
-from neuroncore.frontend.limits import tile_size
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
-from neuroncore.frontend.nki.language.elementwise import checked, copy, in_sbuf
+from neuroncore.frontend.nki.language.elementwise import (
+    checked,
+    copy,
+    in_partitions,
+    in_sbuf,
+    repeated,
+)
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.numerics.formats import float32
 
 __all__ = ["broadcast_to", "expand_dims", "matmul", "transpose"]
 
 PSUM = MemoryRegion.psum
-QUADRANT = 32
 
 
 def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
@@ -58,21 +62,10 @@ def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTe
         )
     if x.shape == sizes:
         return x if dtype in (None, x.dtype) else copy(x, dtype)
-    wide = x
-    for axis in range(1, x.ndim):
-        if x.shape[axis] != sizes[axis]:
-            wide = wide.broadcast(axis, sizes[axis])
+    wide = repeated(x, sizes)
     if x.shape[0] == sizes[0]:
         out = ndarray(sizes, dtype or x.dtype)
         isa.tensor_copy(out, wide)
         return out
-    return _across_partitions(wide, sizes, dtype)
-
-
-def _across_partitions(x: NkiTensor, sizes: tuple[int, ...], dtype: Any) -> NkiTensor:
-    """The one partition of x in all partitions of a new tile."""
-    out = ndarray(sizes, x.dtype)
-    for start in range(0, min(sizes[0], tile_size.pmax), QUADRANT):
-        end = min(start + QUADRANT, sizes[0])
-        isa.nc_stream_shuffle(out[start:end], x, [0] * QUADRANT)
+    out = in_partitions(wide, sizes[0])
     return out if dtype in (None, x.dtype) else copy(out, dtype)

@@ -15,18 +15,23 @@ __all__ = ["gather_flattened", "load_transpose2d"]
 
 def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
     """A tile of SBUF with the transpose of an HBM tensor of two axes: dma_transpose, and
-    tensor_copy for another format."""
-    if len(src.shape) != 2:
+    tensor_copy for another format.
+
+    Axes of size 1 behind the second don't count: so published kernels have it from the vendor's
+    simulator (trnsparse, 0.3).
+    """
+    if len(src.shape) < 2 or max(src.shape[2:], default=1) > 1:
         raise ShapeError(
             f"load_transpose2d: src has {len(src.shape)} axes",
             argument="src",
             position=0,
-            expected="two axes",
+            expected="two axes, and further ones of size 1",
             got=repr(src),
             hint="nisa.dma_transpose takes up to four",
         )
-    out = ndarray(src.shape[::-1], src.dtype)
-    isa.dma_transpose(out, src)
+    rows, columns = src.shape[:2]
+    out = ndarray((columns, rows), src.dtype)
+    isa.dma_transpose(out, src if len(src.shape) == 2 else src.reshape((rows, columns)))
     return out if dtype in (None, src.dtype) else copy(out, dtype)
 
 
