@@ -16,6 +16,7 @@ from neuroncore.clause import (
     numeric,
     rules,
 )
+from neuroncore.core.core import Core
 from neuroncore.enums import engine
 from neuroncore.errors import OutOfBoundsError
 from neuroncore.memory.tile import Array
@@ -24,7 +25,6 @@ from neuroncore.numerics.formats import int32, uint32
 
 from .operators import EQUAL
 from .words import gpsimd as words
-from .words.gpsimd import CORE
 
 gpsimd = engine.gpsimd
 STARTED = cost.streaming(extra="gpsimd_start_cycles")
@@ -83,14 +83,17 @@ def local_gather(
     index: words.CoreIndex,
     num_elem_per_idx: words.Run = 1,
     num_valid_indices: words.Count = None,
+    *,
+    core: Core,
 ) -> None:
     """dst[16c + p, n*i + j] = src_buffer[16c + p, index[16c + i % 16, i // 16] + j], j < n
 
     n is num_elem_per_idx, i counts up to num_valid_indices. An index counts elements.
     """
-    cores = src_buffer.shape[0] // CORE
-    table = src_buffer.codes().reshape(cores, CORE, -1)
-    indices = index.codes().reshape(cores, CORE, -1)
+    each = core.machine.limits.gpsimd_core_partitions
+    cores = src_buffer.shape[0] // each
+    table = src_buffer.codes().reshape(cores, each, -1)
+    indices = index.codes().reshape(cores, each, -1)
     indices = indices.swapaxes(1, 2).reshape(cores, -1)[:, :num_valid_indices]
     inside(indices, table.shape[2], num_elem_per_idx, "index", "core")
     places = indices.astype(np.intp)[:, np.newaxis, :, np.newaxis] + np.arange(num_elem_per_idx)

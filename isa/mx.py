@@ -41,7 +41,7 @@ def quantize_mx(dst: Quantized, src: Wide, dst_scale: Scales, *, core: Core) -> 
     values = src.values().reshape(src.shape[0], -1)
     elements, scales = quantized(values, dst.dtype.element, core.options.mx_scale)
     dst.codes()[...] = codec.pack(dst.dtype, elements).reshape(dst.shape)
-    rows = words.scale_rows(src.shape[0])
+    rows = words.scale_rows(src.shape[0], core.machine)
     dst_scale.codes()[rows] = scales.reshape(len(rows), *dst_scale.shape[1:])
     chosen = np.zeros(dst_scale.shape, np.bool_)
     chosen[rows] = True
@@ -82,7 +82,7 @@ def nc_matmul_mx(
 def operand(core: Core, name: str, data: Tile, scale: Tile) -> tuple[Array, Array]:
     """The elements [4K, F], float32, and the codes of their scales [K/8, F]."""
     assert data.dtype.element is not None
-    rows = words.scale_rows(data.shape[0])
+    rows = words.scale_rows(data.shape[0], core.machine)
     if scale.storage.gaps is not None:
         core.check_written(name, scale, rows)
     packed = data.codes().reshape(data.shape[0], -1)

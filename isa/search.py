@@ -163,8 +163,8 @@ def topk(
     snake = groups.read(core, "src", src, n)
     descending = np.argsort(~order.ranks(snake.view(f"i{snake.itemsize}")), axis=1, kind="stable")
     chosen = descending[:, : val_dst.free_size][:, ::-1]
-    groups.write(val_dst, np.take_along_axis(snake, chosen, 1))
-    groups.write(idx_dst, chosen.astype(np.uint32))
+    groups.write(core, val_dst, np.take_along_axis(snake, chosen, 1))
+    groups.write(core, idx_dst, chosen.astype(np.uint32))
 
 
 @instruction(
@@ -180,7 +180,7 @@ def nonzero_with_count(
 
     The other partitions of dst are left as they are, those of src are not read.
     """
-    first = np.arange(src.shape[0]) % groups.SIZE == 0
+    first = np.arange(src.shape[0]) % core.machine.limits.gpsimd_core_partitions == 0
     found = groups.read_rows(core, "src", src, first) != 0
     count = found.sum(axis=1, keepdims=True)
     places = np.argsort(~found, axis=1, kind="stable") + index_offset

@@ -34,14 +34,20 @@ class Limits:
     stationary_free: int
     moving_free_float32: int  # by the format of the destination
     moving_free_bfloat16: int
+    array_part: int  # the fewest rows or columns of the array that a product may take of it
     vector_transpose: int
+    quadrant: int  # partitions, of which each has its index and its scales
+    indirect_partitions: int  # that share the offsets of an indirect view
+    indirect_partitions_tensor: int  # the same of the Tensor engine
     free_dims: int
     free_elements_sbuf: int
     free_elements_psum: int
     iota_dims: int
+    gpsimd_core_partitions: int  # of each of its processors
     gpsimd_dma_elements: int
     gather_indices: int  # of one GpSimd core
     dma_sources: int  # that one transfer adds up
+    transposed_rows: int  # at a time, where descriptors are made at run time
     search_free: int  # of the instructions that look for eight values
     search_free_dims: int
     bn_stats_free: int
@@ -146,6 +152,7 @@ class Fixed:
     activation_table_ns: float
     accumulator_read_cycles: int
     gpsimd_start_cycles: int
+    gpsimd_gather_elements: int  # per partition, for which a gather starts once
     dynamic_address_cycles: int
     register_load_ns: float
     sector_bytes: int

@@ -7,9 +7,8 @@ from dataclasses import replace
 from math import ceil
 from typing import Annotated
 
-from neuroncore.clause import HBM, SBUF, Call, Immediate, Op, Operator, Rule, View, cost, reads
+from neuroncore.clause import HBM, SBUF, Call, Immediate, Op, Operator, Rule, cost, reads
 from neuroncore.clause.rules import bits_if_opaque, holds, needs, same_dtype, same_total
-from neuroncore.core.rows import GROUP
 from neuroncore.enums import dge_mode, engine, oob_mode
 from neuroncore.errors import (
     BufferKindError,
@@ -150,21 +149,28 @@ def transposed(call: Call) -> tuple[int, ...]:
     return tuple(call.view("src").shape[axis] for axis in order(call))
 
 
-def fits_hardware(src: View) -> bool:
+def at_a_time(call: Call) -> int:
+    return call.machine.limits.transposed_rows
+
+
+def fits_hardware(call: Call) -> bool:
     """That the last axis has at most 128 elements follows from the partitions of dst."""
-    if len(src.shape) < 3:
-        return src.shape[:1] == (GROUP,)
-    return src.shape[0] in (1, 2, 4, 8, GROUP) and src.shape[0] * src.shape[-2] % GROUP == 0
+    shape, group = call.view("src").shape, at_a_time(call)
+    if len(shape) < 3:
+        return shape[:1] == (group,)
+    return group % shape[0] == 0 and shape[0] * shape[-2] % group == 0
 
 
 def hardware_rows(call: Call) -> str:
     axes = len(call.view("src").shape)
-    many = f"1, 2, 4, 8 or {GROUP} along axis 0, and a multiple of {GROUP} rows along axes 0 and"
-    return f"{GROUP} rows" if axes < 3 else f"{many} {axes - 2} together"
+    group = at_a_time(call)
+    many = f"1, 2, 4, 8 or {group} along axis 0, and a multiple of {group} rows along axes 0 and"
+    return f"{group} rows" if axes < 3 else f"{many} {axes - 2} together"
 
 
-def fits_gathers(src: View) -> bool:
-    return src.shape[0] % GROUP == 0 and (len(src.shape) != 4 or 1 in src.shape[1:3])
+def fits_gathers(call: Call) -> bool:
+    shape = call.view("src").shape
+    return shape[0] % at_a_time(call) == 0 and (len(shape) != 4 or 1 in shape[1:3])
 
 
 TRANSPOSE = (
@@ -202,13 +208,14 @@ TRANSPOSE = (
     holds(
         "src", "src for hardware descriptors has 16 rows, or of more than two axes 1, 2, 4, 8 or "
         "16 along the first, and a multiple of 16 together with the last but one (ISA)",
-        lambda call: fits_hardware(call.view("src")) or not by_hardware(call),
+        lambda call: fits_hardware(call) or not by_hardware(call),
         expected=hardware_rows, hint="leave dge_mode out",
     ),
     holds(
         "src", "src of a gather has 16k rows, and of four axes 1 along axis 1 or 2 (ISA)",
-        lambda call: fits_gathers(call.view("src")) or not picks_rows(call),
-        expected=f"a multiple of {GROUP} rows, and of four axes 1 along axis 1 or 2",
+        lambda call: fits_gathers(call) or not picks_rows(call),
+        expected=lambda call: f"a multiple of {at_a_time(call)} rows, and of four axes 1 along "
+        "axis 1 or 2",
     ),
     *PRIORITIES,
 )  # fmt: skip

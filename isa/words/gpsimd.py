@@ -25,8 +25,6 @@ from neuroncore.errors import SignatureError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 
-CORE = 16  # partitions that one of the eight cores is connected to
-GROUP = 512  # elements per partition that one group of instructions gathers (ISA)
 COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
 
 MovedIn = Annotated[Tile, reads("", SBUF, moved=True)]
@@ -67,7 +65,9 @@ PATTERN = (
 def filled(call: Call, machine: Machine) -> Fault | None:
     """dst holds what 1 to gather_indices indices fetch, or the num_valid_indices first of them"""
     run, valid, dst = call["num_elem_per_idx"], call["num_valid_indices"], call.view("dst")
-    there, limit = CORE * call.view("index").free_size, machine.limits.gather_indices
+    limits = machine.limits
+    there = limits.gpsimd_core_partitions * call.view("index").free_size
+    limit = limits.gather_indices
     count = there if valid is None else valid
     if not 0 < count <= min(there, limit):
         name = "index" if valid is None else "num_valid_indices"
@@ -97,7 +97,7 @@ def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def n_gather_cost(call: Call, machine: Machine) -> cost.Cost:
-    """One element per lane and cycle, after a start for each group of 512 (ISA)."""
-    count = call.view("dst").free_size
-    start = machine.fixed.gpsimd_start_cycles * ceil(count / GROUP)
+    """One element per lane and cycle, after a start for each gpsimd_gather_elements (ISA)."""
+    count, fixed = call.view("dst").free_size, machine.fixed
+    start = fixed.gpsimd_start_cycles * ceil(count / fixed.gpsimd_gather_elements)
     return cost.stream(call, machine, count / cost.rate(machine, engine.gpsimd, "default"), start)

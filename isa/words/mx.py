@@ -27,7 +27,6 @@ from neuroncore.numerics.microscaling import ROWS
 
 from .tensor import array_tiling, indirect_uses_the_whole_array, moving_fits, rows_only
 
-QUADRANT = 32
 OFFSETS = (0, 4, 8, 12)
 
 WIDE = Operand(reads=True, regions=(SBUF,), dtypes=(float16, bfloat16))
@@ -46,21 +45,22 @@ StationaryScale = Annotated[Tile, replace(SCALE, indirect=True, index_of="statio
 MovingScale = Annotated[Tile, replace(SCALE, indirect=True, index_of="moving")]
 
 
-def scale_rows(partitions: int) -> Array:
+def scale_rows(partitions: int, machine: Machine) -> Array:
     """Where in a scale tile the scales of so many partitions of data are."""
-    groups = np.arange(partitions // ROWS)
-    each = QUADRANT // ROWS
-    return groups // each * QUADRANT + groups % each
+    quadrant, groups = machine.limits.quadrant, np.arange(partitions // ROWS)
+    each = quadrant // ROWS
+    return groups // each * quadrant + groups % each
 
 
 def has_scales(data: str, scale: str) -> tuple[Rule, Rule]:
     """One scale for each packed element of 8 partitions, in the quadrant where the data is."""
 
     def rows(call: Call) -> int:
-        return int(scale_rows(call.view(data).partitions).max(initial=0)) + 1
+        return int(scale_rows(call.view(data).partitions, call.machine).max(initial=0)) + 1
 
     def starts(call: Call) -> list[int]:
-        first = call.view(data).partition // QUADRANT * QUADRANT
+        quadrant = call.machine.limits.quadrant
+        first = call.view(data).partition // quadrant * quadrant
         return [first + offset for offset in OFFSETS]
 
     held = holds(

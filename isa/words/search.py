@@ -21,7 +21,6 @@ from neuroncore.clause import (
     rules,
     writes,
 )
-from neuroncore.core.groups import SIZE
 from neuroncore.errors import FreeSizeError, OperatorError, PartitionLimitError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
@@ -93,11 +92,12 @@ def two_axes(call: Call, machine: Machine) -> Fault | None:
 def as_many_as_there_are(call: Call, machine: Machine) -> Fault | None:
     """n is 8 or more, at most what a group of src holds and what the instruction counts to"""
     src, n, counted = call.view("src"), call["n"], machine.limits.topk_elements
-    most = min(counted, SIZE * src.free_size)
+    group = machine.limits.gpsimd_core_partitions
+    most = min(counted, group * src.free_size)
     if EIGHT <= n <= most:
         return None
     because = (
-        f"src holds {SIZE} x {src.free_size} elements in each group, and the instruction counts "
+        f"src holds {group} x {src.free_size} elements in each group, and the instruction counts "
         f"to {counted}"
     )
     return fault("n", f"n is {n}", f"{EIGHT} to {most} for src of {src}", n, because=because)

@@ -137,12 +137,14 @@ def carries(dst: Format, data: Format) -> bool:
 
 @rule(because="the 128 x 128 array splits into equal parts")
 def array_tiling(call: Call, machine: Machine) -> Fault | None:
-    """tile_position and tile_size take 64 (from v3 on 32) rows or columns of the array, or all"""
+    """tile_position and tile_size take all rows or columns of the array, or halves of that down to
+    array_part"""
     position, size = call["tile_position"], call["tile_size"]
     if not position and not size:
         return None
     s, whole = call.view("stationary"), machine.limits.partitions
-    parts = [whole, 64, *([32] if machine.has("pe_tile_32") else [])]
+    halves = range((whole // machine.limits.array_part).bit_length())
+    parts = [whole >> i for i in halves]
     problem = None
     if not position or not size:
         problem = "tile_position and tile_size go together"

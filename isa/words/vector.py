@@ -29,7 +29,6 @@ from neuroncore.numerics.formats import float32
 vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, engine.unknown
 
 EXACT = formats("int32 uint32")  # the formats of the GpSimd engine's own integer arithmetic
-QUADRANT = 32
 KEEP = 255  # in a shuffle mask: leave that partition of dst as it is
 
 CopiedTo = Annotated[Tile, writes(moved=True, indirect=True)]
@@ -47,10 +46,11 @@ def are_exact(*tiles: Tile | View) -> bool:
 
 
 def shuffled(mask: tuple[int, ...], count: int, sources: int) -> tuple[Any, Any]:
-    """Which of `count` partitions a shuffle writes, and from where each of them comes."""
-    rows = np.arange(count)
-    wanted = np.array(mask)[rows % QUADRANT]
-    origin = rows // QUADRANT * QUADRANT % (-(-sources // QUADRANT) * QUADRANT) + wanted
+    """Which of `count` partitions a shuffle writes, and from where each of them comes. The mask is
+    as long as a quadrant."""
+    rows, quadrant = np.arange(count), len(mask)
+    wanted = np.array(mask)[rows % quadrant]
+    origin = rows // quadrant * quadrant % (-(-sources // quadrant) * quadrant) + wanted
     moved = wanted != KEEP
     return moved, origin[moved]
 
@@ -129,11 +129,11 @@ def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
 
 @rule()
 def names_sources(call: Call, machine: Machine) -> Fault | None:
-    """shuffle_mask names 32 partitions of src, from 0 to 31, or 255 for what dst keeps"""
-    mask, src = call["shuffle_mask"], call.view("src")
-    if len(mask) != QUADRANT or not all(0 <= m < QUADRANT or m == KEEP for m in mask):
-        expected = f"{QUADRANT} numbers from 0 to {QUADRANT - 1}, or {KEEP}"
-        said = f"shuffle_mask must name a source partition for each of {QUADRANT}"
+    """shuffle_mask names the partitions of a quadrant, counted from 0, or 255 for what dst keeps"""
+    mask, src, quadrant = call["shuffle_mask"], call.view("src"), machine.limits.quadrant
+    if len(mask) != quadrant or not all(0 <= m < quadrant or m == KEEP for m in mask):
+        expected = f"{quadrant} numbers from 0 to {quadrant - 1}, or {KEEP}"
+        said = f"shuffle_mask must name a source partition for each of {quadrant}"
         return fault("shuffle_mask", said, expected, list(mask))
     _, origin = shuffled(mask, call.view("dst").partitions, src.partitions)
     if (origin < src.partitions).all():

@@ -1,8 +1,8 @@
 """Tensor indirection: operands whose elements an index in SBUF picks along the free axes.
 
 A group of consecutive partitions shares its offsets. They are stored in a snake through the rows
-that the index has for the group: offset i is in row i % G and column i // G. G is 16, and 32 for
-the Tensor engine (ISA, `NkiTensor.indirect`).
+that the index has for the group: offset i is in row i % G and column i // G, G by the machine and
+the engine (`group`).
 
 While an instruction runs, such an operand is a tile of its own: what it reads is gathered before,
 what it has written is scattered afterwards. Its meaning knows of nothing. Of several elements that
@@ -33,13 +33,12 @@ from neuroncore.memory.geometry import View
 from neuroncore.memory.storage import Gaps, Storage
 from neuroncore.memory.tile import Array, Tile
 
-QUADRANT = 32
-SHARED = 16  # partitions with the same offsets, whatever the engine
 
-
-def group(unit: engine) -> int:
-    """Partitions that share their offsets."""
-    return 2 * SHARED if unit is engine.tensor else SHARED
+def group(unit: engine, machine: Machine) -> int:
+    """Partitions that share their offsets (ISA, `NkiTensor.indirect`)."""
+    limits = machine.limits
+    of_tensor = unit is engine.tensor
+    return limits.indirect_partitions_tensor if of_tensor else limits.indirect_partitions
 
 
 # --- legality -------------------------------------------------------------------------------------
@@ -83,13 +82,14 @@ def _one_of_two(name: str, other: str, call: Call) -> KernelError:
 
 
 def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iterator[KernelError]:
-    index, size = view.picked_by, group(call.engine)
+    index, size = view.picked_by, group(call.engine, machine)
+    quadrant = machine.limits.quadrant
     assert index is not None
-    if all(start % QUADRANT for start in _starts(index, machine)):
+    if all(start % quadrant for start in _starts(index, machine)):
         yield StartPartitionError(
             f"the index of {name} starts at partition {index.partition}",
             argument=name,
-            expected=f"a multiple of {QUADRANT}",
+            expected=f"a multiple of {quadrant}",
             got=f"partition {index.partition}",
             because="an index starts on a quadrant boundary",
         )
@@ -158,27 +158,28 @@ Check = Callable[[str, Tile, Array], None]  # told of an operand which elements 
 class Picked(Tile):
     """The elements that an index picks, in a tile of their own for as long as an instruction runs.
 
-    They come from places [P, num_elem] along the free axis of `source`. `never` flags those that
-    nothing has written.
+    They come from places [P, num_elem] along the free axis of `source`, which are the same in each
+    `group` of partitions. `never` flags those that nothing has written.
     """
 
-    __slots__ = ("never", "places", "source")
+    __slots__ = ("group", "never", "places", "source")
 
     source: Tile
     places: Array
+    group: int
     never: Array | None
 
     def missing(self) -> Array | None:
         return self.never
 
 
-def places(name: str, tile: Tile, unit: engine, check: Check) -> Array:
-    """Where along the free axis each element is, [P, num_elem].
+def places(name: str, tile: Tile, size: int, check: Check) -> Array:
+    """Where along the free axis each element is, [P, num_elem]; `size` partitions share offsets.
 
     Raises OutOfBoundsError if that is outside the tensor.
     """
     assert tile.picks is not None
-    index, limit, size = tile.picks.index, tile.picks.limit, group(unit)
+    index, limit = tile.picks.index, tile.picks.limit
     assert isinstance(index, Tile)
     partitions, count = tile.shape
     first, i = np.arange(0, partitions, size)[:, np.newaxis], np.arange(count)
@@ -203,8 +204,8 @@ def places(name: str, tile: Tile, unit: engine, check: Check) -> Array:
     return everywhere
 
 
-def pick(name: str, tile: Tile, chosen: Array, operand: Operand, check: Check) -> Picked:
-    """Gather the elements at `chosen` places."""
+def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, check: Check) -> Picked:
+    """Gather the elements at `chosen` places, the same for `size` partitions."""
     source = tile.picked_from
     if operand.reads and not operand.partial:
         used = np.zeros(source.shape, np.bool_)
@@ -218,7 +219,7 @@ def pick(name: str, tile: Tile, chosen: Array, operand: Operand, check: Check) -
     codes = np.ascontiguousarray(np.take_along_axis(source.codes(), chosen, 1))
     storage.data = codes.reshape(-1).view(np.uint8)
     made = Picked.of(storage)
-    made.source, made.places, made.never = source, chosen, None
+    made.source, made.places, made.group, made.never = source, chosen, size, None
     if operand.partial or operand.writes:
         _copy_history(made, fresh=operand.writes and operand.partial)
     return made
@@ -244,8 +245,8 @@ def scatter(tile: Picked, partial: bool) -> None:
     source, skipped = tile.source, tile.unwritten() if partial else None
     numbers = np.arange(tile.free_size, dtype=np.int32)
     if skipped is None:  # the partitions of a group agree
-        last = _last(tile.places[::SHARED], numbers, source.free_size)
-        last = np.repeat(last, SHARED, axis=0)[: len(tile.places)]
+        last = _last(tile.places[:: tile.group], numbers, source.free_size)
+        last = np.repeat(last, tile.group, axis=0)[: len(tile.places)]
     else:
         last = _last(tile.places, np.where(skipped, np.int32(-1), numbers), source.free_size)
     written = last >= 0

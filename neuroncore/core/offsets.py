@@ -81,8 +81,11 @@ def _pick(core: Core, call: Call, picked: dict[str, Tile]) -> dict[str, Tile]:
             error = indirection.same_index(name, tile, other, picked[other])
             if error is not None:
                 raise error
-    chosen = {n: indirection.places(n, t, call.engine, check) for n, t in picked.items()}
-    return {n: indirection.pick(n, t, chosen[n], operands[n], check) for n, t in picked.items()}
+    size = indirection.group(call.engine, core.machine)
+    chosen = {n: indirection.places(n, t, size, check) for n, t in picked.items()}
+    return {
+        n: indirection.pick(n, t, chosen[n], size, operands[n], check) for n, t in picked.items()
+    }
 
 
 def _out_of_bounds(tile: Tile) -> bool:

@@ -16,7 +16,6 @@ from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import uint32
 
-GROUP = 16  # rows that descriptors made at run time transpose at a time
 Numbers = Callable[[str, Tile, Tile, Machine], Array]
 
 
@@ -122,14 +121,15 @@ def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
     """The numbers stand down the first column of the index, then down the next. Raises ShapeError
     if the index doesn't fill groups of rows, or isn't uint32."""
     rows, whole = tile.shape[0], machine.limits.partitions
+    group = machine.limits.transposed_rows
     partitions, columns = index.shape[0], index.free_size
     full = partitions == whole or columns == 1
-    fits = full and len(index.shape) == 2 and partitions % GROUP == 0
+    fits = full and len(index.shape) == 2 and partitions % group == 0
     if index.dtype is not uint32 or not fits or partitions * columns < rows:
         raise ShapeError(
             f"{name} can't take its rows from the index {index!r}",
             argument=name,
-            expected=f"uint32, ({GROUP}k, 1) or ({whole}, k), and at least {rows} of them",
+            expected=f"uint32, ({group}k, 1) or ({whole}, k), and at least {rows} of them",
             got=f"{index.shape} {index.dtype}",
         )
     return index.codes().T.reshape(-1)[:rows]

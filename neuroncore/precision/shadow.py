@@ -160,6 +160,7 @@ class Shadow:
             )
             shadow.held = written.shadow.held
             shadow.source, shadow.places = on(double.storage, tile.source), tile.places
+            shadow.group = tile.group
             shadow.storage.gaps = tile.storage.gaps
             scatter(shadow, partial[id(tile)])
             add(double.energy, written.energy)

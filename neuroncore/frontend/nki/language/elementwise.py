@@ -19,7 +19,6 @@ from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import float32, uint8
 
 PSUM = MemoryRegion.psum
-QUADRANT = 32  # partitions
 
 
 def checked(x: Any) -> Any:
@@ -56,8 +55,9 @@ def in_partitions(x: NkiTensor, count: int) -> NkiTensor:
     if x.shape[0] == count:
         return x
     out = ndarray((count, *x.shape[1:]), x.dtype)
-    for start in range(0, count, QUADRANT):
-        isa.nc_stream_shuffle(out[start : min(start + QUADRANT, count)], x, [0] * QUADRANT)
+    quadrant = current().machine.limits.quadrant
+    for start in range(0, count, quadrant):
+        isa.nc_stream_shuffle(out[start : min(start + quadrant, count)], x, [0] * quadrant)
     return out
 
 

@@ -99,7 +99,8 @@ def local_gather(
     """
     flush()
     x, places = tile(src_buffer, "src_buffer"), tile(index, "index")
-    count = places.free_size * 16 if num_valid_indices is None else num_valid_indices
+    each = current().machine.limits.gpsimd_core_partitions
+    count = places.free_size * each if num_valid_indices is None else num_valid_indices
     chosen = (count,) if count % 16 else (count // 16, 16)
     return produce(
         "local_gather",
