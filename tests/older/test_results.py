@@ -11,6 +11,7 @@ from neuronxcc import nki
 from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older, run
+from older_kernels import stored
 
 from neuroncore.errors import BufferKindError, ImmutableError, ShapeError
 
@@ -348,6 +349,26 @@ def test_a_result_of_another_shape_is_refused():
 
     with pytest.raises(ShapeError, match="doesn't go into"):
         run(kernel, A)
+
+
+@pytest.mark.parametrize("of", [lambda a: nl.add(a, 1.0), lambda a: a], ids=["result", "tile"])
+def test_a_result_doesn_t_change_its_partitions_on_the_way(of):
+    def kernel(a):
+        o = nl.ndarray((2, 4, 6), np.float32, buffer=nl.sbuf)
+        o[0, :, :] = of(a)
+
+    with pytest.raises(ShapeError, match="doesn't go into") as caught:
+        run(kernel, A)
+    assert caught.value.because == "an engine writes the partitions that it reads"
+
+
+def test_a_result_of_one_row_goes_into_one_partition():
+    def kernel(a):
+        o = nl.ndarray((2, 3, 2), np.float32, buffer=nl.sbuf)
+        o[0, :, 0] = nl.add(nl.load(a), 1.0)
+        return stored(o[0:1, :, 0])
+
+    assert np.array_equal(nki.simulate_kernel(kernel, A[:1, :3]).ravel(), A[0, :3] + 1)
 
 
 # --- lines ----------------------------------------------------------------------------------------

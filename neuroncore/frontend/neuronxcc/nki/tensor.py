@@ -402,11 +402,13 @@ class Tensor(Unread, Tile):
         """The tile with axes of size 1 put in or left out so as to have this shape."""
         if self.shape == shape:
             return self
-        if [n for n in self.shape if n != 1] != [n for n in shape if n != 1]:
+        moved = self.storage.on_chip and self.shape[0] != shape[0]
+        if moved or [n for n in self.shape if n != 1] != [n for n in shape if n != 1]:
             raise ShapeError(
                 f"a result of shape {shape} doesn't go into {self!r}",
                 expected=str(self.shape),
                 got=str(shape),
+                because="an engine writes the partitions that it reads" if moved else None,
                 also="err_store_dst_shape_smaller_than_other_shape",
             )
         strides = access.reshaped(self.shape, self.strides, shape)
