@@ -1,10 +1,10 @@
 """A published script beside packages that it imports and that its kernels don't need.
 
-    python bench/conformance/bystanders.py [--bare PACKAGE ...] FILE|-m MODULE [ARGUMENT ...]
+    python bench/conformance/bystanders.py [--bare PATTERN ...] FILE|-m MODULE [ARGUMENT ...]
 
 runs a file or a module as a script. What only an instance with a model on it has (BYSTANDERS), and
-isn't installed, is imported as empty: whatever is asked of it is a class that does nothing. Of a
-package that --bare names, modules are imported without what its __init__ does.
+isn't installed, is imported as empty: whatever is asked of it is a class that does nothing. Of
+packages that match a pattern of --bare, modules are imported without what its __init__ does.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import runpy
 import sys
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -28,6 +29,7 @@ BYSTANDERS = (
     "safetensors",
     "transformers",
     "transformers_neuronx",
+    "triton_viz",
 )
 
 
@@ -82,12 +84,14 @@ class Bystanders(MetaPathFinder, Loader):
 class Bare(MetaPathFinder):
     """Packages without their __init__, where their files are."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = names
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self.patterns = patterns
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        found = PathFinder.find_spec(name, path) if name in self.names else None
-        if found is None or found.origin is None:
+        if not any(fnmatch(name, pattern) for pattern in self.patterns):
+            return None
+        found = PathFinder.find_spec(name, path)
+        if found is None or found.origin is None or not found.submodule_search_locations:
             return found
         bare = ModuleSpec(name, None, is_package=True)
         bare.submodule_search_locations = [str(Path(found.origin).parent)]

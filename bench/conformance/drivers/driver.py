@@ -22,9 +22,9 @@ class Checkout:
     root: Path
 
     def module(self, file: str, *paths: str) -> ModuleType:
-        """A file of it, which imports from its own folder, from the root and from `paths`."""
+        """A file of it, which imports from its own folder and from `paths` of the checkout."""
         place = self.root / file
-        homes = (place.parent, self.root, *(self.root / path for path in paths))
+        homes = (place.parent, *(self.root / path for path in paths))
         sys.path[:0] = [str(home) for home in homes]
         return loaded(place)
 
