@@ -186,8 +186,8 @@ class Core:
     def leftovers_in(self, tile: Tile) -> Array | None:
         """Which elements of an operand depend on what nothing has written and are no numbers for
         that; None for none."""
-        if tile.storage.gaps is None and self.leftovers is None:
-            return None
+        if self.leftovers is None and not self.findings:
+            return None  # as nearly always: nothing of the kind has been read
         found = [tile.missing(), self.leftovers.within(tile) if self.leftovers else None]
         masks = [mask for mask in found if mask is not None]
         if not masks:
