@@ -72,7 +72,7 @@ def affine_select(
 
 @instruction(
     gpsimd,
-    shapes="src_buffer: P%16 S; dst: P D; index: P I",
+    shapes="src_buffer: P%gpsimd_core_partitions S; dst: P D; index: P I",
     example="I=32",
     cost=cost.dynamic(words.local_gather_cost),
     rules=words.LOCAL_GATHER,

@@ -24,7 +24,7 @@ from .words.tensor import Pair
 
 @instruction(
     engine.vector,
-    shapes="src: P%32 4*F; dst: P F; dst_scale: S F",
+    shapes="src: P%quadrant 4*F; dst: P F; dst_scale: S F",
     cost=words.quantize_cost,
     rules=words.QUANTIZE,
     feature="mx",

@@ -146,7 +146,7 @@ def sequence_bounds(dst: words.Bounds, segment_ids: words.Ids) -> None:
 
 @instruction(
     gpsimd,
-    shapes="src: P%16 S; val_dst idx_dst: P F",
+    shapes="src: P%gpsimd_core_partitions S; val_dst idx_dst: P F",
     example="F=32; n=512",
     cost=words.topk_cost,
     rules=words.TOPK,

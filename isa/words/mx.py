@@ -81,7 +81,7 @@ def has_scales(data: str, scale: str) -> tuple[Rule, Rule]:
 
 
 PRODUCT = (
-    "stationary: K%32 M%2<=stationary_free; moving: K N; dst: M N; "
+    "stationary: K%quadrant M%2<=stationary_free; moving: K N; dst: M N; "
     "stationary_scale: S M; moving_scale: T N"
 )
 QUANTIZE = has_scales("dst", "dst_scale")

@@ -59,8 +59,9 @@ def _one(
             yield _differs(call, sizes, name, axis, times * known.size + term.plus)
         return
     size, rest = divmod(found - term.plus, times)
-    if rest or size % term.multiple:
-        yield _not_whole(call, name, axis, times * term.multiple)
+    step = term.step(machine.limits)
+    if rest or size % step:
+        yield _not_whole(call, name, axis, times * step)
         return
     sizes[term.letter] = Size(size, name, axis)
     if found < term.least:

@@ -124,6 +124,6 @@ def _size(
     size = sizes.get(term.letter, usual)
     alike = [t for shape in instruction.shapes.values() for t in shape if t.letter == term.letter]
     size = min([size, *(getattr(machine.limits, t.most) for t in alike if t.most)])
-    size -= size % max(t.multiple for t in alike)
+    size -= size % max(t.step(machine.limits) for t in alike)
     times = term.times if isinstance(term.times, int) else 1
     return int(times * size + term.plus)

@@ -4,10 +4,11 @@
 partitions and its elements per partition, the free axes as one. A letter is one size wherever it
 stands in a clause, whatever the free axes look like. A term is a number or
 
-    F    2*F    F+1    F%16 (a multiple of 16)    F>=8    F<=search_free (a limit of the machine)
+    F    2*F    F+1    F%2 (a multiple of 2)    F>=8    F<=search_free (a limit of the machine)
 
-or all of these together; `G*F` multiplies by what the clause's `given` makes of the call. Of two
-operands that disagree the later one in the list is named.
+or all of these together, `%` with a limit of the machine, too; `G*F` multiplies by what the
+clause's `given` makes of the call. Of two operands that disagree the later one in the list is
+named.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from neuroncore.errors import DefinitionError
+from neuroncore.machine import Limits
 
 TERM = re.compile(
     r"(?:(?P<number>\d+)|(?:(?P<times>\d+|[A-Z])\*)?(?P<letter>[A-Z])(?:\+(?P<plus>\d+))?)"
-    r"(?:%(?P<multiple>\d+))?(?:>=(?P<least>\d+))?(?:<=(?P<most>\w+))?$"
+    r"(?:%(?P<multiple>\w+))?(?:>=(?P<least>\d+))?(?:<=(?P<most>\w+))?$"
 )
 Given = Mapping[str, Callable[[Any], int]]  # of a Call
 
@@ -34,7 +36,7 @@ class Term:
     letter: str | None
     times: int | str  # a letter is one that the clause gives
     plus: int
-    multiple: int
+    multiple: int | str  # a limit of the machine
     least: int
     most: str | None
 
@@ -46,13 +48,19 @@ class Term:
         number, times, letter, plus, multiple, least, most = found.groups()
         factor = times if times and times.isalpha() else int(times or 1)
         other = int(number or plus or 0)
-        return cls(text, letter, factor, other, int(multiple or 1), int(least or 0), most)
+        step = multiple if multiple and not multiple.isdecimal() else int(multiple or 1)
+        return cls(text, letter, factor, other, step, int(least or 0), most)
 
     @property
     def size(self) -> str:
         """The term without what bounds it: 2*F+1."""
         factor = "" if self.times == 1 else f"{self.times}*"
         return f"{factor}{self.letter}" + (f"+{self.plus}" if self.plus else "")
+
+    def step(self, limits: Limits) -> int:
+        """What the size is a multiple of."""
+        step = self.multiple
+        return step if isinstance(step, int) else int(getattr(limits, step))
 
     @property
     def plain(self) -> bool:
