@@ -23,6 +23,9 @@ class Module(ModuleType):
         setattr(self, name, made)
         return made
 
+    def __repr__(self) -> str:
+        return f"<module {self.__name__!r}, which only the vendor's package has>"
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`from neuronxcc.starfish.support import name` can't know if that is a module."""
         raise refusal(missing(*self.__name__.rpartition(".")[::2]))
