@@ -149,6 +149,17 @@ def test_a_kernel_that_is_not_here_goes_through_decorators():
         refused(lambda made=decorated: made(X), "nkilib.core.qkv.qkv.qkv", "--with nkilib=")
 
 
+def test_what_a_decorator_that_is_not_here_decorates_is_refused_when_called():
+    from neuronxcc.nki._private.private_api import traced
+
+    @traced
+    def function(x):
+        return x
+
+    refused(lambda: function(X), "neuronxcc.nki._private.private_api.traced is not here")
+    refused(lambda: traced(function, 2), "private_api.traced is not here")
+
+
 def test_the_kernel_beside_it_runs():
     import neuronxcc.nki as nki
     import neuronxcc.nki.language as nl

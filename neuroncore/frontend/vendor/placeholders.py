@@ -37,9 +37,12 @@ class Absent(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refused, unless it is named as a class: of that objects can be made, as published
-        modules make them for defaults, and using one is refused."""
+        modules make them for defaults, and using one is refused. What it decorates is refused
+        when that is called."""
         if cls.__name__[:1].isupper():
             return super().__call__(*args, **kwargs)
+        if len(args) == 1 and not kwargs and callable(args[0]):
+            return cls
         raise refusal(cls)
 
     def __getattr__(cls, name: str) -> Any:
