@@ -155,8 +155,13 @@ TENSOR = {
     "T3": ("the sum of a tile is rounded, then its sum with PSUM",),
     "T4": ("what a sum in PSUM begins with; what is reported",),
     "T5": ("a fused multiply-add shows in float32 products alone",),
-    "T6": ("from v3 on transposes pass bits (ARCH2); 8 of them may go into 16",),
-    "T7": ("on v2 a transpose is a product (ISA): NaN and infinities spread, -0 becomes +0",),
+    "T6": (
+        "from v3 on transposes pass bits (the SDK's guide to Trainium2); 8 of them may go into 16",
+    ),
+    "T7": (
+        "on v2 a transpose is a product (the same guide; is_transpose is for the profiler, "
+        "nki.isa.nc_matmul): NaN and infinities spread, -0 becomes +0",
+    ),
     "T8": ("which formats meet in a product",),
     "T9": ("double_row is a product of twice the rows",),
     "T10": ("float32 products, as a chain and in four passes, are as good as float32 can be",),
