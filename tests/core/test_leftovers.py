@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from neuronxcc import nki as older
+from neuronxcc.nki import isa as older_isa
 from neuronxcc.nki import language as older_nl
 
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.frontend.settings import settings
 from neuroncore.options import Options
 
 ROWS, COLUMNS = 5, 9  # of tiles of 8 x 12: what is loaded
@@ -204,6 +206,26 @@ def test_the_older_api_masks_the_last_tile(stored, told):
             kernel(x)
     else:
         assert (kernel(x) == 2).all()
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_the_older_api_transposes_the_last_tile(target):
+    """There and back on the Tensor engine, of which rows that were loaded by a mask are stored."""
+
+    @older.jit
+    def kernel(x):
+        out = older_nl.ndarray((100, 128), x.dtype, buffer=older_nl.shared_hbm)
+        i, j = older_nl.mgrid[0:128, 0:128]
+        tile = older_nl.ndarray((128, 128), x.dtype, buffer=older_nl.sbuf)
+        tile[...] = older_nl.load(x[i, j], mask=i < 100)
+        turned_tile = older_nl.copy(older_nl.transpose(tile))
+        back = older_nl.copy(older_isa.nc_transpose(turned_tile))
+        older_nl.store(out[i, j], back, mask=i < 100)
+        return out
+
+    x = np.arange(12800, dtype=np.float32).reshape(100, 128)
+    with settings(target):
+        assert np.array_equal(kernel(x), x)
 
 
 # --- transposes and products ----------------------------------------------------------------------
