@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from neuroncore.errors import UsageError
+from neuroncore.frontend.vendor import placeholders
 
 OURS = re.compile(r"(xla|neuron)(:\d+)?")  # devices that are the CPU here
 
@@ -54,3 +55,4 @@ def stand_in_for_devices() -> None:
         return "cpu" if isinstance(kind, str) and OURS.fullmatch(kind) else value
 
     OnCPU().__enter__()
+    torch.classes.neuron = placeholders.Module("torch.classes.neuron")  # annotations name them

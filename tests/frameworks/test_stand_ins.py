@@ -98,6 +98,8 @@ for name in ("xla", "xla:1", "neuron", "neuron:3"):
     layer = torch.nn.Linear(2, 2).to(name)
     assert {one.device.type for one in (made, *moved, layer.weight)} == {"cpu"}, name
 assert torch.zeros(2, device="meta").device.type == "meta"
+def script(model: torch.classes.neuron.SPMDModel):
+    return model
 xm.set_rng_state(3)
 assert xm.get_rng_state() == 3
 """
@@ -137,6 +139,10 @@ from neuroncore.errors import NotEmulated
 class Derived(RmsNorm):
     pass
 
+@xla_hlo_call
+def built(x):
+    return x
+
 for name, use in {
     "torch_neuronx.xla_impl.ops.RmsNorm.apply": RmsNorm.apply,
     "torch_xla.core.xla_model.all_reduce": xm.all_reduce,
@@ -144,6 +150,7 @@ for name, use in {
     "torch_xla.launch": torch_xla.launch,
     "torch_xla.distributed.spmd.mark_sharding": torch_xla.distributed.spmd.mark_sharding,
     "torch_neuronx.experimental.profiler.profile": profiler.profile,
+    "torch_neuronx.xla_impl.base.xla_hlo_call": built,
     "jax_neuronx.experimental.debug_callback": jax_neuronx.experimental.debug_callback,
 }.items():
     try:

@@ -118,7 +118,9 @@ PACKAGES = (
     Package("neuronxcc.nki.collectives", RANKS),
     Package("neuronxcc.starfish", CLOSED),
     *(Package(f"nki.compiler.{name}", COMPILER) for name in STAGES),
+    Package("libneuronxla", COMPILER),
     *(Package(name, LAUNCHING.format(name), stand_in=True) for name in FRAMEWORKS),
+    Package("torch.classes.neuron", LAUNCHING.format("torch_neuronx")),
 )
 
 

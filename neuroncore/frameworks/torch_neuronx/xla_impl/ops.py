@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from neuroncore.frameworks.kernels import writing
+from neuroncore.frameworks.torch_neuronx.xla_impl.base import xla_call as xla_call
+from neuroncore.frameworks.torch_neuronx.xla_impl.base import xla_hlo_call as xla_hlo_call
 
 
 def nki_jit(func: Callable[..., Any] | None = None, **options: Any) -> Any:
