@@ -102,7 +102,7 @@ def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
 # --- launch grids ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class nc:
     """So many physical NeuronCores, in a launch grid: `kernel[nl.nc(2) * 2, 4]`."""
 
@@ -110,6 +110,9 @@ class nc:
 
     def __post_init__(self) -> None:
         grids.size(self.count, "a number of cores", 1, "nl.nc(n) with a positive int")
+
+    def __repr__(self) -> str:
+        return f"nl.nc({self.count})"
 
     def __mul__(self, programs: int) -> spmd_dim:
         return spmd_dim(self, programs)
@@ -136,6 +139,11 @@ class spmd_dim:
             # nki-helpers' nki_matmul_spmd.py is launched so for one tile and right on a device: it
             # is one program, for a second one would read rows that its operand doesn't have.
             self.cores = self.programs = 1
+
+    def __repr__(self) -> str:
+        cores, programs = repr(nc(self.cores)), str(self.programs)
+        pieces = (cores, programs) if self.cores_first else (programs, cores)
+        return f"nl.spmd_dim({', '.join(pieces)})"
 
     def __len__(self) -> int:
         return self.cores * self.programs
