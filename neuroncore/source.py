@@ -108,8 +108,22 @@ def _span(code: CodeType, instruction: int) -> tuple[int | None, ...]:
     return next(spans, (None, None, None, None))
 
 
+# Of a code object by its identity, and kept with it: equal ones may be of different files.
+_places: dict[tuple[int, int], tuple[CodeType, Place]] = {}
+PLACES = 4096  # tuners make and drop kernels without end
+
+
 def place(code: CodeType, instruction: int) -> Place:
     """The source span of the bytecode instruction at byte offset `instruction`."""
+    known = _places.get((id(code), instruction))
+    if known is None:
+        if len(_places) >= PLACES:
+            _places.clear()
+        known = _places[id(code), instruction] = code, _place(code, instruction)
+    return known[1]
+
+
+def _place(code: CodeType, instruction: int) -> Place:
     line, end_line, column, end_column = _span(code, instruction)
     line = line or code.co_firstlineno
     end_line = end_line or line

@@ -173,3 +173,20 @@ def test_a_thread_is_where_it_is_while_another_resumes_an_instruction():
         thread.join()
         assert source.instruction_of(frame) == 2
     assert elsewhere != [2] and source.instruction_of(frame) != 2
+
+
+def test_equal_code_of_two_files_is_in_two_places():
+    text = "def kernel():\n    return call()\n"
+    codes = [compile(text, name, "exec").co_consts[0] for name in ("one.py", "two.py")]
+    assert codes[0] == codes[1]
+    assert [source.place(code, 0).file for code in codes] == ["one.py", "two.py"]
+
+
+def test_places_of_code_that_is_gone_are_not_kept_without_end(monkeypatch):
+    monkeypatch.setattr(source, "PLACES", 3)
+    monkeypatch.setattr(source, "_places", {})
+    for line in range(8):
+        code = compile("\n" * line + "call()", "made.py", "exec")
+        last = len(code.co_code) - 2  # a bytecode instruction is two bytes
+        assert source.place(code, last).line == line + 1
+        assert len(source._places) <= 3
