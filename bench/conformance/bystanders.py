@@ -51,10 +51,13 @@ class Asked(type):
 
 
 class Nothing(metaclass=Asked):
-    """As a decorator it changes nothing."""
+    """As a decorator it changes nothing; as an answer, such as is_available(), it is no."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
+
+    def __bool__(self) -> bool:
+        return False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return args[0] if len(args) == 1 and callable(args[0]) else self
