@@ -180,6 +180,18 @@ def test_where_takes_tiles_and_numbers():
     assert np.array_equal(both, np.where(c, np.float32(1.5), np.float32(-2.5)))
 
 
+def test_where_takes_comparisons_of_indices():
+    x, y = numbers(P, F), numbers(P, F, seed=1)
+
+    def kernel(a, b):
+        i, j = nl.arange(P)[:, None], nl.arange(F)[None, :]
+        return stored(nl.where((i >= j + 3) & (i < 90), nl.load(a), nl.load(b)))
+
+    i, j = np.mgrid[:P, :F]
+    want = np.where((i >= j + 3) & (i < 90), x, y)
+    assert np.array_equal(nki.simulate_kernel(kernel, x, y), want)
+
+
 @pytest.mark.parametrize("shape", [(1, F), (P, 1), (1, 1)])
 def test_where_repeats_axes_of_size_1(shape):
     x, y = numbers(P, F), numbers(P, F, seed=1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from neuroncore.frontend.formats import common
 from neuroncore.frontend.neuronxcc.nki import isa
+from neuroncore.frontend.neuronxcc.nki.expressions import Mask
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.language.composed import composed
 from neuroncore.frontend.neuronxcc.nki.language.elementwise import (
@@ -21,7 +22,7 @@ from neuroncore.frontend.neuronxcc.nki.results import flush, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
 from neuroncore.frontend.operators import Operation
-from neuroncore.numerics.formats import float32, int32
+from neuroncore.numerics.formats import float32, int32, uint8
 
 __all__ = ["ceil", "cos", "divide", "floor", "fmod", "mod", "sin", "tan", "trunc", "where"]
 
@@ -68,9 +69,16 @@ sin = Operation("sin", _composed("sin"), "sin x, of any number.")
 def where(
     condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 ) -> Tensor:
-    """x where the condition isn't 0, else y; both tiles or numbers."""
+    """x where the condition isn't 0, else y; both tiles or numbers.
+
+    Comparisons of index expressions are a condition too, made a tile by affine_select: so in
+    iitaku/nki-llama, whose flash attention was measured on the device.
+    """
     check_keywords(kwargs)
     flush()
+    if isinstance(condition, Mask):
+        ones = isa.memset(condition.shape, 1, uint8)
+        condition = isa.affine_select(condition, ones, 0)
     given = [tile(v) for v in (x, y) if is_tile(v)]
     form = dtype or (common(x, y) if given else float32)
     shapes = [v.shape for v in (tile(condition, "condition"), *given)]
