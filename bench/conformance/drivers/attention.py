@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from references import softmax
+from references import softmax, wide
 
-from drivers.driver import HALF, ROUGH, SINGLE, Checkout, Fault, Result, drives, normal
+from drivers.driver import HALF, ROUGH, SINGLE, Checkout, Fault, Result, drives, narrow, normal
 
 CONTRIBUTED = "aws-neuron/neuronx-distributed-inference"
 OPTIMUM = "huggingface/optimum-neuron"
@@ -120,20 +120,21 @@ def output_projection_of_flux(checkout: Checkout) -> Iterator[Result]:
 
 @drives("iitaku/nki-llama")
 def flash_of_llama(checkout: Checkout) -> Iterator[Result]:
-    q, k, v = (normal(1, 2, 256, 64, seed=seed) for seed in range(3))
+    q, k, v = (narrow(1, 2, 128, 64, seed=seed) for seed in range(3))
     columns = (np.ascontiguousarray(x.swapaxes(2, 3)) for x in (q, k))
     got = checkout.module("llama.py").flash_attention_fwd(*columns, v)
+    q, k, v = wide(q, k, v)
     logits = q @ k.swapaxes(2, 3) / np.sqrt(64)
-    yield Result("out", got, softmax(windowed(logits)) @ v)
+    yield Result("out", got, softmax(windowed(logits)) @ v, HALF)
 
 
 @drives("iitaku/nki-llama")
 def decoding_of_llama(checkout: Checkout) -> Iterator[Result]:
     q, k, v = normal(1, 2, 1, 64), normal(1, 2, 256, 64, seed=1), normal(1, 2, 256, 64, seed=2)
-    mask = np.where(np.arange(256) < 200, 0, -1e9).astype(np.float32).reshape(1, 1, 1, 256)
+    seen = (np.arange(256) < 200).reshape(1, 1, 1, 256)
     keys = np.ascontiguousarray(k.swapaxes(2, 3))
-    got = checkout.module("llama.py").flash_decode_kernel(q, keys, v, mask)
-    yield Result("out", got, softmax(q @ keys / np.sqrt(64) + mask) @ v)
+    got = checkout.module("llama.py").flash_decode_kernel(q, keys, v, np.float32(seen))
+    yield Result("out", got, softmax(np.where(seen, q @ keys / np.sqrt(64), -1e9)) @ v)
 
 
 NO_TRANSPOSE = Fault("UNKNOWN_NAME", "tensors on the chip have no method transpose in any release")

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from published import loaded
 
@@ -92,6 +93,11 @@ def drives(
 def normal(*shape: int, seed: int = 0) -> Any:
     """Numbers of the standard normal distribution, in float32."""
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def narrow(*shape: int, seed: int = 0) -> Any:
+    """The same in bfloat16."""
+    return normal(*shape, seed=seed).astype(ml_dtypes.bfloat16)
 
 
 def silu(x: Any) -> Any:

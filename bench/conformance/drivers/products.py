@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from references import add, product, rms_norm, wide
 
-from drivers.driver import HALF, ROUGH, SINGLE, Checkout, Fault, Result, drives, normal, silu
+from drivers.driver import (
+    HALF,
+    ROUGH,
+    SINGLE,
+    Checkout,
+    Fault,
+    Result,
+    drives,
+    narrow,
+    normal,
+    silu,
+)
 
 CHAINS = "dinghongsong/NeuronMM"
 FUSION = "allenkchau/trainium-kernel-fusion"
@@ -128,7 +138,7 @@ def projection_of_two_programs(checkout: Checkout) -> Iterator[Result]:
 @drives(NYU, target="trn1")
 def product_of_one_program(checkout: Checkout) -> Iterator[Result]:
     kernel = checkout.module("kernel.py").nki_matmul_fully_optimized_
-    a, b = normal(2048, 128), normal(2048, 4096, seed=1)
+    a, b = normal(2048, 128), normal(2048, 8192, seed=1)
     yield Result("y", kernel(a, b), product(a, b))
 
 
@@ -184,10 +194,6 @@ def profiled_mlp(checkout: Checkout) -> Iterator[Result]:
 
 
 # --- nki-autotune ---------------------------------------------------------------------------------
-
-
-def narrow(*shape: int, seed: int = 0) -> Any:
-    return normal(*shape, seed=seed).astype(ml_dtypes.bfloat16)
 
 
 @drives(TUNED)
