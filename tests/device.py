@@ -62,10 +62,10 @@ class Device:
 
     def repeat(self, times):
         """Note the last instruction so many times more: the record tells nothing else apart."""
-        columns = self.core.program.columns()
-        boxes = columns.operands[columns.start[-2] :]
+        program = self.core.program
+        row = program._rows[-program._widths[-1] :].tolist()
         for _ in range(times):
-            self.core.program.append([columns.call[-1], columns.line[-1], *boxes])
+            program.append(row)
 
     def timeline(self, target=None):
         """When everything that was issued happens, on this machine or another."""

@@ -241,8 +241,8 @@ class Core:
             line = self._find_line(frame)
         row = [call.index, line]
         for tile in tiles:
-            box = tile._access
-            row.append(box if box >= 0 else program.access(tile))
+            window = tile._access
+            row.append(window if window >= 0 else program.access(tile))
         return program.append(row)
 
     @property

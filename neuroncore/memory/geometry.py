@@ -17,7 +17,7 @@ from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 from neuroncore.numerics.formats import Format
 
-MOST = 1 << 14  # entries of a table
+MOST = 1 << 12  # entries of a table
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -139,6 +139,12 @@ class Layout:
     def nbytes(self) -> int:
         return self.partitions * self.row_bytes
 
+    @property
+    def given(self) -> tuple[Any, ...]:
+        """The arguments of `layout` that it was made of."""
+        place = self.partition0, self.byte0
+        return self.region, self.shape, self.dtype, self.spread, self.pitch, place, self.placed
+
     def geometry(self, shape: Dims, strides: Dims, dtype: Format) -> Geometry:
         """That of the tiles of such a shape, strides and format."""
         key = shape, strides, dtype
@@ -185,6 +191,11 @@ class Geometry:
         self.stepped = layout.on_chip and rows_apart != layout.row_bytes
         self.views: dict[int, View] = {}
         self._parts: dict[Any, tuple[Geometry, int]] = {}
+
+    @property
+    def given(self) -> tuple[Any, ...]:
+        """Those of `layout` for its layout, and of `Layout.geometry`."""
+        return self.layout.given, self.shape, self.strides, self.dtype
 
     def part(self, index: Any) -> tuple[Geometry, int] | None:
         """What an index makes of it and by how far it moves the offset, if that was noted."""

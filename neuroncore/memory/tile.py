@@ -100,7 +100,7 @@ class Tile:
         self._array: Array | None = None
         self._geometry: Geometry | None = None
         self._signature: View | None = None
-        self._access = -1  # its row in the program's table of accesses
+        self._access = -1  # the number of its window in the program
 
     @classmethod
     def of(cls: type[T], storage: Storage) -> T:

@@ -1,8 +1,9 @@
-"""The record of a run: which instructions were issued, on which bytes, from which lines.
+"""The record of a run: which instructions were issued, on which windows, from which lines.
 
-It is kept in columns. A row is a Call's index, a line's index and one box per tile operand; Calls,
-lines, boxes and their geometries are tables of what is distinct. A kernel that touches a new tile
-with every instruction leaves about 200 bytes for each, others 20.
+It is kept as numbers, in columns: a row is a Call's index, a line's index and the number of a
+window for each tile operand; a window is an area, a geometry and an offset. What readers make of
+that, such as the boxes of bytes, is made when they ask. A kernel that touches a new tile with every
+instruction leaves about 130 bytes for each, others 25.
 """
 
 from __future__ import annotations
@@ -11,54 +12,22 @@ import sys
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore import source
 from neuroncore.clause.instruction import Call
-from neuroncore.enums import MemoryRegion
-from neuroncore.memory import access
+from neuroncore.memory import geometry
+from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.options import Order as Order
+from neuroncore.record.boxes import ANYWHERE, Area, Boxes, Patterns, Windows, boxes
 
 Array = npt.NDArray[Any]
-Extent = tuple[int, int, int, int, bool]  # a Box without its area
-Pattern = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides, element size
-Patterns = list[Pattern | None]
-Geometry = tuple[Extent, Pattern | None]  # the pattern of what isn't dense
-AREA_BITS = 48  # of a key that a geometry shares with an area
-FLUSH = 1 << 16  # rows kept in lists, which grow faster than arrays, before they are packed
-
-
-class Area(NamedTuple):
-    """What the record keeps of a storage, or of a whole memory that tensors were placed in."""
-
-    region: MemoryRegion
-    name: str
-    partitions: int
-    row_bytes: int
-    placed: bool
-    line: int  # of its birth; -1 unknown
-
-
-class Box(NamedTuple):
-    """The bytes of an access: partitions or rows, times bytes within each, half open.
-
-    `dense` says that all bytes in it belong to the access; otherwise `Program.patterns` has
-    its exact one.
-    """
-
-    area: int
-    row: int
-    row_end: int
-    byte: int
-    byte_end: int
-    dense: bool
 
 
 @dataclass(frozen=True)
@@ -85,27 +54,20 @@ class Program:
         self._edges = array("i")  # pairs
         self._decisions = array("i")  # pairs: which instruction is the first to wait, and for which
         self.full = self.limit == 0  # whether the next instruction is left out
-        self._rows: list[int] = []  # one after the other
-        self._widths: list[int] = []  # and how long each is
-        self._packed: list[tuple[Array, Array]] = []  # the same, of those before
-        self._room = min(FLUSH, self.limit)  # rows until they are packed
-        self._count = 0  # of those that are
-        self._whole: Columns | None = None  # of a program that was saved
-        self._box_area, self._box_geometry = array("q"), array("i")
-        self._geometries: list[Geometry] = []
-        self._box_index: dict[int, int] = {}
-        self._geometry_index: dict[Geometry, int] = {}
-        self._seen: dict[tuple[Any, ...], int] = {}  # tiles alike -> their geometry
+        self._rows, self._widths = array("i"), array("H")  # one after the other, and how long each
+        self._windows = array("q")  # threes: an area, the number of a geometry, an offset
+        self._geometries: dict[Geometry, int] = {}  # by number
         self._kinds: dict[tuple[Any, ...], Area] = {}  # tensors of a loop have equal ones
         self._line_index: dict[tuple[int, int], int] = {}
+        self._read: tuple[Columns, Boxes] | None = None
 
     def __len__(self) -> int:
-        return self._count + len(self._widths)
+        return len(self._widths)
 
     @property
     def issued(self) -> int:
         """All instructions, recorded or not."""
-        return self._count + len(self._widths) + self.left_out
+        return len(self._widths) + self.left_out
 
     @property
     def ending(self) -> str:
@@ -135,21 +97,14 @@ class Program:
             self._decisions.extend((len(self), producer))
 
     def append(self, row: list[int]) -> int:
-        """A row of the indices of a Call, a line and boxes; its number."""
-        self._rows += row
+        """A row of the indices of a Call and a line, and of the windows of its tiles; its
+        number."""
+        self._rows.fromlist(row)  # the quickest by far
         self._widths.append(len(row))
-        number = self._count + len(self._widths) - 1
-        if len(self._widths) >= self._room:
-            self._pack()
-        return number
-
-    def _pack(self) -> None:
         count = len(self._widths)
-        rows, widths = np.array(self._rows, np.int32), np.array(self._widths, np.uint16)
-        self._packed.append((rows, widths))
-        self._rows, self._widths, self._count = [], [], self._count + count
-        self._room = min(FLUSH, self.limit - self._count)
-        self.full = self._room == 0
+        if count >= self.limit:
+            self.full = True
+        return count - 1
 
     def line(self, code: CodeType, instruction: int) -> int:
         """The index of a place in the user's code."""
@@ -161,43 +116,24 @@ class Program:
         return index
 
     def access(self, tile: Tile) -> int:
-        """The index of the box of bytes that a tile touches; what is picked may be anywhere."""
+        """The number of the window that a tile is; what is picked may be anywhere."""
         if tile.picks is not None:
             tile._access = self.access(tile.picked_from)
             return tile._access
         storage, image = tile.storage, tile.storage.image
         area = storage.id if image is None else image.id
         if area not in self.areas:
-            self.areas[area] = self._area(storage)
-        # the same geometry comes back with every new tile of a loop
-        alike = (
-            tile.offset, tile.shape, tile.strides, tile.dtype, bool(tile.dynamic), storage.shape,
-            storage.dtype, storage.region, storage.partition0, storage.byte0, image is None,
-        )  # fmt: skip
-        geometry = self._seen.get(alike)
-        if geometry is None:
-            geometry = self._seen[alike] = self._geometry(tile)
-        key = geometry << AREA_BITS | area
-        index = self._box_index.get(key)
-        if index is None:
-            index = self._box_index[key] = len(self._box_area)
-            self._box_area.append(area)
-            self._box_geometry.append(geometry)
-        tile._access = index
-        return index
+            self.areas[area] = self._born(storage)
+        offset = ANYWHERE if tile.dynamic else tile.offset
+        lies = tile.geometry
+        number = self._geometries.get(lies)
+        if number is None:
+            number = self._geometries[lies] = len(self._geometries)
+        tile._access = len(self._windows) // 3
+        self._windows.fromlist([area, number, offset])
+        return tile._access
 
-    def _geometry(self, tile: Tile) -> int:
-        extent = _extent(tile)
-        *_, dense = extent
-        return self._geometry_number((extent, None if dense else _pattern(tile)))
-
-    def _geometry_number(self, geometry: Geometry) -> int:
-        number = self._geometry_index.setdefault(geometry, len(self._geometries))
-        if number == len(self._geometries):
-            self._geometries.append(geometry)
-        return number
-
-    def _area(self, storage: Storage) -> Area:
+    def _born(self, storage: Storage) -> Area:
         region, image = storage.region, storage.image
         if image is not None:
             return Area(region, region.value, image.rows, image.row_bytes, True, -1)
@@ -223,26 +159,32 @@ class Program:
         return np.maximum.accumulate(last)
 
     def columns(self) -> Columns:
-        if self._whole is not None:
-            return self._whole
-        if self._widths:
-            self._pack()
-        if not self._packed:
-            nothing = np.zeros(0, np.int32)
-            return Columns(nothing, nothing, np.zeros(1, np.int64), nothing)
-        rows, widths = map(np.concatenate, zip(*self._packed, strict=True))
-        begins = np.zeros(len(widths) + 1, np.int64)
-        np.cumsum(widths, out=begins[1:])
-        start, begins = begins - 2 * np.arange(len(begins)), begins[:-1]
-        is_operand = np.ones(len(rows), np.bool_)
-        is_operand[begins] = is_operand[begins + 1] = False
-        return Columns(rows[begins], rows[begins + 1], start, rows[is_operand])
+        return self._reading()[0]
 
     def box_table(self) -> Array:
         """A row of integers for each Box, with its fields in their order."""
-        extents = np.array([extent for extent, _ in self._geometries], np.int64).reshape(-1, 5)
-        area, geometry = _values(self._box_area), _values(self._box_geometry)
-        return np.column_stack([area, extents[geometry]])
+        return self._reading()[1].table
+
+    def patterns(self) -> tuple[Array, Patterns]:
+        """The number of each box's pattern, -1 of what is dense, and the patterns by number."""
+        found = self._reading()[1]
+        return found.pattern, found.patterns
+
+    def box(self, window: int) -> int:
+        """The number of the box that a window is in."""
+        return int(self._reading()[1].of_window[window])
+
+    def windows(self) -> Windows:
+        return Windows(*_values(self._windows).reshape(-1, 3).T)
+
+    def _reading(self) -> tuple[Columns, Boxes]:
+        """What readers make of the rows there are, once."""
+        read, size = self._read, (len(self), len(self._windows) // 3)
+        if read is None or (len(read[0].call), len(read[1].of_window)) != size:
+            found = boxes(self.windows(), list(self._geometries), self.areas)
+            read = _columns(_values(self._rows), self._widths, found.of_window), found
+            self._read = read
+        return read
 
     def area_kinds(self) -> tuple[Array, list[Area], Array]:
         """The areas by number, their kinds, and which kind each is of. Those alike share one
@@ -252,13 +194,6 @@ class Program:
         _, first, kind = np.unique(same, return_index=True, return_inverse=True)
         return np.fromiter(self.areas, np.int64, count), [areas[i] for i in first], kind
 
-    def patterns(self) -> tuple[Array, Patterns]:
-        """The number of each box's pattern, -1 of what is dense, and the patterns by number."""
-        patterns = [pattern for _, pattern in self._geometries]
-        strided = np.array([pattern is not None for pattern in patterns], np.bool_)
-        geometry = _values(self._box_geometry)
-        return np.where(strided[geometry], geometry, np.int64(-1)), patterns
-
     def place(self, line: int) -> source.Place:
         site = self.lines[line]
         return site if isinstance(site, source.Place) else source.place(*site)
@@ -266,9 +201,8 @@ class Program:
     # --- saving --------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a reader needs, in arrays where there is much of it; places in the source stand in
-        for code objects."""
-        columns, (which, patterns) = self.columns(), self.patterns()
+        """Plain data, in arrays where there is much of it; places in the source stand in for code
+        objects."""
         kinds = {area: index for index, area in enumerate(dict.fromkeys(self.areas.values()))}
         return {
             "order": self.order,
@@ -276,79 +210,41 @@ class Program:
             "calls": self.calls,
             "lines": [self.place(line) for line in range(len(self.lines))],
             "area_kinds": list(kinds),
-            "areas": _table([(area, kinds[info]) for area, info in self.areas.items()], 2),
-            "boxes": self.box_table(),
-            "patterns": {int(box): patterns[which[box]] for box in np.flatnonzero(which >= 0)},
-            "edges": self.edges(),
-            "decisions": _values(self._decisions),
-            "columns": columns,
+            "area_kind": np.array([kinds[info] for info in self.areas.values()], np.int32),
+            "areas": np.fromiter(self.areas, np.int64, len(self.areas)),
+            "geometries": [lies.given for lies in self._geometries],
+            **{name: _values(getattr(self, name)) for name in COLUMNS},
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A program to be read: nothing can be appended to it."""
-        columns: Columns = state["columns"]
-        Program.__init__(self, limit=len(columns.call))
-        self.order = state.get("order", "in-order")
-        for name in ("left_out", "calls", "lines"):
+        Program.__init__(self, limit=len(state["_widths"]))
+        for name in ("order", "left_out", "calls", "lines"):
             setattr(self, name, state[name])
-        self._edges.frombytes(np.asarray(state["edges"], np.intc).tobytes())
-        self._decisions.frombytes(np.asarray(state.get("decisions", []), np.intc).tobytes())
-        kinds = state["area_kinds"]
-        self.areas = {i: kinds[kind] for i, kind in state["areas"].tolist()}
-        table, patterns = state["boxes"], state["patterns"]
-        self._box_area.frombytes(table[:, 0].tobytes())
-        for box, (*extent, dense) in enumerate(table[:, 1:].tolist()):
-            geometry = (*extent, dense > 0), patterns.get(box)
-            self._box_geometry.append(self._geometry_number(geometry))
-        self._whole, self._count, self.full = columns, len(columns.call), True
+        for name in COLUMNS:
+            column: array[int] = getattr(self, name)
+            column.frombytes(np.asarray(state[name], column.typecode).tobytes())
+        kinds = [state["area_kinds"][kind] for kind in state["area_kind"].tolist()]
+        self.areas = dict(zip(state["areas"].tolist(), kinds, strict=True))
+        for number, (laid_out, *window) in enumerate(state["geometries"]):
+            self._geometries[geometry.layout(*laid_out).geometry(*window)] = number
+        self.full = True
+
+
+# What of a Program is columns of numbers.
+COLUMNS = "_rows", "_widths", "_windows", "_edges", "_decisions"
+
+
+def _columns(rows: Array, widths: Sequence[int], box: Array) -> Columns:
+    """The rows apart, with the box of each window in its place."""
+    begins = np.zeros(len(widths) + 1, np.int64)
+    np.cumsum(widths, out=begins[1:])
+    start, begins = begins - 2 * np.arange(len(begins)), begins[:-1]
+    is_operand = np.ones(len(rows), np.bool_)
+    is_operand[begins] = is_operand[begins + 1] = False
+    return Columns(rows[begins], rows[begins + 1], start, box[rows[is_operand]])
 
 
 def _values(column: array[int]) -> Array:
     """A copy: what numpy looks at can't grow."""
     return np.array(column, column.typecode)
-
-
-def _table(rows: Sequence[Sequence[int]], width: int) -> Array:
-    flat = np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows))
-    return flat.reshape(-1, width)
-
-
-def _pattern(tile: Tile) -> Pattern:
-    """The elements of a tile, in bytes of its area."""
-    storage, item = tile.storage, tile.dtype.itemsize
-    start, steps = tile.offset * item, [s * item for s in tile.strides]
-    if storage.image is not None:  # of which the storage is a window with shorter rows
-        row, byte = divmod(start, storage.row_bytes)
-        pitch = storage.image.row_bytes
-        start = (storage.partition0 + row) * pitch + storage.byte0 + byte
-        steps[0] = steps[0] // storage.row_bytes * pitch
-    return start, tile.shape, tuple(steps), item
-
-
-def _extent(tile: Tile) -> Extent:
-    """Rows, bytes within each, and whether the tile fills that box."""
-    storage, item = tile.storage, tile.dtype.itemsize
-    if tile.dynamic:
-        rows = storage.partition0, storage.partition0 + storage.partitions
-        return *rows, storage.byte0, storage.byte0 + storage.row_bytes, True
-    # HBM is cut into rows as long as the last axis of the tensor there
-    pitch = storage.row_bytes if storage.on_chip else storage.shape[-1] * storage.dtype.itemsize
-    row, column = divmod(tile.offset * item, pitch)
-    first, last, low, high = row, row, column, column + item
-    for size, stride in zip(tile.shape, tile.strides, strict=True):
-        rows_apart, bytes_apart = divmod(stride * item, pitch)
-        if bytes_apart == 0:
-            reach = (size - 1) * rows_apart
-            first, last = first + min(reach, 0), last + max(reach, 0)
-        else:
-            reach = (size - 1) * stride * item
-            low, high = low + min(reach, 0), high + max(reach, 0)
-    if low < 0 or high > pitch:  # runs on over the ends of rows
-        least, greatest = access.extent(tile.shape, tile.strides)
-        start = tile.offset * item
-        begin, end = start + least * item, start + (greatest + 1) * item
-        return begin // pitch, -(-end // pitch), 0, pitch, False
-    again = any(n > 1 and not stride for n, stride in zip(tile.shape, tile.strides, strict=True))
-    dense = (last + 1 - first) * (high - low) == tile.size * item and not again
-    first, last = first + storage.partition0, last + storage.partition0
-    return first, last + 1, low + storage.byte0, high + storage.byte0, dense

@@ -29,10 +29,11 @@ from neuroncore.errors import UsageError
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import view
 from neuroncore.numerics.formats import lookup
-from neuroncore.record.program import Area, Columns, Program
+from neuroncore.record.boxes import Area
+from neuroncore.record.program import Program
 from neuroncore.source import Place
 
-FORMAT = 3  # of the files: older ones are refused
+FORMAT = 4  # of the files: older ones are refused
 LEVEL = 1  # of compression, which makes them about eight times smaller
 MARK = b"neuroncore.record.saved/"
 
@@ -55,7 +56,7 @@ class Record:
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
-MADE_OF: list[Any] = [Record, Program, Columns, Area, Call, view, Place, lookup, *ENUMS]
+MADE_OF: list[Any] = [Record, Program, Area, Call, view, Place, lookup, *ENUMS]
 TRUSTED = {(one.__module__, one.__qualname__): one for one in MADE_OF}
 ARRAYS = {  # of numpy's, by which arrays, their formats and single numbers are read
     ("numpy", "dtype"),

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from neuroncore.enums import MemoryRegion
 from neuroncore.machine import Machine
 from neuroncore.native.lazy import Lazy
-from neuroncore.record.program import Box, Columns, Program
+from neuroncore.record.boxes import Box
+from neuroncore.record.program import Columns, Program
 from neuroncore.schedule.spills import traffic
 from neuroncore.schedule.timeline import QUEUES
 

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from neuroncore.memory import access
 from neuroncore.native.lazy import Lazy
-from neuroncore.record.program import Pattern, Patterns, Program
+from neuroncore.record.boxes import Pattern, Patterns
+from neuroncore.record.program import Program
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.dependencies")

@@ -10,8 +10,8 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.record import program as program_module
-from neuroncore.record.program import Box, Program
+from neuroncore.record.boxes import Box
+from neuroncore.record.program import Program
 
 
 def here():
@@ -23,7 +23,7 @@ def boxes_in(program):
 
 
 def box_of(program, tile):
-    index = program.access(tile)
+    index = program.box(program.access(tile))
     return boxes_in(program)[index]
 
 
@@ -193,8 +193,8 @@ def test_the_record_knows_every_byte(buffer, data):
         for byte in range(offset, offset + item)
     }
     program = device.core.program
-    index = program.access(tile)
-    assert program.access(tile) == index
+    index = program.box(program.access(tile))
+    assert program.box(program.access(tile)) == index
     assert touched(program, index, pitch) == expected
     box = boxes_in(program)[index]
     rows, columns = zip(*expected)
@@ -259,22 +259,15 @@ def test_placed_tensors_are_windows_on_one_area():
 # --- large programs -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flush", [1, 2, 3, 7, 1000])
-def test_packing_changes_nothing(monkeypatch, flush):
-    monkeypatch.setattr(program_module, "FLUSH", flush)
-    rows = [[i, i % 3, *range(i % 4)] for i in range(20)]
-    program = Program()
-    for count, row in enumerate(rows, 1):
-        program.append(list(row))
-        assert len(program) == count
-        if count % 6 == 0:
-            program.columns()
-    columns = program.columns()
-    assert columns.call.tolist() == [row[0] for row in rows]
-    assert columns.line.tolist() == [row[1] for row in rows]
-    ends = zip(columns.start, columns.start[1:])
-    assert [columns.operands[a:b].tolist() for a, b in ends] == [row[2:] for row in rows]
-    again = program.columns()
+def test_a_record_that_goes_on_is_read_anew():
+    device = Device()
+    tiles = [device.empty((4, 6 + n)) for n in range(4)]
+    for count, tile in enumerate(tiles, 1):
+        device.issue("memset", tile[:, n:5] if (n := count - 1) else tile, 0.0)
+        columns = device.core.program.columns()
+        assert columns.start.tolist() == list(range(count + 1)) and len(columns.call) == count
+        assert boxes_of(device)[0].area == tile.storage.id
+    again = device.core.program.columns()
     for one, other in zip(vars(columns).values(), vars(again).values()):
         assert np.array_equal(one, other)
 

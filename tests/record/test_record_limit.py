@@ -12,7 +12,6 @@ from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
 from neuroncore.options import Options
-from neuroncore.record import program as program_module
 from neuroncore.report import perfetto, saved
 from neuroncore.report.summary import figures
 from neuroncore.report.text import estimated
@@ -42,10 +41,8 @@ def timeline(finished):
     return schedule(finished.core.program, finished.machine)
 
 
-@pytest.mark.parametrize("flush", [1, 3, 1000])
 @pytest.mark.parametrize("limit", [0, 1, 3, ISSUED - 1, ISSUED, ISSUED + 1])
-def test_a_record_has_the_first_instructions_up_to_its_limit(monkeypatch, limit, flush):
-    monkeypatch.setattr(program_module, "FLUSH", flush)
+def test_a_record_has_the_first_instructions_up_to_its_limit(limit):
     finished, whole = run(limit), run(1000)
     program, kept = finished.core.program, min(limit, ISSUED)
     assert np.array_equal(finished.outputs, 8 * X)

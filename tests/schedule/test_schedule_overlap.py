@@ -23,7 +23,8 @@ def offsets(tile):
 def near(device, tiles):
     """For each tile the tiles that are said to share bytes with it."""
     program = device.core.program
-    boxes = np.array([program.access(tile) for tile in tiles])
+    windows = [program.access(tile) for tile in tiles]
+    boxes = np.array([program.box(window) for window in windows])
     found, start = neighbours(program, program.box_table())
     said = [set(found[start[box] : start[box + 1]].tolist()) for box in boxes]
     return [{other for other, box in enumerate(boxes) if box in own} for own in said]
