@@ -38,7 +38,7 @@ LISTED = tomllib.loads((HERE / "everyone.toml").read_text())
 LIBRARY = "aws-neuron/nki-library"
 DISAGREES = re.compile(r"\bFAIL(?:ED)?\b|✗|❌|\bdiffer\b|MISMATCH")
 DISAGREEMENT = "Disagreement"  # what everyone_case.py raises
-SUITE_SECONDS = 5  # times a case's, for a whole suite
+SUITE_SECONDS = 20  # times a case's, for a whole suite
 
 
 @dataclass(frozen=True)
