@@ -65,7 +65,7 @@ def elsewhere(function, **space):
         (within, "neuronxcc.nki"),
         (by_its_own_import, "neuronxcc.nki"),
         (by_a_helper, "neuronxcc.nki"),
-        (partial(of_older, x=1), "neuronxcc.nki"),
+        pytest.param(partial(of_older, x=1), "neuronxcc.nki", id="partial"),
         (of_both, None),
         (of_neither, None),
         (elsewhere(of_neither, load=nl.load), "nki"),
