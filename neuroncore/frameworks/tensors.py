@@ -40,7 +40,6 @@ def stand_in_for_devices() -> None:
     if find_spec("torch") is None:
         return
     torch = import_module("torch")
-    torch.utils.rename_privateuse1_backend("neuron")  # a name that torch.device takes
     mode = import_module("torch.overrides").TorchFunctionMode
 
     class OnCPU(mode):  # type: ignore[misc, valid-type]
