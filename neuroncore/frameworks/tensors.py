@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from neuroncore.errors import UsageError
+from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
+from neuroncore.frontend.nki.kernel import Kernel
 from neuroncore.frontend.vendor import placeholders
 
 OURS = re.compile(r"(xla|neuron)(:\d+)?")  # devices that are the CPU here
@@ -32,14 +34,20 @@ def device(asked: str) -> Any:
 
 
 @functools.cache
-def stand_in_for_devices() -> None:
-    """From now on "xla" and "neuron" are the CPU where torch is told a device, if it is installed.
-
-    A program says `tensor.to("xla")` as well as torch_xla.device().
-    """
+def prepare_torch() -> None:
+    """From now on, if torch is installed, it takes our devices, and torch.compile calls kernels as
+    they are instead of looking into them."""
     if find_spec("torch") is None:
         return
     torch = import_module("torch")
+    stand_in_for_devices(torch)
+    for kind in (Kernel, OlderKernel):
+        kind.__call__ = torch.compiler.disable(kind.__call__)  # type: ignore[method-assign]
+
+
+def stand_in_for_devices(torch: Any) -> None:
+    """Make "xla" and "neuron" the CPU where torch is told a device: a program says
+    `tensor.to("xla")` as well as torch_xla.device()."""
     mode = import_module("torch.overrides").TorchFunctionMode
 
     class OnCPU(mode):  # type: ignore[misc, valid-type]

@@ -106,6 +106,30 @@ assert xm.get_rng_state() == 3
     python(ACTIVE + code, tmp_path)
 
 
+def test_torch_compile_calls_kernels_as_they_are(tmp_path):
+    pytest.importorskip("torch")
+    code = """
+import nki, nki.language as nl, torch
+from torch_neuronx import nki_op, wrap_nki
+
+@nki.jit
+def added(a, b):
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.add(nl.load(a), nl.load(b)))
+    return out
+
+@nki_op("neuroncore_tests::added", mutates_args={})
+def operator(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return wrap_nki(added)(a, b)
+
+x = torch.ones(4, 3)
+for call in (added, operator):
+    assert (torch.compile(lambda x: call(x, x) * x, backend="aot_eager")(x) == 2).all()
+"""
+    (tmp_path / "program.py").write_text(ACTIVE + code)
+    python("import program", tmp_path, tmp_path)
+
+
 def test_a_world_of_one(tmp_path):
     code = """
 import torch_xla, torch_xla.core.xla_model as xm, torch_xla.runtime as xr

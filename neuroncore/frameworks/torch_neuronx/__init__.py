@@ -22,4 +22,4 @@ def trace(func: Callable[..., Any], example_inputs: Any, **_: Any) -> Callable[.
     return func
 
 
-tensors.stand_in_for_devices()
+tensors.prepare_torch()

@@ -8,6 +8,7 @@ from typing import Any
 
 from neuroncore.frameworks import tensors
 from neuroncore.frameworks.kernels import writing
+from neuroncore.frontend.settings import unobserved
 
 
 def wrap_nki(nki_kernel: Callable[..., Any], **_: Any) -> Any:
@@ -24,13 +25,26 @@ def nki_op(
     if fn is None:
         return lambda function: nki_op(name, function, mutates_args)
     torch = tensors.framework("torch", "nki_op")
+    each = torch.utils._pytree.tree_map
 
     @wraps(fn)
     def run(*args: Any) -> Any:
         results = fn(*args)
-        return torch.utils._pytree.tree_map(lambda one: _own(one, args), results)
+        return each(lambda result: _own(result, args), results)
 
-    return torch.library.custom_op(name, run, mutates_args=mutates_args)
+    def shapes(*args: Any) -> Any:
+        """What torch.compile asks for: empty results, as of a launch on zeros."""
+        with torch._subclasses.fake_tensor.unset_fake_temporarily(), unobserved():
+            results = run(*(_zeros(torch, arg) for arg in args))
+        return each(lambda result: torch.empty(result.shape, dtype=result.dtype), results)
+
+    made = torch.library.custom_op(name, run, mutates_args=mutates_args)
+    made.register_fake(shapes)
+    return made
+
+
+def _zeros(torch: Any, arg: Any) -> Any:
+    return torch.zeros(arg.shape, dtype=arg.dtype) if isinstance(arg, torch.Tensor) else arg
 
 
 def _own(result: Any, args: tuple[Any, ...]) -> Any:

@@ -46,4 +46,4 @@ def compile(f: Callable[..., Any] | None = None, **_: Any) -> Any:
     return step() if f is None else f
 
 
-tensors.stand_in_for_devices()
+tensors.prepare_torch()
