@@ -213,6 +213,14 @@ def test_what_the_api_has_under_another_name_is_that():
     assert vnc is nc and VNC is nc
 
 
+def test_the_target_of_the_compiler_is_the_machine_of_the_launch():
+    import nki.compiler.target as target
+
+    with neuroncore.settings(target="trn3"):
+        assert target.resolve_target() == target._detect_target() == "trn3"
+    refused(lambda: target.list_targets(), "nki.compiler.target.list_targets is not here")
+
+
 def test_refusals_say_what_is_public():
     import neuronxcc.nki.kernels as kernels
     import nkilib.core.mlp.mlp as mlp
