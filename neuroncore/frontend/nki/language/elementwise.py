@@ -91,7 +91,10 @@ def _binary(name: str, kind: type[Operation] = Operation) -> Operation:
     def lowered(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
         shape = _common_shape(name, x, y)
         out = ndarray(shape, dtype or common(x, y))
-        x, y = (in_partitions(t, shape[0]) if isinstance(t, NkiTensor) else t for t in (x, y))
+        if isinstance(x, NkiTensor):
+            x = in_partitions(x, shape[0])
+        if isinstance(y, NkiTensor):
+            y = in_partitions(y, shape[0])
         bitvec = token.operator.kind == "bitvec"
         if not isinstance(y, NkiTensor) or _is_column(y, x):
             isa.tensor_scalar(out, x, token, _scalar_operand(y, bitvec))
@@ -116,10 +119,13 @@ def _binary(name: str, kind: type[Operation] = Operation) -> Operation:
 def _common_shape(name: str, x: Any, y: Any) -> Dims:
     """The shape of x <op> y. Raises SignatureError for two numbers, and ShapeError where sizes of
     two tiles differ and neither is 1."""
-    tiles = [t for t in (x, y) if isinstance(t, NkiTensor)]
-    if not tiles:
+    one = x if isinstance(x, NkiTensor) else y
+    other = y if isinstance(y, NkiTensor) else one
+    if not isinstance(one, NkiTensor):
         raise SignatureError(f"nl.{name} needs a tile", got=f"{x!r}, {y!r}")
-    left, right = _aligned(tiles[0], tiles[-1]), _aligned(tiles[-1], tiles[0])
+    if one.shape == other.shape:
+        return one.shape
+    left, right = _aligned(one, other), _aligned(other, one)
     pairs = list(zip(left, right, strict=False))
     if len(left) != len(right) or any(m != n and 1 not in (m, n) for m, n in pairs):
         raise ShapeError(
