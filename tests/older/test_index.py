@@ -188,6 +188,21 @@ def test_masks_are_joined_by_and_alone(joined):
         joined(nl.arange(4)[:, None] < 2)
 
 
+def test_masks_get_axes_as_expressions_do():
+    rows, columns = nl.arange(9) < 5, 3 + nl.arange(7) < 8
+    chosen = (np.arange(9) < 5)[:, None] & (3 + np.arange(7) < 8)[None, :]
+    assert np.array_equal(painted(rows[:, None] & columns[None, :], chosen.shape), chosen)
+    both = rows[:, None] & columns[None, :]
+    for key in ((slice(2, 8), None), (slice(None, None, 3), slice(1, 5)), (..., 2, None)):
+        assert np.array_equal(painted(both[key], chosen[key].shape), chosen[key])
+
+
+@pytest.mark.parametrize("key", [9, (0, 0, 0), "x"])
+def test_a_mask_has_no_axes_beyond_its_own(key):
+    with pytest.raises((IndexError, TypeError)):
+        (nl.arange(9) < 5)[key]
+
+
 def test_a_mask_over_other_axes_than_the_tile_is_refused():
     mask = nl.arange(4)[:, None] < 2
     assert mask.boxes((4, 9)) == [((0, 2), (0, 9))]

@@ -295,6 +295,32 @@ def test_a_masked_result_without_a_place_is_defined_where_the_mask_is():
     assert not device.findings
 
 
+@pytest.mark.parametrize(
+    ("given", "to"),
+    [((4, 1), (4, 5, 1)), ((4, 6), (4, 3, 6)), ((4, 6), (4, 2, 3, 6)), ((4, 3, 1), (4, 2, 3, 6))],
+)
+def test_a_tile_of_fewer_axes_is_spread_behind_the_partition(given, to):
+    def kernel(a):
+        t = tile(to)
+        t[...] = a
+        return t
+
+    values = np.random.default_rng(0).normal(size=given).astype(np.float32)
+    got, device = run(kernel, values)
+    between = (given[0], *(1,) * (len(to) - len(given)), *given[1:])
+    assert np.array_equal(got, np.broadcast_to(values.reshape(between), to))
+    assert device.opcodes == [COPY]
+
+
+@pytest.mark.parametrize("to", [(5, 4, 6), (4, 3, 7), (4, 6, 3)])
+def test_a_tile_that_no_repetition_makes_fit_is_refused(to):
+    def kernel(a):
+        tile(to)[...] = a
+
+    with pytest.raises(ShapeError, match="doesn't go into"):
+        run(kernel, A)
+
+
 @pytest.mark.parametrize("dtype", [np.int32, np.float32, np.uint8])
 def test_a_number_is_stored_in_hbm_by_way_of_a_tile(dtype):
     def kernel():

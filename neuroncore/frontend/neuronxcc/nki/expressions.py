@@ -309,6 +309,11 @@ class Mask:
             also="err_control_flow_condition_depending_on_arange",
         )
 
+    def __getitem__(self, key: Any) -> Mask:
+        """New axes by None, parts of axes by slices and ints, as of the expressions it compares."""
+        fitted = [(index.over(self.shape), how) for index, how in self.terms]
+        return Mask(tuple((index[key], how) for index, how in fitted))
+
     @property
     def shape(self) -> Dims:
         return together([index for index, _ in self.terms])[0]

@@ -305,10 +305,14 @@ def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
 
 
 def _spread(value: Tensor, shape: Dims) -> Tensor:
-    """The tile with free axes of size 1 repeated, if that gives it the shape."""
-    same = len(value.shape) == len(shape) and value.shape[0] == shape[0]
-    fits = same and all(n in (1, m) for n, m in zip(value.shape, shape, strict=True))
-    return value.stretched(shape) if fits else value
+    """The tile with free axes of size 1 repeated, if that gives it the shape; one of fewer axes has
+    such axes put in behind the partition, as where tiles are combined."""
+    spread = value
+    for _ in range(len(shape) - len(value.shape)):
+        spread = spread.expand_dims(1)
+    same = len(spread.shape) == len(shape) and spread.shape[0] == shape[0]
+    fits = same and all(n in (1, m) for n, m in zip(spread.shape, shape, strict=True))
+    return spread.stretched(shape) if fits else value
 
 
 def _set(slot: Tensor, value: Any) -> None:
