@@ -59,11 +59,16 @@ Everything else asks these. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to ad
 * **The core** holds the memories, the options, the findings and the record. A launch
   (`frontend/launch.py`) makes one or two of them, enters arrays as tensors in HBM and calls the
   kernel; `on` is what makes an API function find its core.
-* **Tiles** are views of storage: an offset, a shape and strides, in a memory and a format.
+* **Tiles** are views of storage: an offset, a shape and strides, in a memory and a format. What is
+  the same of all tiles that lie alike, wherever they begin, is one `Geometry`
+  (`memory/geometry.py`): what a call knows of them, the numpy strides, what an index means. What
+  depends on it is found by identity, so that a kernel's new tiles cost little.
 * **The instruction happens** in one generated function for each clause (`core/binding.py`): it
   binds the arguments, checks (`core/legality.py`) what kinds of arguments it has not seen before,
   computes into the destination at once, in the program's order, and notes a row in the record.
-* **The record** (`Program`) is columns: which distinct call, from which line, on which bytes.
+* **The record** (`Program`) is numbers: which distinct call, from which line, on which windows of
+  which tensors. What readers need beside, such as boxes of bytes, is made when they ask; a file of
+  it (`record/saved.py`) is JSON and columns, checked when it is read.
 * **The schedule** looks at the record only. It takes costs from the clauses, dependencies from the
   bytes and an order from what a compiler would do, and gives a timeline.
 * **Reports** are functions of the timeline and the record.

@@ -8,9 +8,12 @@ what hangs on them is made twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import prod
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from neuroncore.enums import ON_CHIP, MemoryRegion
 from neuroncore.memory import access
@@ -72,10 +75,6 @@ class View:
     def __str__(self) -> str:
         shape = " x ".join(map(str, self.shape))
         return f"{shape} {self.dtype} in {self.region.value}"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """How a record keeps it, of which the one read is identical to ours."""
-        return view, tuple(getattr(self, field.name) for field in fields(self))
 
 
 _views: dict[tuple[Any, ...], View] = {}
@@ -205,6 +204,13 @@ class Geometry:
         """Note the part that an index, which can be hashed, means of every tile that lies so."""
         _room(self._parts)
         self._parts[index] = part, moved
+
+    def has_room(self, offsets: npt.NDArray[np.int64]) -> bool:
+        """Whether windows that begin there are inside a storage of its layout, offsets in
+        elements."""
+        low, high = access.extent(self.shape, self.strides)
+        room = self.layout.nbytes // self.dtype.itemsize
+        return not len(offsets) or bool(offsets.min() + low >= 0 and offsets.max() + high < room)
 
     def start(self, offset: int) -> int:
         """Of which byte of our memory it begins, from the storage's first, for an offset in

@@ -76,7 +76,7 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], areas: Mapping[int, 
     kind = np.zeros(len(first), np.int64)
     each, place = _distinct(*where)
     for i, at in enumerate(each.tolist()):
-        lies, offset = geometries[where[0][at]], int(where[1][at])
+        lies, offset = geometries[int(where[0][at])], int(where[1][at])
         extent = extent_of(lies, offset)
         pattern = None if extent[-1] else pattern_of(lies, offset, areas[int(area[at])].row_bytes)
         kind[i] = kinds.setdefault((extent, pattern), len(kinds))
@@ -97,7 +97,7 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], areas: Mapping[int, 
 def _distinct(*columns: Array) -> tuple[Array, Array]:
     """Where each distinct row of columns is first, in that order, and the number of each row among
     those. The products stay small: a number is below the count of rows."""
-    number = np.zeros(len(columns[0]), np.int64)
+    first = number = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         values, within = np.unique(column, return_inverse=True)
         _, first, number = np.unique(

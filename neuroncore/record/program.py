@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from neuroncore import source
 from neuroncore.clause.instruction import Call
-from neuroncore.memory import geometry
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
@@ -181,7 +180,7 @@ class Program:
         """What readers make of the rows there are, once."""
         read, size = self._read, (len(self), len(self._windows) // 3)
         if read is None or (len(read[0].call), len(read[1].of_window)) != size:
-            found = boxes(self.windows(), list(self._geometries), self.areas)
+            found = boxes(self.windows(), self.geometries, self.areas)
             read = _columns(_values(self._rows), self._widths, found.of_window), found
             self._read = read
         return read
@@ -200,39 +199,58 @@ class Program:
 
     # --- saving --------------------------------------------------------------------------------
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Plain data, in arrays where there is much of it; places in the source stand in for code
-        objects."""
-        kinds = {area: index for index, area in enumerate(dict.fromkeys(self.areas.values()))}
-        return {
-            "order": self.order,
-            "left_out": self.left_out,
-            "calls": self.calls,
-            "lines": [self.place(line) for line in range(len(self.lines))],
-            "area_kinds": list(kinds),
-            "area_kind": np.array([kinds[info] for info in self.areas.values()], np.int32),
-            "areas": np.fromiter(self.areas, np.int64, len(self.areas)),
-            "geometries": [lies.given for lies in self._geometries],
-            **{name: _values(getattr(self, name)) for name in COLUMNS},
-        }
+    def kept(self) -> dict[str, Array]:
+        """Its columns of numbers, by name."""
+        return {name: _values(getattr(self, f"_{name}")) for name in COLUMNS}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """A program to be read: nothing can be appended to it."""
-        Program.__init__(self, limit=len(state["_widths"]))
-        for name in ("order", "left_out", "calls", "lines"):
-            setattr(self, name, state[name])
+    @property
+    def geometries(self) -> list[Geometry]:
+        """Those of its windows, by number."""
+        return list(self._geometries)
+
+    @classmethod
+    def restored(cls, geometries: Iterable[Geometry], kept: Mapping[str, Array]) -> Program:
+        """A program to be read: nothing can be appended to it. Its tables are the caller's to
+        fill, and then to be held to its columns by `check`."""
+        made = cls(limit=len(kept["widths"]))
+        made._geometries = {lies: number for number, lies in enumerate(geometries)}
         for name in COLUMNS:
-            column: array[int] = getattr(self, name)
-            column.frombytes(np.asarray(state[name], column.typecode).tobytes())
-        kinds = [state["area_kinds"][kind] for kind in state["area_kind"].tolist()]
-        self.areas = dict(zip(state["areas"].tolist(), kinds, strict=True))
-        for number, (laid_out, *window) in enumerate(state["geometries"]):
-            self._geometries[geometry.layout(*laid_out).geometry(*window)] = number
-        self.full = True
+            column: array[int] = getattr(made, f"_{name}")
+            column.frombytes(kept[name].astype(column.typecode).tobytes())
+        made.full = True
+        return made
+
+    def check(self) -> None:
+        """Raises ValueError unless rows and windows fit the tables: every row has a Call, a line
+        and as many windows as its Call has tiles, and every window is inside its tensor."""
+        rows, widths, windows = _values(self._rows), _values(self._widths), self.windows()
+        begins = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
+        if len(widths) and (widths.min() < 2 or begins[-1] != len(rows)):
+            raise ValueError("rows and their widths differ")
+        columns = _columns(rows, self._widths, np.arange(len(windows.area)))
+        _inside(columns.call, len(self.calls), "calls")
+        _inside(columns.line, len(self.lines), "lines")
+        _inside(windows.geometry, len(self._geometries), "geometries")
+        tiles = [len(call.reads + call.indices + call.writes) for call in self.calls]
+        if (np.array(tiles, np.int64)[columns.call] != np.diff(columns.start)).any():
+            raise ValueError("a row has not the windows of its call")
+        if not np.isin(windows.area, np.fromiter(self.areas, np.int64, len(self.areas))).all():
+            raise ValueError("a window has no area")
+        for number, lies in enumerate(self._geometries):
+            offsets = windows.offset[windows.geometry == number]
+            if len(offsets) and not lies.has_room(offsets[offsets != ANYWHERE]):
+                raise ValueError("a window is outside its tensor")
+        pairs = np.concatenate([_values(self._edges), _values(self._decisions)])
+        _inside(pairs, len(self) + 1, "instructions")
 
 
 # What of a Program is columns of numbers.
-COLUMNS = "_rows", "_widths", "_windows", "_edges", "_decisions"
+COLUMNS = "rows", "widths", "windows", "edges", "decisions"
+
+
+def _inside(indices: Array, count: int, what: str) -> None:
+    if len(indices) and not (indices.min() >= 0 and indices.max() < count):
+        raise ValueError(f"there are {count} {what}")
 
 
 def _columns(rows: Array, widths: Sequence[int], box: Array) -> Columns:

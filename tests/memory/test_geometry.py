@@ -1,7 +1,5 @@
 """Tiles that lie alike share what follows from it; where they differ, so does what a call knows."""
 
-import pickle
-
 import numpy as np
 import pytest
 from device import Device
@@ -47,11 +45,6 @@ def test_an_index_of_other_sizes_makes_another_view():
     plain, moved = table[:, 0:1], table[:, index]
     assert plain.signature().dynamic == 0 and moved.signature().dynamic == 1
     assert moved.signature() is table[:, index].signature()
-
-
-def test_views_from_a_file_are_ours():
-    view = Device().empty((128, 64)).signature()
-    assert pickle.loads(pickle.dumps(view)) is view
 
 
 def test_a_table_that_is_full_begins_anew(monkeypatch):
