@@ -9,7 +9,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 
-from neuroncore.errors import ImmutableError, UsageError
+from neuroncore.errors import ImmutableError, OutputError, UsageError
 from neuroncore.frameworks import jax_neuronx, tensors
 from neuroncore.frameworks.torch_neuronx import nki_hop, utils
 from neuroncore.frameworks.torch_neuronx.xla_impl.ops import nki_jit
@@ -79,6 +79,27 @@ def test_what_a_kernel_of_nki_jit_returns_is_returned():
 
     out = np.zeros((4, 3), np.float32)
     assert kernel(ones(), out) is out and (out == 1).all()
+
+
+def test_a_kernel_of_nki_jit_may_return_what_it_makes():
+    """As layout-loop.py of the SDK's guides does."""
+
+    @nki_jit
+    def kernel(a):
+        out = older_nl.ndarray(a.shape, a.dtype, buffer=older_nl.shared_hbm)
+        older_nl.store(out, older_nl.load(a))
+        return out
+
+    assert (kernel(ones()) == 1).all()
+
+
+def test_a_kernel_of_nki_jit_that_does_neither_is_refused():
+    @nki_jit
+    def kernel(a, out):
+        older_nl.load(a)
+
+    with pytest.raises(OutputError, match="nothing was written"):
+        kernel(ones(), ones())
 
 
 def test_the_same_kernel_of_the_older_api_may_not_write_otherwise():

@@ -46,7 +46,8 @@ def kept(function: Callable[..., Any], returns: bool, options: str) -> Callable[
             _check_returned(function, {n: t for n in mutable for t in given[n]}, results)
         if _is_last(current()):
             written = any(t.storage.version for found in given.values() for t in found)
-            _check_written(function, result, returns or written or not any(given.values()))
+            needs_not = returns or bool(results) or not any(given.values())
+            _check_written(function, result, written or needs_not)
         return result
 
     return checked
