@@ -1,15 +1,31 @@
 """Drivers of everyone's kernels: inputs, a numpy reference and a tolerance for each."""
 
-from drivers import attention, examples, linear_attention, products, rows, searches, transforms
+from drivers import (
+    attention,
+    diffusion,
+    examples,
+    experts,
+    linear_attention,
+    paging,
+    products,
+    rows,
+    searches,
+    studies,
+    transforms,
+)
 from drivers.driver import DRIVERS
 
 __all__ = [
     "DRIVERS",
     "attention",
+    "diffusion",
     "examples",
+    "experts",
     "linear_attention",
+    "paging",
     "products",
     "rows",
     "searches",
+    "studies",
     "transforms",
 ]
