@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,8 @@ def test_a_kernel_that_is_not_here_goes_through_decorators():
         older.jit(attention_isa_kernel, mode="torchxla"),
         older.trace(attention_isa_kernel),
         older.baremetal(attention_isa_kernel),
+        older.benchmark(warmup=1)(attention_isa_kernel),
+        partial(older.simulate_kernel, attention_isa_kernel),
         nki_jit()(attention_isa_kernel),
         nki_jit(attention_isa_kernel)[(nc(2),)],
     ):

@@ -256,6 +256,8 @@ def _decorated(kind: type[Kernel], kernel: Any, options: dict[str, Any]) -> Any:
     """A kernel of another kind of a function, or of a kernel; a decorator, if there is none yet."""
     if kernel is None:
         return lambda function: _decorated(kind, function, options)
+    if isinstance(kernel, Absent):
+        return kernel
     if isinstance(kernel, Kernel):
         return kernel._like(kind, options={**kernel.options, **options})
     return kind(kernel, options=options)
@@ -330,5 +332,5 @@ class FrameworkKernel:
 
 def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a kernel, or a plain function, on numpy arrays, and return its results."""
-    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel, "simulation")
+    made = kernel if isinstance(kernel, Kernel | Absent) else Kernel(kernel, "simulation")
     return made(*args, **kwargs)
