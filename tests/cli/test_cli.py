@@ -23,6 +23,7 @@ NEURONCORE = str(Path(sys.executable).parent / "neuroncore")
 def file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "")  # what the script sets is undone
+    monkeypatch.delitem(sys.modules, "mine", raising=False)  # another test's
     (tmp_path / "mine.py").write_text(KERNEL)
     (tmp_path / "script.py").write_text(KERNEL + SCRIPT)
     return tmp_path / "mine.py"
