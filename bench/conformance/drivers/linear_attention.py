@@ -141,5 +141,5 @@ def recurrent_step_of_a_batch(checkout: Checkout, model: str) -> Iterator[Result
         rule(Tokens(*(part[i : i + 1] for part in given)), state)
         for i, state in enumerate(np.split(states, 4))
     ]
-    want = tuple(np.concatenate(part) for part in zip(*steps))
-    yield from both(module._deltanet_recurrent_step_batched_kernel(*given, states), want)
+    out, last = (np.concatenate(part) for part in zip(*steps))
+    yield from both(module._deltanet_recurrent_step_batched_kernel(*given, states), (out, last))
