@@ -57,7 +57,7 @@ def _homes(value: Any) -> Iterator[str]:
 def _only(homes: Iterable[str]) -> Dialect | None:
     """The one API that modules are of."""
     homes = {f"{home}." for home in homes}
-    found = [
+    found: list[Dialect] = [
         name
         for name, modules in MODULES.items()
         if any(home.startswith(f"{module}.") for home in homes for module in modules)
