@@ -14,7 +14,7 @@ import numpy.typing as npt
 from neuroncore.core.core import Finding
 from neuroncore.errors import UsageError
 from neuroncore.frontend.nki.kernel import jit
-from neuroncore.frontend.run import Run as Launch
+from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import last_launch
 from neuroncore.machine import Machine
 from neuroncore.options import Options

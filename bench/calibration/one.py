@@ -18,7 +18,7 @@ import cases
 import record
 
 from neuroncore.core.core import Core
-from neuroncore.frontend.launch import Run
+from neuroncore.frontend.launch import Launch
 from neuroncore.frontend.settings import settings
 from neuroncore.options import Options
 from neuroncore.record.saved import Record, save
@@ -28,12 +28,12 @@ class Launches:
     """Keeps what was launched."""
 
     def __init__(self) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[Launch] = []
 
     def begun(self, core: Core) -> None:
         pass
 
-    def done(self, run: Run) -> None:
+    def done(self, run: Launch) -> None:
         self.runs.append(run)
 
 

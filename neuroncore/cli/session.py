@@ -23,7 +23,7 @@ from neuroncore.errors import KernelError, NotEmulated, UsageError
 from neuroncore.frontend import misuse
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
 from neuroncore.frontend.nki.kernel import Kernel, jit
-from neuroncore.frontend.run import Run as Launch
+from neuroncore.frontend.outcome import Launch
 from neuroncore.report.compare import Incomparable
 
 

@@ -22,7 +22,7 @@ from neuroncore.errors import (
 )
 from neuroncore.frontend import ending, misuse
 from neuroncore.frontend.arrays import Library, library
-from neuroncore.frontend.run import Run as Run
+from neuroncore.frontend.outcome import Launch as Launch
 from neuroncore.frontend.settings import current_settings, environment_options, target_machine
 from neuroncore.frontend.warning import NeuronWarning as NeuronWarning
 from neuroncore.frontend.warning import warn
@@ -52,7 +52,7 @@ def launch(
     options: Options | None = None,
     programs: Sequence[Sequence[int]] | None = None,
     finished: Callable[[], None] | None = None,
-) -> Run:
+) -> Launch:
     """Run a kernel function on one core, or the programs of a grid on one core or several.
 
     `programs` are those of the grid that each core runs, one after the other; by default each has
@@ -98,7 +98,7 @@ def launch(
         precision.close(inputs.left(result), _findings(cores))
     outputs = inputs.close(result)
     name = getattr(function, "__name__", "kernel")
-    return Run(name, outputs, cores, shares, tuple(args), _findings(cores), precision)
+    return Launch(name, outputs, cores, shares, tuple(args), _findings(cores), precision)
 
 
 def _set_order(cores: list[Core], order: Order) -> None:
@@ -170,7 +170,7 @@ def _precision(cores: list[Core]) -> Precision | None:
     return found
 
 
-def finish(run: Run) -> Any:
+def finish(run: Launch) -> Any:
     """Report a run to whoever observes, or warn of its findings; its outputs."""
     observer = current_settings().observer
     if observer is not None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from neuroncore import machine
 from neuroncore.core.core import Core
 from neuroncore.errors import UsageError
-from neuroncore.frontend.run import Run
+from neuroncore.frontend.outcome import Launch
 from neuroncore.machine import Machine
 from neuroncore.options import Options, documented, ideal
 
@@ -29,7 +29,7 @@ class Observer(Protocol):
 
     def begun(self, core: Core) -> None: ...
 
-    def done(self, run: Run) -> None: ...
+    def done(self, run: Launch) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,13 @@ class _Last:
 
     def __init__(self, outer: Observer | None) -> None:
         self.outer = outer
-        self.run: Run | None = None
+        self.run: Launch | None = None
 
     def begun(self, core: Core) -> None:
         if self.outer is not None:
             self.outer.begun(core)
 
-    def done(self, run: Run) -> None:
+    def done(self, run: Launch) -> None:
         self.run = run
         if self.outer is not None:
             self.outer.done(run)
@@ -93,7 +93,7 @@ def last_launch(
     kwargs: Mapping[str, Any],
     target: str | None = None,
     options: Options | None = None,
-) -> Run:
+) -> Launch:
     """Call something that launches kernels, with settings of its own; the last launch.
 
     Raises UsageError if nothing was launched.

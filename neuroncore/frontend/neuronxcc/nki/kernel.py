@@ -19,7 +19,7 @@ from neuroncore.errors import NotEmulated, OutOfBoundsError, SignatureError, Usa
 from neuroncore.frontend import grids
 from neuroncore.frontend.annotations import Annotation
 from neuroncore.frontend.formats import format_of
-from neuroncore.frontend.launch import Run, finish, launch
+from neuroncore.frontend.launch import Launch, finish, launch
 from neuroncore.frontend.neuronxcc.nki import contract
 from neuroncore.frontend.neuronxcc.nki.language.loops import nc, spmd_dim
 from neuroncore.frontend.neuronxcc.nki.results import flush, tile
@@ -85,7 +85,7 @@ class Kernel:
             return self
         return self._like(type(self), function=MethodType(self.function, instance))
 
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
         target = self.options.get("platform_target")
         traced = contract.kept(self.function, self.returns, str(self.options))
         return launch(
@@ -107,7 +107,7 @@ class Kernel:
             return False
         return self.jitted or contract.returns_something(self.function)
 
-    def _ran(self, run: Run) -> None:
+    def _ran(self, run: Launch) -> None:
         """What a way of running does besides."""
 
 
@@ -186,7 +186,7 @@ def _distributed(grid: tuple[Any, ...]) -> list[list[int]]:
 class Saved(Kernel):
     """A kernel whose record is kept under the names that were asked for."""
 
-    def _ran(self, run: Run) -> None:
+    def _ran(self, run: Launch) -> None:
         neff, trace = self.options.get("save_neff_name"), self.options.get("save_trace_name")
         if neff or trace:
             saved.save(run, Path(neff or NEFF), Path(trace) if trace else None)
@@ -195,7 +195,7 @@ class Saved(Kernel):
 class Profiled(Kernel):
     """A kernel whose record, its profile and a summary of that are kept in a folder."""
 
-    def _ran(self, run: Run) -> None:
+    def _ran(self, run: Launch) -> None:
         given = self.options.get
         folder = Path(given("working_directory", ""))
         neff, trace = (
@@ -234,7 +234,7 @@ class Benchmarked(Saved):
 
     benchmark_result: BenchmarkResult
 
-    def _ran(self, run: Run) -> None:
+    def _ran(self, run: Launch) -> None:
         super()._ran(run)
         latency = Latency(1e6 * _seconds(run))
         self.benchmark_result = BenchmarkResult(latency)
@@ -245,7 +245,7 @@ class Benchmarked(Saved):
             print(f"Latency P{percentile:<3} {latency.microseconds:12.3f} us ({kind})")
 
 
-def _seconds(run: Run) -> float:
+def _seconds(run: Launch) -> float:
     programs = [core.program for core in run.cores if core.program]
     if not programs:
         raise UsageError("a latency is estimated from the record: run with Options.record=True")

@@ -12,7 +12,7 @@ from neuroncore.precision.findings import Precision
 
 
 @dataclass(eq=False)
-class Run:
+class Launch:
     """One finished launch: what it returned and the cores it ran on, with their records."""
 
     kernel: str
