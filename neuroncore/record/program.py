@@ -55,7 +55,8 @@ class Program:
         self.full = self.limit == 0  # whether the next instruction is left out
         self._rows, self._widths = array("i"), array("H")  # one after the other, and how long each
         self._windows = array("q")  # threes: an area, the number of a geometry, an offset
-        self._geometries: dict[Geometry, int] = {}  # by number
+        self.geometries: list[Geometry] = []  # of windows, by number
+        self._numbers: dict[Geometry, int] = {}  # of geometries
         self._kinds: dict[tuple[Any, ...], Area] = {}  # tensors of a loop have equal ones
         self._line_index: dict[tuple[int, int], int] = {}
         self._read: tuple[Columns, Boxes] | None = None
@@ -125,9 +126,10 @@ class Program:
             self.areas[area] = self._born(storage)
         offset = ANYWHERE if tile.dynamic else tile.offset
         lies = tile.geometry
-        number = self._geometries.get(lies)
+        number = self._numbers.get(lies)
         if number is None:
-            number = self._geometries[lies] = len(self._geometries)
+            number = self._numbers[lies] = len(self.geometries)
+            self.geometries.append(lies)
         tile._access = len(self._windows) // 3
         self._windows.fromlist([area, number, offset])
         return tile._access
@@ -203,17 +205,12 @@ class Program:
         """Its columns of numbers, by name."""
         return {name: _values(getattr(self, f"_{name}")) for name in COLUMNS}
 
-    @property
-    def geometries(self) -> list[Geometry]:
-        """Those of its windows, by number."""
-        return list(self._geometries)
-
     @classmethod
     def restored(cls, geometries: Iterable[Geometry], kept: Mapping[str, Array]) -> Program:
         """A program to be read: nothing can be appended to it. Its tables are the caller's to
         fill, and then to be held to its columns by `check`."""
         made = cls(limit=len(kept["widths"]))
-        made._geometries = {lies: number for number, lies in enumerate(geometries)}
+        made.geometries = list(geometries)  # some may be alike (memory/geometry.py)
         for name in COLUMNS:
             column: array[int] = getattr(made, f"_{name}")
             column.frombytes(kept[name].astype(column.typecode).tobytes())
@@ -230,13 +227,15 @@ class Program:
         columns = _columns(rows, self._widths, np.arange(len(windows.area)))
         _inside(columns.call, len(self.calls), "calls")
         _inside(columns.line, len(self.lines), "lines")
-        _inside(windows.geometry, len(self._geometries), "geometries")
+        _inside(windows.geometry, len(self.geometries), "geometries")
         tiles = [len(call.reads + call.indices + call.writes) for call in self.calls]
         if (np.array(tiles, np.int64)[columns.call] != np.diff(columns.start)).any():
             raise ValueError("a row has not the windows of its call")
         if not np.isin(windows.area, np.fromiter(self.areas, np.int64, len(self.areas))).all():
             raise ValueError("a window has no area")
-        for number, lies in enumerate(self._geometries):
+        born = np.array([area.line for area in set(self.areas.values())], np.int64)
+        _inside(born + 1, len(self.lines) + 1, "lines")  # -1 is unknown
+        for number, lies in enumerate(self.geometries):
             offsets = windows.offset[windows.geometry == number]
             if len(offsets) and not lies.has_room(offsets[offsets != ANYWHERE]):
                 raise ValueError("a window is outside its tensor")

@@ -14,6 +14,7 @@ from neuroncore import machine
 from neuroncore.errors import UsageError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.memory import geometry
 from neuroncore.record.saved import FORMAT, Record, load, save
 from neuroncore.report import measurements, perfetto
 from neuroncore.report.measurements import Span
@@ -103,6 +104,24 @@ def test_a_saved_program_can_be_saved_again(tmp_path):
     assert len(twice) == len(once) == twice.issued
 
 
+def test_geometries_that_are_alike_are_kept_apart(tmp_path, monkeypatch):
+    """Two objects may be alike where a table of geometry.py was begun anew within a launch."""
+
+    def kernel(x, w, index):
+        tile = nl.ndarray((128, 16), nl.float32, buffer=nl.sbuf)
+        for columns in (8, 16, 8, 12):
+            nisa.memset(tile[:, 0:columns], 1.0)
+
+    monkeypatch.setattr(geometry, "MOST", 1)
+    (before,) = programs(kernel)
+    monkeypatch.undo()
+    assert len({lies.given for lies in before.geometries}) < len(before.geometries)
+    (after,) = back(tmp_path / "x", before).programs
+    np.testing.assert_array_equal(after.box_table(), before.box_table())
+    chip = machine.load("trn2")
+    assert summary(schedule(after, chip)) == summary(schedule(before, chip))
+
+
 def test_an_empty_program_and_one_that_ended_early_come_back(tmp_path):
     from neuroncore.record.program import Program
 
@@ -179,6 +198,10 @@ def in_geometry(head):
     head["programs"][0]["geometries"][0][1][0] *= 1000
 
 
+def in_birth(head):
+    head["programs"][0]["kinds"][0][-1] = 10_000
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
@@ -195,6 +218,7 @@ def in_geometry(head):
         (lambda head: head["programs"][0].update(order="backwards"), "backwards"),
         (lambda head: head["programs"][0].update(lines=[]), "0 lines"),
         (in_geometry, "outside its tensor"),
+        (in_birth, "lines"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path, change, word):
