@@ -141,6 +141,20 @@ def test_nki_op_makes_an_operator_of_torch():
     assert (torch.ops.neuroncore_tests.twice(x, y) == 2).all()
 
 
+def test_an_operator_of_torch_takes_keywords():
+    torch = pytest.importorskip("torch")
+
+    def sum_of(x: torch.Tensor, y: torch.Tensor, *, more: bool = False) -> torch.Tensor:
+        out = torch.zeros_like(x)
+        nki_hop.wrap_nki(added)(x, y, out)
+        return out + 1 if more else out
+
+    made = nki_hop.nki_op("neuroncore_tests::sum_of", sum_of)
+    x = torch.ones(4, 3)
+    assert (made(x, x) == 2).all()
+    assert (torch.compile(lambda x: made(x, x, more=True), backend="eager")(x) == 3).all()
+
+
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
 def test_the_platform_is_the_target(target):
     with settings(target):

@@ -28,14 +28,14 @@ def nki_op(
     each = torch.utils._pytree.tree_map
 
     @wraps(fn)
-    def run(*args: Any) -> Any:
-        results = fn(*args)
+    def run(*args: Any, **named: Any) -> Any:
+        results = fn(*args, **named)
         return each(lambda result: _own(result, args), results)
 
-    def shapes(*args: Any) -> Any:
+    def shapes(*args: Any, **named: Any) -> Any:
         """What torch.compile asks for: empty results, as of a launch on zeros."""
         with torch._subclasses.fake_tensor.unset_fake_temporarily(), unobserved():
-            results = run(*(_zeros(torch, arg) for arg in args))
+            results = run(*(_zeros(torch, arg) for arg in args), **named)
         return each(lambda result: torch.empty(result.shape, dtype=result.dtype), results)
 
     made = torch.library.custom_op(name, run, mutates_args=mutates_args)
