@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from neuroncore.core.core import running
 from neuroncore.enums import Version
 from neuroncore.frontend.settings import target_machine
 from neuroncore.machine import Machine, api_number, api_versions
+from neuroncore.memory.tile import Tile
 
+T = TypeVar("T", bound=Tile)
 _enumeration: Any = Version  # of which type checkers take no table made at run time
 nc_version = _enumeration("nc_version", {v: api_number(v) for v in api_versions()}, module=__name__)
 
@@ -30,10 +33,26 @@ def get_nc_sub_version() -> int:
 
 
 def rows_of(size: int) -> tuple[int, int]:
-    """The shape of so many elements as one row for each of as many partitions as divide them."""
-    most = min(machine().limits.partitions, size)
+    """The shape of so many elements as one row for each of as many partitions as divide them; of
+    none, one row."""
+    most = max(1, min(machine().limits.partitions, size))
     rows = next(n for n in range(most, 0, -1) if size % n == 0)
     return rows, size // rows
+
+
+def fitting(tensor: T) -> Iterator[T]:
+    """A tensor in parts that fit into SBUF as `rows_of` lays them out: halves, and halves of those
+    along the first axis that has any."""
+    row_bytes = rows_of(tensor.size)[1] * tensor.dtype.itemsize
+    if row_bytes <= machine().sbuf.usable_bytes:
+        yield tensor
+        return
+    axis = next(axis for axis, size in enumerate(tensor.shape) if size > 1)
+    middle, size = tensor.shape[axis] // 2, tensor.shape[axis]
+    for first, end in ((0, middle), (middle, size)):
+        shape = (*tensor.shape[:axis], end - first, *tensor.shape[axis + 1 :])
+        offset = tensor.offset + first * tensor.strides[axis]
+        yield from fitting(tensor.window(shape, tensor.strides, offset))
 
 
 class TileSize:

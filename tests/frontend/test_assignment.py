@@ -102,6 +102,20 @@ def test_a_number_fills_tensors_of_more_rows_than_partitions(shape):
     assert (got == 7).all() and opcodes == [MEMSET, DMA]
 
 
+def test_a_number_for_no_element_is_a_finding():
+    device = Device()
+    tensor = device.zeros(SHAPE, "float32", "hbm")
+    device.call(tensor.__setitem__, slice(2, 2), 3.0)
+    assert set(device.findings) == {"NO_ELEMENTS"} and not tensor.numpy().any()
+
+
+@for_all("shape", ((1, 65539), (2, 65539, 1), (1024, 8192)))
+def test_a_number_fills_what_is_larger_than_the_rows_of_sbuf(shape):
+    got, opcodes = assigned(3.0, shape=shape)
+    parts = len(opcodes) // 2
+    assert (got == 3).all() and parts > 1 and opcodes == [MEMSET, DMA] * parts
+
+
 def test_a_large_integer_is_stored_exactly():
     assert (assigned(2**24 + 1, dtype="int32")[0] == 2**24 + 1).all()
 

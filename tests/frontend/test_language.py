@@ -504,3 +504,9 @@ def test_formats_that_no_engine_computes_with_are_refused_as_such(form):
         with pytest.raises(DtypeError, match=f"{form}, which no engine computes with"):
             device.call(nl.add, *operands)
     assert device.call(nl.add, x, x).dtype == "float32"
+
+
+def test_a_tensor_of_hbm_may_be_filled_that_is_larger_than_sbuf():
+    device = Device()
+    made = device.call(nl.full, (1024, 8192), 3.0, nl.float32, nl.shared_hbm)
+    assert (made.numpy() == 3).all() and len(device.opcodes) == 4

@@ -337,6 +337,16 @@ def test_a_number_is_stored_in_hbm_by_way_of_a_tile(dtype):
     assert device.opcodes == ["MEMSET", "DMA_DIRECT2D"] * 6
 
 
+def test_a_number_fills_what_is_larger_than_sbuf():
+    def kernel():
+        out = tile((1024, 8192), np.float32, nl.hbm)
+        out[...] = 3.0
+        return out
+
+    got, device = run(kernel)
+    assert (got == 3).all() and device.opcodes == ["MEMSET", "DMA_DIRECT2D"] * 2
+
+
 def test_the_number_of_a_program_is_assigned_in_shared_hbm():
     @nki.jit
     def kernel():

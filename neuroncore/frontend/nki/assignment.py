@@ -9,7 +9,7 @@ import numpy as np
 from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import BufferKindError, ShapeError, SignatureError
-from neuroncore.frontend.limits import rows_of
+from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.pattern import Patterned
 from neuroncore.memory.access import Dims
@@ -41,9 +41,10 @@ class Assigned(Patterned):
 
 def _store(slot: Assigned, value: Any) -> None:
     if isinstance(value, int | float | np.number):
-        tile = _tile_like(slot)
-        isa.memset(tile, value)
-        isa.dma_copy(slot, tile)
+        for part in fitting(slot):
+            tile = _tile_like(part)
+            isa.memset(tile, value)
+            isa.dma_copy(part, tile)
         return
     if not isinstance(value, Tile):
         raise SignatureError(

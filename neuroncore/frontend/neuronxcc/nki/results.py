@@ -21,7 +21,7 @@ from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import BufferKindError, KernelError, SignatureError
 from neuroncore.frontend.issue import function
-from neuroncore.frontend.limits import rows_of
+from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import check_explicit
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask, rectangles
@@ -321,9 +321,10 @@ def _set(slot: Tensor, value: Any) -> None:
     core = current()
     if not slot.storage.on_chip:
         check_write(slot)
-        filled = new(rows_of(slot.size), slot.dtype)
-        issue("memset", dst=filled, value=value)
-        issue("dma_copy", dst=slot, src=filled)
+        for part in fitting(slot):
+            filled = new(rows_of(part.size), part.dtype)
+            issue("memset", dst=filled, value=value)
+            issue("dma_copy", dst=part, src=filled)
         return
     if slot.start_partition in core.machine.starts(slot.shape[0]):
         issue("memset", dst=slot, value=value)

@@ -14,7 +14,7 @@ from neuroncore.core.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
 from neuroncore.errors import DynamicControlError, SignatureError
 from neuroncore.frontend.formats import format_of
-from neuroncore.frontend.limits import rows_of
+from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.assignment import check_not_in_psum
 from neuroncore.frontend.nki.tensor import NkiTensor
@@ -131,10 +131,11 @@ def full(
     if buffer in ON_CHIP:
         isa.memset(tensor, fill_value)
         return tensor
-    rows = in_rows(tensor)
-    tile = ndarray(rows.shape, dtype)
-    isa.memset(tile, fill_value)
-    isa.dma_copy(rows, tile)
+    for part in fitting(tensor):
+        rows = in_rows(part)
+        tile = ndarray(rows.shape, dtype)
+        isa.memset(tile, fill_value)
+        isa.dma_copy(rows, tile)
     return tensor
 
 
