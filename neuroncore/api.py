@@ -8,11 +8,11 @@ from functools import cached_property
 from types import FunctionType
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from neuroncore.core.core import Finding
 from neuroncore.errors import UsageError
+from neuroncore.frontend.arrays import as_numpy
 from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import last_launch
@@ -60,7 +60,7 @@ class Run:
 
     @property
     def results(self) -> Any:
-        """What the kernel returned, its tensors as arrays: numpy's, or torch's if it got such."""
+        """What the kernel returned, its tensors as arrays of the library that it got some of."""
         return self._launch.outputs
 
     @cached_property
@@ -140,7 +140,7 @@ class Run:
             verb = "changes"
             used = arrays_in(self._used)
             both = zip(used, arrays_in(given), strict=True)
-            got = [a for a, b in both if np.asarray(a).tobytes() != np.asarray(b).tobytes()]
+            got = [a for a, b in both if a.tobytes() != b.tobytes()]
             if not got:
                 raise Incomparable("the kernel returns nothing and changes none of its arguments")
             if not wanted:
@@ -162,7 +162,7 @@ def run(
     options: Options | None = None,
     **kwargs: Any,
 ) -> Run:
-    """Run a kernel on arrays of numpy or torch, and whatever else it takes.
+    """Run a kernel on arrays of numpy, torch or jax, and whatever else it takes.
 
     `kernel` is what `nki.jit` of either API made, with a launch grid or without, or a function of
     today's API that lacks the decorator. `target` is the name of a machine; it and `options` are
@@ -184,10 +184,10 @@ def copied(arguments: Arguments) -> Arguments:
         raise UsageError(f"the kernel's arguments can't be kept: {error}") from None
 
 
-def arrays_in(value: Any) -> list[Any]:
-    """The arrays in a result or in arguments, in order."""
+def arrays_in(value: Any) -> list[Array]:
+    """The arrays in a result or in arguments, in order, as numpy's."""
     if isinstance(value, dict):
         value = tuple(value.values())
     if isinstance(value, tuple | list):
         return [array for item in value for array in arrays_in(item)]
-    return [value] if hasattr(value, "dtype") else []
+    return [as_numpy(value)] if hasattr(value, "dtype") else []

@@ -94,6 +94,16 @@ def test_a_kernel_that_works_in_place_is_compared_by_what_it_changed():
         unchanged.compare(lambda a: 2 * a)
 
 
+@pytest.mark.parametrize("kernel", [halves[2], double_in_place])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_torch_tensors_are_compared(kernel, dtype):
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(A).to(getattr(torch, dtype))
+    run = neuroncore.run(kernel, x, target="trn2")
+    assert run.compare(lambda a: a * 2)
+    assert not run.compare(lambda a: a * 3)
+
+
 def test_figures_are_those_of_the_report():
     run = neuroncore.run(add, A, B)
     assert run.estimate.seconds == run.summary["total_time"]

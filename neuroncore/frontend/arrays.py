@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.numerics.formats import Format, lookup
+from neuroncore.numerics.formats import lookup
 
 Array = npt.NDArray[Any]
 
@@ -21,7 +21,7 @@ class Library:
 
     name: str
     kind: str  # its type of arrays
-    taken: Callable[[Any, Format], Array]  # an array of its own, as one of numpy
+    taken: Callable[[Any], Array]  # an array of its own, as one of numpy
     given: Callable[[Array], Any]  # one of numpy as its own, or as it is if the format is unknown
     cast: str  # how its users convert an array
 
@@ -31,11 +31,12 @@ class Library:
         return module is not None and isinstance(value, getattr(module, self.kind, ()))
 
 
-def _from_torch(tensor: Any, form: Format) -> Array:
+def _from_torch(tensor: Any) -> Array:
     """A torch tensor's own memory, by way of integers where numpy lacks its format."""
     torch = sys.modules["torch"]
     plain = tensor.detach().cpu()
-    if _is_narrow_float(form):
+    if plain.is_floating_point() and plain.itemsize < 4 and plain.dtype != torch.float16:
+        form = lookup(plain.dtype)
         as_integers = plain.view(getattr(torch, f"int{form.bits}"))
         return as_integers.numpy().view(form.numpy)  # type: ignore[no-any-return]
     return plain.numpy()  # type: ignore[no-any-return]
@@ -46,15 +47,10 @@ def _to_torch(array: Array) -> Any:
     form = lookup(array.dtype)
     if not hasattr(torch, form.name):
         return array
-    if _is_narrow_float(form):
+    if not form.is_integer and form.itemsize < 4 and form != "float16":  # numpy itself lacks it
         integers = torch.from_numpy(np.ascontiguousarray(array).view(f"int{form.bits}"))
         return integers.view(getattr(torch, form.name))
     return torch.from_numpy(np.ascontiguousarray(array))
-
-
-def _is_narrow_float(form: Format) -> bool:
-    """Whether numpy itself lacks a format, which torch therefore doesn't hand to it."""
-    return not form.is_integer and form.itemsize < 4 and form != "float16"
 
 
 def _to_jax(array: Array) -> Any:
@@ -64,10 +60,17 @@ def _to_jax(array: Array) -> Any:
 
 LIBRARIES = (
     Library("torch", "Tensor", _from_torch, _to_torch, ".to(torch.{})"),
-    Library("jax", "Array", lambda array, _: np.asarray(array), _to_jax, ".astype(jnp.{})"),
+    Library("jax", "Array", np.asarray, _to_jax, ".astype(jnp.{})"),
 )
 
 
 def library(value: Any) -> Library | None:
     """The library that a value is an array of; None for numpy's, and for all that is no array."""
     return next((library for library in LIBRARIES if library.made(value)), None)
+
+
+def as_numpy(value: Any) -> Array:
+    """An array of any library as numpy's, in the same memory where the two can share it. Raises
+    UsageError for a float of torch's in a format that is none of a NeuronCore's."""
+    made_by = library(value)
+    return made_by.taken(value) if made_by else np.asarray(value)

@@ -21,7 +21,7 @@ from neuroncore.errors import (
     UsageError,
 )
 from neuroncore.frontend import ending, misuse
-from neuroncore.frontend.arrays import Library, library
+from neuroncore.frontend.arrays import Library, as_numpy, library
 from neuroncore.frontend.outcome import Launch as Launch
 from neuroncore.frontend.settings import current_settings, environment_options, target_machine
 from neuroncore.frontend.warning import NeuronWarning as NeuronWarning
@@ -219,7 +219,7 @@ class _Inputs:
         made_by = library(value)
         self.library = self.library or made_by
         form = _format(value, name)
-        array = made_by.taken(value, form) if made_by else np.asarray(value)
+        array = as_numpy(value)
         memory, data = self.core.memory, array
         if not (array.flags.carray and array.dtype.isnative and array.ndim):
             data = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
