@@ -99,7 +99,7 @@ def activate() -> None:
         return
     for root, ours in ROOTS.items():
         taken = sys.modules.get(root)
-        if taken is not None and taken.__name__ != ours and not hasattr(taken, "__neuroncore__"):
+        if taken is not None and taken.__name__ != ours:
             raise UsageError(
                 f"{root!r} is already imported, from {getattr(taken, '__file__', 'elsewhere')}; "
                 "activate neuroncore before anything imports it, or leave that package out"
