@@ -36,16 +36,18 @@ class Place:
 
 
 _our_code: set[int] = set()  # ids of code objects of packages, which live as long as those do
+# numpy may call the emulator for a kernel, and what torch.compiler.disable makes calls kernels.
+OURS = ("neuroncore.", "numpy.", "torch._dynamo.")
 MACHINERY = ("runpy", "threading", "importlib._bootstrap", "importlib._bootstrap_external")
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Whether a frame runs the emulator, or numpy, by which a kernel may call it; the chapters of
-    `neuroncore.kernels` are the user's."""
+    """Whether a frame runs the emulator, or what may stand between it and the user's code; the
+    chapters of `neuroncore.kernels` are the user's."""
     if id(frame.f_code) in _our_code:
         return True
     name: str = frame.f_globals.get("__name__", "")
-    ours = name.startswith(("neuroncore.", "numpy.")) and not name.startswith("neuroncore.kernels")
+    ours = name.startswith(OURS) and not name.startswith("neuroncore.kernels")
     if ours and id(frame.f_code) not in _doors:
         _our_code.add(id(frame.f_code))
     return ours
@@ -81,6 +83,14 @@ def user_above(frame: FrameType | None) -> FrameType | None:
                 return frame
         frame = frame.f_back
     return None
+
+
+def user_level() -> int:
+    """How many frames below the function that warns the user's code is."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and is_ours(frame):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 _resumed: ContextVar[tuple[FrameType, int] | None] = ContextVar("resumed", default=None)

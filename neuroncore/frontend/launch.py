@@ -176,7 +176,7 @@ def finish(run: Launch) -> Any:
     if observer is not None:
         observer.done(run)
     else:
-        warn(run.findings, stacklevel=3)
+        warn(run.findings)
     return run.outputs
 
 

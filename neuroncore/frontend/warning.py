@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from neuroncore import source
 from neuroncore.core.core import Finding
 
 
@@ -46,13 +47,13 @@ def counted(findings: list[Finding]) -> str:
     return f"{findings[0]}{more}"
 
 
-def warn(findings: Iterable[Finding], stacklevel: int) -> None:
-    """Tell what has not been told, of a launch `stacklevel` frames up."""
+def warn(findings: Iterable[Finding]) -> None:
+    """Tell what has not been told, at the line of the user's that launched the kernel."""
     for line, same in by_line(findings).items():
         text = counted(same)
         if line not in _told or _is_told_each_time(text):
             _told.add(line)
-            warnings.warn(text, NeuronWarning, stacklevel=stacklevel + 1)
+            warnings.warn(text, NeuronWarning, stacklevel=source.user_level())
 
 
 def _is_told_each_time(text: str) -> bool:

@@ -9,7 +9,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 
-from neuroncore.errors import ImmutableError, OutputError, UsageError
+from neuroncore.errors import DtypeError, ImmutableError, OutputError, UsageError
 from neuroncore.frameworks import jax_neuronx, tensors
 from neuroncore.frameworks.torch_neuronx import nki_hop, utils
 from neuroncore.frameworks.torch_neuronx.xla_impl.ops import nki_jit
@@ -139,6 +139,14 @@ def test_nki_op_makes_an_operator_of_torch():
     x, y = torch.ones(4, 3), torch.zeros(4, 3)
     assert (made(x, y) == 2).all() and (y == 2).all()
     assert (torch.ops.neuroncore_tests.twice(x, y) == 2).all()
+
+
+def test_a_refusal_at_a_launch_is_at_the_user_s_line_with_torch_too():
+    pytest.importorskip("torch")
+    tensors.prepare_torch()
+    x = np.ones((4, 3))
+    with pytest.raises(DtypeError, match=r"^\S*test_launching\.py:\d+.*float64"):
+        nki.jit(added)(x, x, x)
 
 
 def test_an_operator_of_torch_takes_keywords():

@@ -39,12 +39,4 @@ def check_keywords(kwargs: dict[str, Any], *known: str, name: str = "") -> None:
                 expected=f"{called}({', '.join(parameters)})",
                 hint=hint or (returned if keyword == "dst" else None),
             )
-        warnings.warn(f"{called} ignores {keyword}=", stacklevel=_user_level())
-
-
-def _user_level() -> int:
-    """How many frames below the function that warns the user's code is."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and source.is_ours(frame):
-        frame, level = frame.f_back, level + 1
-    return level
+        warnings.warn(f"{called} ignores {keyword}=", stacklevel=source.user_level())
