@@ -101,7 +101,7 @@ def local_gather(
     x, places = tile(src_buffer, "src_buffer"), tile(index, "index")
     each = current().machine.limits.gpsimd_core_partitions
     count = places.free_size * each if num_valid_indices is None else num_valid_indices
-    chosen = (count,) if count % 16 else (count // 16, 16)
+    chosen = (count,) if count % each else (count // each, each)
     return produce(
         "local_gather",
         ((x.shape[0], *chosen, num_elem_per_idx), x.dtype),
