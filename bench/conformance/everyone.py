@@ -28,7 +28,7 @@ from xml.etree import ElementTree
 
 from drivers import DRIVERS
 from drivers.driver import DIFFERS, Checkout, Driver, Fault
-from outcome import VERDICTS, Finished, Outcome, judged, options, run, told
+from outcome import VERDICTS, WITH_ZEROS, Finished, Outcome, judged, options, run, told
 
 import neuroncore
 
@@ -186,11 +186,12 @@ def table(outcomes: Iterable[Outcome]) -> list[str]:
     for outcome in outcomes:
         repository = outcome.name.partition(" ")[0]
         counts.setdefault(repository, Counter())[outcome.verdict] += 1
-    heading = ("repository", "commit", *VERDICTS)
+    columns = [verdict for verdict in VERDICTS if verdict != WITH_ZEROS]
+    heading = ("repository", "commit", *columns)
     rows = [heading, ("---",) * len(heading)]
     for repository in sorted(counts, key=str.lower):
         commit, found = LISTED["commits"][repository][:7], counts[repository]
-        rows.append((repository, commit, *(str(found[verdict]) for verdict in VERDICTS)))
+        rows.append((repository, commit, *(str(found[verdict]) for verdict in columns)))
     return [f"| {' | '.join(row)} |" for row in rows]
 
 

@@ -10,7 +10,7 @@ FILE has a test id per line: their modules are collected, and all others only if
 there, for the suite draws tests at random while modules are imported. `--all` adds the tests that
 the suite skips for their size. LOG gets a line of JSON per outcome; with `--resume`, what it has
 already is not run again. A test that expects a refusal and gets one has passed. One that fails
-after reading memory that nothing has written is run again with zeros there, and its cause says if
+after reading memory that nothing has written is run again with zeros there, and is told apart if
 it passes then.
 """
 
