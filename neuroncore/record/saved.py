@@ -23,7 +23,7 @@ from neuroncore.clause.instruction import Call, Instruction
 from neuroncore.enums import MemoryRegion, engine
 from neuroncore.errors import UsageError
 from neuroncore.machine import Machine
-from neuroncore.memory.geometry import Geometry, layout
+from neuroncore.memory.geometry import Geometry, View, layout
 from neuroncore.numerics.formats import Format
 from neuroncore.options import Order
 from neuroncore.record.boxes import Area
@@ -175,6 +175,9 @@ def _called(given: dict[str, Any], index: int) -> Call:
     names = {name: tuple(given[name]) for name in NAMES}
     if unknown := {one for listed in names.values() for one in listed} - arguments.keys():
         raise ValueError(f"{instruction.name} has no {min(unknown)}")
+    for tile in (p.name for p in instruction.parameters if p.always_tile):
+        if not isinstance(arguments[tile], View):
+            raise ValueError(f"{tile} of {instruction.name} is no tile")
     return Call(instruction, chip, arguments, unit, index, **names)
 
 
@@ -201,6 +204,7 @@ def _place(file: Any, *numbers: Any) -> Place:
 def _area(given: tuple[Any, ...]) -> Area:
     found = Area(*given)
     numbers = found.partitions, found.row_bytes, found.line
-    if not isinstance(found.region, MemoryRegion) or not are_dims(numbers):
+    kinds = isinstance(found.region, MemoryRegion), isinstance(found.name, str)
+    if not all((*kinds, are_dims(numbers), type(found.placed) is bool)):
         raise ValueError("an area of something else")
     return found

@@ -73,15 +73,19 @@ def _view(given: list[Any]) -> View:
     shape, strides, dtype, region, *numbers, index, read = given
     if not isinstance(dtype, Format) or not isinstance(region, MemoryRegion):
         raise ValueError(f"a view of {dtype} in {region}")
-    if not are_dims(shape) or not are_dims(strides) or len(shape) != len(strides):
+    if not are_dims(shape) or not are_dims(strides) or not len(shape) == len(strides) > 0:
         raise ValueError(f"a view of shape {shape} and strides {strides}")
     if not all(isinstance(number, int) for number in (*numbers, read)):
         raise ValueError(f"a view at {numbers}")
+    if min(*shape, *numbers) < 0 or 0 in shape:
+        raise ValueError("a view of no elements")
     if not (index is None or isinstance(index, View)):
         raise ValueError(f"a view picked by {index}")
     return view(*given)
 
 
 def are_dims(given: Any) -> bool:
-    """Whether these are the sizes or the strides of axes."""
-    return isinstance(given, tuple) and all(type(size) is int for size in given)
+    """Whether these are the sizes or the strides of axes, which loops keep in 64 bits."""
+    return isinstance(given, tuple) and all(
+        type(size) is int and abs(size) < 1 << 63 for size in given
+    )

@@ -202,6 +202,18 @@ def in_birth(head):
     head["programs"][0]["kinds"][0][-1] = 10_000
 
 
+def in_tile(head):
+    head["programs"][0]["calls"][0]["arguments"]["dst"] = 3
+
+
+def in_shape(head):
+    head["programs"][0]["calls"][0]["arguments"]["dst"]["view"][0][0] = 0
+
+
+def in_area(head):
+    head["programs"][0]["kinds"][0][4] = []
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
@@ -219,6 +231,9 @@ def in_birth(head):
         (lambda head: head["programs"][0].update(lines=[]), "0 lines"),
         (in_geometry, "outside its tensor"),
         (in_birth, "lines"),
+        (in_tile, "dst of dma_copy is no tile"),
+        (in_area, "an area of something else"),
+        (in_shape, "a view of no elements"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path, change, word):
