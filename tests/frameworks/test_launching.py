@@ -9,7 +9,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 
-from neuroncore.errors import DtypeError, ImmutableError, OutputError, UsageError
+from neuroncore.errors import DtypeError, ImmutableError, OutputError, ShapeError, UsageError
 from neuroncore.frameworks import jax_neuronx, tensors
 from neuroncore.frameworks.torch_neuronx import nki_hop, utils
 from neuroncore.frameworks.torch_neuronx.xla_impl.ops import nki_jit
@@ -194,6 +194,14 @@ def test_nki_call_binds_numbers_and_gives_several_results():
     kernel = functools.partial(scaled, scale=3.0)
     first, second = jax_neuronx.nki_call(kernel, ones(), out_shape=shapes)
     assert (first == 3).all() and (second == -2).all()
+
+
+@BOTH
+def test_nki_call_tells_what_is_refused_as_other_launches_do(function):
+    pytest.importorskip("jax")
+    with pytest.raises(ShapeError) as refused:
+        jax_neuronx.nki_call(function, ones(), ones((4, 2)), out_shape=shape_of(4, 3))
+    assert refused.value.place.file == __file__
 
 
 def test_nki_call_launches_a_grid():
