@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Literal
 
 Dialect = Literal["nki", "neuronxcc.nki"]
@@ -17,32 +17,54 @@ MODULES: dict[Dialect, tuple[str, ...]] = {
 
 
 def dialect(function: Callable[..., Any]) -> Dialect | None:
-    """The API of which a kernel uses names, or else its module has; None if that is none or both.
+    """The API of which a kernel uses names, or else its module has, or else functions that it calls
+    are written in; None if that is none or both.
 
     `import neuronxcc.nki.language as nl` in a module tells that a function of it which says
     `nl.load` is of the older API, be it decorated or not.
     """
     while isinstance(function, functools.partial):
         function = function.func
-    code: CodeType | None = getattr(function, "__code__", None)
-    if code is None:
+    function = getattr(function, "__func__", function)  # of a method
+    if not isinstance(function, FunctionType):
         return None
     space = function.__globals__
-    return _only(_used(code, space)) or _only(
-        home for value in space.values() for home in _homes(value)
+    return (
+        _only(_used(function.__code__, space))
+        or _only(home for value in space.values() for home in _homes(value))
+        or _only(home for f in _called(function) for home in _used(f.__code__, f.__globals__))
     )
+
+
+def _called(function: FunctionType) -> Iterable[FunctionType]:
+    """A function, those that it calls by global names, those that these call, and so on."""
+    found = {function: None}
+    waiting = [function]
+    while waiting:
+        space = (caller := waiting.pop()).__globals__
+        for step in _steps(caller.__code__):
+            named = space.get(step.argval) if step.opname == "LOAD_GLOBAL" else None
+            if isinstance(named, FunctionType) and named not in found:
+                found[named] = None
+                waiting.append(named)
+    return found
 
 
 def _used(code: CodeType, space: dict[str, Any]) -> Iterator[str]:
     """The modules of the global names that code and the functions in it use, and of its imports."""
-    for step in dis.get_instructions(code):
+    for step in _steps(code):
         if step.opname == "LOAD_GLOBAL" and step.argval in space:
             yield from _homes(space[step.argval])
         elif step.opname == "IMPORT_NAME":
             yield step.argval
+
+
+def _steps(code: CodeType) -> Iterator[dis.Instruction]:
+    """The bytecode of code and of the functions in it."""
+    yield from dis.get_instructions(code)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _used(inner, space)
+            yield from _steps(inner)
 
 
 def _homes(value: Any) -> Iterator[str]:
