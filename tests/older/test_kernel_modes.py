@@ -140,6 +140,7 @@ RANKS = np.arange(6, dtype=np.float32)[:, None]
         (1, nl.spmd_dim(nl.nc(2), 3)),
         (np.int64(2), 3),
         (nl.nc(3), 2),
+        (nl.nc(True), 6),
         (nl.spmd_dim(2, nl.nc(3)), 1),
         (nl.nc(2), nl.nc(3)),
     ],

@@ -132,7 +132,7 @@ class spmd_dim:
                 f"spmd_dim({outer!r}, {inner!r})", expected="one nl.nc(n), and one integer"
             )
         self.cores_first = isinstance(outer, nc)
-        self.cores = next(p.count for p in pieces if isinstance(p, nc))
+        self.cores = next(int(p.count) for p in pieces if isinstance(p, nc))  # of True, 1
         programs = next(p for p in pieces if not isinstance(p, nc))
         self.programs = grids.size(programs, "a number of programs", 0, "a positive int")
         if not self.programs:
