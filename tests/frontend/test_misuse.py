@@ -34,6 +34,11 @@ ILLEGAL = {
         "def kernel(x):\n    «nl.arange»(128)\n",
         {"statement": "nki.language has no 'arange'", "hint": "take slices as x[0:128"},
     ),
+    "launch grid of the older API": (
+        *("UNKNOWN_NAME", AttributeError),
+        "def kernel(x):\n    «nl.spmd_dim»(2, 2)\n",
+        {"statement": "nki.language has no 'spmd_dim'", "hint": "kernel[n] runs a program"},
+    ),
     "parameter of the older API": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    nl.load(x, mask=«x»)\n",

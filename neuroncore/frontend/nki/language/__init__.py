@@ -40,9 +40,14 @@ _INDEX_TENSORS = (
     "index tensors left the API with neuronxcc.nki: take slices as x[0:128, 0:512], "
     "nl.ds(start, size), or x.ap(pattern) for what they can't say"
 )
+_CORES = (
+    "a grid of cores left the API with neuronxcc.nki: kernel[n] runs a program on each of n cores"
+)
 _REMOVED = {
     "arange": _INDEX_TENSORS,
     "mgrid": _INDEX_TENSORS,
+    "nc": _CORES,
+    "spmd_dim": _CORES,
     "mask": "masks left the API with neuronxcc.nki: take a slice of what is there",
 }
 
