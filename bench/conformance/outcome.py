@@ -161,7 +161,8 @@ def _line(outcome: Outcome) -> str:
 def summary(outcomes: Sequence[Outcome]) -> list[str]:
     """The counts, the causes by how often they occur, and how many passed of those that could."""
     counts = Counter(o.verdict for o in outcomes)
-    lines = ["", "  ".join(f"{v} {counts[v]}" for v in VERDICTS)]
+    shown = [v for v in VERDICTS if counts[v] or v != WITH_ZEROS]
+    lines = ["", "  ".join(f"{v} {counts[v]}" for v in shown)]
     told = ("failed", WITH_ZEROS, "refused")
     causes = Counter((o.verdict, o.cause) for o in outcomes if o.verdict in told)
     lines += [f"  {n:4}  {verdict}: {cause}" for (verdict, cause), n in causes.most_common()]
