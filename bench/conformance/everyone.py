@@ -30,10 +30,10 @@ from drivers import DRIVERS
 from drivers.driver import DIFFERS, Checkout, Driver, Fault
 from outcome import VERDICTS, WITH_ZEROS, Finished, Outcome, judged, options, run, told
 
-import neuroncore
+from neuroncore.frontend import alias
 
 HERE = Path(__file__).parent
-ALIAS = Path(neuroncore.__file__).parent / "alias"
+ALIAS = alias.PATH
 LISTED = tomllib.loads((HERE / "everyone.toml").read_text())
 LIBRARY = "aws-neuron/nki-library"
 DISAGREES = re.compile(r"\bFAIL(?:ED)?\b|✗|❌|\bdiffer\b|MISMATCH")

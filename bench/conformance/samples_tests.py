@@ -18,9 +18,9 @@ from pathlib import Path
 
 from outcome import Outcome, judged, options, run, told
 
-import neuroncore
+from neuroncore.frontend import alias
 
-ALIAS = Path(neuroncore.__file__).parent / "alias"
+ALIAS = alias.PATH
 # test_double_row_matmul asks a file that only instances have for the type of this one, and without
 # it warns by a module that it doesn't import.
 PYTEST = """

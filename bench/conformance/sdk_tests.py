@@ -18,9 +18,9 @@ from pathlib import Path
 
 from outcome import Outcome, judged, options, run, told
 
-import neuroncore
+from neuroncore.frontend import alias
 
-ALIAS = {"PYTHONPATH": str(Path(neuroncore.__file__).parent / "alias")}
+ALIAS = {"PYTHONPATH": str(alias.PATH)}
 LISTED = """
 import json, unittest
 def cases(suite):

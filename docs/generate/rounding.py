@@ -11,12 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import neuroncore
+from neuroncore.frontend import alias
 
 DOCS = Path(__file__).parents[1]
 PAGE = DOCS / "rounding.md"
 CHAPTER = DOCS.parent / "kernels/ch10_rounding.py"
-ALIAS = Path(neuroncore.__file__).parent / "alias"
+ALIAS = alias.PATH
 
 TEXT = """\
 # Rounding: sums that stand still, and sums that do not
