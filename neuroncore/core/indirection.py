@@ -29,8 +29,9 @@ from neuroncore.errors import (
 )
 from neuroncore.machine import Machine
 from neuroncore.memory import access
+from neuroncore.memory.gaps import Gaps
 from neuroncore.memory.geometry import View
-from neuroncore.memory.storage import Gaps, Storage
+from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
 
 

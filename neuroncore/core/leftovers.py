@@ -20,7 +20,8 @@ from neuroncore.clause import product
 from neuroncore.clause.instruction import Call
 from neuroncore.core.indirection import Picked
 from neuroncore.enums import reduce_cmd
-from neuroncore.memory.storage import Gaps, Storage
+from neuroncore.memory.gaps import Gaps
+from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 
 Array = npt.NDArray[Any]

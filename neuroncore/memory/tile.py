@@ -25,9 +25,10 @@ from neuroncore.errors import (
 )
 from neuroncore.memory import geometry
 from neuroncore.memory.access import Dims
+from neuroncore.memory.gaps import Gaps
 from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import VirtualRegister
-from neuroncore.memory.storage import Gaps, Storage
+from neuroncore.memory.storage import Storage
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
 
