@@ -107,7 +107,8 @@ def dependencies(
         earlier=np.full(operands, -1, np.int64),
         reading=np.zeros(operands, np.int32),
     )
-    first, needs = _dependencies(queue, accesses, weights, users, flow)
+    found = _dependencies.over(len(queue))
+    first, needs = found(queue, accesses, weights, users, flow)
     return first, needs
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, cached_property, update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar
 
-import numba
-from numba.extending import intrinsic
+from neuroncore.native.lazy import Lazy
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+
+numba: Any = Lazy("numba")
+extending: Any = Lazy("numba.extending")
 
 # boundscheck off: callers have checked; error_model numpy: 1/0 is inf, not an exception.
 STRICT: dict[str, Any] = {
@@ -18,15 +22,72 @@ STRICT: dict[str, Any] = {
     "boundscheck": False,
     "error_model": "numpy",
 }
+# Turns that a loop makes as plain Python: a turn takes about 20 us, importing numba and the loop's
+# machine code half a second.
+WARM = 1_000
 
 
-def compiled(function: F) -> F:
-    """Compile at the first call; keep the machine code beside the source or, where that can't be
-    written, in the user's cache, or nowhere."""
-    try:
-        return numba.njit(cache=True, **STRICT)(function)  # type: ignore[no-any-return]
-    except RuntimeError:  # numba: "cannot cache function: no locator available"
-        return numba.njit(**STRICT)(function)  # type: ignore[no-any-return]
+class Compiled(Generic[P, R]):
+    """A function that numba compiles when it is first called, and imports numba for only then.
+
+    Compiled functions may call it as what it is compiled to.
+    """
+
+    def __init__(self, plain: Callable[P, R], **options: Any) -> None:
+        self.plain, self.turns = plain, 0
+        self._options = options
+        update_wrapper(self, plain)
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        return numba.njit(**STRICT, **self._options)(self.plain)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.dispatcher(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def over(self, turns: int) -> Callable[P, R]:
+        """The same for a loop of so many turns: plain Python until those of all calls are worth
+        compiled code."""
+        self.turns += turns
+        return self.plain if self.turns <= WARM else self
+
+    # What numba asks of a function that is called by one that it compiles.
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self.dispatcher._numba_type_
+
+    @property
+    def targetoptions(self) -> Any:
+        return self.dispatcher.targetoptions
+
+    @property
+    def py_func(self) -> Any:
+        return self.plain
+
+
+class Part(Compiled[P, R]):
+    """A part of compiled functions, plain where it is called by plain ones."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.plain(*args, **kwargs)
+
+
+class Kept(Compiled[P, R]):
+    """One whose machine code stays beside the source or, where that can't be written, in the user's
+    cache, or nowhere."""
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        try:
+            return numba.njit(cache=True, **STRICT)(self.plain)
+        except RuntimeError:  # numba: "cannot cache function: no locator available"
+            return numba.njit(**STRICT)(self.plain)
+
+
+def compiled(function: Callable[P, R]) -> Compiled[P, R]:
+    """Compile at the first call; keep the machine code."""
+    return Kept(function)
 
 
 def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
@@ -36,7 +97,7 @@ def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
     def made_by(function: F) -> Callable[[], F]:
         @cache
         def made() -> F:
-            dispatcher: Any = compiled(function)
+            dispatcher = compiled(function).dispatcher
             dispatcher.compile(types)
             dispatcher.disable_compile()
             return dispatcher  # type: ignore[no-any-return]
@@ -46,17 +107,17 @@ def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
     return made_by
 
 
-def inlined(function: F) -> F:
+def inlined(function: Callable[P, R]) -> Compiled[P, R]:
     """A helper of compiled functions, never called by itself."""
-    return numba.njit(inline="always", **STRICT)(function)  # type: ignore[no-any-return]
+    return Part(function, inline="always")
 
 
-def borrowing(function: F) -> F:
+def borrowing(function: Callable[P, R]) -> Compiled[P, R]:
     """A part of a compiled loop that takes tuples of arrays. It counts no references, which would
     cost more than what it does with them; so it can't make an array, or numba refuses it."""
-    return numba.njit(forceinline=True, _nrt=False, **STRICT)(function)  # type: ignore[no-any-return]
+    return Part(function, forceinline=True, _nrt=False)
 
 
 def generated(generator: Callable[..., Any]) -> Callable[..., Any]:
     """For compiled functions: an operation whose machine code `generator` writes."""
-    return intrinsic(generator)  # type: ignore[no-any-return]
+    return extending.intrinsic(generator)  # type: ignore[no-any-return]

@@ -113,7 +113,8 @@ def timeline(work: Work, queues: Queues, core: Core, times: Times) -> None:
     Instructions of the PE get busier while it is cold. Those of Vector and GpSimd that `shares`
     flags have one way to SBUF: each takes twice as long while the other one works.
     """
-    _run(_windows(work, queues), _units(work, queues), work, queues, core, times)
+    run = _run.over(len(work.queue))
+    run(_windows(work, queues), _units(work, queues), work, queues, core, times)
 
 
 def _windows(work: Work, queues: Queues) -> Windows:

@@ -60,7 +60,7 @@ def allocate(
         size=size,
         waits=waits,
     )
-    peak: int = native.reuse_of_space(tiles, capacity, users, tile, previous)
+    peak: int = native.reuse_of_space.over(len(users))(tiles, capacity, users, tile, previous)
     return max(peak, fixed)
 
 

@@ -69,7 +69,7 @@ class CallTable:
         row = np.zeros(len(call), np.int32)
         if len(call):
             work = self.queue, self.busy, policy.horizon_ns
-            native.balanced(call, self.first, self.last, *work, row)
+            native.balanced.over(len(call))(call, self.first, self.last, *work, row)
         return row
 
 

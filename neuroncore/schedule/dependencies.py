@@ -35,10 +35,10 @@ def neighbours(program: Program, boxes: Array) -> tuple[Array, Array]:
     for a in many:
         _sort_by_what_tells_them_apart(order[edges[a] : edges[a + 1]], box)
     counts = np.zeros(count, np.int64)
-    native.overlap_counts(order, edges[:-1], edges[1:], box, counts)
+    native.overlap_counts.over(count)(order, edges[:-1], edges[1:], box, counts)
     start = np.concatenate([[0], np.cumsum(counts)])
     near = np.zeros(start[-1], np.int32)
-    native.overlap_pairs(order, edges[:-1], edges[1:], box, start[:-1].copy(), near)
+    native.overlap_pairs.over(count)(order, edges[:-1], edges[1:], box, start[:-1].copy(), near)
     return _without_near_misses(which, patterns, near, start)
 
 

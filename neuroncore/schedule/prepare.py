@@ -127,7 +127,7 @@ def _loads(
     """The instructions of the ring of loads, in the order in which it takes them."""
     loads: Array = np.flatnonzero(queue == LOADS)
     if policy.by_first_use:
-        used = dataflow.first_uses(accesses, stays)
+        used = dataflow.first_uses.over(len(queue))(accesses, stays)
         np.minimum.at(used, program.edges()[:, 1], program.edges()[:, 0])
         loads = loads[np.argsort(used[loads], kind="stable")]
     return loads

@@ -16,6 +16,7 @@ from device import TARGETS, Device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from neuroncore.native import jit
 from neuroncore.schedule import schedule
 from neuroncore.schedule.reordering import POLICIES
 
@@ -480,3 +481,19 @@ def test_shares_and_the_critical_path_add_up(order, program, target):
     assert np.all(np.diff(timeline.begin[path]) >= 0)
     assert np.all(timeline.begin + timeline.busy <= timeline.done + 1e-6)
     assert np.all(timeline.done <= timeline.end)
+
+
+@pytest.mark.parametrize("order", POLICIES)
+@settings(max_examples=20)
+@given(program=programs, target=st.sampled_from(TARGETS))
+def test_loops_that_run_as_plain_python_say_the_same_to_the_bit(order, program, target):
+    _, recorded, it = record(target, program)
+    found = []
+    for warm in (0, 1 << 60):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(jit, "WARM", warm)
+            found.append(schedule(recorded, it, order))
+    compiled, plain = found
+    for name in ("queue", "begin", "busy", "done", "end", "cause", "transfer_ns", "engines_used"):
+        assert getattr(compiled, name).tolist() == getattr(plain, name).tolist()
+    assert (compiled.peak_sbuf, compiled.peak_psum) == (plain.peak_sbuf, plain.peak_psum)

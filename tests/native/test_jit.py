@@ -1,0 +1,61 @@
+"""What is compiled, and from when on: small loops run as plain Python, which spares numba."""
+
+import nki.isa as nisa
+import pytest
+from device import Device
+
+from neuroncore import machine
+from neuroncore.native import jit
+from neuroncore.native.jit import borrowing, compiled
+from neuroncore.schedule import schedule
+from neuroncore.schedule.reordering import POLICIES
+
+
+@borrowing
+def twice(x):
+    return 2 * x
+
+
+@compiled
+def doubled(count):
+    found = 0
+    for i in range(count):
+        found += twice(i)
+    return found
+
+
+def test_a_loop_is_compiled_once_its_turns_are_worth_it():
+    def loop():
+        pass
+
+    looped = compiled(loop)
+    assert looped.over(jit.WARM) is loop
+    assert looped.over(1) is looped
+
+
+def test_plain_and_compiled_functions_call_their_parts():
+    assert doubled(10) == doubled.plain(10) == 90
+
+
+@pytest.fixture
+def program():
+    device = Device()
+    tile, total = device.zeros((128, 8)), device.zeros((8, 8), buffer="psum")
+    host = device.zeros((128, 8), buffer="hbm")
+    device.issue("dma_copy", tile, host)
+    device.issue("nc_matmul", total, tile, tile)
+    device.issue("tensor_copy", tile[:8], total)
+    device.issue("tensor_copy", tile, tile, engine=nisa.engine.gpsimd)
+    device.issue("dma_copy", host, tile)
+    return device.core.program
+
+
+@pytest.mark.parametrize("order", POLICIES)
+def test_a_small_program_is_timed_without_numba(program, order, monkeypatch):
+    def refused(_):
+        raise AssertionError("numba was asked for")
+
+    monkeypatch.setattr(jit, "WARM", 1 << 60)
+    for kind in (jit.Compiled, jit.Kept):
+        monkeypatch.setattr(kind, "dispatcher", property(refused))
+    assert schedule(program, machine.load("trn2"), order).total_ns > 0
