@@ -36,6 +36,7 @@ class Place:
 
 
 _our_code: set[int] = set()  # ids of code objects of packages, which live as long as those do
+_users_code: dict[int, CodeType] = {}  # by id, and so kept
 # numpy may call the emulator for a kernel, and what torch.compiler.disable makes calls kernels.
 OURS = ("neuroncore.", "numpy.", "torch._dynamo.")
 MACHINERY = ("runpy", "threading", "importlib._bootstrap", "importlib._bootstrap_external")
@@ -74,12 +75,17 @@ def user_frame() -> FrameType | None:
 
 def user_above(frame: FrameType | None) -> FrameType | None:
     """The innermost frame that runs the user's code, from this one on, or None."""
-    ours = _our_code
+    ours, users = _our_code, _users_code
     while frame is not None:
-        if id(frame.f_code) not in ours:  # which costs less than a call, for most of the way
-            if id(frame.f_code) in _doors:
+        code = frame.f_code
+        if id(code) not in ours:  # which costs less than a call, for most of the way
+            if users.get(id(code)) is code:
+                return frame
+            if id(code) in _doors:
                 return None
             if not is_ours(frame):
+                _make_room(users)
+                users[id(code)] = code
                 return frame
         frame = frame.f_back
     return None
@@ -123,12 +129,16 @@ _places: dict[tuple[int, int], tuple[CodeType, Place]] = {}
 PLACES = 4096  # tuners make and drop kernels without end
 
 
+def _make_room(kept: dict[Any, Any]) -> None:
+    if len(kept) >= PLACES:
+        kept.clear()
+
+
 def place(code: CodeType, instruction: int) -> Place:
     """The source span of the bytecode instruction at byte offset `instruction`."""
     known = _places.get((id(code), instruction))
     if known is None:
-        if len(_places) >= PLACES:
-            _places.clear()
+        _make_room(_places)
         known = _places[id(code), instruction] = code, _place(code, instruction)
     return known[1]
 

@@ -30,7 +30,7 @@ from neuroncore.errors import (
 from neuroncore.machine import Machine
 from neuroncore.memory import access
 from neuroncore.memory.gaps import Gaps
-from neuroncore.memory.geometry import View
+from neuroncore.memory.geometry import View, unplaced
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
 
@@ -213,10 +213,10 @@ def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, chec
         np.put_along_axis(used, chosen, True, 1)
         check(name, source, used)
     old = source.storage
-    storage = Storage(old.id, tile.region, tile.shape, tile.dtype, old.name)
-    storage.born, storage.byte0, storage.launch = old.born, source.byte, old.launch
-    storage.hold(source.held)
-    storage.partition0 = source.start_partition
+    place = source.start_partition, source.byte
+    lies = unplaced(tile.region, tile.shape, tile.dtype, source.held, place)
+    storage = Storage(old.id, lies, source.held, old.name)
+    storage.born, storage.launch = old.born, old.launch
     codes = np.ascontiguousarray(np.take_along_axis(source.codes(), chosen, 1))
     storage.data = codes.reshape(-1).view(np.uint8)
     made = Picked.of(storage)

@@ -104,7 +104,7 @@ class Layout:
 
     __slots__ = (
         *("region", "shape", "dtype", "spread", "pitch", "partition0", "byte0", "placed"),
-        *("on_chip", "partitions", "row_bytes", "in_rows", "geometries", "_whole"),
+        *("on_chip", "partitions", "row_bytes", "nbytes", "in_rows", "geometries", "_whole"),
     )
 
     def __init__(
@@ -123,6 +123,7 @@ class Layout:
         self.on_chip = region in ON_CHIP
         self.partitions = shape[0] if self.on_chip else 1
         self.row_bytes = prod(shape[1:] if self.on_chip else shape) * dtype.itemsize
+        self.nbytes = self.partitions * self.row_bytes
         self.in_rows = pitch != self.row_bytes * spread  # further apart than they are long
         self.geometries: dict[tuple[Dims, Dims, Format], Geometry] = {}
         self._whole: Geometry | None = None
@@ -133,10 +134,6 @@ class Layout:
         if self._whole is None:
             self._whole = self.geometry(self.shape, access.dense(self.shape), self.dtype)
         return self._whole
-
-    @property
-    def nbytes(self) -> int:
-        return self.partitions * self.row_bytes
 
     @property
     def given(self) -> tuple[Any, ...]:
@@ -164,6 +161,20 @@ def layout(*given: Any) -> Layout:
         _room(_layouts)
         found = _layouts.setdefault(given, Layout(*given))
     return found
+
+
+def unplaced(
+    region: MemoryRegion,
+    shape: Dims,
+    dtype: Format,
+    held: Format,
+    place: tuple[int, int] = (0, 0),
+) -> Layout:
+    """That of a storage with bytes of its own, whose elements are codes of `held`, which is a whole
+    number of times as wide as `dtype`."""
+    spread = held.itemsize // dtype.itemsize
+    row = prod(shape[1:] if region in ON_CHIP else shape)
+    return layout(region, shape, dtype, spread, row * dtype.itemsize * spread, place, False)
 
 
 class Geometry:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
-from math import prod
 from types import CodeType
 from typing import Any
 
@@ -37,68 +36,72 @@ Born = tuple[CodeType, int] | None  # code object and bytecode offset of the lin
 
 
 class Storage:
-    """One allocation. On chip it is rows of `row_bytes`, one per partition; in HBM it is one row.
+    """One allocation: what it holds, and what has become of that.
 
-    `data` has an element's bytes `spread` times as far apart as the chip has them, rows `pitch`
-    bytes apart. Elements are in it as codes of `held`, which is `dtype` unless narrow formats are
-    held as float32 (Options.storage).
+    Where its bytes are in `data` is said by its `layout`, from `origin` on. Elements are there as
+    codes of `held`, which is `dtype` unless narrow formats are held as float32 (Options.storage).
     """
 
     __slots__ = (
-        *("id", "region", "shape", "dtype", "name", "born", "on_chip", "partitions", "row_bytes"),
-        *("pitch", "data", "origin", "partition0", "byte0", "placed", "gaps", "image", "foreign"),
-        *("launch", "version", "scope", "held", "spread", "double", "_layout", "__weakref__"),
+        *("id", "layout", "held", "name", "region", "shape", "dtype", "on_chip", "data", "origin"),
+        *("born", "gaps", "image", "version", "scope", "launch", "double", "foreign"),
+        "__weakref__",
     )
+    data: Array
+    born: Born
+    gaps: Gaps | None
+    image: Image | None  # what an address refers to
+    scope: Any  # the loop iteration it was made in, in a dialect that has those
+    launch: Hbm | None  # whose it is: a tensor ends with the launch that made it
+    double: Any  # the elements in float64, if they differ (`precision`)
+    foreign: Gaps | None  # PSUM: flags what others than the Tensor engine wrote
 
-    def __init__(
-        self, identity: int, region: MemoryRegion, shape: tuple[int, ...], dtype: Format, name: str
-    ) -> None:
-        self.id = identity
-        self.region, self.shape, self.dtype, self.name = region, shape, dtype, name
-        self.born: Born = None
-        self.on_chip = region in ON_CHIP
-        self.partitions = shape[0] if self.on_chip else 1
-        self.row_bytes = prod(shape[1:] if self.on_chip else shape) * dtype.itemsize
-        self.held, self.spread = dtype, 1
-        self.pitch = self.row_bytes
-        self.data: Array
+    def __init__(self, identity: int, layout: Layout, held: Format, name: str = "") -> None:
+        self.id, self.layout, self.held, self.name = identity, layout, held, name
+        self.region, self.shape, self.dtype = layout.region, layout.shape, layout.dtype
+        self.on_chip = layout.on_chip
         self.origin = 0  # of the first byte, in `data`
-        self.partition0 = 0  # of the first row, on the chip
-        self.byte0 = 0  # of the first column, within its partition
-        self.placed = False  # at an address that the kernel chose
-        self.gaps: Gaps | None = None
-        self.image: Image | None = None  # what an address refers to
         self.version = 0  # counts the instructions that have written to it
-        self.scope: Any = None  # the loop iteration it was made in, in a dialect that has those
-        self.launch: Hbm | None = None  # whose it is: a tensor ends with the launch that made it
-        self.double: Any = None  # the elements in float64, if they differ (`precision`)
-        self.foreign: Gaps | None = None  # PSUM: flags what others than the Tensor engine wrote
-        self._layout: Layout | None = None
+        self.born = self.gaps = self.image = self.scope = None
+        self.launch = self.double = self.foreign = None
+
+    @property
+    def partitions(self) -> int:
+        return self.layout.partitions
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a partition, on the chip; of all of it, in HBM."""
+        return self.layout.row_bytes
 
     @property
     def nbytes(self) -> int:
         """On the chip."""
-        return self.partitions * self.row_bytes
+        return self.layout.nbytes
 
     @property
-    def layout(self) -> Layout:
-        """What it has in common with others. Its place and format are settled before it is asked
-        for, which tiles do."""
-        if self._layout is None:
-            self._layout = geometry.layout(
-                *(self.region, self.shape, self.dtype, self.spread, self.pitch),
-                *((self.partition0, self.byte0), self.placed),
-            )
-        return self._layout
+    def spread(self) -> int:
+        """How many times as far apart its bytes are in `data` as on the chip."""
+        return self.layout.spread
+
+    @property
+    def partition0(self) -> int:
+        """Of the first row, on the chip."""
+        return self.layout.partition0
+
+    @property
+    def byte0(self) -> int:
+        """Of the first column, within its partition."""
+        return self.layout.byte0
+
+    @property
+    def placed(self) -> bool:
+        """Whether it is at an address that the kernel chose."""
+        return self.layout.placed
 
     def held_as(self, dtype: Format) -> Format:
         """The format that elements of another format are held in, where they are viewed so."""
         return dtype if self.launch is None else self.launch.held(dtype)
-
-    def hold(self, held: Format) -> None:
-        """Keep the elements as codes of a format that is a whole number of times as wide."""
-        self.held, self.spread = held, held.itemsize // self.dtype.itemsize
-        self.pitch = self.row_bytes * self.spread
 
 
 class Image:
@@ -114,9 +117,9 @@ class Image:
         self.gaps = Gaps(self.data.nbytes, 1)
 
 
-def _described(storage: Storage) -> str:
-    named = f"tensor {storage.name!r}" if storage.name else "the tensor"
-    return f"{named} ({' x '.join(map(str, storage.shape))})"
+def _described(shape: Dims, name: str) -> str:
+    named = f"tensor {name!r}" if name else "the tensor"
+    return f"{named} ({' x '.join(map(str, shape))})"
 
 
 class Hbm:
@@ -203,36 +206,39 @@ class Memory:
         name: str,
         address: tuple[int, int] | None = None,
     ) -> Storage:
-        storage = Storage(next(self._ids), region, shape, dtype, name)
+        if address is not None and region in ON_CHIP:
+            return self._placed(region, shape, dtype, name, address)
+        layout = self._layouts.get((region, shape, dtype))
+        if layout is None:
+            layout = self._laid_out(region, shape, dtype, name)
+        if not layout.on_chip:
+            self._check_room(layout, name, lasts=region is MemoryRegion.shared_hbm)
+        storage = Storage(next(self._ids), layout, self.hbm.held(dtype), name)
         storage.launch = self.hbm
-        kind = region, shape, dtype
-        known = self._layouts.get(kind)
-        if storage.on_chip and known is None:
-            self._check_fits(storage)
-        elif not storage.on_chip:
-            self._check_room(storage, lasts=region is MemoryRegion.shared_hbm)
-        if address is not None and storage.on_chip:
-            self._place(storage, *address)
-            return storage
-        storage.gaps = Gaps(storage.nbytes, dtype.itemsize)
-        storage.hold(self.hbm.held(dtype))
-        if storage.on_chip:
-            storage._layout = known or self._layouts.setdefault(kind, storage.layout)
+        storage.gaps = Gaps(layout.nbytes, dtype.itemsize)
         try:
-            storage.data = buffers.take(storage.nbytes * storage.spread)
+            storage.data = buffers.take(layout.nbytes * layout.spread)
         except MemoryError:
             raise NotEmulated(
-                f"{_described(storage)} needs more memory than this computer gives"
+                f"{_described(shape, name)} needs more memory than this computer gives"
             ) from None
         return storage
+
+    def _laid_out(self, region: MemoryRegion, shape: Dims, dtype: Format, name: str) -> Layout:
+        """The layout of tensors that the system places, which have room on the chip."""
+        layout = geometry.unplaced(region, shape, dtype, self.hbm.held(dtype))
+        if layout.on_chip:
+            self._check_fits(layout, name)
+        return self._layouts.setdefault((region, shape, dtype), layout)
 
     def adopt(self, region: MemoryRegion, array: Array, dtype: Format, name: str = "") -> Storage:
         """Storage whose bytes are those of a C-contiguous array, which it keeps alive: codes of
         `Hbm.held(dtype)`."""
-        storage = Storage(next(self._ids), region, array.shape or (1,), dtype, name)
-        self._check_room(storage, lasts=True)
+        held = self.hbm.held(dtype)
+        layout = geometry.unplaced(region, array.shape or (1,), dtype, held)
+        storage = Storage(next(self._ids), layout, held, name)
+        self._check_room(layout, name, lasts=True)
         storage.launch = self.hbm
-        storage.hold(self.hbm.held(dtype))
         storage.data = array.reshape(-1).view(np.uint8)
         return storage
 
@@ -247,51 +253,51 @@ class Memory:
             return array
         return np.array(codec.decode(dtype, array.view(dtype.storage)))
 
-    def _check_room(self, storage: Storage, lasts: bool) -> None:
+    def _check_room(self, layout: Layout, name: str, lasts: bool) -> None:
         """Refuse a tensor that HBM can't hold, beside those that are there as long as it is. What
         ends with the kernel may use a place in turn."""
         others = self.hbm.lasting if lasts else 0
-        needed, room = others + storage.nbytes, self.machine.hbm.stack_bytes
+        needed, room = others + layout.nbytes, self.machine.hbm.stack_bytes
         if lasts:
             self.hbm.lasting = needed
         if needed <= room:
             return
         beside = f", beside {others} that are taken" if others else ""
         raise CapacityError(
-            f"{_described(storage)} of {storage.dtype} needs {storage.nbytes} bytes of hbm"
+            f"{_described(layout.shape, name)} of {layout.dtype} needs {layout.nbytes} bytes of hbm"
             f"{beside}; {self.machine.name} has {room}",
             argument="shape",
             position=0,
             expected=f"at most {room - others} bytes",
-            got=f"{storage.nbytes} bytes",
+            got=f"{layout.nbytes} bytes",
             because=f"a stack of HBM holds {room} bytes; {self.machine.hbm.cores_per_stack} of the "
             "chip's cores share one",
             hint="are the sizes right? Else work on parts, one launch after the other",
         )
 
-    def _check_fits(self, storage: Storage) -> None:
-        size = self._size(storage.region)
-        if storage.partitions > size.partitions:
+    def _check_fits(self, layout: Layout, name: str) -> None:
+        size = self._size(layout.region)
+        if layout.partitions > size.partitions:
             raise PartitionLimitError(
-                f"{_described(storage)} has {storage.partitions} partitions; "
-                f"{storage.region.value} has {size.partitions}",
+                f"{_described(layout.shape, name)} has {layout.partitions} partitions; "
+                f"{layout.region.value} has {size.partitions}",
                 argument="shape",
                 position=0,
                 expected=f"shape[0] <= {size.partitions}",
-                got=f"shape[0] = {storage.partitions}",
+                got=f"shape[0] = {layout.partitions}",
                 because=f"axis 0 of an on-chip tensor is the partition: {size.partitions} lanes",
                 hint=f"loop over pieces of {size.partitions} rows (nl.tile_size.pmax)",
                 also="err_num_partition_exceed_arch_limit",
             )
-        if storage.row_bytes > size.partition_bytes:
+        if layout.row_bytes > size.partition_bytes:
             raise CapacityError(
-                f"{_described(storage)} of {storage.dtype} needs {storage.row_bytes} bytes per "
-                f"partition; {self.machine.name} has {size.partition_bytes}",
+                f"{_described(layout.shape, name)} of {layout.dtype} needs {layout.row_bytes} "
+                f"bytes per partition; {self.machine.name} has {size.partition_bytes}",
                 argument="shape",
                 position=0,
                 expected=f"at most {size.partition_bytes} bytes per partition",
-                got=f"{storage.row_bytes} bytes per partition",
-                because=f"{storage.region.value} is {size.partitions} partitions of "
+                got=f"{layout.row_bytes} bytes per partition",
+                because=f"{layout.region.value} is {size.partitions} partitions of "
                 f"{size.partition_bytes} bytes",
                 hint="split the free dimension into several tiles",
                 also="GCA035 (SBUF), NLA001 (PSUM)",
@@ -300,27 +306,52 @@ class Memory:
     def _size(self, region: MemoryRegion) -> Sbuf | Psum:
         return self.machine.sbuf if region is MemoryRegion.sbuf else self.machine.psum
 
-    def _place(self, storage: Storage, partition: int, byte: int) -> None:
-        size = self._size(storage.region)
-        image = self._images.get(storage.region)
+    def _placed(
+        self,
+        region: MemoryRegion,
+        shape: Dims,
+        dtype: Format,
+        name: str,
+        address: tuple[int, int],
+    ) -> Storage:
+        """A window on the image of a memory. Raises what `allocate` does."""
+        identity, image = next(self._ids), self._image(region)
+        given = region, shape, dtype, image.spread, image.pitch
+        layout = geometry.layout(*given, address, True)
+        self._check_fits(layout, name)
+        self._check_address(layout)
+        storage = Storage(identity, layout, self.hbm.held(dtype), name)
+        storage.launch, storage.image, storage.data = self.hbm, image, image.data
+        storage.origin = layout.partition0 * image.pitch + layout.byte0 * image.spread
+        storage.gaps = Gaps(layout.nbytes, dtype.itemsize)
+        return storage
+
+    def _image(self, region: MemoryRegion) -> Image:
+        image = self._images.get(region)
         if image is None:
             spread = float32.itemsize if self.hbm.wide else 1  # room for four bytes in place of one
-            image = self._images[storage.region] = Image(next(self._ids), size, spread)
-        if partition not in self.machine.starts(storage.partitions):
+            made = Image(next(self._ids), self._size(region), spread)
+            image = self._images[region] = made
+        return image
+
+    def _check_address(self, layout: Layout) -> None:
+        partition, byte, size = layout.partition0, layout.byte0, self._size(layout.region)
+        row_bytes = size.partition_bytes
+        if partition not in self.machine.starts(layout.partitions):
             raise StartPartitionError(
                 f"the tensor starts at partition {partition}",
                 argument="address",
-                expected=f"one of {list(self.machine.starts(storage.partitions))} "
-                f"for {storage.partitions} partitions",
+                expected=f"one of {list(self.machine.starts(layout.partitions))} "
+                f"for {layout.partitions} partitions",
                 got=f"partition {partition}",
                 because="engines address partitions in groups of 32, 64 or 128",
                 also="TEN404",
             )
-        if byte < 0 or byte + storage.row_bytes > image.row_bytes:
+        if byte < 0 or byte + layout.row_bytes > row_bytes:
             raise OutOfBoundsError(
-                f"the tensor's bytes {byte} to {byte + storage.row_bytes} leave the partition",
+                f"the tensor's bytes {byte} to {byte + layout.row_bytes} leave the partition",
                 argument="address",
-                expected=f"0 <= byte, byte + {storage.row_bytes} <= {image.row_bytes}",
+                expected=f"0 <= byte, byte + {layout.row_bytes} <= {row_bytes}",
                 got=f"byte {byte}",
                 also="NLA001 (allocated memory out of bound)",
             )
@@ -330,12 +361,6 @@ class Memory:
                 argument="address",
                 expected=f"a multiple of {size.min_align_bytes}",
                 got=f"byte {byte}",
-                because=f"addresses in {storage.region.value} are aligned "
-                f"(nl.tile_size.{storage.region.value}_min_align)",
+                because=f"addresses in {layout.region.value} are aligned "
+                f"(nl.tile_size.{layout.region.value}_min_align)",
             )
-        storage.placed, storage.image = True, image
-        storage.partition0, storage.byte0 = partition, byte
-        storage.held, storage.spread = self.hbm.held(storage.dtype), image.spread
-        storage.data, storage.pitch = image.data, image.pitch
-        storage.origin = partition * image.pitch + byte * image.spread
-        storage.gaps = Gaps(storage.nbytes, storage.dtype.itemsize)

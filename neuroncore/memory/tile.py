@@ -334,13 +334,13 @@ class Tile:
 
     def mark_written(self, chosen: Array | None = None) -> None:
         """Note that every element, or those that are `chosen`, have been written."""
-        storage, image = self.storage, self.storage.image
+        storage = self.storage
         if storage.gaps is None:
             return
-        whole = chosen is None and self.covers_storage
+        whole = chosen is None and self.geometry.fills
         if whole or storage.gaps.write(*self._layout(), chosen):
             storage.gaps = None
-        if image is not None:
+        if (image := storage.image) is not None:
             codes = self.codes()
             start = _address(codes) - _address(image.data)
             image.gaps.write(start, codes.shape, codes.strides, codes.itemsize, chosen)

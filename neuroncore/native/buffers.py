@@ -74,6 +74,8 @@ def _taken(nbytes: int) -> tuple[Array, int]:
 
 def take(nbytes: int) -> Array:
     """Bytes that start on a cache line and that nobody else uses."""
+    if nbytes < SMALL:
+        return np.empty(nbytes, BYTE)
     return array((nbytes,), BYTE) if nbytes <= LARGE else fresh(nbytes)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore.core.indirection import Picked
+from neuroncore.memory.geometry import unplaced
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Dynamic, Tile
 from neuroncore.native import buffers
@@ -110,10 +111,9 @@ def doubled(values: Array) -> Array:
 
 def made(array: Array, like: Tile, held: Format = float64) -> Beside:
     """A tile of its own, of a contiguous array's elements."""
-    storage = Storage(-1, like.region, array.shape, like.dtype, "")
-    storage.hold(held)
+    place = like.start_partition, 0
+    storage = Storage(-1, unplaced(like.region, array.shape, like.dtype, held, place), held)
     storage.data = array.reshape(-1).view(np.uint8)
-    storage.partition0 = like.start_partition
     return Beside.of(storage)
 
 
@@ -156,10 +156,10 @@ def _nbytes(tile: Tile) -> int:
 
 def adopted(array: Array, owner: Storage) -> Double:
     """A Double of a contiguous array, as large as a storage."""
-    storage = Storage(-1, owner.region, owner.shape, owner.dtype, owner.name)
-    storage.hold(float64)
+    place = owner.partition0, 0
+    lies = unplaced(owner.region, owner.shape, owner.dtype, float64, place)
+    storage = Storage(-1, lies, float64, owner.name)
     storage.data = array.reshape(-1).view(np.uint8)
-    storage.partition0 = owner.partition0
     return Double(storage)
 
 

@@ -74,10 +74,13 @@ def ndarray(
     sizes = _sizes(shape, buffer)
     if address is not None:
         address = _place(address)
-    return NkiTensor.of(current().allocate(buffer, sizes, _format(dtype), name, address))
+    form = dtype if type(dtype) is Format else _format(dtype)
+    return NkiTensor.of(current().allocate(buffer, sizes, form, name, address))
 
 
 def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
+    if type(shape) is tuple and len(shape) > 1 and _are_plain(shape):
+        return shape
     listed = shape if type(shape) is tuple or isinstance(shape, Sequence) else (shape,)
     try:
         sizes = tuple(map(operator.index, listed))
@@ -101,6 +104,13 @@ def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
             expected="a tuple of ints, none of them negative",
         )
     return (*sizes, 1) if len(sizes) == 1 and buffer in ON_CHIP else sizes
+
+
+def _are_plain(sizes: tuple[Any, ...]) -> bool:
+    for n in sizes:  # noqa: SIM110 - all(...) would take twice as long
+        if type(n) is not int or n < 0:
+            return False
+    return True
 
 
 def _place(address: Sequence[int]) -> tuple[int, int]:
