@@ -3,9 +3,9 @@ tile streaming past; sums leave at the bottom, into PSUM."""
 
 from __future__ import annotations
 
-from neuroncore.clause import Traits, cost, instruction
+from neuroncore.clause import Run, Traits, cost, instruction
 from neuroncore.core.core import Core
-from neuroncore.core.psum import accumulated, pass_through, product_of
+from neuroncore.core.psum import multiplied, pass_through
 from neuroncore.enums import engine, matmul_perf_mode
 
 from .words import tensor as words
@@ -34,7 +34,7 @@ def nc_matmul(
     perf_mode: Mode = matmul_perf_mode.none,
     *,
     core: Core,
-) -> None:
+) -> Run:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[k, n]
 
     The sum is a float32 chain from k = 0; it is then added to dst, if that is being accumulated.
@@ -42,7 +42,6 @@ def nc_matmul(
     `Options` has other sums for float32 and other ways to read operands.
     """
     if is_transpose and core.machine.has("native_transpose"):
-        pass_through(dst, stationary, moving)
-    else:
-        group = 2 if words.is_double_row(perf_mode) else 1
-        accumulated(core, dst, accumulate, product_of(core, stationary, moving, group))
+        return pass_through
+    group = 2 if words.is_double_row(perf_mode) else 1
+    return multiplied(core, stationary, moving, accumulate, group)

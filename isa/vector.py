@@ -3,6 +3,8 @@ Scalar and the GpSimd engine can do too."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from neuroncore.clause import (
     LANEWISE,
     AnyOp,
@@ -15,6 +17,7 @@ from neuroncore.clause import (
     MaybeOp,
     Number,
     Out,
+    Run,
     Scattered,
     Traits,
     alu,
@@ -22,7 +25,7 @@ from neuroncore.clause import (
     cost,
     instruction,
     left_open,
-    number_for,
+    numbers_for,
     numeric,
     rules,
 )
@@ -90,13 +93,12 @@ def tensor_copy_predicated(
 )
 def tensor_tensor(
     dst: Scattered, data1: Gathered, data2: In, op: AnyOp, engine: engine = unknown
-) -> None:
+) -> Run:
     """dst[p, f] = data1[p, f] <op> data2[p, f]; on GpSimd integers are exact and wrap around"""
     exact = engine is gpsimd and op.integer and words.are_exact(dst, data1, data2)
     if op.kind == "bitvec" or exact:
-        numeric.integer_binary(op, dst, data1, data2)
-    else:
-        numeric.binary(dst, op.apply, data1, data2)
+        return partial(numeric.integer_binary, op)
+    return numeric.binary(dst, op.apply, data1, data2)
 
 
 @instruction(
@@ -119,12 +121,11 @@ def tensor_scalar(
     operand1: MaybeNumber = None,
     reverse1: bool = False,
     engine: engine = unknown,
-) -> None:
+) -> Run:
     """dst[p, f] = (data[p, f] <op0> operand0[p]) <op1> operand1[p]"""
-    number_for(op0, operand0, "operand0")
-    number_for(op1, operand1, "operand1")
     second = (op1, operand1, reverse1) if op1 else None
-    numeric.chain(dst, data, (op0, operand0, reverse0), second)
+    run = numeric.chain(dst, data, (op0, operand0, reverse0), second)
+    return numbers_for(run, (op0, operand0, "operand0"), (op1, operand1, "operand1"))
 
 
 @instruction(
@@ -143,15 +144,15 @@ def scalar_tensor_tensor(
     operand1: In,
     reverse0: bool = False,
     reverse1: bool = False,
-) -> None:
+) -> Run:
     """dst[p, f] = (data[p, f] <op0> operand0[p]) <op1> operand1[p, f]"""
-    numeric.chain(dst, data, (op0, operand0, reverse0), (op1, operand1, reverse1))
+    return numeric.chain(dst, data, (op0, operand0, reverse0), (op1, operand1, reverse1))
 
 
 @instruction(vector, shapes="dst data: P F", cost=cost.streaming("reciprocal"), traits=LANEWISE)
-def reciprocal(dst: Out, data: In) -> None:
+def reciprocal(dst: Out, data: In) -> Run:
     """dst[p, f] = 1 / data[p, f]"""
-    numeric.unary(dst, alu.inverse, data)
+    return numeric.unary(dst, alu.inverse, data)
 
 
 # --- across partitions ----------------------------------------------------------------------------

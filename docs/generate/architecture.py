@@ -66,6 +66,8 @@ Everything else asks these. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to ad
 * **The instruction happens** in one generated function for each clause (`core/binding.py`): it
   binds the arguments, checks (`core/legality.py`) what kinds of arguments it has not seen before,
   computes into the destination at once, in the program's order, and notes a row in the record.
+  What to compute is on the Call as well (`core/staging.py`): a clause that returns a `Run` has
+  decided everything that shapes, formats and operators decide, once.
 * **The record** (`Program`) is numbers: which distinct call, from which line, on which windows of
   which tensors. What readers need beside, such as boxes of bytes, is made when they ask; a file of
   it (`record/saved.py`) is JSON and columns, checked when it is read.

@@ -15,13 +15,14 @@ from neuroncore.clause.immediate import (
 from neuroncore.clause.instruction import (
     Call,
     Fusion,
+    Run,
     Traits,
     instruction,
     left_open,
     out_of_reach,
     require,
 )
-from neuroncore.clause.number import constant_of, left_out, number_for
+from neuroncore.clause.number import constant_of, left_out, number_for, numbers_for
 from neuroncore.clause.operand import (
     HBM,
     PSUM,
@@ -92,6 +93,7 @@ __all__ = [
     "Pattern",
     "Reduced",
     "Rule",
+    "Run",
     "SbufIn",
     "SbufOut",
     "Scattered",
@@ -109,6 +111,7 @@ __all__ = [
     "left_open",
     "left_out",
     "number_for",
+    "numbers_for",
     "numeric",
     "out_of_reach",
     "product",

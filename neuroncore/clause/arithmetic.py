@@ -6,6 +6,7 @@ Arrays are [P, F...]; every function writes its result into `out`, or into its t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause.alu import Operator, as_matrix, folds
+from neuroncore.clause.instruction import Run
 from neuroncore.memory.tile import Tile
 from neuroncore.native import buffers
 from neuroncore.numerics import codec
@@ -124,30 +126,105 @@ def tiles(*operands: Any) -> tuple[Tile, ...]:
     return tuple(operand for operand in operands if isinstance(operand, Tile))
 
 
-def unary(dst: Tile, function: Callable[[Array, Array], Any], data: Tile) -> None:
+def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
+    """How values of tiles like this one are read in a shape of as many elements for each
+    partition."""
+    if tile.held is float32 or tile.held is float64:
+        read: Callable[[Tile], Array] = Tile.codes
+    else:
+        read = type(tile).values
+    if tile.shape == shape:
+        return read
+    return lambda tile: read(tile).reshape(shape)
+
+
+def operand_reader(operand: Any, dst: Tile) -> Callable[[Any], Any]:
+    """How operands like this one are read, to broadcast to `dst`: a constant in the type that it is
+    computed in, or a tile of its size or of one element for each partition."""
+    if not isinstance(operand, Tile):
+        return _type(dst.held).type
+    lanes = dst.shape[0]
+    column = lanes, *[1] * (len(dst.shape) - 1)
+    return reader(operand, column if operand.size == lanes else dst.shape)
+
+
+def unary(dst: Tile, function: Callable[[Array, Array], Any], data: Tile) -> Run:
     """dst[p, f] = function(data[p, f]), of values."""
-    out = target(dst, data)
-    function(shaped(data.values(), dst.shape), out)
-    finish(dst, out)
+    read = reader(data, dst.shape)
+
+    def run(dst: Tile, data: Tile) -> None:
+        out = target(dst, data)
+        function(read(data), out)
+        finish(dst, out)
+
+    return run
 
 
-def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) -> None:
+def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) -> Run:
     """dst[p, f] = function(data1[p, f], data2[p, f]), of values."""
-    out = target(dst, data1, data2)
-    function(shaped(data1.values(), dst.shape), shaped(data2.values(), dst.shape), out)
-    finish(dst, out)
+    read1, read2 = reader(data1, dst.shape), reader(data2, dst.shape)
+    if minds_overlap(dst, function):
+        return lambda dst, data1, data2: function(read1(data1), read2(data2), dst.codes())
+
+    def run(dst: Tile, data1: Tile, data2: Tile) -> None:
+        out = target(dst, data1, data2)
+        function(read1(data1), read2(data2), out)
+        finish(dst, out)
+
+    return run
 
 
-def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> None:
+def minds_overlap(dst: Tile, function: Callable[..., Any]) -> bool:
+    """Whether a function can write to tiles like `dst` at once, whatever it reads: numpy's own
+    behave as if arrays did not overlap (numpy.ufunc)."""
+    return isinstance(function, np.ufunc) and (dst.held is float32 or dst.held is float64)
+
+
+def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> Run:
     """dst = (data <op> operand) <op> operand, a step after the other. Bitvec operators take bit
     patterns, others values."""
-    steps = (first, second) if second else (first,)
     if first[0].kind == "bitvec":
-        integer_chain(dst, data, steps)
-        return
-    sources = (data, first[1]) if isinstance(first[1], Tile) else (data,)
-    out = target(dst, *sources, later=second[1] if second else None)
-    finish(dst, stepped(dst, data, *steps, out=out))
+        steps = [(op, reverse) for op, _, reverse in filter(None, (first, second))]
+        return partial(integer_chain, steps)
+    if second is None:
+        return _one_step(dst, data, first)
+    return _two_steps(dst, data, first, second)
+
+
+def _one_step(dst: Tile, data: Tile, step: Step) -> Run:
+    read, apply, read_operand = reader(data, dst.shape), applied(step), operand_reader(step[1], dst)
+    if minds_overlap(dst, apply):
+        return lambda dst, data, operand, _=None: apply(
+            read(data), read_operand(operand), dst.codes()
+        )
+
+    def run(dst: Tile, data: Tile, operand: Any, _: None = None) -> None:
+        out = target(dst, *tiles(data, operand))
+        apply(read(data), read_operand(operand), out)
+        finish(dst, out)
+
+    return run
+
+
+def _two_steps(dst: Tile, data: Tile, first: Step, second: Step) -> Run:
+    read, apply0, apply1 = reader(data, dst.shape), applied(first), applied(second)
+    read0, read1 = operand_reader(first[1], dst), operand_reader(second[1], dst)
+
+    def run(dst: Tile, data: Tile, operand0: Any, operand1: Any) -> None:
+        out = target(dst, *tiles(data, operand0), later=operand1)
+        apply0(read(data), read0(operand0), out)
+        apply1(out, read1(operand1), out)
+        finish(dst, out)
+
+    return run
+
+
+def applied(step: Step) -> Callable[[Array, Any, Array], Any]:
+    """What puts a <op> b, or with reversed operands b <op> a, into an array."""
+    op, _, reverse = step
+    if not reverse or op.arity == 1:
+        return op.apply
+    return lambda a, b, out: apply(op, a, b, out, reverse=True)
 
 
 def stepped(dst: Tile, data: Tile, *steps: Step, out: Array | None = None) -> Array:
@@ -192,10 +269,13 @@ def integer_binary(op: Operator, dst: Tile, data1: Tile, data2: Tile) -> None:
     dst.codes()[...] = out
 
 
-def integer_chain(dst: Tile, data: Tile, steps: Iterable[Step]) -> None:
-    """Bitvec operators one after the other, on bit patterns."""
+def integer_chain(
+    steps: Iterable[tuple[Operator, bool]], dst: Tile, data: Tile, *operands: Any
+) -> None:
+    """Bitvec operators one after the other, on bit patterns, each with its operand, which comes
+    first where it is reversed."""
     value = shaped(data.codes(), dst.shape)
-    for op, operand, reverse in steps:
+    for (op, reverse), operand in zip(steps, operands, strict=False):
         other = _bits(operand, value)
         a, b = (np.broadcast_to(other, value.shape), value) if reverse else (value, other)
         out = np.empty(value.shape, value.dtype)

@@ -3,8 +3,12 @@
 A clause is a function: its annotations say what each operand may be, its decorator adds the shapes
 in the letters of the equation (`neuroncore.clause.letters`), the rules that letters don't say, the
 engines and the cost, its docstring is the equation and its body the meaning. `Call` is one use of
-it with everything but the data known; whatever depends on nothing else (legality, engine, cost) is
-found once per distinct Call.
+it with everything but the data known; whatever depends on nothing else (legality, engine, cost, and
+what to run) is found once per distinct Call.
+
+A clause that returns a `Run` is staged: its body is given the first tiles of a Call, decides by
+what all tiles of the Call have in common, and returns what works on the tiles, in the order of
+`Instruction.varying`. The core and each tile come anew with every use: none is to be kept.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 
 Cost = Callable[["Call", Machine], Any]
+Run = Callable[..., None]  # of the core, if the clause wants it, and of what varies
 
 
 Declared = Operand | Op | Act | Static | Immediate | Register
@@ -114,6 +119,13 @@ class Parameter:
         operand = self.operand
         return operand is not None and not (operand.scalar or operand.optional or operand.many)
 
+    @property
+    def varies(self) -> bool:
+        """Whether equal Calls may have another argument in its place."""
+        if isinstance(self.declared, Immediate | Register):
+            return not self.declared.keyed
+        return self.operand is not None
+
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
@@ -151,6 +163,16 @@ class Instruction:
         return tuple(p for p in self.parameters if p.operand)
 
     @cached_property
+    def varying(self) -> tuple[Parameter, ...]:
+        """Parameters that a Call leaves open: tiles, and numbers that nothing depends on."""
+        return tuple(p for p in self.parameters if p.varies)
+
+    @cached_property
+    def staged(self) -> bool:
+        """Whether the meaning returns a Run."""
+        return str(self.meaning.__annotations__["return"]) != "None"
+
+    @cached_property
     def lists(self) -> tuple[str, ...]:
         """Operands that are lists of tiles."""
         return tuple(p.name for p in self.operands if p.operand and p.operand.many)
@@ -177,6 +199,7 @@ class Call:
     writes: tuple[str, ...] = ()
     dynamic: tuple[str, ...] = field(default=())
     indices: tuple[str, ...] = ()  # an operand per index that is noted, after those that are read
+    run: Run | None = field(default=None, init=False)  # what it does, once its core has done it
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]

@@ -8,7 +8,7 @@ import numpy as np
 
 from neuroncore.clause import arithmetic
 from neuroncore.clause.alu import Operator
-from neuroncore.clause.instruction import require
+from neuroncore.clause.instruction import Run, require
 from neuroncore.errors import DtypeError, OperatorError
 from neuroncore.memory.tile import Tile
 
@@ -28,6 +28,27 @@ def number_for(op: Operator | None, operand: Any, name: str) -> None:
         got=repr(operand),
         because="bitvec operators work on bit patterns; nothing is converted",
     )
+
+
+def numbers_for(run: Run, *operands: tuple[Operator | None, Any, str]) -> Run:
+    """What runs, once numbers in the place of its last tiles were found to fit their operators, as
+    `number_for` has it; each with its operator and its name."""
+    if not any(_asks(op, operand) for op, operand, _ in operands):
+        return run
+    named = [(op, name) for op, _, name in operands]
+
+    def checked(*tiles: Any) -> None:
+        for (op, name), operand in zip(named, tiles[-len(named) :], strict=True):
+            number_for(op, operand, name)
+        run(*tiles)
+
+    return checked
+
+
+def _asks(op: Operator | None, operand: Any) -> bool:
+    """Whether an operator takes only some numbers."""
+    a_number = operand is not None and not isinstance(operand, Tile)
+    return a_number and op is not None and (op.arity == 1 or op.kind != "arithmetic")
 
 
 def left_out(name: str, value: Any, because: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,27 +39,38 @@ class _Operands(threading.local):
         self.last: dict[str, tuple[Tile | None, int, Array]] = {}
 
 
+NOTHING = None, -1, np.empty((0, 0), np.float32)
+
+
 _operands = _Operands()
 
 
-def operand(tile: Tile, role: str, options: Options) -> Array:
-    """A [K, free] operand as the float32 values that are multiplied, for the product at hand."""
-    codes = tile.codes()
-    if codes.ndim > 2:
-        codes = codes.reshape(codes.shape[0], -1)
+def reader(tile: Tile, role: str, options: Options) -> Callable[[Tile], Array]:
+    """How [K, free] operands like this one are read: as the float32 values that are multiplied, for
+    the product at hand."""
     flush = options.subnormals == "flush"
     if (tile.held is float32 and not flush) or tile.held is float64:
-        return codes
+        return codes_of
+    return partial(_decoded, role, options)
+
+
+def codes_of(tile: Tile) -> Array:
+    codes = tile.codes()
+    return codes if codes.ndim == 2 else codes.reshape(codes.shape[0], -1)
+
+
+def _decoded(role: str, options: Options, tile: Tile) -> Array:
     # products that follow each other often share an operand
-    before, version, values = _operands.last.get(role, (None, -1, codes))
+    before, version, values = _operands.last.get(role, NOTHING)
     if before is tile and version == tile.storage.version and tile.storage.image is None:
         return values
+    codes = codes_of(tile)
     values = buffers.scratch(role, codes.shape)
     if tile.held is tfloat32:
         _read_tfloat32(codes, values, options)
     else:
         codec.decode(tile.held, codes, values)
-    if flush:
+    if options.subnormals == "flush":
         np.copysign(np.float32(0), values, out=values, where=np.abs(values) < tile.held.min_normal)
     _operands.last[role] = tile, tile.storage.version, values
     return values
@@ -77,21 +89,12 @@ def plain(options: Options) -> Product:
     return blas if options.matmul == "blas" else chain
 
 
-def operands(stationary: Tile, moving: Tile, group: int, options: Options) -> tuple[Array, Array]:
-    """Two tiles as the matrices that are multiplied. Products of a `group` of rows, one axis before
-    the columns, are added before they join the chain."""
-    s = operand(stationary, "stationary", options)
-    x = operand(moving, "moving", options)
-    return s.reshape(group * len(s), -1), x.reshape(group * len(x), -1)
-
-
-def of(s: Array, x: Array, group: int, wide: bool, options: Options) -> Sum:
-    """What puts the product of two matrices into its argument, or adds it to that; `wide` is
-    whether one of them is float32."""
+def of(wide: bool, options: Options) -> Product:
+    """The product of two matrices; `wide` is whether one of them is float32."""
     one = plain(options)
     if wide and options.fp32_matmul == "four_pass":
-        return lambda out, add: four_pass(one, s, x, out, add)
-    return lambda out, add: one(s, x, out, add, group)
+        return lambda s, x, out, add, group: four_pass(one, s, x, out, add)
+    return one
 
 
 def picks(matrix: Array) -> bool:

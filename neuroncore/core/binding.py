@@ -20,6 +20,7 @@ from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static, are_tiles,
 from neuroncore.core.core import current
 from neuroncore.core.legality import misused
 from neuroncore.core.offsets import resolve
+from neuroncore.core.staging import stage
 from neuroncore.enums import engine, oob_mode
 from neuroncore.errors import DefinitionError, KernelError
 from neuroncore.memory.register import VirtualRegister
@@ -37,7 +38,19 @@ class _Missing:
 
 
 MISSING = _Missing()
-LOCALS = {"arguments", "call", "core", "extra", "key", "name", "offsets", "row", "tile", "unknown"}
+LOCALS = {
+    "arguments",
+    "call",
+    "core",
+    "extra",
+    "key",
+    "name",
+    "offsets",
+    "row",
+    "run",
+    "tile",
+    "unknown",
+}
 
 
 def compiled(name: str, parameters: str, body: Iterable[str], scope: dict[str, Any]) -> Any:
@@ -66,7 +79,6 @@ def bound(
         "INSTRUCTION": instruction,
         "ISSUED": issued,
         "KernelError": KernelError,
-        "MEANING": instruction.meaning,
         "MISSING": MISSING,
         "PSUM": PSUM,
         "SKIP": oob_mode.skip,
@@ -82,6 +94,7 @@ def bound(
         "resolve": resolve,
         "settle": settle,
         "spread": spread,
+        "stage": stage,
         **{f"_{p.name}": MISSING if p.required else p.default for p in instruction.parameters},
     }
     if taken := {p.name for p in instruction.parameters} & {*LOCALS, *scope}:
@@ -209,15 +222,11 @@ def _execute(instruction: Instruction) -> Iterator[str]:
         elif p.operand and p.operand.reads and not p.operand.partial:
             yield f"if {_present(p)}{p.name}.storage.gaps is not None and not {p.name}.dynamic:"
             yield f"    core.check_written({p.name!r}, {p.name}, followed=True)"
-    for p in instruction.parameters:
-        if isinstance(p.declared, Op):
-            guard = f" and {p.name} is not None" if p.declared.optional else ""
-            yield f"if core.operators{guard}:"
-            yield f"    {p.name} = core.operators.get({p.name}.name, {p.name})"
     yield "if core.rounding is not None: core.rounding.begin(core.program_id, call.engine.value)"
-    passed = ["call.engine" if p.name == "engine" else p.name for p in instruction.parameters]
-    passed += ["core=core"] if instruction.wants_core else []
-    yield f"if core.beside is None: MEANING({', '.join(passed)})"
+    passed = ["core"] * instruction.wants_core + [p.name for p in instruction.varying]
+    yield "run = call.run"
+    yield f"if run is None: run = call.run = stage(call, {_everything(instruction)}, core)"
+    yield f"if core.beside is None: run({', '.join(passed)})"
     yield f"else: core.beside.perform(call, {_everything(instruction)})"
     yield "if core.leftovers is not None:"
     yield f"    core.leftovers.follow(call, {_everything(instruction)})"

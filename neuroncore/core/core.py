@@ -18,7 +18,7 @@ import numpy.typing as npt
 from neuroncore import source
 from neuroncore.clause.alu import NUMBERS
 from neuroncore.clause.instruction import Call, Instruction
-from neuroncore.clause.operand import Operand, spread
+from neuroncore.clause.operand import Operand
 from neuroncore.core import indirection, legality
 from neuroncore.core.leftovers import Leftovers
 from neuroncore.enums import MemoryRegion, engine
@@ -282,17 +282,6 @@ class Core:
         """Where in the user's code we are, as memory remembers it."""
         frame = source.user_frame()
         return (frame.f_code, source.instruction_of(frame)) if frame else None
-
-
-def perform(call: Call, arguments: dict[str, Any], core: Any) -> None:
-    """Do what an instruction means, with all its arguments; `core` is what it does that on."""
-    given = {p.name: arguments[p.name] for p in call.instruction.parameters}
-    for name in call.instruction.lists:
-        given[name] = [arguments[n] for n in spread(name, given[name])]
-    if "engine" in given:
-        given["engine"] = call.engine
-    extra = {"core": core} if call.instruction.wants_core else {}
-    call.instruction.meaning(**given, **extra)
 
 
 # --- the core that a kernel runs on ---------------------------------------------------------------

@@ -13,34 +13,53 @@ from typing import Any
 import numpy as np
 
 from neuroncore.clause import arithmetic, product
+from neuroncore.clause.instruction import Run
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import float32
 
 
-def product_of(core: Core, stationary: Tile, moving: Tile, group: int) -> product.Sum:
-    """What puts the product of two tiles into its argument, or adds it to that."""
-    s, x = product.operands(stationary, moving, group, core.options)
-    in_s, in_x = core.leftovers_in(stationary), core.leftovers_in(moving)
-    wide = float32 in (stationary.dtype, moving.dtype)
-    if in_s is None and in_x is None:
-        return product.of(s, x, group, wide, core.options)
+def multiplied(
+    core: Core, stationary: Tile, moving: Tile, accumulate: bool | None, group: int
+) -> Run:
+    """dst (+)= the product of two tiles. Products of a `group` of rows, one axis before the
+    columns, are added before they join the chain."""
+    multiply = product.of(float32 in (stationary.dtype, moving.dtype), core.options)
+    read_s = product.reader(stationary, "stationary", core.options)
+    read_x = product.reader(moving, "moving", core.options)
+
+    def run(core: Core, dst: Tile, stationary: Tile, moving: Tile) -> None:
+        s, x = read_s(stationary), read_x(moving)
+        if group > 1:
+            s, x = s.reshape(group * len(s), -1), x.reshape(group * len(x), -1)
+        in_s, in_x, into = core.leftovers_in(stationary), core.leftovers_in(moving), None
+        if in_s is not None or in_x is not None:
+            s, x, into = _sparing(s, x, in_s, in_x)
+
+        def fill(out: Array, add: bool) -> None:
+            multiply(s, x, out, add, group)
+            if into is not None:
+                out[into] = np.nan
+
+        accumulated(core, dst, accumulate, fill)
+
+    return run
+
+
+def _sparing(
+    s: Array, x: Array, in_s: Array | None, in_x: Array | None
+) -> tuple[Array, Array, Array | None]:
+    """Two matrices without what is lost in them, and where it goes; as they are if that is not
+    known."""
     in_s, in_x = (None if f is None else f.reshape(v.shape) for f, v in ((in_s, s), (in_x, x)))
     into = product.moved(s, x, in_s, in_x)
-    if into is None:
-        return product.of(s, x, group, wide, core.options)
-    multiply = product.of(without(s, in_s), without(x, in_x), group, wide, core.options)
-
-    def sparing(out: Array, add: bool) -> None:
-        multiply(out, add)
-        out[into] = np.nan
-
-    return sparing
+    return (s, x, None) if into is None else (without(s, in_s), without(x, in_x), into)
 
 
 def transposed(core: Core, dst: Tile, data: Tile) -> None:
     """The product of data with an identity matrix."""
-    values, lost = product.operand(data, "stationary", core.options), core.leftovers_in(data)
+    values = product.reader(data, "stationary", core.options)(data)
+    lost = core.leftovers_in(data)
     lost = None if lost is None else lost.reshape(values.shape)
     out = arithmetic.floats(dst, (values.shape[1], values.shape[0]))
     identity = np.eye(len(values), dtype=np.float32)
@@ -102,7 +121,7 @@ def warn_foreign(core: Core, dst: Tile) -> None:
         )
 
 
-def pass_through(dst: Tile, data: Tile, moving: Tile) -> None:
+def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
     """Transpose mode: bits of data[k, m] go to dst[m, n] where moving[k, n] is 1."""
     picks = moving.values().reshape(moving.shape[0], -1) != 0
     codes = data.codes().reshape(data.shape[0], -1)

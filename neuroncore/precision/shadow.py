@@ -9,8 +9,9 @@ import numpy as np
 
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import Operand
-from neuroncore.core.core import Core, perform
+from neuroncore.core.core import Core
 from neuroncore.core.indirection import Picked, scatter
+from neuroncore.core.staging import perform
 from neuroncore.enums import engine
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile

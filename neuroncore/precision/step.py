@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from neuroncore.clause.instruction import Call
-from neuroncore.core.core import perform
 from neuroncore.core.indirection import Picked
+from neuroncore.core.staging import perform
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.access import is_dense
 from neuroncore.memory.tile import Array, Tile

@@ -1,5 +1,7 @@
 """Every instruction, on every machine, with every format that some operand of it may have."""
 
+from functools import partial
+
 import nki
 import nki.isa as nisa
 import nki.language as nl
@@ -13,7 +15,9 @@ from every import every
 from recipes import RECIPES, values
 
 from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.core.core import Core
 from neuroncore.memory.geometry import View
+from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import lookup
 
 TOGETHER = ("core_barrier", "sendrecv")  # take two cores: see below
@@ -43,6 +47,17 @@ def is_as_it_should_be(name, form, target):
         found += 1
     assert found and not device.findings
     assert form in issued(device, name), f"the recipe of {name} has no operand of {form}"
+    for call in device.core.program.calls:
+        assert not any(isinstance(one, Core | Tile | np.ndarray) for one in kept(call.run))
+
+
+def kept(run):
+    """What a function that a clause has returned was made with, and functions in there."""
+    if isinstance(run, partial):
+        inside = [run.func, *run.args, *run.keywords.values()]
+    else:
+        inside = [cell.cell_contents for cell in getattr(run, "__closure__", None) or ()]
+    return [*inside, *(one for each in inside for one in kept(each))]
 
 
 # --- what two cores do together -------------------------------------------------------------------

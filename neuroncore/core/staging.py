@@ -1,0 +1,54 @@
+"""What a call runs: what its clause makes of all that the uses of the call have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from neuroncore.clause.instruction import Call, Run
+from neuroncore.clause.operand import Op, spread
+
+
+def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
+    """What does it on a core, for arguments such as these, those of operands at known places."""
+    instruction, given = call.instruction, _given(call, arguments)
+    for parameter in instruction.parameters:
+        if isinstance(parameter.declared, Op) and (op := given[parameter.name]) is not None:
+            given[parameter.name] = core.operators.get(op.name, op)
+    if not instruction.staged:
+        return _unstaged(call, given)
+    extra = {"core": core} if instruction.wants_core else {}
+    run: Run = instruction.meaning(**given, **extra)
+    return run
+
+
+def _unstaged(call: Call, given: dict[str, Any]) -> Run:
+    """A meaning that is a function of all arguments, as one of those that vary."""
+    meaning, names = call.instruction.meaning, [p.name for p in call.instruction.varying]
+    fixed = {name: value for name, value in given.items() if name not in names}
+
+    def run(*varying: Any) -> None:
+        meaning(**fixed, **dict(zip(names, varying, strict=True)))
+
+    def run_on(core: Any, *varying: Any) -> None:
+        meaning(**fixed, **dict(zip(names, varying, strict=True)), core=core)
+
+    return run_on if call.instruction.wants_core else run
+
+
+def perform(call: Call, arguments: Mapping[str, Any], core: Any) -> None:
+    """Do what a call means once, with all its arguments, of which tiles may be others than it was
+    found legal for; `core` is what it does that on."""
+    given = _given(call, arguments)
+    varying = [given[p.name] for p in call.instruction.varying]
+    stage(call, arguments, core)(*[core] * call.instruction.wants_core, *varying)
+
+
+def _given(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a meaning. What is in lists has names of its own."""
+    given = {p.name: arguments[p.name] for p in call.instruction.parameters}
+    for name in call.instruction.lists:
+        given[name] = [arguments[n] for n in spread(name, given[name])]
+    if "engine" in given:
+        given["engine"] = call.engine
+    return given
