@@ -7,7 +7,7 @@ import numpy as np
 from neuroncore.clause import InRegister, InRegisterOrNumber, OutRegister, instruction, numeric
 from neuroncore.core.core import Core
 from neuroncore.enums import engine
-from neuroncore.memory.register import Load, VirtualRegister
+from neuroncore.memory.register import VirtualRegister, loaded
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import bool_, int32
 
@@ -29,8 +29,7 @@ def register_move(dst: OutRegister, src: InRegisterOrNumber) -> None:
 def register_load(dst: OutRegister, src: words.OneIn, *, core: Core) -> None:
     """dst = src[0, 0]"""
     codes = src.codes() if src.dtype.is_integer else codec.encode(int32, src.values())
-    program = core.program
-    dst.set(int(codes.flat[0]), None if program is None else Load(program, program.issued))
+    dst.set(int(codes.flat[0]), None if core.program is None else loaded(core.program))
 
 
 @instruction(

@@ -115,6 +115,17 @@ class Parameter:
         return self.default is inspect.Parameter.empty
 
     @property
+    def is_value(self) -> bool:
+        """Whether a number or a register that it may be is known neither to the Call nor, as a
+        register that is written, from what the instruction does."""
+        declared = self.declared
+        if isinstance(declared, Register):
+            return not declared.written
+        if isinstance(declared, Immediate):
+            return not declared.keyed
+        return isinstance(declared, Operand) and declared.scalar
+
+    @property
     def always_tile(self) -> bool:
         operand = self.operand
         return operand is not None and not (operand.scalar or operand.optional or operand.many)
@@ -177,6 +188,11 @@ class Instruction:
         """Operands that are lists of tiles."""
         return tuple(p.name for p in self.operands if p.operand and p.operand.many)
 
+    @cached_property
+    def values(self) -> tuple[str, ...]:
+        """Parameters that may be a number or a register, and that a Call knows nothing of."""
+        return tuple(p.name for p in self.parameters if p.is_value)
+
     @property
     def family(self) -> str:
         return self.meaning.__module__.rpartition(".")[2]
@@ -200,6 +216,12 @@ class Call:
     dynamic: tuple[str, ...] = field(default=())
     indices: tuple[str, ...] = ()  # an operand per index that is noted, after those that are read
     run: Run | None = field(default=None, init=False)  # what it does, once its core has done it
+
+    @property
+    def has_values(self) -> bool:
+        """Whether its rows in a record have the number of values: of its parameters, and of
+        registers in its offsets."""
+        return bool(self.instruction.values or self.dynamic)
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]

@@ -25,6 +25,7 @@ from neuroncore.enums import engine, oob_mode
 from neuroncore.errors import DefinitionError, KernelError
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
+from neuroncore.record.data import zero
 from neuroncore.record.program import Program
 
 Settle = Callable[[Instruction, dict[str, Any], tuple[Any, ...], dict[str, Any]], None]
@@ -91,10 +92,12 @@ def bound(
         "kinds": _kinds,
         "member": _member,
         "misused": misused,
+        "numbered": _numbered,
         "resolve": resolve,
         "settle": settle,
         "spread": spread,
         "stage": stage,
+        "zero": zero,
         **{f"_{p.name}": MISSING if p.required else p.default for p in instruction.parameters},
     }
     if taken := {p.name for p in instruction.parameters} & {*LOCALS, *scope}:
@@ -248,17 +251,38 @@ def _mark_written(parameter: Parameter, foreign: bool) -> Iterator[str]:
 
 
 def _note(instruction: Instruction) -> Iterator[str]:
+    values = _values(instruction)
     yield "row = -1"
-    yield "if call.dynamic: row = offsets.note(frame_at(1))"
+    yield f"if call.dynamic: row = offsets.note(frame_at(1), ({values}))"
     yield "elif core.program is not None:"
+    noted_values = f"({values})" if values else "None"
     if all(p.always_tile for p in instruction.operands):
         tiles = [p.name for p in instruction.operands if p.operand and p.operand.reads]
         tiles += [p.name for p in instruction.operands if p.operand and p.operand.writes]
-        yield f"    row = core.note(call, frame_at(1), {', '.join(tiles)})"
+        yield f"    row = core.note(call, frame_at(1), {', '.join([noted_values, *tiles])})"
     else:
         yield f"    arguments = {_everything(instruction)}"
         noted = "*[arguments[n] for n in call.reads + call.writes]"
-        yield f"    row = core.note(call, frame_at(1), {noted})"
+        yield f"    row = core.note(call, frame_at(1), {noted_values}, {noted})"
+
+
+def _values(instruction: Instruction) -> str:
+    """The key of its values in a record: each and its type, None in the place of a tile."""
+    parts = []
+    for p in (p for p in instruction.parameters if p.is_value):
+        part = f"{p.name} or zero({p.name})"
+        if isinstance(p.declared, Register):
+            register = f"numbered(core.program, {p.name})"
+            part = f"{register} if type({p.name}) is VirtualRegister else {part}"
+        elif p.operand:
+            part = f"None if isinstance({p.name}, Tile) else {part}"
+        parts.append(f"{part}, type({p.name}), ")
+    return "".join(parts)
+
+
+def _numbered(program: Program | None, register: VirtualRegister) -> int:
+    """The number of what a register holds, in the record if there is one."""
+    return -1 if program is None else program.data.register(register)
 
 
 def _has(instruction: Instruction, name: str) -> bool:

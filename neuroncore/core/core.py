@@ -225,9 +225,12 @@ class Core:
 
     # --- recording -------------------------------------------------------------------------------
 
-    def note(self, call: Call, frame: FrameType, *tiles: Tile) -> int:
+    def note(
+        self, call: Call, frame: FrameType, values: tuple[Any, ...] | None, *tiles: Tile
+    ) -> int:
         """Append an instruction to the record, and say at which row; `tiles` are those of
-        `call.reads`, the indices of `call.indices`, and `call.writes`."""
+        `call.reads`, the indices of `call.indices`, and `call.writes`, `values` the key of its
+        values (`record.data`) if it has any."""
         program = self.program
         if program is None:
             return -1
@@ -243,6 +246,9 @@ class Core:
         for tile in tiles:
             window = tile._access
             row.append(window if window >= 0 else program.access(tile))
+        if values is not None:
+            number = program.data.values.get(values)
+            row.append(program.data.value(values) if number is None else number)
         return program.append(row)
 
     @property

@@ -24,10 +24,27 @@ class Offsets:
     given: dict[str, Any]
     tiles: dict[str, Any]
 
-    def note(self, frame: FrameType) -> int:
+    def note(self, frame: FrameType, values: tuple[Any, ...]) -> int:
         """Write out what went to picked places, and append the instruction, as it was given, to
-        the record; its row there."""
+        the record; its row there. `values` is the key of its values, but for its registers."""
+        self.write_out()
         core, call, given = self.core, self.call, self.given
+        used = [d.index for n in call.dynamic for d in given[n].dynamic]
+        indices = (index for index in used if isinstance(index, Tile))
+        reads, writes = ([given[n] for n in names] for names in (call.reads, call.writes))
+        registers = [index for index in used if isinstance(index, VirtualRegister)]
+        if core.program is not None:
+            for register in registers:
+                values += core.program.data.register(register), VirtualRegister
+        row = core.note(call, frame, values, *reads, *indices, *writes)
+        for load in (register.load for register in registers):
+            if load is not None and load.record is core.program:
+                load.record.wait(row, load.row)
+        return row
+
+    def write_out(self) -> None:
+        """Write what went to picked places."""
+        core, call = self.core, self.call
         operands = {p.name: p.operand for p in call.instruction.operands if p.operand}
         results = [(self.tiles[n], operands[n]) for n in call.writes if n in operands]
         picked = [(t, o) for t, o in results if isinstance(t, indirection.Picked)]
@@ -36,14 +53,6 @@ class Offsets:
             tile.source.storage.version += 1
         if core.beside is not None:
             core.beside.scatter(picked)
-        used = [d.index for n in call.dynamic for d in given[n].dynamic]
-        indices = (index for index in used if isinstance(index, Tile))
-        reads, writes = ([given[n] for n in names] for names in (call.reads, call.writes))
-        row = core.note(call, frame, *reads, *indices, *writes)
-        for load in (index.load for index in used if isinstance(index, VirtualRegister)):
-            if load is not None and load.record is core.program:
-                load.record.wait(row, load.row)
-        return row
 
 
 def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offsets | None:
@@ -63,6 +72,8 @@ def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offset
                 core.check_written("the index", index)
         if not tile.dynamic[0].vector:
             if skip and _out_of_bounds(tile):
+                if core.program is not None:
+                    core.program.data.skipped += 1
                 return None
             tiles[name] = tile.resolved(name)
     tiles.update(_pick(core, call, picked))

@@ -21,14 +21,22 @@ class Recorder(Protocol):
     @property
     def issued(self) -> int: ...
     def wait(self, consumer: int, producer: int) -> None: ...
-    def decide(self, producer: int) -> None: ...
+    def decide(self, load: Load, value: int) -> None: ...
+    def derive(self, operation: str, left: int, right: int) -> int: ...
 
 
 class Load(NamedTuple):
-    """An instruction that loads a register, as a row of the record of its core."""
+    """Where the value of a register comes from: the row, of the record of its core, of the last
+    instruction that loads any of it, and the number of the value among the record's registers."""
 
     record: Recorder
     row: int
+    number: int
+
+
+def loaded(record: Recorder) -> Load:
+    """What the next instruction of a record loads."""
+    return Load(record, record.issued, record.derive("load", record.issued, 0))
 
 
 class VirtualRegister:
@@ -62,7 +70,7 @@ class VirtualRegister:
     def decide(self) -> int:
         """The value, for a loop or a condition: all that follows waits for it."""
         if self.load is not None:
-            self.load.record.decide(self.load.row)
+            self.load.record.decide(self.load, self.value)
         return self.value
 
     def check_writable(self) -> None:
@@ -96,21 +104,7 @@ class VirtualRegister:
         return f"VirtualRegister({self._value})"
 
 
-def _arithmetic(name: str, compute: Callable[[int, int], int], swapped: bool) -> None:
-    def method(self: VirtualRegister, other: Any) -> Any:
-        loads = [r.load for r in (self, other) if isinstance(r, VirtualRegister) and r.load]
-        load = max(loads, key=lambda one: one.row, default=None)
-        if isinstance(other, VirtualRegister):
-            other = other.value
-        if not isinstance(other, int):
-            return NotImplemented
-        left, right = (other, self.value) if swapped else (self.value, other)
-        return VirtualRegister(int(compute(left, right)), load=load)
-
-    setattr(VirtualRegister, f"__{'r' if swapped else ''}{name}__", method)
-
-
-for _name, _compute in {
+ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -121,15 +115,49 @@ for _name, _compute in {
     "and": lambda a, b: a & b,
     "or": lambda a, b: a | b,
     "xor": lambda a, b: a ^ b,
-}.items():
-    _arithmetic(_name, _compute, swapped=False)
-    _arithmetic(_name, _compute, swapped=True)
-for _name, _compute in {
+}
+COMPARISONS: dict[str, Callable[[int, int], int]] = {
     "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b,
     "gt": lambda a, b: a > b,
     "ge": lambda a, b: a >= b,
     "eq": lambda a, b: a == b,
     "ne": lambda a, b: a != b,
-}.items():
-    _arithmetic(_name, _compute, swapped=False)
+}
+COMPUTE = ARITHMETIC | COMPARISONS
+OPERATIONS = ("constant", "load", *COMPUTE)
+"""How a register is made, in the order of a record's numbers."""
+
+
+def _arithmetic(name: str, swapped: bool) -> None:
+    def method(self: VirtualRegister, other: Any) -> Any:
+        if not isinstance(other, int | VirtualRegister):
+            return NotImplemented
+        left, right = (other, self) if swapped else (self, other)
+        numbers = [r.value if isinstance(r, VirtualRegister) else r for r in (left, right)]
+        return VirtualRegister(int(COMPUTE[name](*numbers)), load=_derived(name, left, right))
+
+    setattr(VirtualRegister, f"__{'r' if swapped else ''}{name}__", method)
+
+
+def _derived(name: str, left: VirtualRegister | int, right: VirtualRegister | int) -> Load | None:
+    """Where the result of an operation comes from; None if that is known without a load."""
+    loads = [r.load for r in (left, right) if isinstance(r, VirtualRegister) and r.load]
+    if not loads:
+        return None
+    last = max(loads, key=lambda one: one.row)
+
+    def number(operand: VirtualRegister | int) -> int:
+        if not isinstance(operand, VirtualRegister):
+            return last.record.derive("constant", operand, 0)
+        if operand.load is None:
+            return last.record.derive("constant", operand.value, 0)
+        return operand.load.number
+
+    return Load(last.record, last.row, last.record.derive(name, number(left), number(right)))
+
+
+for _name in COMPUTE:
+    _arithmetic(_name, swapped=False)
+for _name in ARITHMETIC:
+    _arithmetic(_name, swapped=True)

@@ -1,8 +1,9 @@
 """The record of a run: which instructions were issued, on which windows, from which lines.
 
-It is kept as numbers, in columns: a row is a Call's index, a line's index and the number of a
-window for each tile operand; a window is an area, a geometry and an offset. What readers make of
-that, such as the boxes of bytes, is made when they ask. A kernel that touches a new tile with every
+It is kept as numbers, in columns: a row is a Call's index, a line's index, the number of a window
+for each tile operand and, of a Call that has any, that of its values; a window is an area, a
+geometry and an offset. What readers make of that, such as the boxes of bytes, is made when they
+ask. A kernel that touches a new tile with every
 instruction leaves about 130 bytes for each, others 25.
 """
 
@@ -21,10 +22,12 @@ import numpy.typing as npt
 from neuroncore import source
 from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import Geometry
+from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.options import Order as Order
 from neuroncore.record.boxes import ANYWHERE, Area, Boxes, Patterns, Windows, boxes
+from neuroncore.record.data import Data
 
 Array = npt.NDArray[Any]
 
@@ -32,12 +35,14 @@ Array = npt.NDArray[Any]
 @dataclass(frozen=True)
 class Columns:
     """The rows as arrays: `operands[start[i]:start[i + 1]]` are the boxes of instruction i, in
-    the order of its Call's `reads + indices + writes`."""
+    the order of its Call's `reads + indices + writes`; `values[i]` are its values, -1 if it has
+    none."""
 
     call: Array
     line: Array
     start: Array
     operands: Array
+    values: Array
 
 
 class Program:
@@ -50,6 +55,7 @@ class Program:
         self.calls: list[Call] = []
         self.lines: list[tuple[CodeType, int] | source.Place] = []
         self.areas: dict[int, Area] = {}
+        self.data = Data()
         self._edges = array("i")  # pairs
         self._decisions = array("i")  # pairs: which instruction is the first to wait, and for which
         self.full = self.limit == 0  # whether the next instruction is left out
@@ -91,14 +97,22 @@ class Program:
         if 0 <= producer < consumer < len(self):
             self._edges.extend((consumer, producer))
 
-    def decide(self, producer: int) -> None:
-        """Let whatever follows wait for an instruction of the sequencer."""
-        if producer < len(self):
-            self._decisions.extend((len(self), producer))
+    def decide(self, load: Load, value: int) -> None:
+        """Note that the kernel goes on by what a register holds, and let whatever follows wait for
+        the instruction that has loaded it."""
+        if load.row < len(self):
+            self._decisions.extend((len(self), load.row))
+            frame = source.user_frame()
+            line = self.line(frame.f_code, source.instruction_of(frame)) if frame else -1
+            self.data.branches.extend((len(self), load.number, value, line))
+
+    def derive(self, operation: str, left: int, right: int) -> int:
+        """The number of a register, by how it is made (`Data.registers`)."""
+        return self.data.derive(operation, left, right)
 
     def append(self, row: list[int]) -> int:
-        """A row of the indices of a Call and a line, and of the windows of its tiles; its
-        number."""
+        """A row of the indices of a Call and a line, of the windows of its tiles, and of its values
+        if it has any; its number."""
         self._rows.fromlist(row)  # the quickest by far
         self._widths.append(len(row))
         count = len(self._widths)
@@ -119,20 +133,27 @@ class Program:
         """The number of the window that a tile is; what is picked may be anywhere."""
         if tile.picks is not None:
             tile._access = self.access(tile.picked_from)
+            self.data.lies(tile._access, tile, self.geometry(tile.geometry))
             return tile._access
         storage, image = tile.storage, tile.storage.image
         area = storage.id if image is None else image.id
         if area not in self.areas:
             self.areas[area] = self._born(storage)
         offset = ANYWHERE if tile.dynamic else tile.offset
-        lies = tile.geometry
+        number = self.geometry(tile.geometry)
+        tile._access = len(self._windows) // 3
+        self._windows.fromlist([area, number, offset])
+        if image is not None or tile.dynamic:
+            self.data.lies(tile._access, tile, number)
+        return tile._access
+
+    def geometry(self, lies: Geometry) -> int:
+        """The number of a geometry."""
         number = self._numbers.get(lies)
         if number is None:
             number = self._numbers[lies] = len(self.geometries)
             self.geometries.append(lies)
-        tile._access = len(self._windows) // 3
-        self._windows.fromlist([area, number, offset])
-        return tile._access
+        return number
 
     def _born(self, storage: Storage) -> Area:
         region, image = storage.region, storage.image
@@ -183,9 +204,16 @@ class Program:
         read, size = self._read, (len(self), len(self._windows) // 3)
         if read is None or (len(read[0].call), len(read[1].of_window)) != size:
             found = boxes(self.windows(), self.geometries, self.areas)
-            read = _columns(_values(self._rows), self._widths, found.of_window), found
+            read = (
+                _columns(_values(self._rows), self._widths, self._valued(), found.of_window),
+                found,
+            )
             self._read = read
         return read
+
+    def _valued(self) -> Array:
+        """Of each Call whether its rows end with the number of its values."""
+        return np.array([call.has_values for call in self.calls], np.bool_)
 
     def area_kinds(self) -> tuple[Array, list[Area], Array]:
         """The areas by number, their kinds, and which kind each is of. Those alike share one
@@ -224,7 +252,7 @@ class Program:
         begins = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
         if len(widths) and (widths.min() < 2 or begins[-1] != len(rows)):
             raise ValueError("rows and their widths differ")
-        columns = _columns(rows, self._widths, np.arange(len(windows.area)))
+        columns = _columns(rows, self._widths, self._valued(), np.arange(len(windows.area)))
         _inside(columns.call, len(self.calls), "calls")
         _inside(columns.line, len(self.lines), "lines")
         _inside(windows.geometry, len(self.geometries), "geometries")
@@ -252,14 +280,19 @@ def _inside(indices: Array, count: int, what: str) -> None:
         raise ValueError(f"there are {count} {what}")
 
 
-def _columns(rows: Array, widths: Sequence[int], box: Array) -> Columns:
-    """The rows apart, with the box of each window in its place."""
-    begins = np.zeros(len(widths) + 1, np.int64)
-    np.cumsum(widths, out=begins[1:])
-    start, begins = begins - 2 * np.arange(len(begins)), begins[:-1]
+def _columns(rows: Array, widths: Sequence[int], has_values: Array, box: Array) -> Columns:
+    """The rows apart, with the box of each window in its place; `has_values` is of Calls."""
+    ends = np.cumsum(widths, dtype=np.int64)
+    begins = ends - widths
+    call = rows[begins]
+    valued = has_values[call]
+    start = np.zeros(len(ends) + 1, np.int64)
+    np.cumsum(np.asarray(widths) - 2 - valued, out=start[1:])
     is_operand = np.ones(len(rows), np.bool_)
-    is_operand[begins] = is_operand[begins + 1] = False
-    return Columns(rows[begins], rows[begins + 1], start, box[rows[is_operand]])
+    is_operand[begins] = is_operand[begins + 1] = is_operand[ends[valued] - 1] = False
+    values = np.full(len(call), -1, np.int64)
+    values[valued] = rows[ends[valued] - 1]
+    return Columns(call, rows[begins + 1], start, box[rows[is_operand]], values)
 
 
 def _values(column: array[int]) -> Array:

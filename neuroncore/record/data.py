@@ -1,0 +1,108 @@
+"""What the instructions of a program work with beside their tiles: all that is needed, with the
+rows, to execute it again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from math import copysign
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.memory.register import OPERATIONS, VirtualRegister
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Tile
+
+Array = npt.NDArray[Any]
+
+
+class _NegativeZero:
+    """-0.0 as a part of a key: it equals 0.0."""
+
+    def __repr__(self) -> str:
+        return "-0.0"
+
+
+NEGATIVE_ZERO = _NegativeZero()
+
+
+def zero(value: Any) -> Any:
+    """A value that is false, so that different ones differ as parts of a key."""
+    floating = isinstance(value, float | np.floating)
+    return NEGATIVE_ZERO if floating and copysign(1, value) < 0 else value
+
+
+class Leaf(NamedTuple):
+    """A tensor of HBM among a kernel's results: a storage, and a window on it by the number of its
+    geometry and its offset in elements."""
+
+    storage: int
+    geometry: int
+    offset: int
+
+
+@dataclass
+class Data:
+    """Numbers are those of a Program: of rows, lines, windows, geometries. Storages have their
+    ids.
+
+    * `values`: the numbers and registers that calls have beside tiles, by tuples of them, each
+      followed by its type; a row has the number of one.
+    * `registers`: threes, an operation of `memory.register.OPERATIONS` and two operands, which are
+      registers; of a constant its value, of a load the row that loads it.
+    * `branches`: fours, the row before which Python decided, on which register, that had which
+      value, in which line.
+    * `tensors`: pairs, a window and the storage that it is on, of storages at an address.
+    * `places`: threes, a window whose place is only known at run time, the geometry of the tile,
+      and its offset without what is added at run time.
+    * `moves`: fives, such a window, how its index moves it (`memory.tile.Dynamic`): 0 all of it, 1
+      each row, 2 each element; its step and limit; and 1 for a register, 0 for a tile.
+    * `programs`: pairs, a row and the program of the grid that begins there.
+    * `constants`: arrays of the host that entered by themselves, by storage.
+    * `results`: what the kernel returned, of tuples, lists and dicts; tensors are a Leaf.
+    """
+
+    values: dict[tuple[Hashable, ...], int] = field(default_factory=dict)
+    registers: array[int] = field(default_factory=lambda: array("q"))
+    branches: array[int] = field(default_factory=lambda: array("q"))
+    tensors: array[int] = field(default_factory=lambda: array("q"))
+    places: array[int] = field(default_factory=lambda: array("q"))
+    moves: array[int] = field(default_factory=lambda: array("q"))
+    programs: array[int] = field(default_factory=lambda: array("q"))
+    constants: dict[int, Array] = field(default_factory=dict)
+    results: Any = None
+    skipped: int = 0  # accesses that were left out because their index was out of bounds
+
+    def value(self, key: tuple[Hashable, ...]) -> int:
+        """The number of values, each followed by its type."""
+        return self.values.setdefault(key, len(self.values))
+
+    def derive(self, operation: str, left: int, right: int) -> int:
+        """A register by how it is made of others."""
+        self.registers.extend((OPERATIONS.index(operation), left, right))
+        return len(self.registers) // 3 - 1
+
+    def register(self, register: VirtualRegister) -> int:
+        """The number of what a register holds."""
+        if register.load is None:
+            return self.derive("constant", register.value, 0)
+        return register.load.number
+
+    def lies(self, window: int, tile: Tile, geometry: int) -> None:
+        """Note where a window is that no offset tells."""
+        if tile.storage.image is not None:
+            self.tensors.extend((window, tile.storage.id))
+        if tile.dynamic:
+            self.places.extend((window, geometry, tile.offset))
+        for move in tile.dynamic:
+            kind = 2 if move.picks else int(move.vector)
+            by_register = isinstance(move.index, VirtualRegister)
+            self.moves.extend((window, kind, move.step, move.limit, int(by_register)))
+
+    def constant(self, storage: Storage) -> None:
+        """Note what the host has put into a tensor."""
+        self.constants[storage.id] = storage.data.copy()
