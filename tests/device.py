@@ -103,8 +103,7 @@ class Device:
         """The record's length and, of each tile's storage, its bytes and what was written."""
 
         def written(gaps):
-            flags = None if gaps is None else gaps.mask
-            return gaps is None, flags is not None and flags.any() and flags.tobytes()
+            return None if gaps is None else np.repeat(gaps.mask, gaps.granule).tobytes()
 
         state = [(t.storage.data.tobytes(), written(t.storage.gaps)) for t in tiles]
         return len(self.core.program), self.findings, state

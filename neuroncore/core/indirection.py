@@ -236,7 +236,7 @@ def _copy_history(tile: Picked, fresh: bool) -> None:
     tile.never = at_places(source.missing())
     unwritten = at_places(source.unwritten())
     if fresh or unwritten is not None:
-        storage.gaps = Gaps(storage.nbytes, tile.dtype.itemsize)
+        storage.gaps = Gaps(storage.nbytes)
     if not fresh and unwritten is not None:
         tile.mark_written(~unwritten)
 

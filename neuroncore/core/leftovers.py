@@ -20,7 +20,7 @@ from neuroncore.clause import product
 from neuroncore.clause.instruction import Call
 from neuroncore.core.indirection import Picked
 from neuroncore.enums import reduce_cmd
-from neuroncore.memory.gaps import Gaps
+from neuroncore.memory.gaps import Flags
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 
@@ -33,7 +33,7 @@ AFRESH = (reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
 class _Spot(Generic[T]):
     """What of a storage depends on leftovers, and the findings of those."""
 
-    flags: Gaps
+    flags: Flags
     why: dict[T, None] = field(default_factory=dict)
 
 
@@ -110,7 +110,7 @@ class Leftovers(Generic[T]):
     def _spot(self, storage: Storage, why: dict[T, None]) -> _Spot[T]:
         spot = self._spots.get(storage)
         if spot is None:
-            spot = self._spots[storage] = _Spot(Gaps(storage.nbytes, storage.dtype.itemsize))
+            spot = self._spots[storage] = _Spot(Flags(storage.nbytes))
         spot.why |= why
         return spot
 

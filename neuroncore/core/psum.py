@@ -103,7 +103,7 @@ def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
         core.check_written("dst, which accumulates,", dst)
     warn_foreign(core, dst)
     gaps = dst.storage.gaps
-    if gaps is not None and gaps.mask is None and not accumulate:
+    if gaps is not None and not gaps.written and not accumulate:
         return True
     unwritten = None if accumulate else dst.unwritten()
     if unwritten is None:

@@ -1,70 +1,125 @@
-"""What of a storage was never written."""
+"""What of a storage was never written, and other flags of its bytes.
+
+Kernels write whole rows, or blocks of columns, so one flag stands for as many bytes as all accesses
+so far have had in common: a tensor that is written in 32 blocks of rows has 32 flags.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
+from math import gcd
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.memory.access import Dims
+
 Array = npt.NDArray[Any]
 
+NONE_SET: Array = np.zeros(1, np.bool_)
+NONE_SET.flags.writeable = False
 
-class Gaps:
-    """Which elements of a storage were never written.
 
-    Until the first partial write there is no mask: nothing has been written. A storage that has
-    been written from end to end has no Gaps at all.
-    """
+class Footprint:
+    """Which bytes the elements of `shape` cover that lie `strides` bytes apart and have `item`
+    each, wherever the first begins: runs of `run` bytes, in `sizes` rows `steps` bytes apart, from
+    `low` bytes after that on (0 or less) and `reach` bytes far. Their order is left out."""
 
-    __slots__ = ("granule", "mask", "total", "written")
+    __slots__ = ("item", "low", "reach", "run", "shape", "sizes", "steps", "strides", "unit")
 
-    def __init__(self, nbytes: int, granule: int) -> None:
-        self.granule = granule  # bytes that one flag stands for
-        self.total = nbytes // granule
-        self.written = 0  # flags set, counting repeats: the mask is full only if this >= total
-        self.mask: Array | None = None
+    def __init__(self, shape: Dims, strides: Dims, item: int) -> None:
+        self.shape, self.strides, self.item = shape, strides, item
+        axes = [(abs(s), n) for n, s in zip(shape, strides, strict=True) if n != 1 and s]
+        self.low = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
+        self.reach = item + sum((n - 1) * s for s, n in axes)
+        self.run = item
+        rows: list[tuple[int, int]] = []
+        for step, size in sorted(axes):
+            if step == self.run and not rows:
+                self.run *= size
+            else:
+                rows.append((size, step))
+        self.sizes, self.steps = tuple(n for n, _ in rows), tuple(s for _, s in rows)
+        self.unit = gcd(self.run, *self.steps)  # what it consists of whole numbers of
 
-    def flags(self, start: int, shape: Sequence[int], strides: Sequence[int], item: int) -> Array:
-        """The flags of an access, in bytes: `shape`, plus an axis if an element has several."""
-        if self.mask is None:
-            self.mask = np.zeros(self.total, np.bool_)
-        if item % self.granule or any(s % self.granule for s in (start, *strides)):
-            self.mask = np.repeat(self.mask, self.granule)
-            self.total, self.written = self.total * self.granule, self.written * self.granule
-            self.granule = 1
-        steps = [s // self.granule for s in strides]
-        first, several = start // self.granule, item // self.granule
+
+@lru_cache(maxsize=1 << 12)
+def footprint(shape: Dims, strides: Dims, item: int) -> Footprint:
+    """The Footprint of these arguments."""
+    return Footprint(shape, strides, item)
+
+
+class Flags:
+    """Flags of the bytes of a storage, none set at first: one for each `granule` bytes."""
+
+    __slots__ = ("granule", "mask")
+
+    def __init__(self, nbytes: int) -> None:
+        self.granule = max(nbytes, 1)
+        self.mask = NONE_SET  # as long as no access needs flags of its own
+
+    def pieces(self, start: int, what: Footprint) -> Array:
+        """The flags of an access, in any order, to be read or set; `start` is the byte of its first
+        element."""
+        first = start + what.low
+        self._divide(gcd(self.granule, first, what.unit))
+        granule = self.granule
+        begin, run = first // granule, what.run // granule
+        if not what.sizes:
+            return self.mask[begin : begin + run]
+        steps = (*[s // granule for s in what.steps], 1)
+        return np.ndarray((*what.sizes, run), np.bool_, self.mask, begin, steps)
+
+    def elements(self, start: int, what: Footprint) -> Array:
+        """The same in the access's shape, with an axis more if an element has several."""
+        self._divide(gcd(self.granule, start, what.item, *what.strides))
+        granule, shape = self.granule, what.shape
+        steps = [s // granule for s in what.strides]
+        several = what.item // granule
         if several > 1:
             shape, steps = (*shape, several), [*steps, 1]
-        return np.ndarray(tuple(shape), np.bool_, self.mask, first, tuple(steps))
+        return np.ndarray(shape, np.bool_, self.mask, start // granule, tuple(steps))
 
-    def write(
-        self,
-        start: int,
-        shape: Sequence[int],
-        strides: Sequence[int],
-        item: int,
-        chosen: Array | None = None,
-    ) -> bool:
+    def _divide(self, granule: int) -> None:
+        if granule != self.granule or self.mask is NONE_SET:
+            self.mask = np.repeat(self.mask, self.granule // granule)
+            self.granule = granule
+
+
+class Gaps(Flags):
+    """Which bytes of a storage were written. One that has been from end to end has no Gaps."""
+
+    __slots__ = ("written",)
+
+    def __init__(self, nbytes: int) -> None:
+        super().__init__(nbytes)
+        self.written = 0  # bytes, counting repeats: nothing is missing only if all are among them
+
+    def write(self, start: int, what: Footprint, chosen: Array | None = None) -> bool:
         """Note a write, of all elements or the `chosen`; True if nothing is missing any more."""
-        flags = self.flags(start, shape, strides, item)
         if chosen is None:
+            flags = self.pieces(start, what)
             flags[...] = True
         else:
+            flags = self.elements(start, what)
             flags[chosen] = True
-        self.written += flags.size
-        return self.written >= self.total and self.mask is not None and bool(self.mask.all())
+        self.written += flags.size * self.granule
+        return self.written >= self.mask.size * self.granule and bool(self.mask.all())
 
-    def missing(
-        self, start: int, shape: Sequence[int], strides: Sequence[int], item: int
-    ) -> Array | None:
+    def missing(self, start: int, what: Footprint) -> Array | None:
         """Which elements of an access lack a byte, or None if all are there."""
-        if self.mask is None:
-            return np.ones(tuple(shape), np.bool_)
-        flags = self.flags(start, shape, strides, item)
-        if flags.all():
+        if not self.written:
+            return np.ones(what.shape, np.bool_)
+        first = start + what.low
+        around = self.mask[first // self.granule : -(-(first + what.reach) // self.granule)]
+        if around.all():
             return None
-        whole: Array = flags if flags.ndim == len(shape) else np.all(flags, axis=-1)
+        pieces = self.pieces(start, what)
+        if pieces.all():
+            return None
+        if not pieces.any():
+            return np.ones(what.shape, np.bool_)
+        flags = self.elements(start, what)
+        whole: Array = flags if flags.ndim == len(what.shape) else np.all(flags, axis=-1)
         return np.logical_not(whole)

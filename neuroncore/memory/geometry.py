@@ -18,6 +18,7 @@ import numpy.typing as npt
 from neuroncore.enums import ON_CHIP, MemoryRegion
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
+from neuroncore.memory.gaps import Footprint, footprint
 from neuroncore.numerics.formats import Format
 
 MOST = 1 << 12  # entries of a table
@@ -183,7 +184,7 @@ class Geometry:
 
     __slots__ = (
         *("layout", "shape", "strides", "dtype", "bytes_apart", "steps", "fills", "stepped"),
-        *("views", "_parts"),
+        *("views", "_parts", "_footprint"),
     )
 
     def __init__(self, layout: Layout, shape: Dims, strides: Dims, dtype: Format) -> None:
@@ -201,11 +202,19 @@ class Geometry:
         self.stepped = layout.on_chip and rows_apart != layout.row_bytes
         self.views: dict[int, View] = {}
         self._parts: dict[Any, tuple[Geometry, int]] = {}
+        self._footprint: Footprint | None = None
 
     @property
     def given(self) -> tuple[Any, ...]:
         """Those of `layout` for its layout, and of `Layout.geometry`."""
         return self.layout.given, self.shape, self.strides, self.dtype
+
+    @property
+    def footprint(self) -> Footprint:
+        """Which bytes of the chip's are its."""
+        if self._footprint is None:
+            self._footprint = footprint(self.shape, self.bytes_apart, self.dtype.itemsize)
+        return self._footprint
 
     def part(self, index: Any) -> tuple[Geometry, int] | None:
         """What an index makes of it and by how far it moves the offset, if that was noted."""

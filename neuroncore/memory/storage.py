@@ -24,7 +24,7 @@ from neuroncore.errors import (
 from neuroncore.machine import Machine, Psum, Sbuf
 from neuroncore.memory import geometry
 from neuroncore.memory.access import Dims
-from neuroncore.memory.gaps import Gaps
+from neuroncore.memory.gaps import Flags, Gaps
 from neuroncore.memory.geometry import Layout
 from neuroncore.native import buffers
 from neuroncore.numerics import codec
@@ -54,7 +54,7 @@ class Storage:
     scope: Any  # the loop iteration it was made in, in a dialect that has those
     launch: Hbm | None  # whose it is: a tensor ends with the launch that made it
     double: Any  # the elements in float64, if they differ (`precision`)
-    foreign: Gaps | None  # PSUM: flags what others than the Tensor engine wrote
+    foreign: Flags | None  # PSUM: what others than the Tensor engine wrote
 
     def __init__(self, identity: int, layout: Layout, held: Format, name: str = "") -> None:
         self.id, self.layout, self.held, self.name = identity, layout, held, name
@@ -114,7 +114,7 @@ class Image:
         # 192, 224 or 256 KiB apart, all rows would share the same few sets of a cache
         self.pitch = size.partition_bytes * spread + buffers.CACHE_LINE
         self.data = buffers.fresh(self.rows * self.pitch)
-        self.gaps = Gaps(self.data.nbytes, 1)
+        self.gaps = Gaps(self.data.nbytes)
 
 
 def _described(shape: Dims, name: str) -> str:
@@ -215,7 +215,7 @@ class Memory:
             self._check_room(layout, name, lasts=region is MemoryRegion.shared_hbm)
         storage = Storage(next(self._ids), layout, self.hbm.held(dtype), name)
         storage.launch = self.hbm
-        storage.gaps = Gaps(layout.nbytes, dtype.itemsize)
+        storage.gaps = Gaps(layout.nbytes)
         try:
             storage.data = buffers.take(layout.nbytes * layout.spread)
         except MemoryError:
@@ -323,7 +323,7 @@ class Memory:
         storage = Storage(identity, layout, self.hbm.held(dtype), name)
         storage.launch, storage.image, storage.data = self.hbm, image, image.data
         storage.origin = layout.partition0 * image.pitch + layout.byte0 * image.spread
-        storage.gaps = Gaps(layout.nbytes, dtype.itemsize)
+        storage.gaps = Gaps(layout.nbytes)
         return storage
 
     def _image(self, region: MemoryRegion) -> Image:

@@ -25,10 +25,10 @@ from neuroncore.errors import (
 )
 from neuroncore.memory import geometry
 from neuroncore.memory.access import Dims
-from neuroncore.memory.gaps import Gaps
+from neuroncore.memory.gaps import Flags, Footprint, footprint
 from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import VirtualRegister
-from neuroncore.memory.storage import Storage
+from neuroncore.memory.storage import Image, Storage
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
 
@@ -293,34 +293,37 @@ class Tile:
 
     # --- what was never written ------------------------------------------------------------------
 
-    def _layout(self) -> tuple[int, Dims, tuple[int, ...], int]:
-        item = self.dtype.itemsize
-        return self.offset * item, self.shape, self.geometry.bytes_apart, item
+    def _covered(self) -> tuple[int, Footprint]:
+        """The bytes of its storage that are its own: where the first is, and the others."""
+        return self.offset * self.dtype.itemsize, self.geometry.footprint
 
-    def flags(self, gaps: Gaps) -> Array:
+    def _covered_in(self, image: Image) -> tuple[int, Footprint]:
+        codes = self.codes()
+        start = _address(codes) - _address(image.data)
+        return start, footprint(codes.shape, codes.strides, codes.itemsize)
+
+    def flags(self, flags: Flags) -> Array:
         """Those of the elements; with an axis more if an element has several."""
-        return gaps.flags(*self._layout())
+        return flags.elements(*self._covered())
 
     def unwritten(self) -> Array | None:
         """Which elements nothing has written since this tensor was allocated, None if none."""
         gaps = self.storage.gaps
-        return None if gaps is None else gaps.missing(*self._layout())
+        return None if gaps is None else gaps.missing(*self._covered())
 
     def missing(self) -> Array | None:
         """Which elements nothing has written, be it through another tensor at the same address."""
         missing, image = self.unwritten(), self.storage.image
         if missing is None or image is None:
             return missing
-        codes = self.codes()
-        start = _address(codes) - _address(image.data)
-        never = image.gaps.missing(start, codes.shape, codes.strides, codes.itemsize)
+        never = image.gaps.missing(*self._covered_in(image))
         return None if never is None else missing & never
 
     @property
     def untouched(self) -> bool:
         """Whether it is certain, without a look at elements, that nothing has written any."""
         storage = self.storage
-        return storage.image is None and storage.gaps is not None and storage.gaps.mask is None
+        return storage.image is None and storage.gaps is not None and not storage.gaps.written
 
     def leftover(self, zeros: bool) -> Array:
         """What stands for an element of leftovers: 0, or poison."""
@@ -338,25 +341,23 @@ class Tile:
         if storage.gaps is None:
             return
         whole = chosen is None and self.geometry.fills
-        if whole or storage.gaps.write(*self._layout(), chosen):
+        if whole or storage.gaps.write(*self._covered(), chosen):
             storage.gaps = None
         if (image := storage.image) is not None:
-            codes = self.codes()
-            start = _address(codes) - _address(image.data)
-            image.gaps.write(start, codes.shape, codes.strides, codes.itemsize, chosen)
+            image.gaps.write(*self._covered_in(image), chosen)
 
     def mark_foreign(self, foreign: bool) -> None:
         """Note for every element in PSUM whether another engine than the Tensor engine wrote it."""
         storage = self.storage
         if storage.foreign is None and foreign:
-            storage.foreign = Gaps(storage.nbytes, storage.dtype.itemsize)
+            storage.foreign = Flags(storage.nbytes)
         if storage.foreign is not None:
-            storage.foreign.flags(*self._layout())[...] = foreign
+            storage.foreign.pieces(*self._covered())[...] = foreign
 
     def is_foreign(self) -> bool:
         """Whether another engine than the Tensor engine was the last to write some element."""
         foreign = self.storage.foreign
-        return foreign is not None and bool(foreign.flags(*self._layout()).any())
+        return foreign is not None and bool(foreign.pieces(*self._covered()).any())
 
     # --- dynamic offsets -------------------------------------------------------------------------
 

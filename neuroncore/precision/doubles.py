@@ -144,7 +144,7 @@ def copied(storage: Storage) -> Double:
 def begun(storage: Storage, first: Tile) -> Double:
     """A Double for when a tile has been written to a storage; a copy if something else has been."""
     gaps = storage.gaps
-    if gaps is None or (gaps.mask is not None and gaps.written * gaps.granule > _nbytes(first)):
+    if gaps is None or gaps.written > _nbytes(first):
         return copied(storage)
     count = storage.nbytes // storage.dtype.itemsize
     return adopted(buffers.take(count * DOUBLE.itemsize), storage)

@@ -1,0 +1,66 @@
+"""Flags of bytes: exact, and as few as what was written allows."""
+
+import numpy as np
+import pytest
+from device import Device
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuroncore.memory.gaps import Flags, Gaps, footprint
+
+NBYTES, ITEM = 192, 4
+
+
+def windows(nbytes):
+    """An array of items [4, 3, 4] of a storage, cut, turned and mirrored."""
+    items = np.arange(nbytes).reshape(4, 3, -1, ITEM)
+    steps = st.sampled_from([-2, -1, 1, 2])
+    keys = st.tuples(*[st.builds(slice, st.none(), st.none(), steps)] * 3)
+    order = st.permutations(range(3))
+    return st.builds(lambda key, order: items[key].transpose(*order, 3), keys, order)
+
+
+def access(window):
+    """The start and the footprint of a window of byte numbers."""
+    steps = [s // window.itemsize for s in window.strides[:-1]]
+    return int(window.flat[0]), footprint(window.shape[:-1], tuple(steps), ITEM)
+
+
+@given(st.lists(windows(NBYTES), min_size=1, max_size=4), windows(NBYTES))
+def test_what_is_missing_is_known_to_the_byte(written, looked_at):
+    gaps, flags = Gaps(NBYTES), np.zeros(NBYTES, np.bool_)
+    for window in written:
+        ended = gaps.write(*access(window))
+        flags[window] = True
+        assert ended == flags.all()
+    wanted = ~flags[looked_at].all(axis=-1)
+    missing = gaps.missing(*access(looked_at))
+    assert not wanted.any() if missing is None else np.array_equal(missing, wanted)
+
+
+@given(windows(NBYTES), windows(NBYTES), windows(NBYTES))
+def test_flags_can_be_cleared(first, second, looked_at):
+    flags, wanted = Flags(NBYTES), np.zeros(NBYTES, np.bool_)
+    for window, state in ((first, True), (second, False)):
+        flags.pieces(*access(window))[...] = state
+        wanted[window] = state
+    assert bool(flags.pieces(*access(looked_at)).any()) == wanted[looked_at].any()
+    found = flags.elements(*access(looked_at))
+    assert np.array_equal(
+        found.reshape((*looked_at.shape[:3], -1)).any(-1), wanted[looked_at].any(-1)
+    )
+
+
+@pytest.mark.parametrize(
+    "block,flags", [((32, 256), 8), ((256, 64), 256 * 4), ((32, 64), 256 * 4), ((1, 256), 256)]
+)
+def test_a_flag_stands_for_what_is_written_at_once(block, flags):
+    device = Device()
+    whole = device.empty((256, 256), buffer="hbm")
+    gaps = whole.storage.gaps
+    assert gaps is not None
+    part = whole[: block[0], : block[1]]
+    device.issue("dma_copy", part, device.tile(np.zeros(block, np.float32), buffer="hbm"))
+    assert gaps.mask.size == flags
+    assert part[0:1, 3:5].missing() is None  # a look at what has been written divides nothing
+    assert gaps.mask.size == flags
