@@ -13,7 +13,6 @@ Array = npt.NDArray[Any]
 RECENT = 128  # products among which the use of the PE is counted
 OWN_QUEUE = -2  # what an instruction waited for that could have begun before its queue was free
 UNKNOWN = -1.0
-ROOM = 4  # windows that a queue's places are wide
 
 
 class Work(NamedTuple):
@@ -68,26 +67,29 @@ class Times(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """What each queue may begin next: waiting[q, s] for s from low[q] to high[q], in the order of
-    the queue, of which order[head[q]] is the next to come. It is ready[q, s], or what must begin
-    before that is known is why[q, s]; the one at place[q] can begin soonest.
+    """What each queue may begin next. Places are those of `Queues.order`: all before reached[q]
+    were in its reach, which goes to allowed[q], and those before admitted[q] that read something
+    are let in; held[q] of them it has not begun.
 
-    A queue is looked at again when it is stale: it has begun something, or it is woken: the end of
-    something is known that an instruction in its window waits for. watched[i] has a bit for each
-    queue that i wakes.
+    What is let in waits for an end that is not known yet, in the chain of waiting[p], the first
+    place that waits for instruction p, and `following`; or it is one of known[q] places, which are
+    in the order of the queue: place[q, k] is ready at ready[q, k], when why[q, k] has ended. The
+    one at choice[q] can begin soonest, unless queue q is stale.
     """
 
+    allowed: Array
+    reached: Array
+    admitted: Array
+    held: Array
     waiting: Array
+    following: Array
+    known: Array
+    place: Array
     ready: Array
     why: Array
-    low: Array
-    high: Array
-    head: Array
-    place: Array
+    choice: Array
     soonest: Array
     stale: Array
-    woken: Array
-    watched: Array
 
 
 class Units(NamedTuple):
@@ -118,23 +120,22 @@ def timeline(work: Work, queues: Queues, core: Core, times: Times) -> None:
 
 
 def _windows(work: Work, queues: Queues) -> Windows:
-    reach, count = queues.limits[:, 1], len(queues.limits)
-    held = np.minimum(np.diff(queues.start), reach)
-    waiting = np.zeros((count, ROOM * reach.max()), np.int32)
-    for q in range(count):
-        waiting[q, : held[q]] = queues.order[queues.start[q] :][: held[q]]
+    count, most = len(queues.limits), int(queues.limits.max())
+    begin = queues.start[:-1].astype(np.int32)
     return Windows(
-        waiting=waiting,
-        ready=np.full(waiting.shape, UNKNOWN),
-        why=np.full(waiting.shape, -1, np.int32),
-        low=np.zeros(count, np.int64),
-        high=held,
-        head=queues.start[:-1] + held,
-        place=np.zeros(count, np.int64),
+        allowed=begin + queues.limits[:, 1],
+        reached=begin.copy(),
+        admitted=begin,
+        held=np.zeros(count, np.int32),
+        waiting=np.full(len(work.queue), -1, np.int32),
+        following=np.empty(len(work.queue), np.int32),
+        known=np.zeros(count, np.int32),
+        place=np.zeros((count, most), np.int32),
+        ready=np.zeros((count, most)),
+        why=np.zeros((count, most), np.int32),
+        choice=np.zeros(count, np.int32),
         soonest=np.zeros(count),
         stale=np.ones(count, np.bool_),
-        woken=np.zeros(count, np.bool_),
-        watched=np.zeros(len(work.queue), np.uint32),  # up to four cores
     )
 
 
@@ -157,60 +158,84 @@ def _units(work: Work, queues: Queues) -> Units:
 def _run(
     windows: Windows, units: Units, work: Work, queues: Queues, core: Core, times: Times
 ) -> None:
+    for q in range(windows.known.shape[0]):
+        _let_in(q, windows, work, queues, core, times.end)
     for _ in range(work.queue.shape[0]):
-        q = _choose(windows, units, work, queues, core, times)
+        q = _choose(windows, units)
         if q < 0:
             raise RuntimeError("the instructions wait for each other in a circle")
-        i = _begin(q, windows, units, work, core, times)
-        _complete(i, q, windows, units, work, queues, times)
-        _finish(i, q, windows, work, core, times)
-        _move_up(q, windows, queues)
+        i = _begin(q, windows, units, work, queues, core, times)
+        _complete(i, q, units, work, queues, times)
+        _finish(i, windows, work, queues, core, times)
+        _let_in(q, windows, work, queues, core, times.end)
 
 
 @borrowing
-def _choose(
-    windows: Windows, units: Units, work: Work, queues: Queues, core: Core, times: Times
-) -> int:
+def _let_in(q: int, windows: Windows, work: Work, queues: Queues, core: Core, end: Array) -> None:
+    """Let into the window of queue q what has come in its reach."""
+    reached, admitted = windows.reached[q], windows.admitted[q]
+    while reached < min(windows.allowed[q], queues.start[q + 1]):
+        if work.fresh[queues.order[reached]]:
+            _settle(reached, windows, work, queues, core, end)
+        reached += 1
+    while admitted < reached and windows.held[q] < queues.limits[q, 0]:
+        if not work.fresh[queues.order[admitted]]:
+            _settle(admitted, windows, work, queues, core, end)
+            windows.held[q] += 1
+        admitted += 1
+    windows.reached[q], windows.admitted[q] = reached, admitted
+
+
+@borrowing
+def _settle(
+    place: Any, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
+) -> None:
+    """Put what is at a place among what is known of its queue, or let it wait for what isn't."""
+    i = queues.order[place]
+    q = work.queue[i]
+    time, cause = _ready(i, q, work, core, end)
+    if time < 0.0:
+        windows.following[place] = windows.waiting[cause]
+        windows.waiting[cause] = place
+        return
+    k = windows.known[q]
+    windows.known[q] += 1
+    windows.stale[q] = True
+    while k > 0 and windows.place[q, k - 1] > place:
+        _move(q, k - 1, k, windows)
+        k -= 1
+    windows.place[q, k], windows.ready[q, k], windows.why[q, k] = place, time, cause
+
+
+@borrowing
+def _move(q: Any, source: Any, target: Any, windows: Windows) -> None:
+    windows.place[q, target] = windows.place[q, source]
+    windows.ready[q, target] = windows.ready[q, source]
+    windows.why[q, target] = windows.why[q, source]
+
+
+@borrowing
+def _choose(windows: Windows, units: Units) -> int:
     """The queue that can begin something first; -1 if none can."""
     best, best_time = -1, np.inf
-    for q in range(windows.low.shape[0]):
+    for q in range(windows.known.shape[0]):
         if windows.stale[q]:
-            _look(q, windows, units, work, queues, core, times)
+            _look(q, windows, units.free[q])
         if windows.soonest[q] < best_time:
             best, best_time = q, windows.soonest[q]
     return best
 
 
 @borrowing
-def _look(
-    q: int, windows: Windows, units: Units, work: Work, queues: Queues, core: Core, times: Times
-) -> None:
+def _look(q: int, windows: Windows, free: Any) -> None:
     """Find what queue q can begin soonest."""
-    waiting, ready, why = windows.waiting[q], windows.ready[q], windows.why[q]
-    window, awake, free = queues.limits[q, 0], windows.woken[q], units.free[q]
-    limited = window < queues.limits[q, 1]
-    soonest, counted = np.inf, 0
-    for s in range(windows.low[q], windows.high[q]):
-        if limited:
-            fresh = work.fresh[waiting[s]]
-            counted += not fresh
-            if counted > window and not fresh:
-                continue
-        if ready[s] < 0.0:
-            w = why[s]
-            if w >= 0 and not (awake and times.end[w] >= 0.0):
-                continue
-            ready[s], why[s] = _ready(waiting[s], q, work, core, times.end)
-            if ready[s] < 0.0:
-                windows.watched[why[s]] |= 1 << q
-                continue
-        time = max(ready[s], free)
+    soonest = np.inf
+    for k in range(windows.known[q]):
+        time = max(windows.ready[q, k], free)
         if time < soonest:
-            windows.place[q], soonest = s, time
+            windows.choice[q], soonest = k, time
         if time <= free:
             break  # those behind it can't begin sooner
-    else:
-        windows.woken[q] = False  # all have been looked at
     windows.stale[q], windows.soonest[q] = False, soonest
 
 
@@ -238,35 +263,46 @@ def _ready(i: Any, q: int, work: Work, core: Core, end: Array) -> Any:
 
 
 @borrowing
-def _begin(q: int, windows: Windows, units: Units, work: Work, core: Core, times: Times) -> Any:
+def _begin(
+    q: int, windows: Windows, units: Units, work: Work, queues: Queues, core: Core, times: Times
+) -> Any:
     """Begin what queue q can begin soonest, and say what that is: it takes longer on a cold PE, or
     when it goes a way to SBUF that another has taken."""
-    slot, time = windows.place[q], windows.soonest[q]
-    i = windows.waiting[q, slot]
+    k, time = windows.choice[q], windows.soonest[q]
+    i = queues.order[windows.place[q, k]]
     times.begin[i] = time
-    free = windows.ready[q, slot] >= units.free[q]
-    times.cause[i] = windows.why[q, slot] if free else OWN_QUEUE
+    free = windows.ready[q, k] >= units.free[q]
+    times.cause[i] = windows.why[q, k] if free else OWN_QUEUE
+    _take_out(q, k, work.fresh[i], windows)
     number, unit = divmod(q, work.previous.shape[1])
     if unit == core.tensor and core.warmup_ns > 0.0:
-        recent, warmth = units.recent[number], units.warmth[number]
-        work.busy[i] = _warmed(time, work.busy[i], work.filled[i], core, recent, warmth)
+        work.busy[i] = _warmed(time, work.busy[i], work.filled[i], core, number, units)
     if work.shares[i]:
         rival = q - unit + (core.gpsimd if unit == core.vector else core.vector)
         longer = _shared(i, units.sharing[rival], time, work.busy, times)
         if longer > 0.0:
             units.free[rival] += longer
             windows.stale[rival] = True
-            _forget(time, windows)
+            _look_again(time, windows, work, queues, core, times.end)
         units.sharing[q] = i
     units.free[q] = time + work.busy[i]
     return i
 
 
 @borrowing
-def _warmed(
-    begin: float, busy: Any, filled: Any, core: Core, recent: Array, warmth: Array
-) -> float:
-    """How long the PE takes for work of `busy` at full clock.
+def _take_out(q: int, k: Any, fresh: Any, windows: Windows) -> None:
+    """Take what queue q has begun out of its window."""
+    windows.known[q] -= 1
+    for after in range(k, windows.known[q]):
+        _move(q, after + 1, after, windows)
+    windows.allowed[q] += 1
+    windows.held[q] -= not fresh
+    windows.stale[q] = True
+
+
+@borrowing
+def _warmed(begin: float, busy: Any, filled: Any, core: Core, number: int, units: Units) -> float:
+    """How long the PE of a core takes for work of `busy` at full clock.
 
     It is warm when it has worked for the warm-up time with more than half of its rows `filled`.
     Other work uses that up, the cooling share of its own time, and what there can be of it lasts
@@ -275,11 +311,14 @@ def _warmed(
     entries; warmth[2] is how long it has worked with filled rows, less what is used up, warmth[3]
     whether it is warm, and warmth[4] when it was cold.
     """
+    recent, warmth = units.recent[number], units.warmth[number]
     size, used, since = recent.shape[0], 0.0, begin - core.warmup_ns
     while warmth[0] < warmth[1] and recent[int(warmth[0]) % size, 1] <= since:
         warmth[0] += 1
     for k in range(int(warmth[0]), int(warmth[1])):
         used += recent[k % size, 1] - max(recent[k % size, 0], since)
+        if used >= 0.5 * core.warmup_ns:
+            break
     idle = used < 0.5 * core.warmup_ns and warmth[4] <= since
     if idle or (warmth[3] > 0.0 and warmth[2] <= 0.0):
         warmth[2], warmth[3], warmth[4] = 0.0, 0.0, begin
@@ -319,18 +358,20 @@ def _shared(i: Any, beside: Any, time: float, busy: Array, times: Times) -> floa
 
 
 @borrowing
-def _forget(time: float, windows: Windows) -> None:
-    """Look again at all that is ready after a time: perhaps by an end that has changed."""
-    for q in range(windows.low.shape[0]):
-        for s in range(windows.low[q], windows.high[q]):
-            if windows.ready[q, s] > time:
-                windows.ready[q, s], windows.why[q, s], windows.stale[q] = UNKNOWN, -1, True
+def _look_again(
+    time: float, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
+) -> None:
+    """See when all is ready that is so after a time: perhaps by an end that has changed."""
+    for q in range(windows.known.shape[0]):
+        for k in range(windows.known[q]):
+            if windows.ready[q, k] > time:
+                i = queues.order[windows.place[q, k]]
+                windows.ready[q, k], windows.why[q, k] = _ready(i, q, work, core, end)
+                windows.stale[q] = True
 
 
 @borrowing
-def _complete(
-    i: Any, q: int, windows: Windows, units: Units, work: Work, queues: Queues, times: Times
-) -> None:
+def _complete(i: Any, q: int, units: Units, work: Work, queues: Queues, times: Times) -> None:
     """When instruction i, which queue q has begun, has done its work, or moved its bytes."""
     times.done[i] = units.free[q]
     if work.lane[i, 0] < 0:
@@ -344,44 +385,28 @@ def _complete(
 
 
 @borrowing
-def _finish(i: Any, q: int, windows: Windows, work: Work, core: Core, times: Times) -> None:
-    """When the result of i is there, if that is known, and wake the queues that waited for it."""
+def _finish(i: Any, windows: Windows, work: Work, queues: Queues, core: Core, times: Times) -> None:
+    """When the result of i is there, if that is known, and who waited to know it."""
     other = work.partner[i]
-    wakes = windows.watched[i]
     if other < 0:
         times.end[i] = times.done[i] + work.latency[i]
     elif times.begin[other] >= 0.0:
         met = max(times.done[i], times.done[other]) + core.semaphore_ns
         times.end[i], times.end[other] = met + work.latency[i], met + work.latency[other]
-        wakes |= windows.watched[other]
-    windows.stale[q] = True
-    for k in range(windows.low.shape[0]):
-        if wakes >> k & 1:
-            windows.stale[k] = windows.woken[k] = True
-
-
-@borrowing
-def _move_up(q: int, windows: Windows, queues: Queues) -> None:
-    """Take what queue q has begun out of its window, and let the next one in."""
-    for s in range(windows.place[q], windows.low[q], -1):
-        _copy(q, s - 1, s, windows)
-    windows.low[q] += 1
-    if windows.head[q] == queues.start[q + 1]:
+        _wake(other, windows, work, queues, core, times.end)
+    else:
         return
-    if windows.high[q] == windows.waiting.shape[1]:
-        held = windows.high[q] - windows.low[q]
-        for s in range(held):
-            _copy(q, windows.low[q] + s, s, windows)
-        windows.low[q], windows.high[q] = 0, held
-    s = windows.high[q]
-    windows.waiting[q, s] = queues.order[windows.head[q]]
-    windows.ready[q, s], windows.why[q, s] = UNKNOWN, -1
-    windows.high[q] += 1
-    windows.head[q] += 1
+    _wake(i, windows, work, queues, core, times.end)
 
 
 @borrowing
-def _copy(q: int, source: int, target: int, windows: Windows) -> None:
-    windows.waiting[q, target] = windows.waiting[q, source]
-    windows.ready[q, target] = windows.ready[q, source]
-    windows.why[q, target] = windows.why[q, source]
+def _wake(
+    producer: Any, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
+) -> None:
+    """Look again at what waits for the end of an instruction to be known."""
+    place = windows.waiting[producer]
+    windows.waiting[producer] = -1
+    while place >= 0:
+        following = windows.following[place]
+        _settle(place, windows, work, queues, core, end)
+        place = following
