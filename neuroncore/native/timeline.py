@@ -158,32 +158,46 @@ def _units(work: Work, queues: Queues) -> Units:
 def _run(
     windows: Windows, units: Units, work: Work, queues: Queues, core: Core, times: Times
 ) -> None:
-    for q in range(windows.known.shape[0]):
-        _let_in(q, windows, work, queues, core, times.end)
     for _ in range(work.queue.shape[0]):
-        q = _choose(windows, units)
+        q = _choose(windows, units, work, queues, core, times.end)
         if q < 0:
             raise RuntimeError("the instructions wait for each other in a circle")
         i = _begin(q, windows, units, work, queues, core, times)
         _complete(i, q, units, work, queues, times)
         _finish(i, windows, work, queues, core, times)
-        _let_in(q, windows, work, queues, core, times.end)
+
+
+@borrowing
+def _choose(
+    windows: Windows, units: Units, work: Work, queues: Queues, core: Core, end: Array
+) -> int:
+    """The queue that can begin something first; -1 if none can."""
+    best, best_time = -1, np.inf
+    for q in range(windows.known.shape[0]):
+        if windows.stale[q]:
+            _let_in(q, windows, work, queues, core, end)
+            _look(q, windows, units.free[q])
+        if windows.soonest[q] < best_time:
+            best, best_time = q, windows.soonest[q]
+    return best
 
 
 @borrowing
 def _let_in(q: int, windows: Windows, work: Work, queues: Queues, core: Core, end: Array) -> None:
     """Let into the window of queue q what has come in its reach."""
-    reached, admitted = windows.reached[q], windows.admitted[q]
-    while reached < min(windows.allowed[q], queues.start[q + 1]):
-        if work.fresh[queues.order[reached]]:
-            _settle(reached, windows, work, queues, core, end)
-        reached += 1
-    while admitted < reached and windows.held[q] < queues.limits[q, 0]:
-        if not work.fresh[queues.order[admitted]]:
-            _settle(admitted, windows, work, queues, core, end)
-            windows.held[q] += 1
-        admitted += 1
-    windows.reached[q], windows.admitted[q] = reached, admitted
+    reached, admitted, held = windows.reached[q], windows.admitted[q], windows.held[q]
+    within = min(windows.allowed[q], queues.start[q + 1])
+    while reached < within or (admitted < reached and held < queues.limits[q, 0]):
+        if reached < within:
+            place, wanted = reached, True
+            reached += 1
+        else:
+            place, wanted = admitted, False
+            admitted += 1
+        if work.fresh[queues.order[place]] == wanted:
+            _settle(place, windows, work, queues, core, end)
+            held += not wanted
+    windows.reached[q], windows.admitted[q], windows.held[q] = reached, admitted, held
 
 
 @borrowing
@@ -212,18 +226,6 @@ def _move(q: Any, source: Any, target: Any, windows: Windows) -> None:
     windows.place[q, target] = windows.place[q, source]
     windows.ready[q, target] = windows.ready[q, source]
     windows.why[q, target] = windows.why[q, source]
-
-
-@borrowing
-def _choose(windows: Windows, units: Units) -> int:
-    """The queue that can begin something first; -1 if none can."""
-    best, best_time = -1, np.inf
-    for q in range(windows.known.shape[0]):
-        if windows.stale[q]:
-            _look(q, windows, units.free[q])
-        if windows.soonest[q] < best_time:
-            best, best_time = q, windows.soonest[q]
-    return best
 
 
 @borrowing
@@ -386,27 +388,18 @@ def _complete(i: Any, q: int, units: Units, work: Work, queues: Queues, times: T
 
 @borrowing
 def _finish(i: Any, windows: Windows, work: Work, queues: Queues, core: Core, times: Times) -> None:
-    """When the result of i is there, if that is known, and who waited to know it."""
+    """When the result of i is there, if that is known, and look again at what waited to know it."""
     other = work.partner[i]
-    if other < 0:
-        times.end[i] = times.done[i] + work.latency[i]
-    elif times.begin[other] >= 0.0:
+    if other >= 0 and times.begin[other] < 0.0:
+        return
+    times.end[i] = times.done[i] + work.latency[i]
+    if other >= 0:
         met = max(times.done[i], times.done[other]) + core.semaphore_ns
         times.end[i], times.end[other] = met + work.latency[i], met + work.latency[other]
-        _wake(other, windows, work, queues, core, times.end)
-    else:
-        return
-    _wake(i, windows, work, queues, core, times.end)
-
-
-@borrowing
-def _wake(
-    producer: Any, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
-) -> None:
-    """Look again at what waits for the end of an instruction to be known."""
-    place = windows.waiting[producer]
-    windows.waiting[producer] = -1
-    while place >= 0:
-        following = windows.following[place]
-        _settle(place, windows, work, queues, core, end)
-        place = following
+    for producer in (other, i):
+        if producer >= 0:
+            place = windows.waiting[producer]
+            while place >= 0:
+                following = windows.following[place]
+                _settle(place, windows, work, queues, core, times.end)
+                place = following
