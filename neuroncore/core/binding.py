@@ -133,30 +133,23 @@ def _bind(instruction: Instruction) -> Iterator[str]:
     absent = [f"{p.name} is MISSING" for p in instruction.parameters if p.required]
     yield f"if {' or '.join(['extra', 'unknown', *absent])}:"
     yield f"    settle(INSTRUCTION, {{{_given(instruction)}}}, extra, unknown)"
-    for p in instruction.parameters:
-        if isinstance(p.default, Enum):
-            yield f"if type({p.name}) is int: {p.name} = member(_{p.name}, {p.name})"
     yield "core = current()"
 
 
 def _recognise(instruction: Instruction) -> Iterator[str]:
     """Find the Call by its key; one that the core has not seen is checked."""
     given, everything = _given(instruction), _everything(instruction)
+    usual = [p for p in instruction.parameters if _is_usual(p)]
+    others = [p for p in instruction.parameters if p not in usual]
     yield "try:"
-    for p in instruction.parameters:
-        if isinstance(p.declared, Op | Act):
-            row = "operator" if isinstance(p.declared, Op) else "function"
-            guard = f" if {p.name} is not None else None" if _is_optional(p.declared) else ""
-            yield f"    {p.name} = {p.name}.{row}{guard}"
-        if isinstance(p.declared, Immediate | Register):
-            yield f"    if not ({p.declared.quick(p.name)}):"
-            take = f"declared[{p.name!r}].take({instruction.name!r}, {p.name!r}, {p.name})"
-            yield f"        {p.name} = {take}"
-        if isinstance(p.declared, Static) and p.declared.sequence:
-            yield f"    if type({p.name}) is list: {p.name} = tuple({p.name})"
-    for name in instruction.lists:
-        yield f"    if not are_tiles({name}): raise TypeError"
-    parts = [part for p in instruction.parameters if (part := _key_part(p))]
+    yield from (f"    {line}" for p in others for line in _take(instruction, p))
+    parts = [part for p in others if (part := _key_part(p))]
+    if usual:
+        yield f"    if {' and '.join(f'{p.name} is _{p.name}' for p in usual)}: special = None"
+        yield "    else:"
+        yield from (f"        {line}" for p in usual for line in _take(instruction, p))
+        yield f"        special = {', '.join(str(_key_part(p)) for p in usual)},"
+        parts.append("special")
     yield f"    key = (INSTRUCTION, {', '.join(parts)})"
     yield "    call = core.calls.get(key)"
     yield "except KernelError as fault:"
@@ -166,6 +159,32 @@ def _recognise(instruction: Instruction) -> Iterator[str]:
     yield f"    raise misused(INSTRUCTION, {{{given}}}, core.machine) from None"
     yield "if call is None:"
     yield f"    call = core.prepare(INSTRUCTION, key, {everything})"
+
+
+def _is_usual(parameter: Parameter) -> bool:
+    """Whether it is one of those that kernels mostly leave at their defaults: parts of the key that
+    are together one part, None, where all are so."""
+    declared = parameter.declared
+    keyed = isinstance(declared, Static) or (isinstance(declared, Immediate) and declared.keyed)
+    return keyed and not parameter.required
+
+
+def _take(instruction: Instruction, p: Parameter) -> Iterator[str]:
+    """Make of an argument what the key and the meaning take."""
+    if isinstance(p.default, Enum):
+        yield f"if type({p.name}) is int: {p.name} = member(_{p.name}, {p.name})"
+    if isinstance(p.declared, Op | Act):
+        row = "operator" if isinstance(p.declared, Op) else "function"
+        guard = f" if {p.name} is not None else None" if _is_optional(p.declared) else ""
+        yield f"{p.name} = {p.name}.{row}{guard}"
+    if isinstance(p.declared, Immediate | Register):
+        yield f"if not ({p.declared.quick(p.name)}):"
+        take = f"declared[{p.name!r}].take({instruction.name!r}, {p.name!r}, {p.name})"
+        yield f"    {p.name} = {take}"
+    if isinstance(p.declared, Static) and p.declared.sequence:
+        yield f"if type({p.name}) is list: {p.name} = tuple({p.name})"
+    if p.name in instruction.lists:
+        yield f"if not are_tiles({p.name}): raise TypeError"
 
 
 def _resolve(instruction: Instruction) -> Iterator[str]:
@@ -201,7 +220,8 @@ def _key_part(parameter: Parameter) -> str | None:
     if not isinstance(declared, Operand | Op | Act | Static):
         return name if declared.keyed else None
     if isinstance(declared, Static) and not isinstance(parameter.default, Enum):
-        return f"kinds({name}), {name}"  # 1, 1.0 and True are one key, and not one argument
+        # 1, 1.0 and True are one key, and not one argument
+        return f"{name} if type({name}) is int else (kinds({name}), {name})"
     if not isinstance(declared, Operand):
         return name
     if declared.many:
