@@ -3,6 +3,7 @@ in front and an accumulator behind."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from neuroncore.clause import (
     Gathered,
     Number,
     Reduced,
+    Run,
     Scattered,
     Single,
     cost,
@@ -25,7 +27,7 @@ from neuroncore.core import tables
 from neuroncore.core.accumulators import accumulate, read_out
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
-from neuroncore.memory.tile import Tile
+from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import buffers
 
 from .operators import ADD, EXP, PRELU
@@ -54,20 +56,13 @@ def activation(
     reduce_cmd: reduce_cmd = IDLE,
     *,
     core: Core,
-) -> None:
+) -> Run:
     """dst[p, f] = op(data[p, f] * scale[p] + bias[p]);  reduce_res[p] = the accumulator
 
     Multiplication and addition round separately. The accumulator adds the float32 results before
     they are rounded to dst.
     """
-    out = numeric.target(dst, data, *numeric.tiles(bias, scale))
-    if not out.flags.c_contiguous:
-        out = numeric.floats(dst)  # elements of dst may lie on each other: the sum is of all
-    evaluate(core, op, affine(numeric.shaped(data.values(), dst.shape), scale, bias), out)
-    if reduce_cmd is not IDLE:
-        accumulate(core, scalar, data, out, ADD, reduce_cmd)
-    numeric.finish(dst, out)
-    read_out(core, scalar, data, reduce_res)
+    return activated(dst, op, data, bias, scale, reduce_cmd)
 
 
 @instruction(
@@ -88,10 +83,10 @@ def activation_reduce(
     scale: Single = 1.0,
     *,
     core: Core,
-) -> None:
+) -> Run:
     """dst[p, f] = op(data[p, f] * scale[p] + bias[p]);  reduce_res[p] = sum over f of op(...)"""
-    folded = {"reduce_res": reduce_res, "reduce_cmd": reduce_cmd.reset_reduce}
-    activation.meaning(dst, op, data, bias, scale, **folded, core=core)
+    run = activated(dst, op, data, bias, scale, reduce_cmd.reset_reduce)
+    return lambda core, dst, data, result, bias, scale: run(core, dst, data, bias, scale, result)
 
 
 # --- from v4 on -----------------------------------------------------------------------------------
@@ -168,13 +163,45 @@ def exponential(
 # --- words of the bodies --------------------------------------------------------------------------
 
 
-def affine(value: Any, scale: Any, bias: Any) -> Any:
-    """value * scale + bias in float32, leaving out what changes nothing."""
-    out = buffers.scratch("affine", value.shape, value.dtype)
-    if isinstance(scale, Tile) or scale != 1.0:
-        value = np.multiply(value, numeric.scalar(scale, value), out=out)
-    if bias is not None:  # adding 0 makes +0 of -0
-        value = np.add(value, numeric.scalar(bias, value), out=out)
+def activated(
+    dst: Tile, op: Function, data: Tile, bias: Any, scale: Any, command: reduce_cmd
+) -> Run:
+    """What activates, leaves sums in the accumulator as `command` says, and reads them out."""
+    moved, look_up = affine(dst, data, scale, bias), tables.looked_up(op)
+    others = [i for i, operand in enumerate((bias, scale)) if isinstance(operand, Tile)]
+
+    def run(core: Core, dst: Tile, data: Tile, bias: Any, scale: Any, result: Tile | None) -> None:
+        out = numeric.target(dst, data, *[(bias, scale)[i] for i in others])
+        if not out.flags.c_contiguous:
+            out = numeric.floats(dst)  # elements of dst may lie on each other: the sum is of all
+        look_up(core, moved(data, scale, bias), out)
+        if command is not IDLE:
+            accumulate(core, scalar, data, out, ADD, command)
+        numeric.finish(dst, out)
+        if result is not None:
+            read_out(core, scalar, data, result)
+
+    return run
+
+
+def affine(dst: Tile, data: Tile, scale: Any, bias: Any) -> Callable[[Tile, Any, Any], Array]:
+    """How data * scale + bias is made, in float32, leaving out what changes nothing."""
+    read = numeric.reader(data, dst.shape)
+    factor, term = (numeric.operand_reader(operand, dst) for operand in (scale, bias))
+    scaled, moved = isinstance(scale, Tile), bias is not None
+
+    def value(data: Tile, scale: Any, bias: Any) -> Array:
+        x = read(data)
+        multiplied = scaled or scale != 1.0
+        if not (multiplied or moved):
+            return x
+        out = buffers.scratch("affine", x.shape, x.dtype)
+        if multiplied:
+            x = np.multiply(x, factor(scale), out=out)
+        if moved:  # adding 0 makes +0 of -0
+            x = np.add(x, term(bias), out=out)
+        return x
+
     return value
 
 
@@ -183,4 +210,4 @@ def evaluate(core: Core, op: Function, value: Any, out: Any, slope: Any = None) 
     if op is PRELU and slope is not None:
         out[...] = np.where(value > 0, value, numeric.scalar(slope, value) * value)
         return
-    tables.look_up(core, op, value, out)
+    tables.looked_up(op)(core, value, out)

@@ -249,6 +249,8 @@ def apply(op: Operator, a: Array, b: Any, out: Array, reverse: bool = False) -> 
 
 def constant(form: Format, value: float) -> Any:
     """A number as one code of a format. Integers saturate."""
+    if form is float32:
+        return np.float32(value)
     if form.is_integer and form.kind != "bool":
         low, high = form.range
         return form.storage.type(min(max(int(value), low), high))
@@ -301,10 +303,12 @@ def flat(values: Array) -> Array:
 
 def activate(function: Callable[[Array, Array], Any], x: Array, out: Array) -> None:
     """out = function(x)"""
-    whole = out if out.flags.c_contiguous else buffers.array(out.shape, out.dtype)
+    if out.flags.c_contiguous:
+        function(flat(x), out.reshape(-1))
+        return
+    whole = buffers.array(out.shape, out.dtype)
     function(flat(x), whole.reshape(-1))
-    if whole is not out:
-        np.copyto(out, whole)
+    np.copyto(out, whole)
 
 
 def fold(op: Operator, matrix: Array, state: Array) -> Array:

@@ -73,5 +73,5 @@ def read_out(
             f"reduce_res reads {int(clobbered.sum())} accumulator registers that nothing has "
             "preset: leftovers on the device, NaN here; begin with reduce_cmd.reset_reduce",
         )
-    total = np.where(clobbered, np.float32(np.nan), registers)
-    reduce_res.store(np.negative(total) if negate else total)
+        registers = np.where(clobbered, np.float32(np.nan), registers)
+    reduce_res.store(np.negative(registers) if negate else registers)

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from neuroncore.clause.alu import Function
 from neuroncore.clause.arithmetic import activate
 from neuroncore.core.core import Core
+from neuroncore.memory.tile import Array
 
 
-def look_up(core: Core, op: Function, x: Any, out: Any) -> None:
-    """out = op(x); inputs for which the tables are not valid are reported."""
-    _report_outside(core, op, x)
-    activate(op.apply, x, out)
+def looked_up(op: Function) -> Callable[[Core, Array, Array], None]:
+    """What puts op(x) into an array; inputs for which the tables are not valid are reported."""
+    function = op.apply
+    if op.valid[0] == -np.inf:
+        return lambda core, x, out: activate(function, x, out)
+
+    def look_up(core: Core, x: Array, out: Array) -> None:
+        _report_outside(core, op, x)
+        activate(function, x, out)
+
+    return look_up
 
 
-def _report_outside(core: Core, op: Function, x: Any) -> None:
+def _report_outside(core: Core, op: Function, x: Array) -> None:
     """Zeros and infinities are taken to be no matter of tables."""
     low, high = op.valid
-    if low == -np.inf:
-        return
     size = np.abs(x) if op.of_magnitude else x
     if low <= size.min() and size.max() <= high:
         return
