@@ -141,6 +141,9 @@ def _recognise(instruction: Instruction) -> Iterator[str]:
     given, everything = _given(instruction), _everything(instruction)
     usual = [p for p in instruction.parameters if _is_usual(p)]
     others = [p for p in instruction.parameters if p not in usual]
+    for p in instruction.operands:
+        if not (p.always_tile or p.name in instruction.lists):
+            yield f"{_is_tile(p)} = isinstance({p.name}, Tile)"
     yield "try:"
     yield from (f"    {line}" for p in others for line in _take(instruction, p))
     parts = [part for p in others if (part := _key_part(p))]
@@ -229,7 +232,7 @@ def _key_part(parameter: Parameter) -> str | None:
     signature = f"({name}._signature or {name}.signature())"
     if parameter.always_tile:
         return signature
-    return f"{signature} if isinstance({name}, Tile) else type({name})"
+    return f"{signature} if {_is_tile(parameter)} else type({name})"
 
 
 # --- executing and noting -------------------------------------------------------------------------
@@ -276,14 +279,20 @@ def _note(instruction: Instruction) -> Iterator[str]:
     yield f"if call.dynamic: row = offsets.note(frame_at(1), ({values}))"
     yield "elif core.program is not None:"
     noted_values = f"({values})" if values else "None"
-    if all(p.always_tile for p in instruction.operands):
-        tiles = [p.name for p in instruction.operands if p.operand and p.operand.reads]
-        tiles += [p.name for p in instruction.operands if p.operand and p.operand.writes]
-        yield f"    row = core.note(call, frame_at(1), {', '.join([noted_values, *tiles])})"
-    else:
-        yield f"    arguments = {_everything(instruction)}"
-        noted = "*[arguments[n] for n in call.reads + call.writes]"
-        yield f"    row = core.note(call, frame_at(1), {noted_values}, {noted})"
+    read = [_noted(p) for p in instruction.operands if p.operand and p.operand.reads]
+    written = [_noted(p) for p in instruction.operands if p.operand and p.operand.writes]
+    tiles = ", ".join([noted_values, *read, *written])
+    yield f"    row = core.note(call, frame_at(1), {tiles})"
+
+
+def _noted(parameter: Parameter) -> str:
+    """What there is of an operand among the tiles of a row."""
+    name = parameter.name
+    if parameter.always_tile:
+        return name
+    if parameter.operand and parameter.operand.many:
+        return f"*{name}"
+    return f"*([{name}] if {_is_tile(parameter)} else [])"
 
 
 def _values(instruction: Instruction) -> str:
@@ -295,7 +304,7 @@ def _values(instruction: Instruction) -> str:
             register = f"numbered(core.program, {p.name})"
             part = f"{register} if type({p.name}) is VirtualRegister else {part}"
         elif p.operand:
-            part = f"None if isinstance({p.name}, Tile) else {part}"
+            part = f"None if {_is_tile(p)} else {part}"
         parts.append(f"{part}, type({p.name}), ")
     return "".join(parts)
 
@@ -310,7 +319,12 @@ def _has(instruction: Instruction, name: str) -> bool:
 
 
 def _present(parameter: Parameter) -> str:
-    return "" if parameter.always_tile else f"isinstance({parameter.name}, Tile) and "
+    return "" if parameter.always_tile else f"{_is_tile(parameter)} and "
+
+
+def _is_tile(parameter: Parameter) -> str:
+    """The variable that says whether an operand, where there may be a number or nothing, is one."""
+    return f"{parameter.name}_is_tile"
 
 
 def _given(instruction: Instruction) -> str:
