@@ -4,11 +4,12 @@ transpose."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from neuroncore.clause import Fusion, Operator, Traits, cost, instruction, numeric
+from neuroncore.clause import Fusion, Operator, Run, Traits, cost, instruction, numeric
 from neuroncore.core.core import Core
 from neuroncore.core.rows import Rows, asked, down_columns, put
 from neuroncore.enums import dge_mode, engine, oob_mode
@@ -41,14 +42,11 @@ def dma_copy(
     engine: engine = engine.unknown,
     *,
     core: Core,
-) -> None:
+) -> Run:
     """dst = src, element by element in row-major order; formats convert through float32"""
-    if not dst.dynamic and not src.dynamic:
-        put(dst, dst.encoded(src, src.codes()))
-        return
-    skip = oob_mode is SKIP
-    into, rows = asked(core, "dst", dst, skip), asked(core, "src", src, skip)
-    into.write(dst.encoded(src, rows.codes()), rows.chosen)
+    if dst.dynamic or src.dynamic:
+        return partial(moved_rows, oob_mode is SKIP)
+    return moved_bits if dst.held is src.held else converted
 
 
 @instruction(engine.dma, cost=words.compute_cost, rules=words.COMPUTE, traits=Traits(casts=True))
@@ -97,6 +95,19 @@ def dma_transpose(
     rows = asked(core, "src", src, oob_mode is SKIP, down_columns)
     chosen = None if rows.chosen is None else rows.chosen.transpose(order)
     put(dst, rows.codes().transpose(order), chosen)
+
+
+def moved_bits(core: Core, dst: Tile, src: Tile) -> None:
+    put(dst, src.codes())
+
+
+def converted(core: Core, dst: Tile, src: Tile) -> None:
+    put(dst, dst.encoded(src, src.codes()))
+
+
+def moved_rows(skip: bool, core: Core, dst: Tile, src: Tile) -> None:
+    into, rows = asked(core, "dst", dst, skip), asked(core, "src", src, skip)
+    into.write(dst.encoded(src, rows.codes()), rows.chosen)
 
 
 def asked_of(core: Core, dst: Tile, srcs: Sequence[Tile], skip: bool) -> list[Rows]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from neuroncore.clause import (
     In,
     MaybeSingle,
     Number,
+    Operator,
     Out,
     Reduced,
+    Run,
     SbufIn,
     SbufOut,
     Scattered,
@@ -59,15 +62,12 @@ def tensor_reduce(
     keepdims: bool = False,
     *,
     core: Core,
-) -> None:
+) -> Run:
     """dst[p, ...] = data[p, ..., 0] <op> data[p, ..., 1] <op> ... over the last axes"""
-    axes = len(words.listed(axis))
-    report_old_axes(core, data, axis)
-    if op.kind == "bitvec":
-        dst.codes()[...] = numeric.shaped(numeric.reduce(op, data.codes(), axes), dst.shape)
-        return
-    result = numeric.reduce(op, data.values(), axes)
-    dst.store(np.negative(result) if negate else result)
+    run = folded(op, len(words.listed(axis)), negate)
+    if words.trailing(words.listed(axis), len(data.shape)):
+        return run
+    return partial(with_old_axes, run, axis)
 
 
 @instruction(
@@ -241,12 +241,24 @@ def tensor_scalar_cumulative(
     dst.store(out)
 
 
-def report_old_axes(core: Core, data: Tile, axis: int | tuple[int, ...]) -> None:
-    """Find axes that only releases 0.1 and 0.2 of the API take."""
-    given = words.listed(axis)
-    if not words.trailing(given, len(data.shape)):
-        core.report(
-            "AXIS_FROM_WITHIN",
-            f"tensor_reduce: axis {axis} of {data} folds its last {len(given)}, as in releases 0.1 "
-            "and 0.2, where 1 is the innermost axis; later ones refuse it",
-        )
+def folded(op: Operator, axes: int, negate: bool) -> Run:
+    """What folds the last axes of data."""
+
+    def run(core: Core, dst: Tile, data: Tile) -> None:
+        result = numeric.reduce(op, data.values(), axes)
+        dst.store(np.negative(result) if negate else result)
+
+    def run_on_bits(core: Core, dst: Tile, data: Tile) -> None:
+        dst.codes()[...] = numeric.shaped(numeric.reduce(op, data.codes(), axes), dst.shape)
+
+    return run_on_bits if op.kind == "bitvec" else run
+
+
+def with_old_axes(run: Run, axis: int | tuple[int, ...], core: Core, dst: Tile, data: Tile) -> None:
+    """The same, and find axes that only releases 0.1 and 0.2 of the API take."""
+    core.report(
+        "AXIS_FROM_WITHIN",
+        f"tensor_reduce: axis {axis} of {data} folds its last {len(words.listed(axis))}, as in "
+        "releases 0.1 and 0.2, where 1 is the innermost axis; later ones refuse it",
+    )
+    run(core, dst, data)

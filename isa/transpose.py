@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from neuroncore.clause import PSUM, In, Out, Traits, instruction
+from neuroncore.clause import PSUM, In, Out, Run, Traits, instruction
 from neuroncore.core.core import Core
 from neuroncore.core.psum import put_bits, transposed
 from neuroncore.enums import engine
+from neuroncore.memory.tile import Tile
 
 from .words import transpose as words
 
@@ -23,16 +24,25 @@ tensor, vector, unknown = engine.tensor, engine.vector, engine.unknown
     example="F=128; dst=psum bfloat16",
     traits=Traits(transposes=True),
 )
-def nc_transpose(dst: Out, data: In, engine: engine = unknown, *, core: Core) -> None:
+def nc_transpose(dst: Out, data: In, engine: engine = unknown, *, core: Core) -> Run:
     """dst[f, p] = data[p, f]
 
     From v3 on bit for bit; there the Tensor engine may leave 8-bit floats in 16 bits, the upper 8
     of them zero. The Tensor engine of v2 multiplies by an identity matrix: NaN and infinities
     spread along their row, and -0 becomes +0; what nothing has written counts as finite.
     """
-    if dst.region is PSUM:
-        dst.mark_foreign(engine is vector)
-    if engine is vector or core.machine.has("native_transpose") or data.dtype.is_integer:
-        put_bits(dst, data.codes().reshape(data.shape[0], -1).T)
-    else:
-        transposed(core, dst, data)
+    exact = engine is vector or core.machine.has("native_transpose") or data.dtype.is_integer
+    turn = turned if exact else transposed
+    if dst.region is not PSUM:
+        return turn
+    foreign = engine is vector
+
+    def run(core: Core, dst: Tile, data: Tile) -> None:
+        dst.mark_foreign(foreign)
+        turn(core, dst, data)
+
+    return run
+
+
+def turned(core: Core, dst: Tile, data: Tile) -> None:
+    put_bits(dst, data.codes().reshape(data.shape[0], -1).T)

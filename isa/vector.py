@@ -49,15 +49,15 @@ vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, e
     traits=Traits(lanewise=True, casts=True, copies=True, copies_out=True),
     older_compiler=Fusion(engines=left_open, into_source=words.rounds_once),
 )
-def tensor_copy(dst: CopiedTo, src: Copied, engine: engine = unknown) -> None:
+def tensor_copy(dst: CopiedTo, src: Copied, engine: engine = unknown) -> Run:
     """dst[p, f] = src[p, f]; bits between equal formats, else through float32"""
-    numeric.move(dst, src)
+    return numeric.move(dst, src)
 
 
 @instruction(vector, gpsimd, cost=cost.filling, opcode="MEMSET")
-def memset(dst: Filled, value: Constant, engine: engine = unknown) -> None:
+def memset(dst: Filled, value: Constant, engine: engine = unknown) -> Run:
     """dst[p, f] = value; packed formats take 0 only"""
-    dst.codes()[...] = constant_of(dst, value, "memset", "value")
+    return fill
 
 
 @instruction(
@@ -76,6 +76,10 @@ def tensor_copy_predicated(
         numeric.put(dst, chosen, numeric.shaped(src.codes(), dst.shape)[chosen])
     else:
         numeric.put(dst, chosen, constant_of(dst, src, "tensor_copy_predicated", "src"))
+
+
+def fill(dst: Tile, value: float) -> None:
+    dst.codes()[...] = constant_of(dst, value, "memset", "value")
 
 
 # --- element by element ---------------------------------------------------------------------------

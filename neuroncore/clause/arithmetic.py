@@ -100,12 +100,16 @@ def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
     return shaped(predicate.codes() != 0, dst.shape) ^ bool(reverse)  # 1 is no bool to numpy
 
 
-def move(dst: Tile, src: Tile) -> None:
+def move(dst: Tile, src: Tile) -> Run:
     """dst = src: bits between equal formats, else through float32."""
-    if dst.dtype is src.dtype:
-        dst.codes()[...] = shaped(src.codes(), dst.shape)
-    else:
-        dst.store(src.values())
+    if dst.dtype is not src.dtype:
+        return lambda dst, src: dst.store(src.values())
+    shape = dst.shape
+
+    def run(dst: Tile, src: Tile) -> None:
+        dst.codes()[...] = shaped(src.codes(), shape)
+
+    return run
 
 
 def put(dst: Tile, chosen: Array, codes: Any) -> None:
@@ -330,7 +334,9 @@ def reduce(op: Operator, values: Array, axes: int) -> Array:
     kept = values.shape[: values.ndim - axes]
     matrix = as_matrix(values, prod(kept))
     if op.neutral is not None and matrix.dtype.kind == "f":
-        return fold(op, matrix, np.full(matrix.shape[0], op.neutral, matrix.dtype)).reshape(kept)
+        state = np.empty(matrix.shape[0], matrix.dtype)
+        state.fill(op.neutral)
+        return fold(op, matrix, state).reshape(kept)
     return fold(op, matrix[:, 1:], matrix[:, 0].copy()).reshape(kept)
 
 

@@ -79,7 +79,8 @@ def put(tile: Tile, codes: Array, chosen: Array | None = None) -> None:
     else:
         chosen = shaped(chosen, tile.shape)
         into[chosen] = codes[chosen]
-    tile.mark_written(chosen)
+    if tile.storage.gaps is not None:
+        tile.mark_written(chosen)
 
 
 def _every_row(tile: Tile) -> Tile:
