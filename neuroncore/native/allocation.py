@@ -12,65 +12,93 @@ from neuroncore.native.jit import compiled
 Array = npt.NDArray[Any]
 
 
-class Tiles(NamedTuple):
-    """Of one memory. `born` lists them in the order of their first use, which is at instruction
-    birth[t], `deaths` in the order of their last; last_user[t, q] is the last instruction of queue
-    q to use tile t, or -1, and size[t] its bytes per partition. Only tiles that waits[t] flags take
-    space while more is alive than fits."""
+class Uses(NamedTuple):
+    """Instruction i, of queue[i], uses the boxes operands[start[i]:start[i + 1]], of which box b is
+    in tile[b] of one memory, or -1."""
 
-    born: Array
+    start: Array
+    operands: Array
+    tile: Array
+    queue: Array
+
+
+class Lives(NamedTuple):
+    """Of each tile its first instruction, its last one, and the last one of each queue, or -1."""
+
     birth: Array
-    deaths: Array
+    last: Array
     last_user: Array
+
+
+class Tiles(NamedTuple):
+    """Of each tile its bytes per partition, and whether it takes space while more is alive than
+    fits; and all of them, in the order of their birth and of their last use."""
+
     size: Array
     waits: Array
+    born: Array
+    deaths: Array
 
 
 @compiled
-def reuse_of_space(
-    tiles: Tiles, capacity: int, users: Array, used_tile: Array, previous: Array
-) -> int:
-    """Make instructions wait for the space that their tiles take over; the peak of live bytes.
+def lives(uses: Uses, found: Lives) -> None:
+    """Fill in when tiles are used; without a use one is born after all instructions."""
+    for i in range(uses.queue.shape[0]):
+        for k in range(uses.start[i], uses.start[i + 1]):
+            t = uses.tile[uses.operands[k]]
+            if t >= 0:
+                found.birth[t] = min(found.birth[t], i)
+                found.last[t] = found.last_user[t, uses.queue[i]] = i
+
+
+@compiled
+def reuse_of_space(tiles: Tiles, lives: Lives, capacity: int, space: Array) -> int:
+    """The last users, of each queue, of the space that each tile takes over; the peak of live
+    bytes.
 
     Space that has been free the longest is taken first. What a tile lacks it gets of what is
-    spilled, which has it back when the tile dies. Instruction users[k] uses used_tile[k]: all users
-    wait, for a compiler may begin any of them first.
+    spilled, which has it back when the tile dies.
     """
-    born, birth, deaths, last_user, size, waits = tiles
-    count, queues = last_user.shape
     unused = capacity
-    left = size.copy()  # bytes of each tile's space that nobody has taken over yet
+    left = tiles.size.copy()  # bytes of each tile's space that nobody has taken over yet
+    count = left.shape[0]
     died, taken = 0, 0  # how many of `deaths` have died, and been taken over whole
     used, peak = 0, 0
-    space = np.full((count, queues), -1, np.int32)  # whose last users each tile waits for
     for b in range(count):
-        t = born[b]
-        i = birth[t]
-        while died < count and last_user[deaths[died]].max() < i:
-            used -= size[deaths[died]]
+        t = tiles.born[b]
+        i = lives.birth[t]
+        while died < count and lives.last[tiles.deaths[died]] < i:
+            used -= tiles.size[tiles.deaths[died]]
             died += 1
-        used += size[t]
+        used += tiles.size[t]
         peak = max(peak, used)
-        need = size[t]
+        need = tiles.size[t]
         fresh = min(unused, need)
         unused -= fresh
         need -= fresh
-        while need > 0 and taken < died and (waits[t] or used <= capacity):
-            d = deaths[taken]
+        while need > 0 and taken < died and (tiles.waits[t] or used <= capacity):
+            d = tiles.deaths[taken]
             take = min(left[d], need)
             if take > 0:
-                for q in range(queues):
-                    space[t, q] = max(space[t, q], last_user[d, q])
+                for q in range(space.shape[1]):
+                    space[t, q] = max(space[t, q], lives.last_user[d, q])
             left[d] -= take
             need -= take
             if left[d] == 0:
                 taken += 1
         left[t] -= need
-    for k in range(users.shape[0]):
-        i = users[k]
-        for q in range(queues):
-            previous[i, q] = max(previous[i, q], space[used_tile[k], q])
     return int(peak)
+
+
+@compiled
+def wait_for_space(uses: Uses, space: Array, previous: Array) -> None:
+    """Let all users of a tile wait for its space: a compiler may begin any of them first."""
+    for i in range(uses.queue.shape[0]):
+        for k in range(uses.start[i], uses.start[i + 1]):
+            t = uses.tile[uses.operands[k]]
+            if t >= 0:
+                for q in range(space.shape[1]):
+                    previous[i, q] = max(previous[i, q], space[t, q])
 
 
 @compiled

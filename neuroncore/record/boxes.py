@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -47,6 +47,20 @@ class Box(NamedTuple):
     dense: bool
 
 
+class Areas(NamedTuple):
+    """The areas of a record in the order of their first use: which of `kinds` each is like, and of
+    each box which area it is in."""
+
+    kinds: Sequence[Area]
+    kind: Array
+    of_box: Array
+
+    def each_box(self, of_kinds: Iterable[Any], dtype: npt.DTypeLike) -> Array:
+        """Of each box what is said of the kind of its area."""
+        said: Array = np.array(list(of_kinds), dtype)
+        return said[self.kind][self.of_box]
+
+
 @dataclass(frozen=True)
 class Boxes:
     """The distinct boxes of a record: a row of `table` has the fields of a Box in their order,
@@ -54,6 +68,7 @@ class Boxes:
     box a window is in."""
 
     table: Array
+    areas: Areas
     pattern: Array
     patterns: Patterns
     of_window: Array
@@ -68,8 +83,13 @@ class Windows(NamedTuple):
     offset: Array
 
 
-def boxes(windows: Windows, geometries: Sequence[Geometry], areas: Mapping[int, Area]) -> Boxes:
-    """The boxes of windows, in the order in which they come."""
+def boxes(
+    windows: Windows,
+    geometries: Sequence[Geometry],
+    areas: Mapping[int, int],
+    kinds_of_areas: Sequence[Area],
+) -> Boxes:
+    """The boxes of windows, in the order in which they come, on areas that are of some kinds."""
     first, window = _distinct(*windows)
     area, *where = (column[first] for column in windows)
     kinds: dict[tuple[Extent, Pattern | None], int] = {}
@@ -78,7 +98,11 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], areas: Mapping[int, 
     for i, at in enumerate(each.tolist()):
         lies, offset = geometries[int(where[0][at])], int(where[1][at])
         extent = extent_of(lies, offset)
-        pattern = None if extent[-1] else pattern_of(lies, offset, areas[int(area[at])].row_bytes)
+        pattern = (
+            None
+            if extent[-1]
+            else pattern_of(lies, offset, kinds_of_areas[areas[int(area[at])]].row_bytes)
+        )
         kind[i] = kinds.setdefault((extent, pattern), len(kinds))
     kind = kind[place]
     first, box = _distinct(area, kind)
@@ -88,10 +112,19 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], areas: Mapping[int, 
     strided = np.array([pattern is not None for pattern in patterns], np.bool_)
     return Boxes(
         table=np.column_stack([area, extents[kind]]),
+        areas=_areas(area, areas, kinds_of_areas),
         pattern=np.where(strided[kind], kind, np.int64(-1)),
         patterns=patterns,
         of_window=box[window],
     )
+
+
+def _areas(area: Array, areas: Mapping[int, int], kinds: Sequence[Area]) -> Areas:
+    """`area` is the storage of each box, `areas` which kind each storage is of."""
+    storages = np.fromiter(areas, np.int64, len(areas))
+    order = np.argsort(storages, kind="stable")
+    number = order[np.searchsorted(storages[order], area)]
+    return Areas(kinds, np.fromiter(areas.values(), np.int64, len(areas)), number)
 
 
 def _distinct(*columns: Array) -> tuple[Array, Array]:

@@ -26,7 +26,7 @@ from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.options import Order as Order
-from neuroncore.record.boxes import ANYWHERE, Area, Boxes, Patterns, Windows, boxes
+from neuroncore.record.boxes import ANYWHERE, Area, Areas, Boxes, Patterns, Windows, boxes
 from neuroncore.record.data import Data
 
 Array = npt.NDArray[Any]
@@ -54,7 +54,8 @@ class Program:
         self.left_out = 0  # instructions after the last one that is recorded
         self.calls: list[Call] = []
         self.lines: list[tuple[CodeType, int] | source.Place] = []
-        self.areas: dict[int, Area] = {}
+        self.areas: dict[int, int] = {}  # by storage, in the order of their first use: which kind
+        self.kinds: list[Area] = []
         self.data = Data()
         self._edges = array("i")  # pairs
         self._decisions = array("i")  # pairs: which instruction is the first to wait, and for which
@@ -63,7 +64,7 @@ class Program:
         self._windows = array("q")  # threes: an area, the number of a geometry, an offset
         self.geometries: list[Geometry] = []  # of windows, by number
         self._numbers: dict[Geometry, int] = {}  # of geometries
-        self._kinds: dict[tuple[Any, ...], Area] = {}  # tensors of a loop have equal ones
+        self._kinds: dict[Area, int] = {}  # tensors of a loop have equal ones
         self._line_index: dict[tuple[int, int], int] = {}
         self._read: tuple[Columns, Boxes] | None = None
 
@@ -155,16 +156,20 @@ class Program:
             self.geometries.append(lies)
         return number
 
-    def _born(self, storage: Storage) -> Area:
+    def _born(self, storage: Storage) -> int:
+        """The number of the kind of area that a storage is, or the memory that it is placed in."""
         region, image = storage.region, storage.image
         if image is not None:
-            return Area(region, region.value, image.rows, image.row_bytes, True, -1)
-        line = self.line(*storage.born) if storage.born else -1
-        kind = region, storage.name, storage.partitions, storage.row_bytes, False, line
-        found = self._kinds.get(kind)
-        if found is None:
-            found = self._kinds[kind] = Area(*kind)
-        return found
+            kind = Area(region, region.value, image.rows, image.row_bytes, True, -1)
+        else:
+            line = self.line(*storage.born) if storage.born else -1
+            name, rows, row_bytes = storage.name, storage.partitions, storage.row_bytes
+            kind = Area(region, name, rows, row_bytes, False, line)
+        number = self._kinds.get(kind)
+        if number is None:
+            number = self._kinds[kind] = len(self.kinds)
+            self.kinds.append(kind)
+        return number
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -203,7 +208,7 @@ class Program:
         """What readers make of the rows there are, once."""
         read, size = self._read, (len(self), len(self._windows) // 3)
         if read is None or (len(read[0].call), len(read[1].of_window)) != size:
-            found = boxes(self.windows(), self.geometries, self.areas)
+            found = boxes(self.windows(), self.geometries, self.areas, self.kinds)
             read = (
                 _columns(_values(self._rows), self._widths, self._valued(), found.of_window),
                 found,
@@ -215,13 +220,11 @@ class Program:
         """Of each Call whether its rows end with the number of its values."""
         return np.array([call.has_values for call in self.calls], np.bool_)
 
-    def area_kinds(self) -> tuple[Array, list[Area], Array]:
-        """The areas by number, their kinds, and which kind each is of. Those alike share one
-        object."""
-        count, areas = len(self.areas), list(self.areas.values())
-        same = np.fromiter(map(id, areas), np.int64, count)
-        _, first, kind = np.unique(same, return_index=True, return_inverse=True)
-        return np.fromiter(self.areas, np.int64, count), [areas[i] for i in first], kind
+    def area(self, storage: int) -> Area:
+        return self.kinds[self.areas[storage]]
+
+    def areas_of_boxes(self) -> Areas:
+        return self._reading()[1].areas
 
     def place(self, line: int) -> source.Place:
         site = self.lines[line]
@@ -261,7 +264,10 @@ class Program:
             raise ValueError("a row has not the windows of its call")
         if not np.isin(windows.area, np.fromiter(self.areas, np.int64, len(self.areas))).all():
             raise ValueError("a window has no area")
-        born = np.array([area.line for area in set(self.areas.values())], np.int64)
+        _inside(
+            np.fromiter(self.areas.values(), np.int64, len(self.areas)), len(self.kinds), "kinds"
+        )
+        born = np.array([kind.line for kind in self.kinds], np.int64)
         _inside(born + 1, len(self.lines) + 1, "lines")  # -1 is unknown
         for number, lies in enumerate(self.geometries):
             offsets = windows.offset[windows.geometry == number]

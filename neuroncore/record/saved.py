@@ -107,17 +107,16 @@ def _number(given: Any) -> Any:
 
 def _written(program: Program) -> tuple[dict[str, Any], list[Array]]:
     """What JSON has of a program, and its columns."""
-    kinds = {area: number for number, area in enumerate(dict.fromkeys(program.areas.values()))}
     tables = {
         "order": program.order,
         "left_out": program.left_out,
         "calls": [_call(call) for call in program.calls],
         "lines": [list(astuple(program.place(line))) for line in range(len(program.lines))],
-        "kinds": [plain(tuple(kind)) for kind in kinds],
+        "kinds": [plain(tuple(kind)) for kind in program.kinds],
         "geometries": [plain(lies.given) for lies in program.geometries],
     }
     areas = np.fromiter(program.areas, np.int64, len(program.areas))
-    kind = np.array([kinds[area] for area in program.areas.values()], np.int64)
+    kind = np.fromiter(program.areas.values(), np.int64, len(program.areas))
     return tables, [areas, kind, *(program.kept()[name] for name in COLUMNS)]
 
 
@@ -157,8 +156,8 @@ def _program(tables: dict[str, Any], columns: list[Array]) -> Program:
         raise ValueError(f"no order is called {program.order!r}")
     program.calls = [_called(given, i) for i, given in enumerate(tables["calls"])]
     program.lines = [_place(*line) for line in tables["lines"]]
-    kinds = [_area(value(given)) for given in tables["kinds"]]
-    program.areas = {n: kinds[k] for n, k in zip(areas.tolist(), kind.tolist(), strict=True)}
+    program.kinds = [_area(value(given)) for given in tables["kinds"]]
+    program.areas = dict(zip(areas.tolist(), kind.tolist(), strict=True))
     program.check()
     return program
 

@@ -112,9 +112,10 @@ def _usage(timeline: Timeline, region: MemoryRegion) -> Iterator[tuple[float, in
     area = program.box_table()[:, 0][columns.operands]
     users = np.repeat(np.arange(len(timeline.queue)), np.diff(columns.start))
     changes: list[tuple[float, int]] = []
-    wanted = [a for a, i in program.areas.items() if i.region is region and not i.placed]
+    kinds = {a: program.area(a) for a in program.areas}
+    wanted = [a for a, kind in kinds.items() if kind.region is region and not kind.placed]
     size = np.zeros(max(program.areas, default=0) + 1, np.int64)
-    size[wanted] = [program.areas[a].row_bytes for a in wanted]
+    size[wanted] = [kinds[a].row_bytes for a in wanted]
     first, last = np.full(len(size), np.inf), np.full(len(size), -np.inf)
     np.minimum.at(first, area, timeline.begin[users])
     np.maximum.at(last, area, timeline.end[users])

@@ -136,7 +136,7 @@ def _tiles(core: int, timeline: Timeline) -> Array:
     rows["core"], rows["accesses"], rows["first"] = core, counts, len(user)
     np.minimum.at(rows["first"], which, user)
     np.maximum.at(rows["last"], which, user)
-    found = [program.areas[number] for number in numbers.tolist()]
+    found = [program.area(number) for number in numbers.tolist()]
     rows["name"] = _objects([area.name for area in found])
     rows["memory"] = _objects([area.region.value for area in found])
     rows["partitions"] = [area.partitions for area in found]

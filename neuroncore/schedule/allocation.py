@@ -33,34 +33,32 @@ def allocate(
     waits[i] says that a tile whose first user is instruction i waits even where something has to be
     spilled.
     """
-    area, kinds, kind = program.area_kinds()
-    own = np.array([k.region is region for k in kinds], np.bool_)
-    placed = np.array([k.placed for k in kinds], np.bool_)
-    fixed_areas = area[(own & placed)[kind]]
-    fixed = int(boxes[np.isin(boxes[:, 0], fixed_areas), BYTE_END].max(initial=0))
-    free = (own & ~placed)[kind]
-    ids, size = area[free], np.array([k.row_bytes for k in kinds], np.int64)[kind[free]]
-    if not len(ids):
+    areas = program.areas_of_boxes()
+    placed = areas.each_box((k.region is region and k.placed for k in areas.kinds), np.bool_)
+    fixed = int(boxes[placed, BYTE_END].max(initial=0))
+    moved = [kind.region is region and not kind.placed for kind in areas.kinds]
+    free = np.array(moved, np.bool_)[areas.kind]
+    count = np.count_nonzero(free)
+    if not count:
         return fixed
-    number = np.full(int(max(program.areas)) + 1, -1, np.int32)
-    number[ids] = np.arange(len(ids))
-    users = np.repeat(np.arange(len(queue), dtype=np.int32), np.diff(columns.start))
-    tile = number[boxes[:, 0]][columns.operands]
-    users, tile = users[tile >= 0], tile[tile >= 0]
-    birth = np.full(len(ids), len(queue), np.int32)
-    np.minimum.at(birth, tile, users)
-    last_user = np.full((len(ids), len(QUEUES)), -1, np.int32)
-    np.maximum.at(last_user, (tile, queue[users]), users)
-    waits = np.append(waits, True)[birth]
-    tiles = native.Tiles(
-        born=np.argsort(birth, kind="stable"),
-        birth=birth,
-        deaths=np.argsort(last_user.max(axis=1), kind="stable"),
-        last_user=last_user,
-        size=size,
-        waits=waits,
+    tile = np.where(free, np.cumsum(free, dtype=np.int32) - np.int32(1), np.int32(-1))
+    uses = native.Uses(columns.start, columns.operands, tile[areas.of_box], queue)
+    lives = native.Lives(
+        birth=np.full(count, len(queue), np.int32),
+        last=np.full(count, -1, np.int32),
+        last_user=np.full((count, len(QUEUES)), -1, np.int32),
     )
-    peak: int = native.reuse_of_space.over(len(users))(tiles, capacity, users, tile, previous)
+    native.lives.over(len(queue))(uses, lives)
+    tiles = native.Tiles(
+        size=np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]],
+        waits=np.append(waits, True)[lives.birth],
+        born=np.argsort(lives.birth, kind="stable"),
+        deaths=np.argsort(lives.last, kind="stable"),
+    )
+    space = np.full((count, len(QUEUES)), -1, np.int32)
+    peak: int = native.reuse_of_space.over(len(queue))(tiles, lives, capacity, space)
+    if space.max() >= 0:
+        native.wait_for_space.over(len(queue))(uses, space, previous)
     return max(peak, fixed)
 
 

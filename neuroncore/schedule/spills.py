@@ -77,12 +77,9 @@ def traffic(program: Program, capacity: int) -> Traffic:
 
 def _pieces(program: Program) -> Pieces:
     boxes = program.box_table()
-    areas, kinds, kind = program.area_kinds()
-    kind_of = np.zeros(areas.max(initial=0) + 1, np.int64)
-    kind_of[areas] = kind
-    kind = kind_of[boxes[:, 0]]
-    on_chip = np.array([k.region in (SBUF, PSUM) for k in kinds], np.bool_)[kind]
-    movable = np.array([k.region is SBUF and not k.placed for k in kinds], np.bool_)[kind]
+    areas = program.areas_of_boxes()
+    on_chip = areas.each_box((k.region in (SBUF, PSUM) for k in areas.kinds), np.bool_)
+    movable = areas.each_box((k.region is SBUF and not k.placed for k in areas.kinds), np.bool_)
     in_order = np.lexsort((boxes[:, 3], boxes[:, 0]))  # by the first byte, area by area
     of_box, first, extents = native.pieces(boxes, in_order, on_chip)
     own, around = boxes[:, 1:5], extents[of_box]

@@ -235,7 +235,7 @@ def test_an_area_says_what_it_is_and_where_it_was_born():
 
     line = device.call(kernel)
     program = device.core.program
-    area = program.areas[boxes_of(device)[0].area]
+    area = program.area(boxes_of(device)[0].area)
     assert (area.region, area.name, area.partitions, area.row_bytes) == (nl.psum, "acc", 4, 24)
     assert not area.placed and program.place(area.line).line == line
 
@@ -250,10 +250,10 @@ def test_placed_tensors_are_windows_on_one_area():
         device.issue("memset", device.empty((4, 6), address=address), 0.0)
         assert boxes_of(device)[0][1:5] == box
     program = device.core.program
-    (area,) = program.areas.values()
+    (area,) = program.kinds
     assert area.placed and (area.name, area.partitions) == ("sbuf", 128)
     device.issue("memset", device.empty((4, 6), buffer="psum", address=(0, 0)), 0.0)
-    assert [a.name for a in program.areas.values()] == ["sbuf", "psum"]
+    assert [kind.name for kind in program.kinds] == ["sbuf", "psum"]
 
 
 # --- large programs -------------------------------------------------------------------------------
