@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
@@ -17,6 +17,7 @@ from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import last_launch
 from neuroncore.machine import Machine
+from neuroncore.native.lazy import Lazy
 from neuroncore.options import Options
 from neuroncore.precision.findings import Precision
 from neuroncore.record.saved import Record
@@ -26,6 +27,11 @@ from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.summary import overcommitted, summary
 from neuroncore.schedule import Timeline, schedule_cores
 
+if TYPE_CHECKING:
+    from neuroncore.view.document import Shown
+    from neuroncore.view.page import Page
+
+viewing: Any = Lazy("neuroncore.view.page")
 Array = npt.NDArray[Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -121,6 +127,18 @@ class Run:
     def tiles(self) -> Array:
         """A structured array, as `report.tables.tiles` describes it."""
         return tables.tiles(self.timelines)
+
+    @property
+    def shown(self) -> Shown:
+        """What a page has of it."""
+        shown: Shown = viewing.Shown(self.kernel, self.timelines, self.findings)
+        return shown
+
+    def view(self) -> Page:
+        """A page that shows what happened, for a browser: in a notebook it shows itself, and
+        `view().save("k.html")` writes it, one file that needs no network."""
+        page: Page = viewing.page([self.shown])
+        return page
 
     def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:
         """The results beside a reference: arrays in their order, or a function, which is called

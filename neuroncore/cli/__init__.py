@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from neuroncore import source
-from neuroncore.cli import explain, failures, instructions, profile, run, score, tools
+from neuroncore.cli import explain, failures, instructions, profile, run, score, tools, view
 from neuroncore.cli import machines as tables
 from neuroncore.errors import UsageError
 from neuroncore.frontend.alias import PATH
@@ -66,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_to(commands)
+    view.add_to(commands)
     profile.add_to(commands)
     score.add_to(commands)
     machines = commands.add_parser("machines", help="the machines and every number about them")

@@ -7,19 +7,24 @@ import json
 import platform
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neuroncore.api import Run
 from neuroncore.cli import failures
 from neuroncore.errors import UsageError
 from neuroncore.frontend.settings import target_machine
 from neuroncore.frontend.warning import Line, by_line, counted
+from neuroncore.native.lazy import Lazy
 from neuroncore.report import perfetto, precision, text
 from neuroncore.report.compare import Agreement
 from neuroncore.schedule import Timeline
 
+if TYPE_CHECKING:
+    from neuroncore.view.document import Shown
+
+viewing: Any = Lazy("neuroncore.view.page")
 SCHEMA = "neuroncore.run/1"
 PACKAGES = ("numpy", "numba", "ml_dtypes")
 
@@ -30,6 +35,7 @@ class Document:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
         self.timelines: list[Timeline] = []
+        self.shown: list[Shown] = []  # on the page that was asked for
         self.launches: list[dict[str, Any]] = []
         self.failure: dict[str, Any] | None = None
         self.differs = False
@@ -50,6 +56,8 @@ class Document:
     def add(self, run: Run, found: Agreement | None) -> None:
         """Print or keep what came out of a finished launch."""
         self.timelines += run.timelines
+        if self.arguments.html:
+            self.shown.append(run.shown)
         self.differs |= found is not None and not found
         self.say(f"{run.kernel} on {run.machine.name}")
         for line in (
@@ -76,8 +84,12 @@ class Document:
     def close(self) -> int:
         """Write what was asked for; the exit code."""
         if self.arguments.trace and self.timelines:
-            self._trace()
-            self.say(f"trace      {self.arguments.trace} (open it at ui.perfetto.dev)")
+            perfetto_file = self.arguments.trace
+            self._write("trace", lambda: perfetto.write(self.timelines, perfetto_file))
+            self.say(f"trace      {perfetto_file} (open it at ui.perfetto.dev)")
+        if self.shown:
+            self._write("html", lambda: viewing.page(self.shown).save(self.arguments.html))
+            self.say(f"page       {self.arguments.html} (open it in a browser)")
         if not self.launches and self.failure is None:
             self.failure = {"statement": "no kernel was launched"}
             print("neuroncore: no kernel was launched", file=sys.stderr)
@@ -86,12 +98,13 @@ class Document:
             failures.write(json.dumps(self._fields(failed), indent=2, allow_nan=False))
         return int(failed)
 
-    def _trace(self) -> None:
-        path = self.arguments.trace
+    def _write(self, option: str, write: Callable[[], None]) -> None:
+        """Raises UsageError if the file of an option can't be written."""
         try:
-            perfetto.write(self.timelines, path)
+            write()
         except OSError as error:
-            raise UsageError(f"--trace {path} can't be written: {error.strerror}") from None
+            path = getattr(self.arguments, option)
+            raise UsageError(f"--{option} {path} can't be written: {error.strerror}") from None
 
     def _fields(self, failed: bool) -> dict[str, Any]:
         return {

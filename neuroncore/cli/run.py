@@ -31,6 +31,16 @@ def add_to(commands: Any) -> None:
         usage="neuroncore run FILE.py[::KERNEL] [options] [[--] SCRIPT_ARGUMENT ...]",
         allow_abbrev=False,
     )
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
+    parser.add_argument(
+        "--html", type=Path, metavar="OUT.html", help="a page that shows the run, as of view"
+    )
+    add_running(parser)
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """What to run, on what and how: all arguments that every command has that runs kernels."""
     parser.add_argument("file", metavar="FILE.py[::KERNEL]")
     _add_arguments(parser)
     _add_emulation(parser)
@@ -43,8 +53,6 @@ def add_to(commands: Any) -> None:
         help=f"serve imports of the vendor's packages from a checkout of their public source: "
         f"NAME is {' or '.join(REPOSITORIES)}; repeatable",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
-    parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
     options = re.findall(r"--[\w-]+", parser.format_help())
     parser.set_defaults(command=run, options=options)
 
@@ -148,8 +156,8 @@ def _natural(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.target:
         machine.load(arguments.target)  # refuses unknown names before anything runs
-    if arguments.trace:
-        _check_writable(arguments.trace)
+    for option in ("trace", "html"):
+        _check_writable(option, getattr(arguments, option))
     for word in arguments.others:
         if near := difflib.get_close_matches(word, arguments.options, 1, cutoff=0.8):
             raise UsageError(
@@ -175,14 +183,16 @@ def run(arguments: argparse.Namespace) -> int:
     return session.document.close()
 
 
-def _check_writable(trace: Path) -> None:
+def _check_writable(option: str, path: Path | None) -> None:
     """Raise UsageError before the run rather than after it."""
-    there = trace.exists()
-    if there and not (trace.is_file() or trace.is_dir()):
+    if path is None:
+        return
+    there = path.exists()
+    if there and not (path.is_file() or path.is_dir()):
         return  # to open a pipe would wait for its reader
     try:
-        trace.open("ab").close()
+        path.open("ab").close()
     except OSError as error:
-        raise UsageError(f"--trace {trace} can't be written: {error.strerror}") from None
+        raise UsageError(f"--{option} {path} can't be written: {error.strerror}") from None
     if not there:
-        trace.unlink()
+        path.unlink()

@@ -1,0 +1,83 @@
+"""The page: the document of a run, and what shows it, in one file that needs no other.
+
+Its content security policy forbids all requests, and all scripts and styles but its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from neuroncore.view.document import Shown, document
+
+WEB = Path(__file__).parent / "web"
+IMPORT = re.compile(r'^import {([^}]+)} from "\./(\w+)\.js";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export (?:async function|function|class|const) ([\w$]+)", re.MULTILINE)
+FRAME_HEIGHT = 720  # pixels of a page in a notebook
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page as text; in a notebook it shows itself."""
+
+    html: str
+
+    def save(self, path: Path | str) -> None:
+        """Write it to a file. Raises OSError."""
+        Path(path).write_text(self.html, "utf-8")
+
+    def _repr_html_(self) -> str:
+        size = f'width="100%" height="{FRAME_HEIGHT}" style="border:0"'
+        return f'<iframe {size} srcdoc="{html.escape(self.html)}"></iframe>'
+
+    def __repr__(self) -> str:
+        return f"<Page of {len(self.html)} characters: save(path) writes it>"
+
+
+def page(launches: Iterable[Shown]) -> Page:
+    """The page of some launches."""
+    shown = list(launches)
+    style, script = (WEB / "page.css").read_text("utf-8"), _script()
+    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}"
+    parts = {
+        "policy": policy,
+        "title": html.escape(", ".join(dict.fromkeys(launch.kernel for launch in shown))),
+        "style": style,
+        "document": json.dumps(document(shown), separators=(",", ":")).replace("<", "\\u003c"),
+        "script": script,
+    }
+    # one pass, so that nothing in a kernel's text is taken for a place of the template's
+    template = (WEB / "page.html").read_text("utf-8")
+    return Page(re.sub(r"@(\w+)@", lambda match: parts[match[1]], template))
+
+
+def _hash(text: str) -> str:
+    """What a policy calls the only text that it lets run."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+@cache
+def _script() -> str:
+    """The modules in one script, each a scope of its own behind those that it imports."""
+    order: dict[str, str] = {}
+    _add("main", order)
+    return "\n".join(order.values())
+
+
+def _add(name: str, order: dict[str, str]) -> None:
+    text = (WEB / f"{name}.js").read_text("utf-8")
+    for _, needed in IMPORT.findall(text):
+        if needed not in order:
+            _add(needed, order)
+    names = ", ".join(EXPORT.findall(text))
+    body = IMPORT.sub(r"const {\1} = module_\2;\n", text)
+    body = re.sub(r"^export ", "", body, flags=re.MULTILINE)
+    order[name] = f"const module_{name} = (() => {{\n{body}return {{ {names} }};\n}})();"

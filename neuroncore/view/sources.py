@@ -1,0 +1,118 @@
+"""What a run did by lines of the source: time, bytes and flops of each, and the text itself."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.report.counters import product
+from neuroncore.report.summary import summary
+from neuroncore.schedule import QUEUES, Timeline
+from neuroncore.source import Place
+
+Array = npt.NDArray[Any]
+
+
+class Texts:
+    """The files that a document refers to, by number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, file: str) -> int:
+        return self._numbers.setdefault(file, len(self._numbers))
+
+    def site(self, place: Place) -> list[Any]:
+        """File, line, column, last line, column behind it, function."""
+        span = place.line, place.column, place.end_line, place.end_column
+        return [self.number(place.file), *span, place.function]
+
+    def table(self) -> list[dict[str, str]]:
+        return [{"name": f, "text": "".join(linecache.getlines(f))} for f in self._numbers]
+
+
+def lines(timeline: Timeline, texts: Texts) -> Iterator[dict[str, Any]]:
+    """A row for each source line that issued something, in order of the text.
+
+    `critical_ns` is its part of the critical path, `busy_ns` by queue how long it kept that,
+    `flying_ns` how long at least one of its transfers was under way, and `efficiency` what part of
+    the bytes that all DMA engines could have moved in that time it moved. Flops are those of the
+    model, and `operand_bytes` the bytes of the operands of what made them, for `product_ns`.
+    """
+    program = timeline.program
+    spots = [(texts.number(p.file), p.line) for p in map(program.place, range(len(program.lines)))]
+    order = sorted(set(spots))
+    rows = {spot: row for row, spot in enumerate(order)}
+    line = np.array([rows[spot] for spot in spots], np.int64)[timeline.columns.line]
+    figures = {**_times(timeline, line, len(order)), **_work(timeline, line, len(order))}
+    for row, (file, number) in enumerate(order):
+        found = {name: column[row].tolist() for name, column in figures.items()}
+        if found["count"]:
+            yield {"file": file, "line": number, **found}
+
+
+def _times(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
+    path = np.array(timeline.critical_path, np.int64)
+    until = np.append(timeline.begin[path[1:]], timeline.end[path[-1:]])
+    queued = np.bincount(line * len(QUEUES) + timeline.queue, timeline.busy, count * len(QUEUES))
+    return {
+        "count": np.bincount(line, minlength=count),
+        "critical_ns": np.bincount(line[path], until - timeline.begin[path], count),
+        "busy_ns": queued.reshape(count, len(QUEUES)),
+    }
+
+
+def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
+    """Bytes that transfers moved, and flops of products."""
+    program, machine, call = timeline.program, timeline.machine, timeline.columns.call
+    moved, flops, operands = np.zeros((3, len(program.calls)))
+    for index, used in enumerate(program.calls):
+        moved[index] = max((view.nbytes for view in used.views(*used.writes)), default=0)
+        made = product(used, machine)
+        if made is not None and not made.transposes:
+            flops[index] = made.flops
+            operands[index] = sum(v.nbytes for v in used.views(*used.reads, *used.writes))
+    own = timeline.moves
+    size = np.bincount(line[own], moved[call[own]], count)
+    flying = _flying(timeline, line, count)
+    dma, hbm = machine.dma, machine.hbm.stack_gigabytes_per_s
+    peak = min(dma.engines * dma.gigabytes_per_s_per_engine, hbm)
+    multiplies = flops[call] > 0
+    return {
+        "transfers": np.bincount(line[own], minlength=count),
+        "transfer_bytes": size,
+        "flying_ns": flying,
+        "efficiency": size / np.maximum(flying * peak, 1e-9),
+        "flops": np.bincount(line, flops[call], count),
+        "operand_bytes": np.bincount(line, operands[call], count),
+        "product_ns": np.bincount(line[multiplies], timeline.busy[multiplies], count),
+    }
+
+
+def _flying(timeline: Timeline, line: Array, count: int) -> Array:
+    """How long at least one transfer of each line is under way."""
+    own = np.flatnonzero(timeline.moves)
+    own = own[np.lexsort((timeline.begin[own], line[own]))]
+    of, begin, end = line[own], timeline.begin[own], timeline.end[own]
+    # lines apart from each other on one axis, so that one running maximum serves them all
+    apart = of * (timeline.total_ns + 1.0)
+    reached = np.maximum.accumulate(end + apart) - apart
+    before = np.where(np.diff(of, prepend=-1) == 0, np.append(0.0, reached[:-1]), 0.0)
+    return np.bincount(of, np.maximum(reached - np.maximum(begin, before), 0.0), count)
+
+
+def roofline(timeline: Timeline) -> dict[str, Any]:
+    """Roofs in TFLOPS by format, HBM's slope in gigabytes per second, and where the kernel is."""
+    machine, figures = timeline.machine, summary(timeline)
+    moved = figures["hbm_read_bytes"] + figures["hbm_write_bytes"]
+    return {
+        "peak_tflops": dict(machine.peak_tflops),
+        "hbm_gigabytes_per_s": machine.hbm.stack_gigabytes_per_s,
+        "flops": figures["model_flops"],
+        "hbm_bytes": moved,
+        "tflops": figures["model_flops"] / (timeline.total_ns or 1.0) / 1e3,
+    }

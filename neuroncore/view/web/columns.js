@@ -1,0 +1,29 @@
+// Columns of integers, as neuroncore/view/columns.py writes them.
+
+const KINDS = {
+  u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, u8: BigUint64Array,
+  i1: Int8Array, i2: Int16Array, i4: Int32Array, i8: BigInt64Array,
+};
+
+/** The bytes that a text in base64 holds, decompressed. */
+export async function inflate(text) {
+  const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).arrayBuffer();
+}
+
+/** A column as an array of numbers. */
+export async function unpacked(column) {
+  const content = await inflate(column.data);
+  let values = new KINDS[column.type](content);
+  if (column.type.endsWith("8")) values = Float64Array.from(values, Number);
+  if (!column.sums) return values;
+  const sums = new Float64Array(values.length);
+  for (let i = 0, sum = 0; i < values.length; i++) sums[i] = sum += values[i];
+  return sums;
+}
+
+/** 0, 1, 2, 3, 4 as 0, -1, 1, -2, 2. */
+export function signed(value) {
+  return value % 2 ? -(value + 1) / 2 : value / 2;
+}

@@ -1,0 +1,176 @@
+// Reads the document, and redraws what a change concerns.
+
+import { forgetInks, show, zoom } from "./canvas.js";
+import { Core } from "./model.js";
+import { Memory } from "./memory.js";
+import { drawFigures, drawFindings, drawHead, drawWhatIf } from "./report.js";
+import { drawRoofline } from "./roofline.js";
+import { matching } from "./search.js";
+import { Source } from "./source.js";
+import { asked, listen, set, state } from "./state.js";
+import { atPosition, drawStep, drawWalk, stepped } from "./step.js";
+import { Timeline } from "./timeline.js";
+import { $, el, table } from "./text.js";
+
+const KEYS = [
+  ["← →", "step back, forward"], ["Home End", "first, last step"], ["c  w", "to what it waited for, to what waited for it"],
+  ["o", "order of the program or of time"], ["+ -  [ ]", "zoom, move"], ["0", "the whole run"], ["z", "zoom to the step"],
+  ["/", "search; Enter goes to the next match"], ["Esc", "let go of line and search"], ["1 to 9", "panes"],
+  ["t", "light or dark"], ["wheel, drag, shift-drag", "zoom, move, zoom into a box"],
+];
+
+const panes = {};
+let cores = [], opened = [], core = null, timeline = null, source = null, memory = null;
+
+const DRAWN = {
+  step: ["Step", (pane) => drawStep(pane, core)],
+  memory: ["Memory", () => memory.draw()],
+  roofline: ["Roofline", (pane) => drawRoofline(pane, core)],
+  whatif: ["What if", (pane) => drawWhatIf(pane, core)],
+  findings: ["Findings", (pane) => drawFindings(pane, core)],
+  figures: ["Figures", (pane) => drawFigures(pane, core)],
+};
+
+async function open(number) {
+  const given = cores[number] ?? cores[0];
+  core = opened[number] ??= await Core.read(given);
+  for (const part of [timeline, source, memory]) part.open(core);
+  return core;
+}
+
+function draw(changed) {
+  if (changed.has("theme")) theme();
+  const { from, to } = state;
+  if (!(to > from)) Object.assign(state, { from: 0, to: core.total_ns || 1 });
+  timeline.draw();
+  drawWalk(core);
+  if (["core", "step", "line", "theme"].some((key) => changed.has(key))) source.draw();
+  if (changed.has("query")) drawMatches();
+  for (const [name, button] of [...$("tabs").children].map((b) => [b.dataset.pane, b])) {
+    button.setAttribute("aria-selected", name === state.pane);
+    panes[name].classList.toggle("on", name === state.pane);
+  }
+  DRAWN[state.pane][1](panes[state.pane]);
+  for (const name of ["order", "colour", "core"]) $(name).value = state[name];
+  $("query").value = state.query;
+}
+
+function drawMatches() {
+  const found = state.query ? matches() : [];
+  $("matches").textContent = state.query ? `${found.length} found` : "";
+}
+
+function matches() {
+  const fits = matching(core, state.query);
+  return core.byTime.filter(fits);
+}
+
+function nextMatch() {
+  const found = matches(), at = state.step < 0 ? -1 : core.placeInTime[state.step];
+  const next = found.find((i) => core.placeInTime[i] > at) ?? found[0];
+  if (next !== undefined) go(next);
+}
+
+/** Choose an instruction, and bring it into view. */
+function go(step) {
+  if (step === undefined || step < 0) return;
+  const span = state.to - state.from, at = core.begin[step];
+  set({ step });
+  if (at < state.from || at > state.to) show(core, at - span / 2, at + span / 2);
+}
+
+function theme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  document.documentElement.dataset.theme = state.theme || dark;
+  forgetInks();
+}
+
+function keyed(event) {
+  if (event.target.matches("input[type=search], select") || event.ctrlKey || event.metaKey || event.altKey) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const span = state.to - state.from, names = [...$("tabs").children].map((button) => button.dataset.pane);
+  const actions = {
+    ArrowRight: () => go(stepped(core, 1)), ArrowLeft: () => go(stepped(core, -1)),
+    Home: () => go(stepped(core, -core.count)), End: () => go(stepped(core, core.count)),
+    c: () => go(core.cause[state.step]), w: () => go(core.waiters(state.step)[0]),
+    o: () => set({ order: state.order === "time" ? "program" : "time" }),
+    "+": () => zoom(core, 0.7), "=": () => zoom(core, 0.7), "-": () => zoom(core, 1 / 0.7),
+    "[": () => show(core, state.from - span / 4, state.to - span / 4),
+    "]": () => show(core, state.from + span / 4, state.to + span / 4),
+    0: () => show(core, 0, core.total_ns),
+    z: () => state.step >= 0 && show(core, core.begin[state.step] - 500, core.end[state.step] + 500),
+    "/": () => $("query").focus(), Escape: () => set({ line: -1, query: "" }),
+    t: () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }),
+    "?": () => $("keys").showModal(),
+  };
+  const pane = names[Number(event.key) - 1];
+  const action = actions[event.key] ?? (pane && (() => set({ pane })));
+  if (!action) return;
+  event.preventDefault();
+  action();
+}
+
+function listenToControls() {
+  const on = (id, kind, act) => $(id).addEventListener(kind, act);
+  on("back", "click", () => go(stepped(core, -1)));
+  on("forward", "click", () => go(stepped(core, 1)));
+  on("first", "click", () => go(stepped(core, -core.count)));
+  on("last", "click", () => go(stepped(core, core.count)));
+  on("position", "input", () => go(atPosition(core)));
+  on("fit", "click", () => show(core, 0, core.total_ns));
+  on("query", "input", () => set({ query: $("query").value }));
+  on("query", "keydown", (event) => event.key === "Enter" && nextMatch());
+  on("order", "change", () => set({ order: $("order").value }));
+  on("colour", "change", () => set({ colour: $("colour").value }));
+  on("core", "change", () => choose(Number($("core").value)));
+  on("theme", "click", () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }));
+  on("help", "click", () => $("keys").showModal());
+  addEventListener("keydown", keyed);
+  addEventListener("beforeprint", () => {
+    for (const name of Object.keys(panes)) DRAWN[name][1](panes[name]);
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(new Set(["theme"])));
+}
+
+async function choose(number) {
+  await open(number);
+  set({ core: number, step: -1, line: -1, from: 0, to: core.total_ns || 1 });
+  drawHead(core, cores, made.version);
+  $("core").value = number;
+}
+
+function makePanes() {
+  for (const [name, [title]] of Object.entries(DRAWN)) {
+    if (name === "whatif" && !cores.some((each) => each.what_if.length)) continue;
+    panes[name] = el("section", { class: "pane", "data-pane": name, "aria-label": title });
+    $("panes").append(panes[name]);
+    $("tabs").append(el("button", { role: "tab", "data-pane": name, onclick: () => set({ pane: name }) }, title));
+  }
+  $("keys").replaceChildren(table(["", ""], KEYS), el("form", { method: "dialog" }, el("button", {}, "close")));
+}
+
+const made = JSON.parse($("document").textContent);
+
+/** The page is there; tests wait for this. */
+async function start() {
+  cores = made.cores.map((each) => ({ ...each, files: made.files }));
+  makePanes();
+  timeline = new Timeline();
+  source = new Source();
+  memory = new Memory(panes.memory);
+  const wanted = asked(location.hash.slice(1));
+  await open(wanted.core ?? 0);
+  Object.assign(state, { from: 0, to: core.total_ns || 1 }, wanted);
+  if (!panes[state.pane]) state.pane = "step";
+  if (!(state.step < core.count)) state.step = -1;
+  listen(draw);
+  listenToControls();
+  drawHead(core, cores, made.version);
+  draw(new Set(["core", "theme", "query"]));
+  window.view = { state, set, made, core: () => core, timeline, memory };
+  return core.count;
+}
+
+window.ready = start();

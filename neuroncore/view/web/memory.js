@@ -1,0 +1,221 @@
+// SBUF and PSUM as addresses over time: a rectangle for each tensor while it is in use.
+
+import { Board, colour, ink, LABELS, navigable } from "./canvas.js";
+import { lowerBound, sorted } from "./model.js";
+import { set, state } from "./state.js";
+import { tensor } from "./step.js";
+import { $, duration, size } from "./text.js";
+
+const HEIGHT = 170;
+
+/** What lies in one memory: where, from when to when, first written and read, last read. */
+function residents(core, memory) {
+  const found = [];
+  for (let area = 0; area < core.areaKind.length; area++) {
+    const kind = core.kindOf(area), at = core.areaAt[area];
+    const users = core.accessed.subarray(core.accessStart[area], core.accessStart[area + 1]);
+    if (kind.memory !== memory || !users.length) continue;
+    if (!kind.placed) found.push(life(core, area, at, kind.row_bytes, users));
+    else found.push(...placed(core, area, users));
+  }
+  return found.sort((a, b) => a.born - b.born);
+}
+
+/** Tensors at addresses of the kernel's choosing are known by the bytes that are accessed. */
+function placed(core, area, users) {
+  const byBox = Map.groupBy(users, (operand) => core.box[operand]);
+  return [...byBox].map(([box, own]) =>
+    life(core, area, core.boxes.byte[box], core.boxes.bytes[box], own));
+}
+
+function life(core, area, at, bytes, users) {
+  const one = { area, at, bytes, born: Infinity, dead: 0, written: Infinity, read: Infinity, last: 0,
+    user: core.user[users[0]] };
+  for (const operand of users) {
+    const i = core.user[operand];
+    one.born = Math.min(one.born, core.begin[i]);
+    one.dead = Math.max(one.dead, core.end[i]);
+    if (core.writes(operand)) one.written = Math.min(one.written, core.end[i]);
+    else {
+      one.read = Math.min(one.read, core.begin[i]);
+      one.last = Math.max(one.last, core.end[i]);
+    }
+  }
+  return one;
+}
+
+class MemoryMap {
+  constructor(pane, memory) {
+    this.memory = memory;
+    this.board = new Board(pane, HEIGHT, `${memory} as addresses over time`);
+    this.board.draw = () => this.draw();
+    navigable(this.board, () => this.core, (x, y) => this.clicked(x, y));
+    this.board.canvas.addEventListener("pointermove", (event) => this.hover(event));
+    this.board.canvas.addEventListener("pointerleave", () => ($("card").hidden = true));
+  }
+
+  open(core) {
+    this.core = core;
+    this.limits = core.memories[this.memory];
+    this.tiles = residents(core, this.memory);
+    this.top = this.tiles.reduce((most, tile) => Math.max(most, tile.at + tile.bytes), 1);
+    this.use = pressure(core, this.tiles);
+  }
+
+  y(byte) {
+    return HEIGHT - 4 - (byte / this.top) * (HEIGHT - 22);
+  }
+
+  draw() {
+    const { board, core, limits } = this;
+    if (!core || !board.begin()) return;
+    board.axis();
+    const now = state.step < 0 ? state.from : core.begin[state.step];
+    const alive = this.tiles.filter((tile) => tile.born <= now && now < tile.dead);
+    const said = [`${this.memory.toUpperCase()}, per partition`, `${size(this.top)} of ${size(limits.bytes)}`,
+      `by the program ${size(limits.peak)}`, `at ${duration(now)}:`,
+      `${alive.length} tiles, ${size(alive.reduce((sum, tile) => sum + tile.bytes, 0))}`];
+    said.forEach((line, n) => board.text(line, 4, 14 + 14 * n, ink(n ? "faint" : "ink"), LABELS - 8));
+    board.clipped(() => {
+      this.drawTiles();
+      this.drawLimits();
+      this.drawUse();
+      if (state.step >= 0) board.rect(board.x(now), 0, 1, HEIGHT, ink("chosen"));
+    });
+  }
+
+  /** Tiles, of which those smaller than a pixel are drawn once for each pixel. */
+  drawTiles() {
+    const { board } = this, taken = new Uint8Array((board.width + 1) * HEIGHT);
+    const chosen = this.chosen();
+    for (const tile of this.tiles) {
+      if (tile.dead < state.from || tile.born > state.to) continue;
+      const x = board.x(tile.born), width = board.x(tile.dead) - x;
+      const y = this.y(tile.at + tile.bytes), height = this.y(tile.at) - y;
+      if (width < 1 || height < 1) {
+        const pixel = Math.round(Math.max(x, 0)) + Math.round(y) * board.width;
+        if (width < 1 && taken[pixel]++) continue;
+      }
+      board.context.globalAlpha = chosen && !chosen.has(tile.area) ? 0.35 : 0.85;
+      board.rect(x, y, Math.max(1, width - (width > 3 ? 1 : 0)), Math.max(1, height - (height > 3 ? 1 : 0)),
+        this.colour(tile));
+      this.drawDead(tile, y, height);
+      if (width > 60 && height > 11) {
+        board.text(tensor(this.core, tile.area), Math.max(x, LABELS) + 3, y + 10, "#000", width - 6);
+      }
+    }
+    board.context.globalAlpha = 1;
+  }
+
+  /** Written, and not yet read: hatched. */
+  drawDead(tile, y, height) {
+    const { board } = this, x = board.x(tile.written), width = board.x(Math.min(tile.read, tile.dead)) - x;
+    if (width < 4 || height < 3) return;
+    board.context.strokeStyle = ink("paper");
+    board.context.lineWidth = 1;
+    board.context.beginPath();
+    const left = Math.max(x, LABELS), right = Math.min(x + width, board.width);
+    for (let at = left; at < right; at += 6) {
+      board.context.moveTo(at, y + height);
+      board.context.lineTo(Math.min(at + height, right), y);
+    }
+    board.context.stroke();
+  }
+
+  drawLimits() {
+    const { board, limits } = this;
+    for (let at = limits.bank; limits.bank && at < this.top; at += limits.bank) {
+      board.rect(LABELS, this.y(at), board.width, 1, ink("rule"));
+    }
+    if (limits.bytes <= this.top) board.rect(LABELS, this.y(limits.bytes) - 1, board.width, 2, ink("critical"));
+  }
+
+  /** What is in use, in a line with at most two points for each pixel. */
+  drawUse() {
+    const { board, use: { times, values } } = this, { context } = board;
+    context.strokeStyle = ink("chosen");
+    context.lineWidth = 1.3;
+    context.beginPath();
+    let at = Math.max(0, lowerBound(times, 0, times.length, state.from) - 1);
+    while (at < times.length && times[at] < state.to) {
+      const x = board.x(times[at]), next = at + 1 < times.length ? board.x(times[at + 1]) : x;
+      context.lineTo(x, this.y(values[at]));
+      context.lineTo(next, this.y(values[at]));
+      at = Math.max(at + 1, lowerBound(times, at, times.length, board.ns(Math.floor(x) + 1)) - 1);
+    }
+    context.stroke();
+  }
+
+  /** The tensors of the step's operands, or of the line's tiles; null for all. */
+  chosen() {
+    if (state.step < 0) return null;
+    return new Set(this.core.operands(state.step).map((operand) => operand.area));
+  }
+
+  colour(tile) {
+    const site = this.core.kindOf(tile.area).site;
+    return colour(site < 0 ? this.core.lineOf(tile.user) : site);
+  }
+
+  under(x, y) {
+    const ns = this.board.ns(x);
+    return this.tiles.find((tile) => tile.born <= ns && ns < tile.dead
+      && this.y(tile.at + tile.bytes) <= y && y < this.y(tile.at));
+  }
+
+  clicked(x, y) {
+    const tile = this.under(x, y);
+    if (tile) set({ step: tile.user });
+  }
+
+  hover(event) {
+    const card = $("card");
+    const tile = event.buttons || event.offsetX < LABELS ? null : this.under(event.offsetX, event.offsetY);
+    card.hidden = !tile;
+    if (!tile) return;
+    const unread = tile.last ? `last read until ${duration(tile.last)}` : "never read";
+    const lies = this.core.kindOf(tile.area).placed ? "at" : "for instance at";
+    const waits = Number.isFinite(tile.read) && tile.read > tile.written
+      ? `\nwritten ${duration(tile.read - tile.written)} before its first read` : "";
+    card.textContent = `${tensor(this.core, tile.area)}\n${size(tile.bytes)} per partition, ${lies} ${tile.at}\n`
+      + `in use from ${duration(tile.born)} to ${duration(tile.dead)}, ${unread}${waits}`;
+    const x = Math.min(event.clientX + 14, window.innerWidth - 340);
+    Object.assign(card.style, { left: `${x}px`, top: `${event.clientY + 16}px` });
+  }
+}
+
+/** Bytes in use over time. */
+function pressure(core, tiles) {
+  const index = Int32Array.from(tiles.keys());
+  const [births, deaths] = ["born", "dead"].map((when) => Float64Array.from(tiles, (tile) => tile[when]));
+  const ends = sorted(index, deaths, core.tick_ns), times = [0], values = [0];
+  let value = 0;
+  for (let b = 0, e = 0; e < ends.length;) {
+    const begins = b < tiles.length && births[b] < deaths[ends[e]];
+    value += begins ? tiles[b].bytes : -tiles[ends[e]].bytes;
+    times.push(begins ? births[b++] : deaths[ends[e++]]);
+    values.push(value);
+  }
+  return { times: Float64Array.from(times), values: Float64Array.from(values) };
+}
+
+export class Memory {
+  constructor(pane) {
+    this.maps = ["sbuf", "psum"].map((memory) => new MemoryMap(pane, memory));
+    const about = document.createElement("p");
+    about.className = "faint";
+    about.textContent = "A rectangle is a tensor from its first use to its last, hatched between its first write "
+      + "and its first read. The line is what is in use at a time; by the program is what the estimate "
+      + "finds in use at one point of the program, by which it lets tiles wait. Where the kernel chooses no address, "
+      + "tensors lie at the lowest ones that are free: the device's compiler chooses others.";
+    pane.append(about);
+  }
+
+  open(core) {
+    this.maps.forEach((map) => map.open(core));
+  }
+
+  draw() {
+    this.maps.forEach((map) => map.draw());
+  }
+}

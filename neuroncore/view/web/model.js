@@ -1,0 +1,212 @@
+// A core's timeline and record, read from the document once.
+
+import { signed, unpacked } from "./columns.js";
+
+export const CRITICAL = 1; // flags of an instruction
+export const IN_TURN = 2;
+export const TRANSFER = 4;
+const EXACT = 1 << 16; // elements of an access that are compared one by one
+
+export class Core {
+  /** Decode the columns of one core of the document. */
+  static async read(core) {
+    const columns = {};
+    for (const [name, column] of Object.entries(core.columns)) columns[name] = await unpacked(column);
+    return new Core(core, columns);
+  }
+
+  constructor(core, columns) {
+    Object.assign(this, core, { columns: undefined });
+    const { call, site, queue, flags } = columns;
+    Object.assign(this, { call, site, queue, flags });
+    this.readTimes(columns);
+    this.readOperands(columns);
+    this.readAreas(columns);
+    const rows = new Map(this.lines.map((line, index) => [`${line.file}:${line.line}`, index]));
+    this.lineOfSite = this.sites.map(([file, line]) => rows.get(`${file}:${line}`) ?? -1);
+    this.byTime = sorted(Int32Array.from(call.keys()), this.begin, this.tick_ns);
+    this.placeInTime = inverse(this.byTime);
+  }
+
+  readTimes({ begin, busy, taken, cause, queue }) {
+    const count = this.count, tick = this.tick_ns, last = new Float64Array(this.queues.length);
+    this.begin = new Float64Array(count);
+    this.kept = new Float64Array(count); // until when it keeps its queue
+    this.end = new Float64Array(count); // when its result can be read
+    this.cause = new Int32Array(count);
+    for (let i = 0; i < count; i++) {
+      const at = (last[queue[i]] += begin[i]);
+      this.begin[i] = at * tick;
+      this.kept[i] = (at + busy[i]) * tick;
+      this.end[i] = (at + signed(taken[i])) * tick;
+      this.cause[i] = cause[i] ? i - signed(cause[i]) : -1;
+    }
+  }
+
+  readOperands({ operand, call }) {
+    const widths = this.calls.map((c) => c.reads.length + c.indices.length + c.writes.length);
+    this.start = new Uint32Array(this.count + 1);
+    for (let i = 0; i < this.count; i++) this.start[i + 1] = this.start[i] + widths[call[i]];
+    this.box = numbered(operand);
+    this.user = new Uint32Array(operand.length);
+    for (let i = 0; i < this.count; i++) this.user.fill(i, this.start[i], this.start[i + 1]);
+  }
+
+  readAreas(columns) {
+    this.boxes = Object.fromEntries(["area", "row", "rows", "byte", "bytes", "pattern"]
+      .map((name) => [name, columns[`box_${name}`]]));
+    this.boxes.area = numbered(columns.box_area, true);
+    this.areaKind = columns.area_kind;
+    this.areaAt = columns.area_at;
+    const users = new Uint32Array(this.areaKind.length + 1);
+    for (const box of this.box) users[this.boxes.area[box] + 1]++;
+    for (let a = 0; a < this.areaKind.length; a++) users[a + 1] += users[a];
+    const next = users.slice();
+    this.accessed = new Uint32Array(this.box.length); // operands by area, in order of the program
+    for (let k = 0; k < this.box.length; k++) this.accessed[next[this.boxes.area[this.box[k]]]++] = k;
+    this.accessStart = users;
+  }
+
+  // --- an instruction ----------------------------------------------------------------------------
+
+  callOf(i) {
+    return this.calls[this.call[i]];
+  }
+
+  lineOf(i) {
+    return this.lineOfSite[this.site[i]];
+  }
+
+  is(i, flag) {
+    return (this.flags[i] & flag) !== 0;
+  }
+
+  /** Its operands: the name, whether it reads or writes, the box, and the tensor. */
+  operands(i) {
+    const { reads, indices, writes } = this.callOf(i);
+    const roles = [...reads.map((n) => [n, "reads"]), ...indices.map((n) => [n, "index"]),
+      ...writes.map((n) => [n, "writes"])];
+    return roles.map(([name, role], n) => {
+      const operand = this.start[i] + n, box = this.box[operand], area = this.boxes.area[box];
+      return { name, role, operand, box, area, kind: this.kindOf(area) };
+    });
+  }
+
+  kindOf(area) {
+    return this.kinds[this.areaKind[area]];
+  }
+
+  writes(operand) {
+    const i = this.user[operand], { reads, indices } = this.callOf(i);
+    return operand - this.start[i] >= reads.length + indices.length;
+  }
+
+  /** The instructions that waited for this one. */
+  waiters(i) {
+    const found = [];
+    for (let j = 0; j < this.count; j++) if (this.cause[j] === i) found.push(j);
+    return found;
+  }
+
+  /** How long its queue had nothing to do before it. */
+  idleBefore(i) {
+    if (!this.idle) {
+      this.idle = new Float64Array(this.count);
+      const free = new Float64Array(this.queues.length);
+      for (const j of this.byTime) {
+        this.idle[j] = Math.max(0, this.begin[j] - free[this.queue[j]]);
+        free[this.queue[j]] = this.kept[j];
+      }
+    }
+    return this.idle[i];
+  }
+
+  // --- bytes -------------------------------------------------------------------------------------
+
+  /** Whether two accesses of one tensor share bytes, as the estimate sees it. */
+  meet(one, two) {
+    if (one === two) return true;
+    const { row, rows, byte, bytes, pattern } = this.boxes;
+    const apart = row[one] >= row[two] + rows[two] || row[two] >= row[one] + rows[one]
+      || byte[one] >= byte[two] + bytes[two] || byte[two] >= byte[one] + bytes[one];
+    if (apart || !pattern[one] || !pattern[two]) return !apart;
+    const [a, b] = [pattern[one], pattern[two]].map((p) => this.patterns[p - 1]);
+    if ([a, b].some(([, shape, , item]) => product(shape) * item > EXACT)) return true;
+    const there = new Set(bytesOf(a));
+    return bytesOf(b).some((at) => there.has(at));
+  }
+
+  /** The last instruction before this operand's that wrote some of its bytes; -1 for none. */
+  writerBefore(operand) {
+    return this.neighbour(operand, -1, (other) => this.writes(other));
+  }
+
+  readerAfter(operand) {
+    return this.neighbour(operand, 1, (other) => !this.writes(other));
+  }
+
+  writerAfter(operand) {
+    return this.neighbour(operand, 1, (other) => this.writes(other));
+  }
+
+  neighbour(operand, step, wanted) {
+    const box = this.box[operand], area = this.boxes.area[box], own = this.user[operand];
+    const [low, high] = [this.accessStart[area], this.accessStart[area + 1]];
+    let at = lowerBound(this.accessed, low, high, operand);
+    for (at += step; at >= low && at < high; at += step) {
+      const other = this.accessed[at];
+      if (this.user[other] !== own && wanted(other) && this.meet(this.box[other], box)) {
+        return this.user[other];
+      }
+    }
+    return -1;
+  }
+}
+
+/** Indices in ascending order of a time, those at the same time as they come. There are fewer than
+ * 2^31 ticks in a run, so that a tick and a place make a number of 53 bits. */
+export function sorted(indices, time, tick) {
+  const count = indices.length;
+  const keys = Float64Array.from(indices, (i, n) => Math.round(time[i] / tick) * count + n).sort();
+  return Int32Array.from(keys, (key) => indices[key % count]);
+}
+
+/** Numbers that count up where they are new, from how far behind the next new one each is; `tagged`
+ * ones are twice that, or one more than twice the number itself. */
+function numbered(back, tagged = false) {
+  const found = new Uint32Array(back.length);
+  for (let n = 0, next = 0; n < back.length; n++) {
+    const given = tagged ? Math.floor(back[n] / 2) : back[n];
+    found[n] = tagged && back[n] % 2 ? given : next - given;
+    if (found[n] === next) next++;
+  }
+  return found;
+}
+
+function inverse(order) {
+  const found = new Int32Array(order.length);
+  for (let n = 0; n < order.length; n++) found[order[n]] = n;
+  return found;
+}
+
+/** The first place from `low` on, before `high`, where an ascending array is not below a value. */
+export function lowerBound(values, low, high, value, key = null) {
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((key ? key[values[middle]] : values[middle]) < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function product(numbers) {
+  return numbers.reduce((a, b) => a * b, 1);
+}
+
+function bytesOf([offset, shape, strides, item]) {
+  let places = [offset];
+  for (const [count, step] of [...shape.map((n, i) => [n, strides[i]]), [item, 1]]) {
+    places = places.flatMap((at) => Array.from({ length: count }, (_, k) => at + k * step));
+  }
+  return places;
+}

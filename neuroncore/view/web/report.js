@@ -1,0 +1,55 @@
+// The verdict, findings, what would help, and all figures.
+
+import { set } from "./state.js";
+import { $, duration, el, percent, table } from "./text.js";
+
+export function drawHead(core, cores, version) {
+  document.title = `${core.kernel} on ${core.machine}`;
+  $("verdict").textContent = `${core.kernel} on ${core.machine}: ${core.verdict.text}`;
+  const shares = Object.entries(core.busy_share).filter(([, share]) => share > 0.005)
+    .map(([name, share]) => `${name} ${(100 * share).toFixed(0)} %`);
+  const parts = [`an estimate, ${core.order}`, `${core.count} instructions`, `busy: ${shares.join(", ")}`,
+    core.coverage && `covers ${core.coverage}`, `neuroncore ${version}`];
+  $("subtitle").textContent = parts.filter(Boolean).join("   ·   ");
+  $("which").hidden = cores.length < 2;
+  $("core").replaceChildren(...cores.map((each, n) => el("option", { value: n },
+    `${each.kernel}${each.cores > 1 ? `, core ${each.core}` : ""}${sameName(cores, n)}`)));
+}
+
+function sameName(cores, n) {
+  const alike = cores.filter((each) => each.kernel === cores[n].kernel && each.core === cores[n].core);
+  return alike.length > 1 ? `, launch ${alike.indexOf(cores[n])}` : "";
+}
+
+export function drawFindings(pane, core) {
+  const rows = core.findings.map((found) => [found.code, where(core, found), found.message]);
+  pane.replaceChildren(rows.length ? table(["code", "line", ""], rows)
+    : el("p", { class: "faint" }, "Nothing was found."));
+}
+
+function where(core, found) {
+  if (found.line === undefined) return "";
+  const index = core.lines.findIndex((line) => line.file === found.file && line.line === found.line);
+  const text = `${core.files[found.file].name.split("/").at(-1)}:${found.line}`;
+  return index < 0 ? text : el("button", { class: "link", onclick: () => set({ line: index }) }, text);
+}
+
+export function drawWhatIf(pane, core) {
+  const rows = core.what_if.map((one) => [one.change, duration(one.ns), percent(one.ns / core.total_ns - 1), one.bound]);
+  pane.replaceChildren(table(["if", "it takes", "change", "and is bound by"], rows, [1, 2]));
+}
+
+export function drawFigures(pane, core) {
+  const rows = (entries) => entries.map(([name, value]) => [el("code", {}, name), written(value)]);
+  const figures = Object.entries(core.figures).filter(([name]) => name !== "opcodes");
+  const half = Math.ceil(figures.length / 2);
+  pane.replaceChildren(el("div", { class: "sides" },
+    table(["figure", ""], rows(figures.slice(0, half)), [1]),
+    table(["figure", ""], rows(figures.slice(half)), [1]),
+    table(["opcode", "count"], rows(Object.entries(core.figures.opcodes)), [1]),
+    table(["critical path", ""], Object.entries(core.path_share).map(([name, share]) => [name, percent(share)]), [1])));
+}
+
+function written(value) {
+  return typeof value === "number" && !Number.isInteger(value) ? String(Number(value.toPrecision(6))) : String(value);
+}

@@ -1,0 +1,113 @@
+// One instruction: what it is, when and why then, and what it reads and writes.
+
+import { named, reason } from "./causes.js";
+import { CRITICAL } from "./model.js";
+import { set, state } from "./state.js";
+import { $, duration, el, table } from "./text.js";
+
+const MOST_WAITERS = 12;
+
+/** The instruction some steps further, in the chosen order; it stays inside the run. */
+export function stepped(core, by) {
+  const inTime = state.order === "time";
+  const at = state.step < 0 ? -1 : inTime ? core.placeInTime[state.step] : state.step;
+  const next = Math.min(Math.max(at + by, 0), core.count - 1);
+  return inTime ? core.byTime[next] : next;
+}
+
+export function drawWalk(core) {
+  const at = state.step < 0 ? -1 : state.order === "time" ? core.placeInTime[state.step] : state.step;
+  const position = $("position");
+  position.max = core.count - 1;
+  position.value = at;
+  $("where").textContent = `${at + 1} of ${core.count}`;
+}
+
+/** The instruction that the slider is at. */
+export function atPosition(core) {
+  const at = Number($("position").value);
+  return state.order === "time" ? core.byTime[at] : at;
+}
+
+export function drawStep(pane, core) {
+  const i = state.step;
+  if (i < 0) {
+    pane.replaceChildren(el("p", { class: "faint" },
+      "Choose an instruction in the timeline, or step with the arrow keys."));
+    return;
+  }
+  const call = core.callOf(i), critical = core.is(i, CRITICAL);
+  pane.replaceChildren(
+    el("div", {}, el("b", {}, `${i}  ${call.name}`), `  on ${core.queues[core.queue[i]]}, `,
+      place(core, i), critical ? el("span", { class: "critical" }, "  on the critical path") : ""),
+    el("div", { id: "times" }, `begins at ${duration(core.begin[i])}, keeps its queue for `
+      + `${duration(core.kept[i] - core.begin[i])}, result at ${duration(core.end[i])}`),
+    el("div", {}, "waited for ", linked(core, core.cause[i], reason(core, i))),
+    el("div", {}, "waiting for it: ", ...waiters(core, i)),
+    operands(core, i),
+    el("div", { class: "code faint" }, settings(call)),
+  );
+}
+
+function settings(call) {
+  const tiles = new Set([...call.reads, ...call.indices, ...call.writes]);
+  return Object.entries(call.arguments).filter(([name]) => !tiles.has(name))
+    .map(([name, value]) => `${name} = ${value}`).join("   ");
+}
+
+function place(core, i) {
+  const [file, line] = core.sites[core.site[i]];
+  return el("button", { class: "link", onclick: () => set({ line: core.lineOf(i) }) },
+    `${core.files[file].name.split("/").at(-1)}:${line}`);
+}
+
+/** A text that leads to an instruction. */
+export function linked(core, i, text = named(core, i)) {
+  if (i < 0) return el("span", {}, text);
+  return el("button", { class: "link", onclick: () => set({ step: i }) }, text);
+}
+
+function waiters(core, i) {
+  const found = core.waiters(i);
+  if (!found.length) return ["nothing"];
+  const shown = found.slice(0, MOST_WAITERS).flatMap((j) => [linked(core, j), ", "]).slice(0, -1);
+  return found.length > MOST_WAITERS ? [...shown, ` and ${found.length - MOST_WAITERS} more`] : shown;
+}
+
+function operands(core, i) {
+  const rows = core.operands(i).map((o, n) => [
+    o.role,
+    el("button", { class: "link", onclick: () => set({ operand: n, pane: "values" }) }, o.name),
+    core.callOf(i).arguments[o.name] ?? "",
+    `${tensor(core, o.area)}  ${range(core, o.box)}`,
+    from(core, o),
+    next(core, o),
+  ]);
+  return table(["", "operand", "", "where", "written by", "then"], rows);
+}
+
+/** What a tensor is called: its name if it has one, and the line that made it. */
+export function tensor(core, area) {
+  const kind = core.kindOf(area);
+  const born = kind.site >= 0 ? ` of line ${core.sites[kind.site][1]}` : "";
+  return `${kind.name || kind.memory}${born} #${area}`;
+}
+
+function range(core, box) {
+  const { row, rows, byte, bytes } = core.boxes, one = (n, count) => (count > 1 ? `${n}-${n + count - 1}` : n);
+  const what = core.kindOf(core.boxes.area[box]).memory.includes("hbm") ? "rows" : "partitions";
+  return `${what} ${one(row[box], rows[box])}, bytes ${one(byte[box], bytes[box])}`;
+}
+
+function from(core, { operand }) {
+  const writer = core.writerBefore(operand);
+  return writer < 0 ? "nothing before" : linked(core, writer);
+}
+
+function next(core, { operand }) {
+  const reader = core.readerAfter(operand), writer = core.writerAfter(operand);
+  const never = core.writes(operand) ? "never read" : "not read again";
+  const read = reader < 0 ? [never] : ["read by ", linked(core, reader)];
+  const written = writer < 0 ? [] : [", written by ", linked(core, writer)];
+  return el("span", {}, ...read, ...written);
+}

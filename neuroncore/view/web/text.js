@@ -1,0 +1,51 @@
+// Numbers as a person reads them, as report/units.py writes them, and elements of the page.
+
+function digits(value) {
+  return value < 999.5 ? String(Number(value.toPrecision(3))) : value.toFixed(0);
+}
+
+/** 12.3 us, with three significant digits or all before the point. */
+export function duration(ns) {
+  if (ns < 0) return `-${duration(-ns)}`;
+  for (const [unit, scale] of [["ns", 1], ["us", 1e3], ["ms", 1e6]]) {
+    if (ns < 1000 * scale) return `${digits(ns / scale)} ${unit}`;
+  }
+  return `${digits(ns / 1e9)} s`;
+}
+
+/** 1.5 MiB, with three significant digits or all before the point. */
+export function size(count) {
+  for (const unit of ["B", "KiB", "MiB"]) {
+    if (count < 1024) return `${digits(count)} ${unit}`;
+    count /= 1024;
+  }
+  return `${digits(count)} GiB`;
+}
+
+export function percent(share) {
+  return `${(100 * share).toFixed(1)} %`;
+}
+
+/** An element with attributes, and children that are elements or text. */
+export function el(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value !== undefined && value !== false) made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+export function $(id) {
+  return document.getElementById(id);
+}
+
+/** A table from rows of texts and elements; `numbers` are the columns that align to the right. */
+export function table(head, rows, numbers = []) {
+  const cell = (kind) => (content, column) =>
+    el(kind, numbers.includes(column) ? { class: "n" } : {}, content);
+  return el("table", {},
+    el("thead", {}, el("tr", {}, ...head.map(cell("th")))),
+    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map(cell("td"))))));
+}

@@ -1,0 +1,173 @@
+// When everything happened: a row for each engine and ring, and counters below.
+
+import { Board, colour, ink, LABELS, navigable } from "./canvas.js";
+import { chain, gapBefore } from "./causes.js";
+import { CRITICAL, lowerBound, TRANSFER } from "./model.js";
+import { counters, rowsOf } from "./rows.js";
+import { matching } from "./search.js";
+import { set, state } from "./state.js";
+import { $, duration } from "./text.js";
+
+const HEIGHT = 17, AXIS = 16, COUNTER = 30, MOST_LANES = 40;
+
+export class Timeline {
+  constructor() {
+    this.board = new Board($("timeline"), 100, "timeline");
+    this.board.draw = () => this.draw();
+    navigable(this.board, () => this.core, (x, y) => this.clicked(x, y));
+    this.board.canvas.addEventListener("pointermove", (event) => this.hover(event));
+    this.board.canvas.addEventListener("pointerleave", () => ($("card").hidden = true));
+  }
+
+  open(core) {
+    this.core = core;
+    this.rows = rowsOf(core).slice(0, MOST_LANES);
+    this.counters = counters(core);
+    this.names = [...new Set(core.calls.map((call) => call.name))];
+  }
+
+  /** Which instructions stand out: those of the chosen line, and those searched for. */
+  marked() {
+    const { core } = this, found = state.query ? matching(core, state.query) : null;
+    if (state.line < 0 && !found) return null;
+    const test = (i) => (state.line < 0 || core.lineOf(i) === state.line) && (!found || found(i));
+    return { key: `${state.core}|${state.line}|${state.query}`, test };
+  }
+
+  draw() {
+    const { board, core } = this;
+    if (!core) return;
+    const below = AXIS + this.rows.length * HEIGHT;
+    if (!board.begin(below + this.counters.length * COUNTER + 4)) return;
+    board.axis();
+    const marked = this.marked();
+    this.rows.forEach((row, n) => {
+      const y = AXIS + n * HEIGHT;
+      board.text(row.name, 4, y + 12, ink("ink"), LABELS - 8);
+      board.rect(LABELS, y + HEIGHT - 1, board.width - LABELS, 1, ink("rule"));
+    });
+    board.clipped(() => {
+      board.context.globalAlpha = marked ? 0.18 : 1;
+      this.rows.forEach((row, n) => this.drawItems(row, row.items, n, !marked));
+      board.context.globalAlpha = 1;
+      if (marked) {
+        this.rows.forEach((row, n) => this.drawItems(row, row.only(marked.key, marked.test), n, true));
+      }
+      this.drawChosen();
+    });
+    this.counters.forEach((counter, n) => this.drawCounter(counter, below + n * COUNTER));
+  }
+
+  /** At most one rectangle for each pixel of the row. */
+  drawItems(row, items, n, named) {
+    const { board, core } = this, y = AXIS + n * HEIGHT + 1, height = HEIGHT - 3;
+    let at = Math.max(0, lowerBound(items, 0, items.length, state.from, core.begin) - 1);
+    while (at < items.length && core.begin[items[at]] < state.to) {
+      const i = items[at], x = board.x(core.begin[i]), width = (row.until[i] - core.begin[i]) * board.perNs;
+      board.rect(x, y, Math.max(1, width - (width > 3 ? 1 : 0)), height, this.colour(i));
+      if (named && width > 46) {
+        const left = Math.max(x, LABELS) + 3;
+        board.context.save();
+        board.context.beginPath();
+        board.context.rect(left, y, x + width - left - 4, height);
+        board.context.clip();
+        board.text(core.callOf(i).name, left, y + 11, "#000");
+        board.context.restore();
+      }
+      const next = Math.floor(Math.max(x + 1, x + width));
+      at = width >= 1 ? at + 1
+        : Math.max(at + 1, lowerBound(items, at, items.length, board.ns(next), core.begin));
+    }
+  }
+
+  colour(i) {
+    const { core } = this;
+    if (state.colour === "critical") return core.is(i, CRITICAL) ? ink("critical") : ink("rule");
+    return colour(state.colour === "name" ? this.names.indexOf(core.callOf(i).name) : core.lineOf(i));
+  }
+
+  drawChosen() {
+    const { board, core } = this, i = state.step;
+    if (i < 0) return;
+    const context = board.context, path = [i, ...chain(core, i, 60)];
+    context.lineWidth = 1.5;
+    context.strokeStyle = ink("critical");
+    for (let n = 1; n < path.length; n++) {
+      const [late, early] = [path[n - 1], path[n]];
+      context.beginPath();
+      context.moveTo(board.x(Math.min(core.end[early], core.begin[late])), this.middle(early));
+      context.lineTo(board.x(core.begin[late]), this.middle(late));
+      context.stroke();
+    }
+    for (const [n, row] of this.rows.entries()) {
+      if (row.at(core, core.begin[i]).item !== i) continue;
+      const width = Math.max(3, (row.until[i] - core.begin[i]) * board.perNs);
+      context.strokeStyle = ink("chosen");
+      context.lineWidth = 2;
+      context.strokeRect(board.x(core.begin[i]), AXIS + n * HEIGHT + 1, width, HEIGHT - 3);
+    }
+    board.rect(board.x(core.begin[i]), 0, 1, board.height, ink("chosen"));
+  }
+
+  /** The middle of an instruction's rectangle, in pixels of the canvas. */
+  placeOf(i) {
+    const { core } = this, until = core.is(i, TRANSFER) ? core.end[i] : core.kept[i];
+    return [this.board.x((core.begin[i] + until) / 2), this.middle(i)];
+  }
+
+  /** The height at which an instruction's last row is. */
+  middle(i) {
+    const n = this.rows.findLastIndex((row) => row.at(this.core, this.core.begin[i]).item === i);
+    return AXIS + n * HEIGHT + HEIGHT / 2;
+  }
+
+  drawCounter({ name, unit, times, values }, y) {
+    const { board } = this, most = values.reduce((a, b) => Math.max(a, b), 0) || 1;
+    board.text(name, 4, y + 12, ink("ink"), LABELS - 8);
+    board.text(`up to ${Number(most.toPrecision(3))} ${unit}`, 4, y + 25, ink("faint"), LABELS - 8);
+    const scale = (COUNTER - 5) / most;
+    board.clipped(() => {
+      let at = Math.max(0, lowerBound(times, 0, times.length, state.from) - 1);
+      while (at < times.length && times[at] < state.to) {
+        const x = board.x(times[at]), next = at + 1 < times.length ? board.x(times[at + 1]) : board.width;
+        const value = values[at] * scale;
+        board.rect(x, y + COUNTER - 2 - value, Math.max(1, next - x), value, ink("accent"));
+        const jump = lowerBound(times, at, times.length, board.ns(Math.floor(x) + 1)) - 1;
+        at = Math.max(at + 1, jump);
+      }
+    });
+  }
+
+  rowAt(y) {
+    return this.rows[Math.floor((y - AXIS) / HEIGHT)];
+  }
+
+  clicked(x, y) {
+    const row = this.rowAt(y);
+    if (!row || x < LABELS) return;
+    const { item, after } = row.at(this.core, this.board.ns(x));
+    const near = item < 0 ? row.at(this.core, this.board.ns(x - 2)).item : item;
+    if (near >= 0) set({ step: near });
+    else if (after >= 0) set({ step: after, pane: "step" });
+  }
+
+  hover(event) {
+    const card = $("card"), row = event.buttons ? null : this.rowAt(event.offsetY), { core } = this;
+    card.hidden = !row || event.offsetX < LABELS;
+    if (card.hidden) return;
+    const { item, before, after } = row.at(core, this.board.ns(event.offsetX));
+    card.hidden = item < 0 && after < 0;
+    if (card.hidden) return;
+    card.textContent = item < 0 ? gapBefore(core, row, before, after) : said(core, item);
+    const x = Math.min(event.clientX + 14, window.innerWidth - 340);
+    Object.assign(card.style, { left: `${x}px`, top: `${event.clientY + 16}px` });
+  }
+}
+
+function said(core, i) {
+  const call = core.callOf(i);
+  const given = Object.entries(call.arguments).map(([name, value]) => `${name} = ${value}`);
+  const times = `from ${duration(core.begin[i])} for ${duration(core.kept[i] - core.begin[i])}, `
+    + `result at ${duration(core.end[i])}`;
+  return [`${i}  ${call.name}  line ${core.sites[core.site[i]][1]}`, times, ...given].join("\n");
+}

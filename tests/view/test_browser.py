@@ -1,0 +1,206 @@
+"""The page in a browser, without a network."""
+
+import random
+from pathlib import Path
+
+import pages
+import pytest
+
+import neuroncore
+
+CANVAS = "#timeline canvas"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with pages.browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def run():
+    return pages.run()
+
+
+@pytest.fixture(scope="module")
+def file(run, tmp_path_factory):
+    path = tmp_path_factory.mktemp("pages") / "a kernel's page, größer.html"
+    run.view().save(path)
+    return path
+
+
+@pytest.fixture
+def tab(chromium, file):
+    """The page, open; it asks for nothing and has nothing to complain about."""
+    with pages.tab(chromium) as opened:
+        opened.open(file)
+        yield opened
+        assert opened.errors == []
+        assert opened.requests == [opened.requests[0]] and "gr%C3%B6%C3%9Fer" in opened.requests[0]
+
+
+def test_what_is_on_the_screen_is_in_the_document(tab, run):
+    made = pages.document(run.view())
+    (core,) = made["cores"]
+    assert " ".join(core["verdict"]["text"].split()) in tab.text("#verdict")
+    assert f"{core['count']} instructions" in tab.text("#subtitle")
+    tab.does("view.set({ pane: 'figures' })")
+    shown = tab.text("[data-pane=figures].pane")
+    for name in ("dma_transfer_count", "hbm_read_bytes", "instruction_count"):
+        assert f"{name}\t{core['figures'][name]}" in shown
+    for line in core["lines"]:
+        share = f"{100 * line['critical_ns'] / core['total_ns']:.1f} %"
+        row = tab.text(f"#text .row[data-line='{line['line']}']")
+        assert share in row if line["critical_ns"] else "%" not in row.split("\n")[1]
+
+
+def test_times_that_the_page_decodes_are_those_of_the_run(tab, run):
+    rows, tick = run.instructions, 0.11
+    for name, wanted in (
+        ("begin", rows["begin_ns"]),
+        ("kept", rows["begin_ns"] + rows["busy_ns"]),
+        ("end", rows["end_ns"]),
+        ("cause", rows["waited_for"]),
+    ):
+        found = tab.does(f"Array.from(view.core().{name})")
+        assert found == pytest.approx(wanted.tolist(), abs=tick)
+
+
+def test_steps_forwards_and_back_say_the_same(tab):
+    walk = random.Random(0)
+    tab.page.keyboard.press("Home")
+    for order in ("program", "time"):
+        tab.does(f"view.set({{ order: '{order}', step: 0 }})")
+        said = [tab.text("body")]
+        for _ in range(25):
+            if walk.random() < 0.6 or len(said) == 1:
+                tab.page.keyboard.press("ArrowRight")
+                said.append(tab.text("body"))
+            else:
+                tab.page.keyboard.press("ArrowLeft")
+                said.pop()
+                assert tab.text("body") == said[-1]
+
+
+def test_every_step_says_who_wrote_and_who_reads(tab):
+    tab.does("view.set({ step: 2 })")
+    matmul = tab.text("[data-pane=step].pane")
+    assert "2 nc_matmul" in matmul and "waiting for it: 3 tensor_scalar" in matmul
+    rows = [line for line in matmul.split("\n") if line.startswith(("reads\t", "writes\t"))]
+    stationary, moving, dst = rows
+    assert "0 dma_copy" in stationary and "1 dma_copy" in moving
+    assert "nothing before" in dst and "read by 3 tensor_scalar" in dst
+    tab.page.click("text=3 tensor_scalar >> nth=0")
+    assert tab.does("view.state.step") == 3
+
+
+def test_a_click_on_a_line_selects_its_rectangles(tab):
+    line, wanted = tab.does(
+        """(() => {
+            const core = view.core(), index = core.lines.findIndex((line) => line.flops > 0);
+            const own = [...core.call.keys()].filter((i) => core.lineOf(i) === index);
+            return [core.lines[index].line, own];
+        })()"""
+    )
+    tab.page.click(f"#text .row[data-line='{line}']")
+    marked = "[...view.core().call.keys()].filter((i) => view.timeline.marked().test(i))"
+    assert tab.does(marked) == wanted
+    other = next(i for i in range(10) if i not in wanted)
+    bright, faint = (tab.pixel(*place_of(tab, i)) for i in (wanted[0], other))
+    assert bright == rgb(tab, f"view.timeline.colour({wanted[0]})")
+    assert faint != rgb(tab, f"view.timeline.colour({other})")
+    tab.page.keyboard.press("Escape")
+    assert tab.does("view.timeline.marked()") is None
+
+
+def place_of(tab, i):
+    """The middle of an instruction's rectangle on the timeline."""
+    return tab.does(f"view.timeline.placeOf({i})")
+
+
+def test_rectangles_are_where_they_should_be(tab):
+    for i in (0, 2, 3):
+        x, y = place_of(tab, i)
+        tab.does("view.set({ step: -1, line: -1 })")
+        assert tab.pixel(x, y) == rgb(tab, f"view.timeline.colour({i})")
+        box = tab.page.locator(CANVAS).bounding_box()
+        tab.page.mouse.click(box["x"] + x, box["y"] + y)
+        assert tab.does("view.state.step") == i
+    x, _ = place_of(tab, 0)
+    assert tab.pixel(x, 0) != tab.pixel(*place_of(tab, 0))
+
+
+def rgb(tab, script):
+    colour = tab.does(script).strip().removeprefix("#")
+    return [int(colour[k : k + 2], 16) for k in (0, 2, 4)]
+
+
+def test_a_search_finds_by_name_line_and_time(tab):
+    count = tab.does("view.core().count")
+    for query, wanted in (
+        ("nc_matmul", count // 5),
+        ("op:matmul busy>1ns", count // 5),
+        ("busy>1s", 0),
+        ("dma", 3 * count // 5),
+    ):
+        tab.does(f"view.set({{ query: '{query}' }})")
+        assert tab.text("#matches") == f"{wanted} found"
+
+
+def test_an_address_leads_to_a_step_a_pane_and_a_window(chromium, file):
+    with pages.tab(chromium) as opened:
+        opened.open(file, "step=3&pane=memory&from=100&to=900")
+        assert opened.does("[view.state.from, view.state.to]") == [100, 900]
+        assert opened.page.is_visible("[data-pane=memory].pane")
+        opened.page.keyboard.press("ArrowRight")
+        assert "step=4" in opened.does("location.hash")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_pane_draws_in_light_and_dark_wide_and_narrow(chromium, file, scheme):
+    for width in (500, 1800):
+        size = {"width": width, "height": 800}
+        with pages.tab(chromium, color_scheme=scheme, viewport=size) as opened:
+            opened.open(file, "step=2")
+            assert opened.does("document.documentElement.dataset.theme") == scheme
+            for tab in opened.page.locator("#tabs button").all():
+                tab.click()
+                pane = tab.get_attribute("data-pane")
+                assert opened.page.is_visible(f"[data-pane={pane}].pane")
+            assert opened.does("document.documentElement.scrollWidth") <= width
+            assert opened.errors == []
+
+
+def test_a_picture_has_no_more_rectangles_than_pixels(chromium, tmp_path):
+    long = neuroncore.run(pages.product, *pages.operands(64 * 800))
+    path = tmp_path / "long.html"
+    long.view().save(path)
+    with pages.tab(chromium) as opened:
+        count = opened.open(path, "pane=memory")
+        rows, width = opened.does("[view.timeline.rows.length, view.timeline.board.width]")
+        drawn = opened.does("view.timeline.board.drawn")
+        assert count == 4000 and 0 < drawn < (rows + 2) * width
+        assert opened.errors == []
+
+
+def test_a_frame_in_a_notebooks_export_shows_the_page(chromium, run, tmp_path):
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<!doctype html><body>{run.view()._repr_html_()}</body>", "utf-8")
+    with pages.tab(chromium) as opened:
+        opened.page.goto(Path(path).as_uri())
+        frame = opened.page.frames[1]
+        assert frame.evaluate("window.ready") == len(run.instructions)
+        frame.locator("#forward").click()
+        assert "begins at" in frame.inner_text("#panes")
+        assert opened.errors == []
+
+
+def test_what_the_policy_forbids_is_forbidden(chromium, file, tmp_path):
+    """Of a page with a script and a picture of somebody else's, neither is run or asked for."""
+    other = tmp_path / "other.html"
+    more = "<script>window.ran = true</script><img src='http://127.0.0.1:9/x.png'>"
+    other.write_text(file.read_text("utf-8").replace("</body>", f"{more}</body>"), "utf-8")
+    with pages.tab(chromium, offline=False) as opened:
+        opened.open(other)
+        assert opened.does("window.ran === undefined")
+        assert all("violates" in error for error in opened.errors) and len(opened.errors) == 2

@@ -1,0 +1,48 @@
+"""`neuroncore view` and `run --html`."""
+
+import sys
+
+import pytest
+from cli_files import KERNEL
+from pages import document
+
+from neuroncore.cli import main
+from neuroncore.view.page import Page
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "")
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    (tmp_path / "mine.py").write_text(KERNEL)
+    (tmp_path / "script.py").write_text(f"{KERNEL}\nx = inputs_of_ones()\ndouble(x), in_place(x)")
+    return tmp_path
+
+
+def test_view_writes_a_page_of_a_kernel(folder, capsys):
+    assert main(["view", "mine.py::double", "-o", "my page.html", "--target", "trn1"]) == 0
+    assert "page       my page.html (open it in a browser)" in capsys.readouterr().out
+    made = document(Page((folder / "my page.html").read_text("utf-8")))
+    (core,) = made["cores"]
+    assert (core["kernel"], core["machine"]) == ("double", "trn1")
+    (file,) = made["files"]
+    assert file["name"].endswith("mine.py") and file["text"] == KERNEL
+
+
+def test_a_page_of_a_script_has_all_its_launches(folder, capsys):
+    assert main(["run", "script.py", "--html", "out.html", "--json"]) == 0
+    cores = document(Page((folder / "out.html").read_text("utf-8")))["cores"]
+    assert [core["kernel"] for core in cores] == ["double", "in_place"]
+    assert capsys.readouterr().out.startswith("{")
+
+
+def test_a_page_that_cant_be_written_is_refused_before_the_run(capsys):
+    assert main(["view", "mine.py::double", "-o", "nowhere/page.html"]) == 2
+    assert "--html nowhere/page.html can't be written" in capsys.readouterr().err
+
+
+def test_view_wants_to_know_where(capsys):
+    with pytest.raises(SystemExit):
+        main(["view", "mine.py::double"])
+    assert "-o/--html" in capsys.readouterr().err

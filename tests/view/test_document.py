@@ -1,0 +1,102 @@
+"""What the document says is what the run says."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pages import column, document, operands, product, run
+
+import neuroncore
+from neuroncore.errors import UsageError
+from neuroncore.options import Options
+from neuroncore.view.document import CRITICAL, IN_TURN, TRANSFER, Shown
+from neuroncore.view.page import page
+from neuroncore.view.placement import addresses
+
+
+@pytest.fixture(scope="module")
+def shown():
+    found = run()
+    return found, document(found.view())
+
+
+def decoded(core):
+    """The columns of instructions, put together as the page does it."""
+    queue, since = column(core, "queue"), column(core, "begin")
+    begin = np.zeros_like(since)
+    for q in range(len(core["queues"])):
+        begin[queue == q] = np.cumsum(since[queue == q])
+    back = column(core, "cause")
+    back = np.where(back % 2, -(back + 1) // 2, back // 2)
+    place = np.arange(len(back))
+    return begin, np.where(back != 0, place - back, -1)
+
+
+def test_times_and_causes_are_those_of_the_run(shown):
+    found, made = shown
+    (core,), rows = made["cores"], found.instructions
+    begin, cause = decoded(core)
+    tick = core["tick_ns"]
+    np.testing.assert_allclose(begin * tick, rows["begin_ns"], atol=tick)
+    np.testing.assert_allclose(column(core, "busy") * tick, rows["busy_ns"], atol=2 * tick)
+    np.testing.assert_array_equal(cause, rows["waited_for"])
+    flags = column(core, "flags")
+    np.testing.assert_array_equal(flags & CRITICAL > 0, rows["critical"])
+    np.testing.assert_array_equal(flags & TRANSFER > 0, rows["name"] == "dma_copy")
+    assert (flags & IN_TURN > 0).any()
+    names = [core["calls"][c]["name"] for c in column(core, "call")]
+    assert names == rows["name"].tolist()
+
+
+def test_figures_and_shares_of_lines_are_those_of_the_run(shown):
+    found, made = shown
+    (core,) = made["cores"]
+    assert core["figures"] == json.loads(json.dumps(found.summary))
+    assert core["verdict"]["text"] == str(found.estimate)
+    table = {row["place"]: row for row in found.lines}
+    assert len(core["lines"]) == len(table)
+    for line in core["lines"]:
+        row = table[f"{made['files'][line['file']]['name']}:{line['line']}"]
+        assert line["critical_ns"] == pytest.approx(row["critical_ns"])
+        assert sum(line["busy_ns"]) == pytest.approx(row["busy_ns"])
+        counts = line["count"], line["transfers"], line["transfer_bytes"]
+        assert counts == (row["count"], row["transfers"], row["transfer_bytes"])
+        assert 0 <= line["efficiency"] <= 1
+        assert line["flying_ns"] <= found.timelines[0].total_ns
+    assert sum(line["flops"] for line in core["lines"]) == core["figures"]["model_flops"]
+
+
+def test_nothing_of_a_kernel_ends_the_document_or_fills_the_template(shown):
+    name = "</script><!-- @script@"
+    found = Shown(name, shown[0].timelines, ())
+    assert document(page([found]))["cores"][0]["kernel"] == name
+
+
+def test_a_page_takes_little_room_and_less_for_each_instruction(shown):
+    few, many = len(shown[0].view().html), neuroncore.run(product, *operands(64 * 400))
+    assert len(many.instructions) == 2000
+    assert len(many.view().html) - few < 30 * 2000
+    assert few < 120_000
+
+
+def test_without_a_record_there_is_no_page():
+    found = neuroncore.run(product, *operands(64), options=Options(record=False))
+    with pytest.raises(UsageError, match="product ran without a record"):
+        found.view()
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20), st.integers(1, 40)), max_size=40))
+def test_tiles_in_use_at_a_time_lie_apart(tiles):
+    begin, length, size = (np.array([t[i] for t in tiles], np.int64) for i in range(3))
+    for bank in (0, 32):
+        at = addresses(begin, begin + length, size, bank)
+        for i in range(len(tiles)):
+            for j in range(i):
+                together = begin[i] < begin[j] + length[j] and begin[j] < begin[i] + length[i]
+                apart = at[i] + size[i] <= at[j] or at[j] + size[j] <= at[i]
+                assert apart or not together
+        if bank:
+            small = size <= bank
+            assert (at[small] // bank == (at[small] + size[small] - 1) // bank).all()
