@@ -85,12 +85,13 @@ def view(*given: Any) -> View:
     """The View of these fields, in their order."""
     found = _views.get(given)
     if found is None:
-        _room(_views)
+        make_room(_views)
         found = _views.setdefault(given, View(*given))
     return found
 
 
-def _room(table: dict[Any, Any]) -> None:
+def make_room(table: dict[Any, Any]) -> None:
+    """Begin a table that is full anew."""
     if len(table) >= MOST:
         table.clear()
 
@@ -147,7 +148,7 @@ class Layout:
         key = shape, strides, dtype
         found = self.geometries.get(key)
         if found is None:
-            _room(self.geometries)
+            make_room(self.geometries)
             found = self.geometries.setdefault(key, Geometry(self, *key))
         return found
 
@@ -159,7 +160,7 @@ def layout(*given: Any) -> Layout:
     """The Layout of these arguments, in their order."""
     found = _layouts.get(given)
     if found is None:
-        _room(_layouts)
+        make_room(_layouts)
         found = _layouts.setdefault(given, Layout(*given))
     return found
 
@@ -184,7 +185,7 @@ class Geometry:
 
     __slots__ = (
         *("layout", "shape", "strides", "dtype", "bytes_apart", "steps", "fills", "stepped"),
-        *("views", "_parts", "_footprint"),
+        *("is_empty", "_element", "_alike", "views", "parts", "_footprint"),
     )
 
     def __init__(self, layout: Layout, shape: Dims, strides: Dims, dtype: Format) -> None:
@@ -193,15 +194,18 @@ class Geometry:
         self.shape, self.strides = tuple(map(int, shape)), tuple(map(int, strides))
         self.bytes_apart = tuple(s * item for s in self.strides)
         steps = [s * layout.spread for s in self.bytes_apart]
-        if layout.in_rows:
+        if layout.in_rows and steps:
             steps[0] = layout.pitch
         self.steps = tuple(steps)
         once = access.is_dense(shape, strides) or 0 not in strides
         self.fills = once and prod(shape) * item == layout.nbytes  # whether it is all of a storage
-        rows_apart = self.bytes_apart[0] if shape[0] > 1 else layout.row_bytes
-        self.stepped = layout.on_chip and rows_apart != layout.row_bytes
+        several = layout.on_chip and shape[:1] > (1,)
+        self.stepped = several and self.bytes_apart[0] != layout.row_bytes
+        self.is_empty = 0 in self.shape
+        self._element = item * layout.spread  # bytes of our memory, within a row
+        self._alike = _alike(layout, item)
         self.views: dict[int, View] = {}
-        self._parts: dict[Any, tuple[Geometry, int]] = {}
+        self.parts: dict[Any, Geometry] = {}  # by what the indices of a part have in common
         self._footprint: Footprint | None = None
 
     @property
@@ -216,14 +220,10 @@ class Geometry:
             self._footprint = footprint(self.shape, self.bytes_apart, self.dtype.itemsize)
         return self._footprint
 
-    def part(self, index: Any) -> tuple[Geometry, int] | None:
-        """What an index makes of it and by how far it moves the offset, if that was noted."""
-        return self._parts.get(index)
-
-    def note_part(self, index: Any, part: Geometry, moved: int) -> None:
-        """Note the part that an index, which can be hashed, means of every tile that lies so."""
-        _room(self._parts)
-        self._parts[index] = part, moved
+    def note_part(self, alike: Any, part: Geometry) -> None:
+        """Note what the indices that have this in common mean of every tile that lies so."""
+        make_room(self.parts)
+        self.parts[alike] = part
 
     def has_room(self, offsets: npt.NDArray[np.int64]) -> bool:
         """Whether windows that begin there are inside a storage of its layout, offsets in
@@ -236,21 +236,14 @@ class Geometry:
         """Of which byte of our memory it begins, from the storage's first, for an offset in
         elements."""
         layout = self.layout
-        byte = offset * self.dtype.itemsize
         if not layout.in_rows:
-            return byte * layout.spread
-        row, column = divmod(byte, layout.row_bytes)
+            return offset * self._element
+        row, column = divmod(offset * self.dtype.itemsize, layout.row_bytes)
         return row * layout.pitch + column * layout.spread
 
     def view(self, offset: int) -> View:
         """What a Call knows of a tile that begins at an offset in elements."""
-        layout = self.layout
-        if not layout.on_chip:
-            place = 0
-        elif layout.region is MemoryRegion.psum:
-            place = offset
-        else:
-            place = offset * self.dtype.itemsize // layout.row_bytes
+        place = offset // self._alike
         found = self.views.get(place)
         if found is None:
             found = self.views[place] = self._view(offset)
@@ -268,3 +261,11 @@ class Geometry:
             *(self.shape, self.strides, self.dtype, layout.region),
             *(partition, byte, 0, self.stepped, home, None, 0),
         )
+
+
+def _alike(layout: Layout, item: int) -> int:
+    """How many elements in a row, of so many bytes, are one place to a call: in PSUM, each is one
+    of its own; in SBUF those of a partition are alike, in HBM all are."""
+    if layout.region is MemoryRegion.psum:
+        return 1
+    return max(1, (layout.row_bytes if layout.on_chip else layout.nbytes) // item)

@@ -78,38 +78,41 @@ T = TypeVar("T", bound="Tile")
 
 class Tile:
     __slots__ = (
-        *("storage", "shape", "strides", "offset", "dtype", "dynamic"),
-        *("held", "fault", "_array", "_geometry", "_signature", "_access"),
+        *("storage", "geometry", "shape", "strides", "offset", "dtype", "dynamic"),
+        *("held", "fault", "_array", "_signature", "_access"),
     )
 
     def __init__(
         self,
         storage: Storage,
-        shape: Dims,
-        strides: Dims,
+        lies: Geometry,
         offset: int,
-        dtype: Format,
         dynamic: tuple[Dynamic, ...] = (),
+        fault: KernelError | None = None,
     ) -> None:
-        self.storage = storage
-        self.shape, self.strides, self.offset = shape, strides, offset
-        self.dtype = dtype
-        self.dynamic = dynamic
+        self.storage, self.offset, self.dynamic = storage, offset, dynamic
+        self.geometry = lies  # how it lies in its storage, but for where it begins
+        self.shape, self.strides = lies.shape, lies.strides
+        self.dtype = dtype = lies.dtype
         own = dtype is storage.dtype
         self.held = storage.held if own else storage.held_as(dtype)  # what `codes` are codes of
-        self.fault: KernelError | None = None  # why no instruction can use it
+        self.fault = fault  # why no instruction can use it
         self._array: Array | None = None
-        self._geometry: Geometry | None = None
         self._signature: View | None = None
         self._access = -1  # the number of its window in the program
 
     @classmethod
     def of(cls: type[T], storage: Storage) -> T:
         """All of a storage."""
-        whole = storage.layout.whole
-        made = cls(storage, storage.shape, whole.strides, 0, storage.dtype)
-        made._geometry = whole
-        return made
+        return cls(storage, storage.layout.whole, 0)
+
+    @classmethod
+    def like(cls: type[T], tile: Tile, storage: Storage | None = None) -> T:
+        """The same window, as a tile of this class; on another storage, if one is given."""
+        if storage is None:
+            return cls(tile.storage, tile.geometry, tile.offset, tile.dynamic)
+        lies = storage.layout.geometry(tile.shape, tile.strides, tile.dtype)
+        return cls(storage, lies, tile.offset, tile.dynamic)
 
     def window(
         self: T,
@@ -125,15 +128,12 @@ class Tile:
         dynamic = self.dynamic if dynamic is None else dynamic
         if dtype is not None and dtype is not self.dtype:
             self._has_bits_of(dtype)
-        made = type(self)(self.storage, shape, strides, offset, dtype or self.dtype, dynamic)
-        made.fault = self.fault
-        return made
+        lies = self.storage.layout.geometry(shape, strides, dtype or self.dtype)
+        return type(self)(self.storage, lies, offset, dynamic, self.fault)
 
     def at(self: T, lies: Geometry, offset: int) -> T:
         """Another window on the same storage, at an offset that is known."""
-        made = type(self)(self.storage, lies.shape, lies.strides, offset, lies.dtype)
-        made._geometry, made.fault = lies, self.fault
-        return made
+        return type(self)(self.storage, lies, offset, (), self.fault)
 
     def _has_bits_of(self, dtype: Format) -> None:
         """Raise ViewError where bits of either format are not in memory as the chip has them."""
@@ -152,13 +152,6 @@ class Tile:
         )
 
     # --- geometry --------------------------------------------------------------------------------
-
-    @property
-    def geometry(self) -> Geometry:
-        """How it lies in its storage, but for where it begins."""
-        if self._geometry is None:
-            self._geometry = self.storage.layout.geometry(self.shape, self.strides, self.dtype)
-        return self._geometry
 
     @property
     def size(self) -> int:
@@ -198,7 +191,8 @@ class Tile:
         """The tile [P, F] that the elements are picked from."""
         assert self.picks is not None
         shape = (self.shape[0], self.picks.limit + 1)
-        return type(self)(self.storage, shape, self.strides, self.offset, self.dtype)
+        lies = self.storage.layout.geometry(shape, self.strides, self.dtype)
+        return type(self)(self.storage, lies, self.offset)
 
     def _picks(self, what: str) -> ViewError:
         return ViewError(
@@ -218,7 +212,7 @@ class Tile:
         if self._signature is None:
             if self.fault is not None:
                 raise self.fault
-            if 0 in self.shape:
+            if self.geometry.is_empty:
                 raise ShapeError(f"{self!r} has no elements")
             found = self.geometry.view(self.offset)
             self._signature = self._at_run_time(found) if self.dynamic else found
@@ -241,12 +235,12 @@ class Tile:
     def codes(self) -> Array:
         """The memory itself, as a numpy view of the storage type of `held`."""
         if self._array is None:
-            if self.picks is not None:
+            if self.dynamic and self.dynamic[0].picks:
                 raise self._picks("has no elements before an instruction picks them")
-            if 0 in self.shape:
+            storage, lies = self.storage, self.geometry
+            if lies.is_empty:
                 self._array = np.empty(self.shape, self.held.storage)
                 return self._array
-            storage, lies = self.storage, self.geometry
             start = storage.origin + lies.start(self.offset)
             self._array = np.ndarray(self.shape, self.held.storage, storage.data, start, lies.steps)
         return self._array

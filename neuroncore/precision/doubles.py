@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from neuroncore.core.indirection import Picked
-from neuroncore.memory.geometry import unplaced
+from neuroncore.errors import KernelError
+from neuroncore.memory.geometry import Geometry, unplaced
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Dynamic, Tile
 from neuroncore.native import buffers
@@ -38,13 +39,12 @@ class Beside(Tile):
     def __init__(
         self,
         storage: Storage,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
+        lies: Geometry,
         offset: int,
-        dtype: Format,
         dynamic: tuple[Dynamic, ...] = (),
+        fault: KernelError | None = None,
     ) -> None:
-        super().__init__(storage, shape, strides, offset, dtype, dynamic)
+        super().__init__(storage, lies, offset, dynamic, fault)
         if storage.held is float64:
             self.held = float64
 
@@ -119,7 +119,7 @@ def made(array: Array, like: Tile, held: Format = float64) -> Beside:
 
 def on(storage: Storage, tile: Tile) -> Beside:
     """The window of a tile, on another storage of the same geometry."""
-    return Beside(storage, tile.shape, tile.strides, tile.offset, tile.dtype, tile.dynamic)
+    return Beside.like(tile, storage)
 
 
 @dataclass(eq=False)

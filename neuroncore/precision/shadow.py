@@ -156,9 +156,7 @@ class Shadow:
             if double is None and not written.wrong:
                 continue
             double = double or copied(storage)
-            shadow = Picked(
-                written.shadow.storage, tile.shape, written.shadow.strides, 0, tile.dtype
-            )
+            shadow = Picked.like(written.shadow)
             shadow.held = written.shadow.held
             shadow.source, shadow.places = on(double.storage, tile.source), tile.places
             shadow.group = tile.group

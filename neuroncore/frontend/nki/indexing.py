@@ -18,6 +18,7 @@ from neuroncore.frontend import misuse
 from neuroncore.frontend.bounds import beyond
 from neuroncore.frontend.slices import DynamicSlice
 from neuroncore.frontend.unread import Unread, asserted, truth_value
+from neuroncore.memory import parts
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Dynamic, Tile
 
@@ -26,22 +27,6 @@ T = TypeVar("T", bound="Indexed")
 
 DROPPED = -1  # the count of an axis that an integer takes away
 RAGGED = "shorten the last piece: min(start + size, total)"
-
-
-def _constant(key: Any) -> tuple[Any, ...] | None:
-    """An index of integers and plain slices in a form that can be hashed; None for any other."""
-    found: list[Any] = []
-    for k in key if type(key) is tuple else (key,):
-        if type(k) is slice and k.step is None:
-            start, stop = k.start, k.stop
-            if (start is None or type(start) is int) and (stop is None or type(stop) is int):
-                found.append((start, stop))
-                continue
-        elif type(k) is int:
-            found.append(k)
-            continue
-        return None
-    return tuple(found)
 
 
 class Indexed(Unread, Tile):
@@ -64,20 +49,9 @@ class Indexed(Unread, Tile):
         An integer drops its axis; on the chip axis 0 stays, with size 1, and so does the last
         axis where fewer than two would be left. A view may be empty.
         """
-        constant = None if self.dynamic else _constant(key)
-        if constant is None:
-            return self._part(key)
-        lies = self.geometry
-        known = lies.part(constant)
-        if known is None:
-            made = self._part(key)
-            lies.note_part(constant, made.geometry, made.offset - self.offset)
-            return made
-        part, moved = known
-        return self.at(part, self.offset + moved)
+        return parts.part(self, key if type(key) is tuple else (key,), self._part)
 
-    def _part(self: T, key: Any) -> T:
-        keys = key if isinstance(key, tuple) else (key,)
+    def _part(self: T, keys: tuple[Any, ...]) -> T:
         shape, strides = self.shape, self.strides
         rank = len(shape)
         if len(keys) != rank or EllipsisType in map(type, keys):

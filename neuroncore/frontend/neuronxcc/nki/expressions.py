@@ -19,25 +19,41 @@ import numpy.typing as npt
 from neuroncore import source
 from neuroncore.errors import DynamicControlError, ShapeError, SignatureError
 from neuroncore.frontend.neuronxcc.nki import refusals
+from neuroncore.memory.parts import Affine, form
+from neuroncore.memory.tile import Tile
 
 Dims = tuple[int, ...]
 Box = tuple[tuple[int, int], ...]  # (first, count) of each axis
 Array = npt.NDArray[Any]
 
 
-class Index:
+class Index(Affine):
     """An affine index expression. Comparing two gives a Mask."""
 
-    __slots__ = ("shape", "start", "steps")
+    __slots__ = ()
     __array_ufunc__ = None  # numpy's numbers leave arithmetic with it to us
     __hash__ = object.__hash__
 
     def __init__(self, shape: Dims, steps: Dims, start: int) -> None:
-        self.shape, self.steps, self.start = shape, steps, start
+        self.form, self.start = form(shape, steps), start
+
+    @property
+    def shape(self) -> Dims:
+        return self.form.shape
+
+    @property
+    def steps(self) -> Dims:
+        return self.form.steps
 
     @property
     def ndim(self) -> int:
-        return len(self.shape)
+        return len(self.form.shape)
+
+    def begun(self, start: int) -> Index:
+        """The same from another start."""
+        made = Index.__new__(Index)
+        made.form, made.start = self.form, start
+        return made
 
     def __getitem__(self, key: Any) -> Index:
         """New axes by None, parts of axes by slices and ints, as numpy does it."""
@@ -73,11 +89,7 @@ class Index:
 
     def extent(self) -> tuple[int, int]:
         """The least and the greatest value."""
-        low = high = self.start
-        for size, step in zip(self.shape, self.steps, strict=True):
-            reach = (size - 1) * step
-            low, high = low + min(reach, 0), high + max(reach, 0)
-        return low, high
+        return self.start + self.form.low, self.start + self.form.high
 
     def values(self) -> Array:
         """The expression as an array of integers."""
@@ -117,7 +129,7 @@ class Index:
         number = _integer(other)
         if number is None:
             return NotImplemented
-        return Index(self.shape, self.steps, self.start + sign * number)
+        return self.begun(self.start + sign * number)
 
     def __add__(self, other: Any) -> Any:
         return self._plus(other, 1)
@@ -240,8 +252,8 @@ def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
         return first, [index.steps for index in indices]
     common = Index((1,) * len(first), (0,) * len(first), 0)
     for index in indices:
-        common = Index(_together(common, index)[0], (), 0)
-        common.steps = (0,) * len(common.shape)
+        shape = _together(common, index)[0]
+        common = Index(shape, (0,) * len(shape), 0)
     rank = len(common.shape)
     return common.shape, [(0,) * (rank - index.ndim) + index.steps for index in indices]
 
@@ -397,6 +409,14 @@ def rectangles(chosen: Array) -> Iterator[Box]:
     for first, end in pairwise(starts):
         for box in rectangles(chosen[first]):
             yield ((first, end - first), *box)
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """An index expression that begins where a tile of one element says: `start[0, k] + i`."""
+
+    start: Tile
+    index: Index
 
 
 # --- making them ----------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ShapeError
 from neuroncore.frontend.neuronxcc.nki import language
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
-from neuroncore.frontend.neuronxcc.nki.expressions import Index
-from neuroncore.frontend.neuronxcc.nki.parts import Shifted
+from neuroncore.frontend.neuronxcc.nki.expressions import Index, Shifted
 from neuroncore.frontend.neuronxcc.nki.results import assign, fill, flush
 from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor

@@ -17,11 +17,18 @@ from neuroncore.errors import (
 from neuroncore.frontend import integers
 from neuroncore.frontend.bounds import beyond
 from neuroncore.frontend.formats import format_of
-from neuroncore.frontend.neuronxcc.nki import parts, refusals
-from neuroncore.frontend.neuronxcc.nki.expressions import Box, Index, Mask, filled, together
+from neuroncore.frontend.neuronxcc.nki import refusals
+from neuroncore.frontend.neuronxcc.nki.expressions import (
+    Box,
+    Index,
+    Mask,
+    Shifted,
+    filled,
+    together,
+)
 from neuroncore.frontend.slices import DynamicSlice
 from neuroncore.frontend.unread import Unread
-from neuroncore.memory import access
+from neuroncore.memory import access, parts
 from neuroncore.memory.access import Dims
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Dynamic, Tile
@@ -37,13 +44,14 @@ class Tensor(Unread, Tile):
     before it can be used.
     """
 
-    __slots__ = ("spans",)
+    __slots__ = ("_spans",)
     __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators of arithmetic.py
     __hash__ = object.__hash__
+    _spans: tuple[Span, ...]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.spans: tuple[Span, ...] = ()
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return getattr(self, "_spans", ())
 
     @property
     def ndim(self) -> int:
@@ -72,16 +80,18 @@ class Tensor(Unread, Tile):
         """
         if isinstance(key, Mask | bool):
             return self._masked(key)
-        keys = self._all_keys(key if isinstance(key, tuple) else (key,))
-        for axis, k in enumerate(keys):
-            if isinstance(k, parts.Shifted):
-                return self._moved(axis, k)[(*keys[:axis], k.index, *keys[axis + 1 :])]
-        if not any(isinstance(k, Index | Tile) for k in keys):
-            return self._by_ranges(keys)
-        known = parts.again(self, keys)
-        return self.window(*known) if known else self._by_expressions(keys)
+        return parts.part(self, key if type(key) is tuple else (key,), self._by_keys)
 
-    def _moved(self, axis: int, k: parts.Shifted) -> Tensor:
+    def _by_keys(self, given: tuple[Any, ...]) -> Tensor:
+        keys = self._all_keys(given)
+        for axis, k in enumerate(keys):
+            if isinstance(k, Shifted):
+                return self._moved(axis, k)[(*keys[:axis], k.index, *keys[axis + 1 :])]
+        if any(isinstance(k, Index | Tile) for k in keys):
+            return self._by_expressions(keys)
+        return self._by_ranges(keys)
+
+    def _moved(self, axis: int, k: Shifted) -> Tensor:
         """The tensor from a run-time offset along an axis on, for an index expression."""
         limit = self.shape[axis] - 1 - k.index.extent()[1]
         dynamic = (*self.dynamic, Dynamic(k.start, self.strides[axis], limit))
@@ -139,7 +149,7 @@ class Tensor(Unread, Tile):
         part = self._part(shape, strides, offset, dynamic)
         if beyond:
             rank = len(part.shape)
-            part.spans = tuple(
+            part._spans = tuple(
                 (first, tuple(step * (a == at) for a in range(rank)), self.shape, axis)
                 for axis, at, first, step in beyond
             )
@@ -246,10 +256,8 @@ class Tensor(Unread, Tile):
         sizes, strides = filled(list(shape), strides, ranges)
         part = self._part(sizes, strides, offset, dynamic)
         more = (0,) * (len(sizes) - len(shape))
-        part.spans = tuple((first, (*along, *more), of, axis) for first, along, of, axis in spans)
+        part._spans = tuple((first, (*along, *more), of, axis) for first, along, of, axis in spans)
         part._check_spans()
-        if not spans:
-            parts.remember(self, keys, part)
         return part
 
     def _check_rank(self, shape: Dims, expressions: Sequence[Index]) -> None:
@@ -312,7 +320,7 @@ class Tensor(Unread, Tile):
             dynamic = (Dynamic(index, rows.step, rows.limit, vector=True), *dynamic[1:])
             offset -= first * old
         part = self.window(tuple(shape), self.strides, offset, dynamic=dynamic)
-        part.spans = tuple(
+        part._spans = tuple(
             span
             for start, along, of, axis in self.spans
             if not _inside(
@@ -392,7 +400,7 @@ class Tensor(Unread, Tile):
         """The tile with its axes in another order."""
         shape = tuple(self.shape[a] for a in order)
         part = self.window(shape, tuple(self.strides[a] for a in order), self.offset)
-        part.spans = tuple(
+        part._spans = tuple(
             (first, tuple(along[a] for a in order), of, axis)
             for first, along, of, axis in self.spans
         )
@@ -416,7 +424,7 @@ class Tensor(Unread, Tile):
         if self.storage.on_chip:
             strides = (self.strides[0], *strides[1:])
         part = self.window(shape, strides, self.offset)
-        part.spans = ()
+        part._spans = ()
         return part
 
     def stretched(self, shape: Dims) -> Tensor:

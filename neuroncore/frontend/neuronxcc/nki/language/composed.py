@@ -28,11 +28,11 @@ Axis = int | Sequence[int]
 
 
 def as_newer(x: Tensor) -> NkiTensor:
-    return NkiTensor(x.storage, x.shape, x.strides, x.offset, x.dtype, x.dynamic)
+    return NkiTensor.like(x)
 
 
 def as_older(x: Tile) -> Tensor:
-    return Tensor(x.storage, x.shape, x.strides, x.offset, x.dtype, x.dynamic)
+    return Tensor.like(x)
 
 
 def lanes(value: Any, box: Box, _: Any) -> Any:

@@ -1,0 +1,88 @@
+"""Parts of tiles: what an index means, but for where it begins, is the same of all tiles that lie
+alike, and is made once. Loops only move where their parts begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from neuroncore.memory import geometry
+from neuroncore.memory.access import Dims
+from neuroncore.memory.tile import Tile
+
+T = TypeVar("T", bound=Tile)
+
+
+class Form:
+    """How an affine index goes on from its start: by `steps` along axes of sizes `shape`, and so
+    from `low` below the start to `high` above it."""
+
+    __slots__ = ("high", "low", "shape", "steps")
+
+    def __init__(self, shape: Dims, steps: Dims) -> None:
+        self.shape, self.steps = shape, steps
+        reach = [(n - 1) * s for n, s in zip(shape, steps, strict=True)]
+        self.low = sum(r for r in reach if r < 0)
+        self.high = sum(r for r in reach if r > 0)
+
+
+_forms: dict[tuple[Dims, Dims], Form] = {}
+
+
+def form(shape: Dims, steps: Dims) -> Form:
+    """The Form of these sizes and steps."""
+    found = _forms.get((shape, steps))
+    if found is None:
+        geometry.make_room(_forms)
+        found = _forms.setdefault((shape, steps), Form(shape, steps))
+    return found
+
+
+class Affine:
+    """An index of one axis of a tensor, over the axes of a tile."""
+
+    __slots__ = ("form", "start")
+    form: Form
+    start: int
+
+
+def part(tile: T, keys: tuple[Any, ...], make: Callable[[tuple[Any, ...]], T]) -> T:
+    """The part of a tile that an index means: as `make` makes it, once for all indices and tiles
+    that are alike. An index that isn't inside, or has others than integers, slices without a step
+    and Affines, is always made."""
+    if tile.dynamic or tile.fault is not None or len(keys) > len(tile.shape):
+        return make(keys)
+    alike: list[Any] = []  # with all indices that mean the same, but for where that begins
+    offset = tile.offset
+    for k, size, stride in zip(keys, tile.shape, tile.strides):  # noqa: B905 - some may be left out
+        if type(k) is slice:
+            start, stop = k.start, k.stop
+            if start is None and stop is None and k.step is None:
+                alike.append(size)
+                continue
+            start = 0 if start is None else start
+            stop = size if stop is None else stop
+            if k.step is not None or not isinstance(start, int) or not isinstance(stop, int):
+                return make(keys)
+            if not 0 <= start < stop <= size:
+                return make(keys)
+            alike.append(stop - start)
+        elif isinstance(k, Affine):
+            start = k.start
+            if start + k.form.low < 0 or start + k.form.high >= size:
+                return make(keys)
+            alike.append(k.form)
+        elif isinstance(k, int) and type(k) is not bool and 0 <= k < size:
+            start = k
+            alike.append(0)  # the axis goes away
+        elif k is ... and len(keys) == 1:
+            break
+        else:
+            return make(keys)
+        offset += start * stride
+    known = tile.geometry.parts.get(found := tuple(alike))
+    if known is not None:
+        return tile.at(known, offset)
+    made = make(keys)
+    tile.geometry.note_part(found, made.geometry)
+    return made
