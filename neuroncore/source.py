@@ -7,7 +7,6 @@ import linecache
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -102,14 +101,19 @@ def user_level() -> int:
 _resumed: ContextVar[tuple[FrameType, int] | None] = ContextVar("resumed", default=None)
 
 
-@contextmanager
-def resumed(frame: FrameType, instruction: int) -> Iterator[None]:
+class resumed:
     """While what an earlier bytecode instruction of a frame called for is done, it is there."""
-    token = _resumed.set((frame, instruction))
-    try:
-        yield
-    finally:
-        _resumed.reset(token)
+
+    __slots__ = ("_there", "_token")
+
+    def __init__(self, frame: FrameType, instruction: int) -> None:
+        self._there = frame, instruction
+
+    def __enter__(self) -> None:
+        self._token = _resumed.set(self._there)
+
+    def __exit__(self, *_: object) -> None:
+        _resumed.reset(self._token)
 
 
 def instruction_of(frame: FrameType) -> int:
@@ -238,15 +242,27 @@ def is_assigned(frame: FrameType) -> bool:
 
     Where there is no source text it may be, and True is the answer.
     """
-    match user_of_value(frame):
+    key = id(frame.f_code), frame.f_lasti
+    if key not in _stores:
+        _stores[key] = _is_stored(user_of_value(frame))
+    stored = _stores[key]
+    if stored is not None:
+        return stored
+    caller = frame.f_back
+    return caller is not None and not is_ours(caller) and is_assigned(caller)
+
+
+def _is_stored(user: ast.AST | None) -> bool | None:
+    """Whether what uses a value stores it into a subscript; None if the caller gets it."""
+    match user:
         case None | ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
             return True
         case ast.Return() | ast.Lambda():
-            caller = frame.f_back
-            return caller is not None and not is_ours(caller) and is_assigned(caller)
+            return None
     return False
 
 
+_stores: dict[tuple[int, int], bool | None] = {}  # what `_is_stored` says of a frame's value
 _kept: list[CodeType] = []
 
 

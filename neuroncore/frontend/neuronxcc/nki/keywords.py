@@ -23,6 +23,8 @@ def check_keywords(kwargs: dict[str, Any], *known: str, name: str = "") -> None:
 
     `name` is what the user calls the function, if that isn't its own name. Raises SignatureError.
     """
+    if not kwargs:
+        return
     unknown = kwargs.keys() - HINTS.union(known)
     if not unknown:
         return

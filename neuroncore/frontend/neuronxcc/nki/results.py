@@ -102,9 +102,11 @@ def tile(value: Any, name: str = "data") -> Tensor:
             got=f"{type(value).__name__} {value!r:.60}",
             hint="numpy arrays enter a kernel as its arguments",
         )
-    if value.storage.scope is not None:
-        check_read(value.storage, name)
-    fill(value)
+    storage = value.storage
+    if storage.scope is not None:
+        check_read(storage, name)
+    if storage.gaps is not None:
+        fill(value)
     return value
 
 
@@ -165,23 +167,30 @@ def produce(
     over = made.shape if space is None else space
     boxes = chosen(mask, over)
     of_result = part or (lambda dst, box: follow(dst, box, over))
-    elementwise = part is None and space is None
+    elementwise = part is None and space is None and len(over) > 2  # two axes always are a pattern
 
     def run(dst: Tensor, accumulate: bool | None) -> None:
-        more = {} if accumulate is None else {"accumulate": accumulate}
+        given = arguments if accumulate is None else {**arguments, "accumulate": accumulate}
         tiles = (dst, *arguments.values())
         for box in _in_patterns(boxes, over, tiles) if elementwise else boxes:
-            pieces = {n: follow(v, box, over) for n, v in arguments.items()}
-            issue(name, **{**pieces, **more}, dst=of_result(dst, box) if box else dst)
+            if box:
+                pieces = {n: follow(v, box, over) for n, v in given.items()}
+                issue(name, **pieces, dst=of_result(dst, box))
+            else:
+                issue(name, **given, dst=dst)
+
+    def pending(frame: FrameType) -> Pending:
+        operand = INSTRUCTIONS[name].parameters[0].operand
+        usual = operand.regions if operand else (region,)
+        written = [_extent(of_result(made, box)) if box else box for box in boxes]
+        into = usual if regions is None else regions
+        return Pending(made, run, written, into, name == "nc_matmul", frame, frame.f_lasti)
 
     if now:
         run(made, None)
-        return made
-    if regions is None:
-        operand = INSTRUCTIONS[name].parameters[0].operand
-        regions = operand.regions if operand else (region,)
-    written = [_extent(of_result(made, box)) if box else box for box in boxes]
-    return hold(made, run, written, regions, sums=name == "nc_matmul")
+    else:
+        _issue_or_hold(made, run, pending)
+    return made
 
 
 def _in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
@@ -223,13 +232,25 @@ def hold(
 ) -> Tensor:
     """Issue a call that writes `boxes` of `made`, or hold it back if an assignment is about to
     follow."""
-    frame = source.user_frame()
+
+    def pending(frame: FrameType) -> Pending:
+        return Pending(made, run, boxes, regions, sums, frame, frame.f_lasti)
+
+    _issue_or_hold(made, run, pending)
+    return made
+
+
+def _issue_or_hold(
+    made: Tensor,
+    run: Callable[[Tensor, bool | None], None],
+    pending: Callable[[FrameType], Pending],
+) -> None:
     flush()
+    frame = source.user_frame()
     if frame is not None and source.is_assigned(frame):
-        running().pending = Pending(made, run, boxes, regions, sums, frame, frame.f_lasti)
+        running().pending = pending(frame)
     else:
         run(made, None)
-    return made
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:

@@ -18,10 +18,11 @@ from neuroncore.core.core import Core, current
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ImmutableError, LoopCarriedError, ScopeError
 from neuroncore.memory import access
+from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 
-Place = tuple[Any, ...]  # offset, sizes and strides
+Place = tuple[int, Geometry]  # an offset, and how what is written lies
 
 
 class LoopIndex(int):
@@ -152,8 +153,7 @@ def _check_own(dst: Tile, index: LoopIndex, writes: dict[int, tuple[int, Place]]
     before = writes.get(dst.storage.id)
     if before is not None and before[0] == index:
         return
-    place = (dst.offset, access.long_axes(dst.shape, dst.strides))
-    if before is not None and before[1] == place:
+    if before is not None and _same(before[1], (dst.offset, dst.geometry)):
         raise LoopCarriedError(
             f"iterations {before[0]} and {int(index)} of an affine_range write the same elements "
             f"of {dst!r}",
@@ -163,7 +163,17 @@ def _check_own(dst: Tile, index: LoopIndex, writes: dict[int, tuple[int, Place]]
             "nl.sequential_range, or add up: tensor[...] += value",
             also="err_unexpected_output_dependencies",
         )
-    writes[dst.storage.id] = (int(index), place)
+    writes[dst.storage.id] = int(index), (dst.offset, dst.geometry)
+
+
+def _same(one: Place, other: Place) -> bool:
+    """Whether two windows of a storage are the same elements."""
+    if one[0] != other[0]:
+        return False
+    if one[1] is other[1]:
+        return True
+    first, second = (access.long_axes(lies.shape, lies.strides) for _, lies in (one, other))
+    return first == second
 
 
 def _immutable(dst: Tile) -> ImmutableError:

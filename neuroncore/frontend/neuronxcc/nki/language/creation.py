@@ -36,6 +36,7 @@ __all__ = [
 ]  # fmt: skip
 
 SBUF = MemoryRegion.sbuf
+ANYWHERE = {region: Allocation(region) for region in MemoryRegion}
 
 
 class _PartitionSize(int):
@@ -132,10 +133,10 @@ def empty_like(
 
 def _made(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -> Any:
     flush()
-    listed = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-    sizes, axis = _sizes(listed)
-    form = _format(dtype)
-    where = buffer if isinstance(buffer, Allocation) else Allocation(_region(buffer))
+    plain = type(shape) is tuple and _are_plain(shape)
+    sizes, axis = (shape, 0) if plain else _sizes(shape)
+    form = dtype if type(dtype) is Format else _format(dtype)
+    where = buffer if isinstance(buffer, Allocation) else ANYWHERE[_region(buffer)]
     region = where.region
     state = running()
     check_shared(region, state)
@@ -170,8 +171,16 @@ def _born(
     return storage
 
 
-def _sizes(listed: tuple[Any, ...]) -> tuple[tuple[int, ...], int]:
+def _are_plain(sizes: tuple[Any, ...]) -> bool:
+    for n in sizes:
+        if type(n) is not int or n < 1:
+            return False
+    return bool(sizes)
+
+
+def _sizes(shape: Any) -> tuple[tuple[int, ...], int]:
     """The shape as plain integers, and which axis is the partition axis."""
+    listed = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     marked = [axis for axis, size in enumerate(listed) if isinstance(size, _PartitionSize)]
     try:
         sizes = tuple(map(_whole, listed))
@@ -221,15 +230,15 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Ten
     x = _in_hbm(src, "src")
     if len(x.shape) == 1:
         x = x.expand_dims(1)
-    form = _format(dtype or x.dtype)
-    mode = kwargs.get("oob_mode", kwargs.get("mode", isa.oob_mode.error))
-    return produce(
-        "dma_copy",
-        (x.shape, form),
-        mask,
-        src=x,
-        oob_mode=isa.constants.member(isa.oob_mode, mode),
-    )
+    form = x.dtype if dtype is None else _format(dtype or x.dtype)
+    mode = _bounds_mode(kwargs, "oob_mode", "mode")
+    return produce("dma_copy", (x.shape, form), mask, src=x, oob_mode=mode)
+
+
+def _bounds_mode(kwargs: dict[str, Any], *names: str) -> Any:
+    """What a DMA does beyond its tensors, by the first of these keywords that is given."""
+    given = [kwargs[name] for name in names if name in kwargs]
+    return isa.constants.member(isa.oob_mode, given[0]) if given else isa.oob_mode.error
 
 
 def _in_hbm(value: Any, name: str) -> Tensor:
@@ -272,7 +281,7 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
     if x.region is MemoryRegion.psum and boxes:
         x = isa.tensor_copy(x, mask=mask)
         flush()
-    mode = isa.constants.member(isa.oob_mode, kwargs.get("mode", isa.oob_mode.error))
+    mode = _bounds_mode(kwargs, "mode")
     for box in boxes:
         issue(
             "dma_copy",
