@@ -122,6 +122,11 @@ def instruction_of(frame: FrameType) -> int:
     return there[1] if there is not None and there[0] is frame else frame.f_lasti
 
 
+def site(frame: FrameType | None) -> tuple[CodeType, int] | None:
+    """Where a frame is, as `place` takes it."""
+    return None if frame is None else (frame.f_code, instruction_of(frame))
+
+
 def _span(code: CodeType, instruction: int) -> tuple[int | None, ...]:
     """First line, last line, first column and last column, in bytes."""
     spans = islice(code.co_positions(), instruction // 2, None)

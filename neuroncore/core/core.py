@@ -105,6 +105,9 @@ class Core:
             for unit in (engine.scalar, engine.vector)
         }
         self.beside: Beside | None = None
+        self.site: Born = (
+            None  # where the user's code is, while a frontend knows and it can't go on
+        )
         self.dialect: Any = None  # what a frontend keeps of the running kernel
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
         self._lines: dict[tuple[int, int], int] = {}
@@ -260,6 +263,8 @@ class Core:
         """The line of the user's code that led to a frame. Ours are not remembered: many lines
         of the user's lead through them."""
         assert self.program is not None
+        if self.site is not None:
+            return self.program.line(*self.site)
         user = source.user_above(frame)
         found = user or frame
         line = self.program.line(found.f_code, source.instruction_of(found))
@@ -286,8 +291,7 @@ class Core:
 
     def birthplace(self) -> tuple[CodeType, int] | None:
         """Where in the user's code we are, as memory remembers it."""
-        frame = source.user_frame()
-        return (frame.f_code, source.instruction_of(frame)) if frame else None
+        return source.site(source.user_frame()) if self.site is None else self.site
 
 
 # --- the core that a kernel runs on ---------------------------------------------------------------

@@ -60,8 +60,13 @@ class Pending:
     instruction: int
 
     def issue(self, dst: Tensor, accumulate: bool | None = None) -> None:
-        with source.resumed(self.frame, self.instruction):
-            self.run(dst, accumulate)
+        core = current()
+        before, core.site = core.site, (self.frame.f_code, self.instruction)
+        try:
+            with source.resumed(self.frame, self.instruction):
+                self.run(dst, accumulate)
+        finally:
+            core.site = before
 
     def suits(self, slot: Tensor) -> bool:
         """Whether the instruction can write the slot itself, with one rounding as if by a copy."""
@@ -162,34 +167,41 @@ def produce(
     the result, if it has other axes. `regions` are the memories that the result may be written to
     instead of `region`; `now` issues it in any case.
     """
-    shape, dtype = out
-    made = new(shape, dtype, region)
-    over = made.shape if space is None else space
-    boxes = chosen(mask, over)
-    of_result = part or (lambda dst, box: follow(dst, box, over))
-    elementwise = part is None and space is None and len(over) > 2  # two axes always are a pattern
+    core, frame = current(), source.user_frame()
+    before, core.site = core.site, source.site(frame)
+    try:
+        made = new(out[0], out[1], region)
+        over = made.shape if space is None else space
+        boxes = chosen(mask, over)
+        of_result = part or (lambda dst, box: follow(dst, box, over))
+        # two axes always are a pattern
+        elementwise = part is None and space is None and len(over) > 2
 
-    def run(dst: Tensor, accumulate: bool | None) -> None:
-        given = arguments if accumulate is None else {**arguments, "accumulate": accumulate}
-        tiles = (dst, *arguments.values())
-        for box in _in_patterns(boxes, over, tiles) if elementwise else boxes:
-            if box:
-                pieces = {n: follow(v, box, over) for n, v in given.items()}
-                issue(name, **pieces, dst=of_result(dst, box))
-            else:
-                issue(name, **given, dst=dst)
+        def run(dst: Tensor, accumulate: bool | None) -> None:
+            given = arguments if accumulate is None else {**arguments, "accumulate": accumulate}
+            cut = boxes
+            if elementwise:
+                cut = _in_patterns(boxes, over, (dst, *arguments.values()))
+            for box in cut:
+                if box:
+                    pieces = {n: follow(v, box, over) for n, v in given.items()}
+                    issue(name, **pieces, dst=of_result(dst, box))
+                else:
+                    issue(name, **given, dst=dst)
 
-    def pending(frame: FrameType) -> Pending:
-        operand = INSTRUCTIONS[name].parameters[0].operand
-        usual = operand.regions if operand else (region,)
-        written = [_extent(of_result(made, box)) if box else box for box in boxes]
-        into = usual if regions is None else regions
-        return Pending(made, run, written, into, name == "nc_matmul", frame, frame.f_lasti)
+        def pending(frame: FrameType) -> Pending:
+            operand = INSTRUCTIONS[name].parameters[0].operand
+            usual = operand.regions if operand else (region,)
+            written = [_extent(of_result(made, box)) if box else box for box in boxes]
+            into = usual if regions is None else regions
+            return Pending(made, run, written, into, name == "nc_matmul", frame, frame.f_lasti)
 
-    if now:
-        run(made, None)
-    else:
-        _issue_or_hold(made, run, pending)
+        if now:
+            run(made, None)
+        else:
+            _issue_or_hold(made, run, pending, frame)
+    finally:
+        core.site = before
     return made
 
 
@@ -236,7 +248,7 @@ def hold(
     def pending(frame: FrameType) -> Pending:
         return Pending(made, run, boxes, regions, sums, frame, frame.f_lasti)
 
-    _issue_or_hold(made, run, pending)
+    _issue_or_hold(made, run, pending, source.user_frame())
     return made
 
 
@@ -244,9 +256,9 @@ def _issue_or_hold(
     made: Tensor,
     run: Callable[[Tensor, bool | None], None],
     pending: Callable[[FrameType], Pending],
+    frame: FrameType | None,
 ) -> None:
     flush()
-    frame = source.user_frame()
     if frame is not None and source.is_assigned(frame):
         running().pending = pending(frame)
     else:
