@@ -4,31 +4,50 @@
 """
 
 import importlib as _importlib
-from pathlib import Path as _Path
+import importlib.util as _util
+import os.path as _path
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 # In a source checkout isa/ and kernels/ stand beside this folder; in an install they lie inside it.
-if not (_Path(__file__).parent / "isa").is_dir():
-    __path__.append(str(_Path(__file__).parents[1]))
-
-_importlib.import_module("neuroncore.isa")  # fills the instruction table
-
-from neuroncore import numerics  # noqa: E402
-from neuroncore.frontend.alias import activate, activated, deactivate  # noqa: E402
-from neuroncore.frontend.precision import precision_of  # noqa: E402
-from neuroncore.frontend.settings import settings  # noqa: E402
-from neuroncore.options import Options  # noqa: E402
+_HERE = _path.dirname(__file__)
+if not _path.isdir(_path.join(_HERE, "isa")):
+    __path__.append(_path.dirname(_HERE))
 
 if _TYPE_CHECKING:
+    from neuroncore import numerics
     from neuroncore.api import Run, run
+    from neuroncore.frontend.alias import activate, activated, deactivate
+    from neuroncore.frontend.precision import precision_of
+    from neuroncore.frontend.settings import settings
+    from neuroncore.options import Options
+
+_HOMES = {
+    "Options": "options",
+    "Run": "api",
+    "activate": "frontend.alias",
+    "activated": "frontend.alias",
+    "deactivate": "frontend.alias",
+    "precision_of": "frontend.precision",
+    "run": "api",
+    "settings": "frontend.settings",
+}
 
 
 def __getattr__(name: str) -> _Any:
-    """Run and run, with which the API that kernels import is loaded, when they are first used."""
-    if name not in ("Run", "run"):
+    """A public name or a module of this package, which is imported when it is first used."""
+    if name in _HOMES:
+        found = getattr(_importlib.import_module(f"neuroncore.{_HOMES[name]}"), name)
+    elif name.startswith("_") or _util.find_spec(f"neuroncore.{name}") is None:
         raise AttributeError(f"module 'neuroncore' has no attribute {name!r}")
-    return getattr(_importlib.import_module("neuroncore.api"), name)
+    else:
+        found = _importlib.import_module(f"neuroncore.{name}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [

@@ -114,6 +114,17 @@ def test_the_version_is_the_same_everywhere():
         assert newest and newest[1] == version
 
 
+def test_public_names_and_modules_are_attributes(tmp_path):
+    code = "import neuroncore as n\nassert {*n.__all__} <= {*dir(n)}\nprint(n.errors.__name__)\n"
+    code += "print(*(getattr(n, name).__module__ for name in ('Options', 'run', 'settings')))\n"
+    code += "try: n.nothing\nexcept AttributeError as error: print(error)"
+    assert python(code, tmp_path).splitlines() == [
+        "neuroncore.errors",
+        "neuroncore.options neuroncore.api neuroncore.frontend.settings",
+        "module 'neuroncore' has no attribute 'nothing'",
+    ]
+
+
 def test_the_command_is_the_module():
     scripts = metadata.entry_points(group="console_scripts", name="neuroncore")
     assert [s.value for s in scripts] == [PROJECT["project"]["scripts"]["neuroncore"]]

@@ -55,7 +55,7 @@ Everything else asks these. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to ad
   generation can do.
 * **The clause** is a function in `isa/`: annotations say what each operand may be, the decorator
   which engines run it, what is refused and what it costs, the docstring what it computes. The
-  folder is installed as `neuroncore.isa`; importing neuroncore loads it all into one table.
+  folder is installed as `neuroncore.isa`, and loaded into one table when a row of it is asked for.
 * **The core** holds the memories, the options, the findings and the record. A launch
   (`frontend/launch.py`) makes one or two of them, enters arrays as tensors in HBM and calls the
   kernel; `on` is what makes an API function find its core.

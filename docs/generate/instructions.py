@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import neuroncore  # noqa: F401  fills the instruction table
 from neuroncore import machine
 from neuroncore.clause.instruction import INSTRUCTIONS, Instruction
 from neuroncore.clause.operand import Operand

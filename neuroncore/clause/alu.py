@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.clause.table import Table
 from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
 
@@ -75,10 +76,10 @@ class Function:
         return f"nl.{self.name}"
 
 
-OPERATORS: dict[str, Operator] = {}
-NUMBERS: dict[str, Operator] = {}  # that take the place of those where NaN loses to a number
-SIMULATED: dict[str, Operator] = {}  # that no engine has (Options.simulator_operators)
-FUNCTIONS: dict[str, Function] = {}
+OPERATORS: Table[Operator] = Table()
+NUMBERS: Table[Operator] = Table()  # that take the place of those where NaN loses to a number
+SIMULATED: Table[Operator] = Table()  # that no engine has (Options.simulator_operators)
+FUNCTIONS: Table[Function] = Table()
 
 
 # --- operators that numpy does not have as they are needed ----------------------------------------

@@ -25,6 +25,7 @@ from typing import Any, Protocol, Union, get_args, get_origin, get_type_hints
 from neuroncore.clause import letters
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static
+from neuroncore.clause.table import Table
 from neuroncore.enums import engine
 from neuroncore.errors import (
     DefinitionError,
@@ -261,7 +262,7 @@ def left_open(call: Call) -> list[engine]:
     return [unit for unit in call.instruction.engines if not out_of_reach(call, unit)]
 
 
-INSTRUCTIONS: dict[str, Instruction] = {}
+INSTRUCTIONS: Table[Instruction] = Table()
 
 
 def instruction(

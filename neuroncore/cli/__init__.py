@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
+from typing import Any
 
 from neuroncore import source
-from neuroncore.cli import explain, failures, instructions, profile, run, score, tools, view
-from neuroncore.cli import machines as tables
 from neuroncore.errors import UsageError
-from neuroncore.frontend.alias import PATH
+from neuroncore.native.lazy import Lazy
+
+failures: Any = Lazy("neuroncore.cli.failures")
+metadata: Any = Lazy("importlib.metadata")
+
+# What the help says of each, and its module, which is imported when it is asked for: its `add_to`
+# gives the command's parser what it takes, and `command`, which carries it out.
+COMMANDS = {
+    "run": ("run", "run a kernel, or a script that launches kernels"),
+    "view": ("view", "write a page that shows a run, for a browser and without a network"),
+    "profile": ("profile", "show what kernels saved with save_neff_name and save_trace_name"),
+    "score": ("score", "compare estimates with a table of measurements"),
+    "machines": ("machines", "the machines and every number about them"),
+    "isa": ("instructions", "the instruction set"),
+    "explain": ("explain", "what an error means, with an example"),
+    "alias-path": (
+        "alias",
+        "the folder to put on PYTHONPATH so that `import nki` is ours in programs that start "
+        "others",
+    ),
+    "tools-path": (
+        "tools",
+        "the folder to put on PATH so that programs that start neuron-profile get ours",
+    ),
+}
 
 
 @source.door
 def main(argv: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if argv is None else argv)]
     end = words.index("--") if "--" in words else len(words)  # argparse is lost after options
-    parser = _parser()
+    parser = _parser(next((word for word in words[:end] if not word.startswith("-")), None))
     arguments, others = parser.parse_known_args(words[:end])
-    if others and not run.is_script(arguments):
+    if others and not arguments.is_script(arguments):
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     arguments.others, arguments.behind = others, words[end + 1 :]
     return _ended(arguments)
@@ -48,7 +71,7 @@ def _ended(arguments: argparse.Namespace) -> int:
         _give_up_output()
     except KeyboardInterrupt as stop:
         print(failures.interrupted(stop), file=sys.stderr)
-        return failures.INTERRUPTED
+        return int(failures.INTERRUPTED)
     return 2
 
 
@@ -57,46 +80,24 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(asked: str | None) -> argparse.ArgumentParser:
+    """The parser, complete for the command that is asked for; of the others it knows the names."""
     parser = argparse.ArgumentParser(
         prog="neuroncore", description="Run NKI kernels on an emulated NeuronCore."
     )
     parser.add_argument(
-        "--version", action="version", version=f"neuroncore {version('neuroncore')}"
+        "--version", action=_Version, nargs=0, help="show program's version number and exit"
     )
+    parser.set_defaults(is_script=lambda _: False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    run.add_to(commands)
-    view.add_to(commands)
-    profile.add_to(commands)
-    score.add_to(commands)
-    machines = commands.add_parser("machines", help="the machines and every number about them")
-    machines.add_argument("name", nargs="?", help="one machine; all side by side without it")
-    machines.add_argument(
-        "--check", action="store_true", help="peaks and bandwidths beside every printed number"
-    )
-    machines.set_defaults(command=tables.machines)
-    isa = commands.add_parser("isa", help="the instruction set")
-    isa.add_argument("name", nargs="?", help="one instruction")
-    isa.set_defaults(command=instructions.isa)
-    meaning = commands.add_parser("explain", help="what an error means, with an example")
-    meaning.add_argument(
-        "name", nargs="?", help="an error's code, a name of nki.errors, or what the device says"
-    )
-    meaning.set_defaults(command=explain.explain)
-    alias = commands.add_parser(
-        "alias-path",
-        help="the folder to put on PYTHONPATH so that `import nki` is ours in programs that "
-        "start others",
-    )
-    alias.set_defaults(command=alias_path)
-    programs = commands.add_parser(
-        "tools-path",
-        help="the folder to put on PATH so that programs that start neuron-profile get ours",
-    )
-    programs.set_defaults(command=tools.tools_path)
+    for name, (module, said) in COMMANDS.items():
+        command = commands.add_parser(name, help=said)
+        if name == asked:
+            importlib.import_module(f"neuroncore.cli.{module}").add_to(command)
     return parser
 
 
-def alias_path(_: argparse.Namespace) -> int:
-    print(PATH)
-    return 0
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(f"neuroncore {metadata.version('neuroncore')}")
+        parser.exit()

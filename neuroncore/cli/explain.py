@@ -81,6 +81,13 @@ def codes() -> set[str]:
     return {kind.code for kind in kinds if issubclass(kind, KernelError)}
 
 
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", nargs="?", help="an error's code, a name of nki.errors, or what the device says"
+    )
+    parser.set_defaults(command=explain)
+
+
 def explain(arguments: argparse.Namespace) -> int:
     name = arguments.name
     if name is None:

@@ -18,6 +18,11 @@ from neuroncore.errors import UsageError, did_you_mean
 from neuroncore.machine import Machine
 
 
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="one instruction")
+    parser.set_defaults(command=isa)
+
+
 def isa(arguments: argparse.Namespace) -> int:
     if arguments.name is None:
         _list()

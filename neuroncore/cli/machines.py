@@ -10,6 +10,14 @@ from neuroncore.cli import published
 from neuroncore.machine import Fact, Machine
 
 
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="one machine; all side by side without it")
+    parser.add_argument(
+        "--check", action="store_true", help="peaks and bandwidths beside every printed number"
+    )
+    parser.set_defaults(command=machines)
+
+
 def machines(arguments: argparse.Namespace) -> int:
     if arguments.check:
         return published.check()

@@ -19,12 +19,8 @@ FILES = {"json": "ntff.json", "perfetto": "perfetto.json"}  # too long for a ter
 SHOWN = 20  # source lines
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "profile",
-        help="show what kernels saved with save_neff_name and save_trace_name",
-        description="The commands of neuron-profile, for runs that neuroncore saved.",
-    )
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "The commands of neuron-profile, for runs that neuroncore saved."
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     _add_capture(actions)
     _add_view(actions)

@@ -7,7 +7,7 @@ import difflib
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from neuroncore import machine
 from neuroncore.cli import tools
@@ -22,15 +22,13 @@ from neuroncore.frontend.vendor.packages import REPOSITORIES
 from neuroncore.options import Options, Order, profile
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "run",
-        help="run a kernel, or a script that launches kernels",
-        description="Run FILE.py::KERNEL on given arguments, or FILE.py as a script, which sees "
-        "what isn't an option of these, and all that follows --.",
-        usage="neuroncore run FILE.py[::KERNEL] [options] [[--] SCRIPT_ARGUMENT ...]",
-        allow_abbrev=False,
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run FILE.py::KERNEL on given arguments, or FILE.py as a script, which sees what isn't an "
+        "option of these, and all that follows --."
     )
+    parser.usage = "neuroncore run FILE.py[::KERNEL] [options] [[--] SCRIPT_ARGUMENT ...]"
+    parser.allow_abbrev = False
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
     parser.add_argument(
@@ -54,7 +52,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         f"NAME is {' or '.join(REPOSITORIES)}; repeatable",
     )
     options = re.findall(r"--[\w-]+", parser.format_help())
-    parser.set_defaults(command=run, options=options)
+    parser.set_defaults(command=run, options=options, is_script=is_script)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +132,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 def is_script(arguments: argparse.Namespace) -> bool:
     """Whether a file is to run by itself, with arguments of its own."""
-    return arguments.command is run and "::" not in arguments.file
+    return "::" not in arguments.file
 
 
 def _tolerance(text: str) -> float:

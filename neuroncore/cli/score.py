@@ -43,13 +43,11 @@ class Score:
     missing: Sequence[tuple[str, str, str]]  # id, kernel, why
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "score",
-        help="compare estimates with a table of measurements",
-        description="Estimate the latency of every kernel of a table of measurements, from "
-        "records of its run, and compare. With --sources the kernels of these checkouts are "
-        "recorded first, where that has not been done; this can take an hour.",
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Estimate the latency of every kernel of a table of measurements, from records of its run, "
+        "and compare. With --sources the kernels of these checkouts are recorded first, where that "
+        "has not been done; this can take an hour."
     )
     parser.add_argument("table", type=Path, metavar="CSV", help="measurements")
     parser.add_argument(

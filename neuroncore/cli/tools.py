@@ -19,6 +19,10 @@ from neuroncore.frontend.vendor.checkouts import WITH, Checkout
 NAMES = ("neuron-profile", "neuron-explorer")
 
 
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=tools_path)
+
+
 def tools_path(_: argparse.Namespace) -> int:
     print(_folder())
     return 0

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
-from typing import Any
 
 from neuroncore.cli import run
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "view",
-        help="write a page that shows a run, for a browser and without a network",
-        description="Run FILE.py::KERNEL or FILE.py as `neuroncore run` does, and write what "
-        "happened to one HTML file: timeline, source, steps, memory and figures.",
-        usage="neuroncore view FILE.py[::KERNEL] -o OUT.html [options of run] [[--] ARGUMENT ...]",
-        allow_abbrev=False,
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run FILE.py::KERNEL or FILE.py as `neuroncore run` does, and write what happened to one "
+        "HTML file: timeline, source, steps, memory and figures."
     )
+    parser.usage = (
+        "neuroncore view FILE.py[::KERNEL] -o OUT.html [options of run] [[--] ARGUMENT ...]"
+    )
+    parser.allow_abbrev = False
     parser.add_argument(
         "-o", "--html", type=Path, metavar="OUT.html", required=True, help="the page to write"
     )

@@ -2,7 +2,3 @@
 
 Nothing in this folder is imported before it is needed: see `neuroncore.native.lazy`.
 """
-
-import numpy as np
-
-MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash, compiled or not

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native import MIX
+from neuroncore.native.hashing import MIX
 from neuroncore.native.jit import borrowing, compiled, inlined
 
 Array = npt.NDArray[Any]

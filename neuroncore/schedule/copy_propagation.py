@@ -13,7 +13,7 @@ from neuroncore.clause import agreement
 from neuroncore.clause.instruction import Call, Instruction, out_of_reach
 from neuroncore.clause.operand import SBUF, Operand
 from neuroncore.enums import engine
-from neuroncore.native import MIX
+from neuroncore.native.hashing import MIX
 from neuroncore.record.program import Columns
 
 if TYPE_CHECKING:  # numba is imported when it is needed

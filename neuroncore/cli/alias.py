@@ -1,0 +1,16 @@
+"""neuroncore alias-path: where `import nki` is ours, for programs that start others."""
+
+from __future__ import annotations
+
+import argparse
+
+from neuroncore.frontend.alias import PATH
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=alias_path)
+
+
+def alias_path(_: argparse.Namespace) -> int:
+    print(PATH)
+    return 0
