@@ -104,7 +104,7 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
             **accesses.columns(program),
             "area_at": differences(_addresses(timeline, accesses, times)),
         },
-        "kinds": [_kind(kind) for kind in program.area_kinds()[1]],
+        "kinds": [_kind(kind) for kind in program.kinds],
         "patterns": program.patterns()[1],
     }
 
@@ -180,14 +180,11 @@ class Accesses:
 
     def __init__(self, timeline: Timeline) -> None:
         program, columns = timeline.program, timeline.columns
-        table = program.box_table()
+        table, areas = program.box_table(), program.areas_of_boxes()
         self.boxes, self.operand = _in_order(columns.operands, len(table))
         self.table = table[self.boxes]
-        ids = np.fromiter(program.areas, np.int64, len(program.areas))
-        order = np.argsort(ids)
-        place = order[np.searchsorted(ids, self.table[:, Box._fields.index("area")], sorter=order)]
-        self.areas, self.area = _in_order(place, len(ids))
-        self.kind = program.area_kinds()[2][self.areas]
+        self.areas, self.area = _in_order(areas.of_box[self.boxes], len(areas.kind))
+        self.kind = areas.kind[self.areas]
         self.user = np.repeat(np.arange(len(columns.call)), np.diff(columns.start))
 
     def columns(self, program: Program) -> dict[str, Packed]:
@@ -231,7 +228,7 @@ def _back(numbers: Array) -> Array:
 
 def _addresses(timeline: Timeline, accesses: Accesses, times: Times) -> Array:
     """Where on chip each tensor could lie that the system places, in bytes of a partition."""
-    area, kinds = accesses.area[accesses.operand], timeline.program.area_kinds()[1]
+    area, kinds = accesses.area[accesses.operand], timeline.program.kinds
     count = len(accesses.areas)
     first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
     np.minimum.at(first, area, times.begin[accesses.user])
