@@ -48,48 +48,6 @@ class Users(NamedTuple):
     reading: Array
 
 
-@compiled
-def overlap_counts(order: Array, start: Array, end: Array, box: Array, counts: Array) -> None:
-    """How many boxes of the same area each box overlaps, itself included.
-
-    `order` sorts boxes by area and first row; `start[a]:end[a]` is the area's part of it. A box is
-    [row, row_end, byte, byte_end].
-    """
-    for a in range(start.shape[0]):
-        for i in range(start[a], end[a]):
-            p = order[i]
-            counts[p] += 1
-            for j in range(i + 1, end[a]):
-                q = order[j]
-                if box[q, 0] >= box[p, 1]:
-                    break
-                if box[q, 2] < box[p, 3] and box[p, 2] < box[q, 3]:
-                    counts[p] += 1
-                    counts[q] += 1
-
-
-@compiled
-def overlap_pairs(
-    order: Array, start: Array, end: Array, box: Array, place: Array, neighbours: Array
-) -> None:
-    """The boxes themselves: those of box p go to `neighbours` from place[p] on, and place[p] moves
-    behind them."""
-    for a in range(start.shape[0]):
-        for i in range(start[a], end[a]):
-            p = order[i]
-            neighbours[place[p]] = p
-            place[p] += 1
-            for j in range(i + 1, end[a]):
-                q = order[j]
-                if box[q, 0] >= box[p, 1]:
-                    break
-                if box[q, 2] < box[p, 3] and box[p, 2] < box[q, 3]:
-                    neighbours[place[p]] = q
-                    place[p] += 1
-                    neighbours[place[q]] = p
-                    place[q] += 1
-
-
 def dependencies(
     queue: Array, accesses: Accesses, weights: Array, flow: Flow
 ) -> tuple[Array, Array]:

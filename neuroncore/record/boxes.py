@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -13,12 +14,11 @@ import numpy.typing as npt
 from neuroncore.enums import MemoryRegion
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
+from neuroncore.native import boxes as native
+from neuroncore.record.overlap import Form, Patterns, neighbours
 
 Array = npt.NDArray[Any]
-Extent = tuple[int, int, int, int, bool]  # a Box without its area
-Pattern = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides, element size
-Patterns = list[Pattern | None]  # None of what is dense
-ANYWHERE = -1  # in place of an offset that is only known when the instruction runs
+ANYWHERE = native.ANYWHERE
 
 
 class Area(NamedTuple):
@@ -35,8 +35,8 @@ class Area(NamedTuple):
 class Box(NamedTuple):
     """The bytes of an access: partitions or rows, times bytes within each, half open.
 
-    `dense` says that all bytes in it belong to the access; otherwise `Program.patterns` has
-    its exact one.
+    `dense` says that all bytes in it belong to the access; otherwise `Boxes.patterns` has its exact
+    one.
     """
 
     area: int
@@ -63,15 +63,21 @@ class Areas(NamedTuple):
 
 @dataclass(frozen=True)
 class Boxes:
-    """The distinct boxes of a record: a row of `table` has the fields of a Box in their order,
-    `pattern` says which of the patterns is its own, -1 of what is dense, and `of_window` which
-    box a window is in."""
+    """The distinct boxes of a record, in the order in which windows come: a row of `table` has the
+    fields of a Box in their order, `pattern` says which of the patterns is its own, -1 of what is
+    dense, and `of_window` which box a window is in."""
 
     table: Array
     areas: Areas
     pattern: Array
     patterns: Patterns
     of_window: Array
+
+    @cached_property
+    def near(self) -> tuple[Array, Array]:
+        """The boxes that each box shares bytes with, itself among them: box b has those from
+        the first array, from the b-th entry of the second one on."""
+        return neighbours(self.areas.of_box, self.table[:, 1:5].copy(), self.pattern, self.patterns)
 
 
 class Windows(NamedTuple):
@@ -87,35 +93,60 @@ def boxes(
     windows: Windows,
     geometries: Sequence[Geometry],
     areas: Mapping[int, int],
-    kinds_of_areas: Sequence[Area],
+    kinds: Sequence[Area],
 ) -> Boxes:
-    """The boxes of windows, in the order in which they come, on areas that are of some kinds."""
-    first, window = _distinct(*windows)
-    area, *where = (column[first] for column in windows)
-    kinds: dict[tuple[Extent, Pattern | None], int] = {}
-    kind = np.zeros(len(first), np.int64)
-    each, place = _distinct(*where)
-    for i, at in enumerate(each.tolist()):
-        lies, offset = geometries[int(where[0][at])], int(where[1][at])
-        extent = extent_of(lies, offset)
-        pattern = (
-            None
-            if extent[-1]
-            else pattern_of(lies, offset, kinds_of_areas[areas[int(area[at])]].row_bytes)
-        )
-        kind[i] = kinds.setdefault((extent, pattern), len(kinds))
-    kind = kind[place]
-    first, box = _distinct(area, kind)
-    area, kind = area[first], kind[first]
-    extents = np.array([extent for extent, _ in kinds], np.int64).reshape(-1, 5)
-    patterns = [pattern for _, pattern in kinds]
-    strided = np.array([pattern is not None for pattern in patterns], np.bool_)
+    """The boxes of windows on areas, each of which is of one of the kinds."""
+    count = len(windows.area)
+    memories = {kind.region: kind.row_bytes for kind in kinds if kind.placed}
+    forms: dict[Form, int] = {}
+    rows = [_row(lies, memories, forms) for lies in geometries]
+    lies = np.array(rows, np.int64).reshape(-1, native.FORM + 1)
+    each = np.empty((count, native.OWN_FORM + 1), np.int64)
+    each[:, 0] = windows.area
+    native.extents.over(count)(windows.geometry, windows.offset, lies, each)
+    first, of_window = native.distinct(each)
+    each = each[first]
+    strided = np.flatnonzero(each[:, native.OWN_FORM] >= 0)
+    pattern = np.full(len(each), -1, np.int64)
+    first, pattern[strided] = native.distinct(each[strided, 1:])
+    start, form = each[strided[first], native.START :].T
     return Boxes(
-        table=np.column_stack([area, extents[kind]]),
-        areas=_areas(area, areas, kinds_of_areas),
-        pattern=np.where(strided[kind], kind, np.int64(-1)),
-        patterns=patterns,
-        of_window=box[window],
+        table=each[:, : native.START],
+        areas=_areas(each[:, 0], areas, kinds),
+        pattern=pattern,
+        patterns=Patterns(start, form, list(forms)),
+        of_window=of_window,
+    )
+
+
+def _row(
+    lies: Geometry, memories: Mapping[MemoryRegion, int], forms: dict[Form, int]
+) -> tuple[int, ...]:
+    """What `native.extents` has to know of a geometry. HBM is cut into rows as long as the last
+    axis of the tensor there."""
+    layout, item, steps = lies.layout, lies.dtype.itemsize, list(lies.bytes_apart)
+    pitch = layout.row_bytes if layout.on_chip else layout.shape[-1] * layout.dtype.itemsize
+    rows, within = [0], [0]  # how far each axis reaches
+    for size, apart in zip(lies.shape, lies.bytes_apart, strict=True):
+        rows_apart, bytes_apart = divmod(apart, pitch)
+        if bytes_apart == 0:
+            rows.append((size - 1) * rows_apart)
+        else:
+            within.append((size - 1) * apart)
+    (up, down), (left, right) = (
+        (sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)) for reach in (rows, within)
+    )
+    again = any(n > 1 and not s for n, s in zip(lies.shape, lies.strides, strict=True))
+    filled = (1 + down - up) * (item + right - left) == prod(lies.shape) * item
+    area_row_bytes = 0
+    if layout.placed:  # the area is a memory, of which the storage is a window
+        area_row_bytes = memories.get(layout.region, layout.row_bytes)
+        steps[0] = steps[0] // layout.row_bytes * area_row_bytes
+    form = forms.setdefault(Form(lies.shape, tuple(steps), item), len(forms))
+    return (
+        *(item, pitch, up, 1 + down, left, right, layout.partition0, layout.byte0),
+        *(filled and not again, *access.extent(lies.shape, lies.strides)),
+        *(layout.partitions, layout.row_bytes, area_row_bytes, form),
     )
 
 
@@ -125,59 +156,3 @@ def _areas(area: Array, areas: Mapping[int, int], kinds: Sequence[Area]) -> Area
     order = np.argsort(storages, kind="stable")
     number = order[np.searchsorted(storages[order], area)]
     return Areas(kinds, np.fromiter(areas.values(), np.int64, len(areas)), number)
-
-
-def _distinct(*columns: Array) -> tuple[Array, Array]:
-    """Where each distinct row of columns is first, in that order, and the number of each row among
-    those. The products stay small: a number is below the count of rows."""
-    first = number = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        values, within = np.unique(column, return_inverse=True)
-        _, first, number = np.unique(
-            number * len(values) + within, return_index=True, return_inverse=True
-        )
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return first[order], rank[number]
-
-
-def pattern_of(lies: Geometry, offset: int, row_bytes: int) -> Pattern:
-    """The elements of a window, in bytes of its area, whose rows are `row_bytes` long."""
-    layout, item = lies.layout, lies.dtype.itemsize
-    start, steps = offset * item, list(lies.bytes_apart)
-    if layout.placed:  # the area is a memory, of which the storage is a window with shorter rows
-        row, byte = divmod(start, layout.row_bytes)
-        start = (layout.partition0 + row) * row_bytes + layout.byte0 + byte
-        steps[0] = steps[0] // layout.row_bytes * row_bytes
-    return start, lies.shape, tuple(steps), item
-
-
-def extent_of(lies: Geometry, offset: int) -> Extent:
-    """Rows, bytes within each, and whether the window fills that box. It is all of the storage if
-    it is nobody knows where in it."""
-    layout, item = lies.layout, lies.dtype.itemsize
-    if offset == ANYWHERE:
-        rows = layout.partition0, layout.partition0 + layout.partitions
-        return *rows, layout.byte0, layout.byte0 + layout.row_bytes, True
-    # HBM is cut into rows as long as the last axis of the tensor there
-    pitch = layout.row_bytes if layout.on_chip else layout.shape[-1] * layout.dtype.itemsize
-    row, column = divmod(offset * item, pitch)
-    first, last, low, high = row, row, column, column + item
-    for size, apart in zip(lies.shape, lies.bytes_apart, strict=True):
-        rows_apart, bytes_apart = divmod(apart, pitch)
-        if bytes_apart == 0:
-            reach = (size - 1) * rows_apart
-            first, last = first + min(reach, 0), last + max(reach, 0)
-        else:
-            reach = (size - 1) * apart
-            low, high = low + min(reach, 0), high + max(reach, 0)
-    if low < 0 or high > pitch:  # runs on over the ends of rows
-        least, greatest = access.extent(lies.shape, lies.strides)
-        start = offset * item
-        begin, end = start + least * item, start + (greatest + 1) * item
-        return begin // pitch, -(-end // pitch), 0, pitch, False
-    again = any(n > 1 and not s for n, s in zip(lies.shape, lies.strides, strict=True))
-    filled = (last + 1 - first) * (high - low) == prod(lies.shape) * item
-    first, last = first + layout.partition0, last + layout.partition0
-    return first, last + 1, low + layout.byte0, high + layout.byte0, filled and not again

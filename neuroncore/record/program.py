@@ -26,7 +26,7 @@ from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.options import Order as Order
-from neuroncore.record.boxes import ANYWHERE, Area, Areas, Boxes, Patterns, Windows, boxes
+from neuroncore.record.boxes import ANYWHERE, Area, Boxes, Windows, boxes
 from neuroncore.record.data import Data
 
 Array = npt.NDArray[Any]
@@ -190,16 +190,14 @@ class Program:
 
     def box_table(self) -> Array:
         """A row of integers for each Box, with its fields in their order."""
-        return self._reading()[1].table
+        return self.boxes().table
 
-    def patterns(self) -> tuple[Array, Patterns]:
-        """The number of each box's pattern, -1 of what is dense, and the patterns by number."""
-        found = self._reading()[1]
-        return found.pattern, found.patterns
+    def boxes(self) -> Boxes:
+        return self._reading()[1]
 
     def box(self, window: int) -> int:
         """The number of the box that a window is in."""
-        return int(self._reading()[1].of_window[window])
+        return int(self.boxes().of_window[window])
 
     def windows(self) -> Windows:
         return Windows(*_values(self._windows).reshape(-1, 3).T)
@@ -222,9 +220,6 @@ class Program:
 
     def area(self, storage: int) -> Area:
         return self.kinds[self.areas[storage]]
-
-    def areas_of_boxes(self) -> Areas:
-        return self._reading()[1].areas
 
     def place(self, line: int) -> source.Place:
         site = self.lines[line]

@@ -33,7 +33,7 @@ def allocate(
     waits[i] says that a tile whose first user is instruction i waits even where something has to be
     spilled.
     """
-    areas = program.areas_of_boxes()
+    areas = program.boxes().areas
     placed = areas.each_box((k.region is region and k.placed for k in areas.kinds), np.bool_)
     fixed = int(boxes[placed, BYTE_END].max(initial=0))
     moved = [kind.region is region and not kind.placed for kind in areas.kinds]

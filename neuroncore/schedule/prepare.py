@@ -15,7 +15,6 @@ from neuroncore.record.program import Columns, Order, Program
 from neuroncore.schedule.allocation import allocate, spill_ns
 from neuroncore.schedule.copy_propagation import Definitions, propagated_copies, recomputed
 from neuroncore.schedule.costs import CallTable, busy
-from neuroncore.schedule.dependencies import neighbours
 from neuroncore.schedule.reordering import POLICIES, Policy
 from neuroncore.schedule.timeline import LOADS, QUEUES, STORES, SYNC
 
@@ -51,7 +50,7 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Prepare
     table = CallTable(program.calls, machine, policy)
     row = table.rows_for(columns.call, policy)
     accesses = dataflow.Accesses(
-        columns.start, columns.operands, table.reads[row], *neighbours(program, boxes)
+        columns.start, columns.operands, table.reads[row], *program.boxes().near
     )
     flow = _no_flow(accesses, policy)
     work = _work(program, table, row, accesses, flow, machine)

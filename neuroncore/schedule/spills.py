@@ -77,7 +77,7 @@ def traffic(program: Program, capacity: int) -> Traffic:
 
 def _pieces(program: Program) -> Pieces:
     boxes = program.box_table()
-    areas = program.areas_of_boxes()
+    areas = program.boxes().areas
     on_chip = areas.each_box((k.region in (SBUF, PSUM) for k in areas.kinds), np.bool_)
     movable = areas.each_box((k.region is SBUF and not k.placed for k in areas.kinds), np.bool_)
     in_order = np.lexsort((boxes[:, 3], boxes[:, 0]))  # by the first byte, area by area

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore.numerics.formats import lookup
-from neuroncore.schedule.dependencies import neighbours
 
 SHAPE = (6, 5, 8)
 
@@ -25,7 +24,7 @@ def near(device, tiles):
     program = device.core.program
     windows = [program.access(tile) for tile in tiles]
     boxes = np.array([program.box(window) for window in windows])
-    found, start = neighbours(program, program.box_table())
+    found, start = program.boxes().near
     said = [set(found[start[box] : start[box + 1]].tolist()) for box in boxes]
     return [{other for other, box in enumerate(boxes) if box in own} for own in said]
 
@@ -57,9 +56,9 @@ def test_a_program_s_boxes_stay_as_they_are():
     device = Device()
     tensor = device.zeros((128, 64, 2), address=(0, 0))
     device.core.program.access(tensor[1:128:2, :, 0:1])
-    boxes = device.core.program.box_table()
-    neighbours(device.core.program, boxes)
-    assert (boxes == device.core.program.box_table()).all()
+    boxes = device.core.program.boxes()
+    before = boxes.table.copy()
+    assert len(boxes.near[0]) and (boxes.table == before).all()
 
 
 @given(st.data())

@@ -1,0 +1,131 @@
+"""The bytes that windows touch, and which of them share any: `neuroncore.record`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.native.jit import compiled
+
+Array = npt.NDArray[Any]
+ANYWHERE = -1  # in place of an offset that is only known when the instruction runs
+# Columns of a table of geometries: bytes of an element and of a row; how many rows a window of it
+# reaches before and behind that of its first element, and how many bytes within them; where the
+# storage is, and whether the window fills its box; the least and the greatest element; rows of the
+# storage and their bytes; those of the area, if it is a whole memory, else 0; and the form.
+ITEM, PITCH, UP, DOWN, LEFT, RIGHT, ROW0, BYTE0, FILLED = range(9)
+LEAST, GREATEST, ROWS, ROW_BYTES, AREA_ROW_BYTES, FORM = range(9, 15)
+# Columns of the result, after the area.
+ROW, ROW_END, BYTE, BYTE_END, DENSE, START, OWN_FORM = range(1, 8)
+
+
+@compiled
+def extents(geometry: Array, offset: Array, lies: Array, found: Array) -> None:
+    """Rows, bytes within each, and whether the window fills that box; if not, where in its area its
+    pattern begins and which form it has, else -1. It is all of the storage if it is nobody knows
+    where in it."""
+    for w in range(geometry.shape[0]):
+        g = geometry[w]
+        found[w, START], found[w, OWN_FORM] = -1, -1
+        if offset[w] == ANYWHERE:
+            found[w, ROW], found[w, ROW_END] = lies[g, ROW0], lies[g, ROW0] + lies[g, ROWS]
+            found[w, BYTE], found[w, BYTE_END] = lies[g, BYTE0], lies[g, BYTE0] + lies[g, ROW_BYTES]
+            found[w, DENSE] = 1
+            continue
+        item, pitch = lies[g, ITEM], lies[g, PITCH]
+        start = offset[w] * item
+        row, byte = start // pitch, start % pitch
+        low, high = byte + lies[g, LEFT], byte + item + lies[g, RIGHT]
+        if low < 0 or high > pitch:  # runs on over the ends of rows
+            found[w, ROW] = (start + lies[g, LEAST] * item) // pitch
+            found[w, ROW_END] = -(-(start + (lies[g, GREATEST] + 1) * item) // pitch)
+            found[w, BYTE], found[w, BYTE_END], found[w, DENSE] = 0, pitch, 0
+        else:
+            row0, byte0 = lies[g, ROW0], lies[g, BYTE0]
+            found[w, ROW], found[w, ROW_END] = row0 + row + lies[g, UP], row0 + row + lies[g, DOWN]
+            found[w, BYTE], found[w, BYTE_END] = byte0 + low, byte0 + high
+            found[w, DENSE] = lies[g, FILLED]
+        if not found[w, DENSE]:
+            if lies[g, AREA_ROW_BYTES] > 0:  # the area is a memory, whose rows are longer
+                row, byte = start // lies[g, ROW_BYTES], start % lies[g, ROW_BYTES]
+                start = (lies[g, ROW0] + row) * lies[g, AREA_ROW_BYTES] + lies[g, BYTE0] + byte
+            found[w, START], found[w, OWN_FORM] = start, lies[g, FORM]
+
+
+def distinct(rows: Array) -> tuple[Array, Array]:
+    """Where each distinct row of integers is first, in that order, and the number of each row among
+    those."""
+    count = len(rows)
+    first, number = np.empty(count, np.int64), np.empty(count, np.int64)
+    slots = np.full(1 << (2 * count).bit_length(), -1, np.int64)
+    different = _distinct.over(count)(rows, slots, first, number)
+    return first[:different], number
+
+
+@compiled
+def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
+    """Keeps in `slots`, from that of its hash on, the number of each that is different."""
+    different, width, last = 0, rows.shape[1], slots.shape[0] - 1
+    for i in range(rows.shape[0]):
+        key = 0
+        for k in range(width):
+            value = rows[i, k]
+            key = ((key << 5) ^ (key >> 25) ^ value ^ (value >> 30)) & 0x3FFFFFFF
+        slot = (key ^ (key >> 15)) & last
+        while slots[slot] >= 0:
+            other = first[slots[slot]]
+            k = 0
+            while k < width and rows[i, k] == rows[other, k]:
+                k += 1
+            if k == width:
+                break
+            slot = (slot + 1) & last
+        if slots[slot] < 0:
+            slots[slot], first[different] = different, i
+            different += 1
+        number[i] = slots[slot]
+    return different
+
+
+@compiled
+def overlap_counts(order: Array, start: Array, end: Array, box: Array, counts: Array) -> None:
+    """How many boxes of the same area each box overlaps, itself included.
+
+    `order` sorts boxes by area and first row; `start[a]:end[a]` is the area's part of it. A box is
+    [row, row_end, byte, byte_end].
+    """
+    for a in range(start.shape[0]):
+        for i in range(start[a], end[a]):
+            p = order[i]
+            counts[p] += 1
+            for j in range(i + 1, end[a]):
+                q = order[j]
+                if box[q, 0] >= box[p, 1]:
+                    break
+                if box[q, 2] < box[p, 3] and box[p, 2] < box[q, 3]:
+                    counts[p] += 1
+                    counts[q] += 1
+
+
+@compiled
+def overlap_pairs(
+    order: Array, start: Array, end: Array, box: Array, place: Array, neighbours: Array
+) -> None:
+    """The boxes themselves: those of box p go to `neighbours` from place[p] on, and place[p] moves
+    behind them."""
+    for a in range(start.shape[0]):
+        for i in range(start[a], end[a]):
+            p = order[i]
+            neighbours[place[p]] = p
+            place[p] += 1
+            for j in range(i + 1, end[a]):
+                q = order[j]
+                if box[q, 0] >= box[p, 1]:
+                    break
+                if box[q, 2] < box[p, 3] and box[p, 2] < box[q, 3]:
+                    neighbours[place[p]] = q
+                    place[p] += 1
+                    neighbours[place[q]] = p
+                    place[q] += 1
