@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,9 @@ from neuroncore.machine import Machine
 from neuroncore.native.lazy import Lazy
 from neuroncore.options import Options
 from neuroncore.precision.findings import Precision
+from neuroncore.record.data import Setting
 from neuroncore.record.saved import Record
+from neuroncore.replay.cursor import Replay
 from neuroncore.report import tables
 from neuroncore.report.compare import Agreement, Incomparable, agreement
 from neuroncore.report.estimate import Estimate, estimate
@@ -87,7 +89,36 @@ class Run:
         programs = [c.program for c in self._launch.cores if c.program is not None]
         if len(programs) < len(self._launch.cores):
             raise UsageError(f"{self.kernel} ran without a record: Options(record=False)")
-        return Record(programs, {"kernel": self.kernel})
+        return Record(programs, {"kernel": self.kernel}, self._setting)
+
+    def replay(self, *inputs: Any) -> Any:
+        """What the kernel returns when its record is executed again, without the kernel's Python,
+        on other inputs or on its own: arrays of numpy, of a kernel that returns none those that it
+        changes.
+
+        Inputs are all arrays that the kernel was launched with, in their order, or one dict of them
+        by name. Raises what `neuroncore.replay.cursor.Replay` does.
+        """
+        return self.steps(*inputs, snapshots=0).results()
+
+    def steps(self, *inputs: Any, **options: Any) -> Replay:
+        """The same to go through instruction by instruction, which stands before the first."""
+        given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
+        return Replay(self.record, given or None, **options)
+
+    @cached_property
+    def _setting(self) -> Setting:
+        """What the programs ran in, with the arrays that they were given."""
+        core, entered = self._launch.core, self._launch.inputs
+        kept: dict[int, Any] = {}
+        if self._given is not None:
+            pairs = zip(_leaves(self._used), _leaves(self._given), strict=True)
+            kept = {id(used): given for used, given in pairs}
+        arrays = {
+            one.name: as_numpy(kept[id(value)]) for one, value in entered if id(value) in kept
+        }
+        inputs = tuple(one for one, _ in entered)
+        return Setting(core.machine, core.options, core.grid, inputs, arrays)
 
     @cached_property
     def timelines(self) -> list[Timeline]:
@@ -200,6 +231,15 @@ def copied(arguments: Arguments) -> Arguments:
         return copy.deepcopy(arguments)
     except TypeError as error:
         raise UsageError(f"the kernel's arguments can't be kept: {error}") from None
+
+
+def _leaves(value: Any) -> list[Any]:
+    """What is in arguments, in order."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [value]
 
 
 def arrays_in(value: Any) -> list[Array]:

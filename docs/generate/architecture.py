@@ -69,8 +69,10 @@ Everything else asks these. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to ad
   What to compute is on the Call as well (`core/staging.py`): a clause that returns a `Run` has
   decided everything that shapes, formats and operators decide, once.
 * **The record** (`Program`) is numbers: which distinct call, from which line, on which windows of
-  which tensors. What readers need beside, such as boxes of bytes, is made when they ask; a file of
-  it (`record/saved.py`) is JSON and columns, checked when it is read.
+  which tensors, with which values. What readers need beside, such as boxes of bytes, is made when
+  they ask; a file of it (`record/saved.py`) is JSON and columns, checked when it is read.
+* **The replay** executes a record again (`replay/cursor.py`), without the kernel, through the same
+  functions of its Calls: on other inputs, or to look at tiles before and after any instruction.
 * **The schedule** looks at the record only. It takes costs from the clauses, dependencies from the
   bytes and an order from what a compiler would do, and gives a timeline.
 * **Reports** are functions of the timeline and the record.

@@ -12,6 +12,7 @@ import linecache
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from neuroncore.clause.immediate import Immediate, Register
@@ -75,7 +76,32 @@ def bound(
     """
     parameters = [f"{p.name}=_{p.name}" for p in instruction.parameters]
     parameters += ["name=None"] if instruction.named else []
-    scope: dict[str, Any] = {
+    scope = _scope(instruction, settle, issued)
+    if taken := {p.name for p in instruction.parameters} & {*LOCALS, *scope}:
+        raise DefinitionError(f"{instruction.name} can't have a parameter {min(taken)!r}")
+    signature = ", ".join([*parameters, "*extra", "**unknown"])
+    function = compiled(instruction.name, signature, _body(instruction), scope)
+    function.__doc__ = instruction.equation
+    function.__signature__ = signature_of(instruction)
+    return function  # type: ignore[no-any-return]
+
+
+@cache
+def again(instruction: Instruction) -> Callable[..., None]:
+    """The function of a core, a Call that was found legal and its arguments, in the order of the
+    clause, that executes the call on the core and notes nothing."""
+    parameters = ", ".join(["core", "call", *(p.name for p in instruction.parameters)])
+    body = [*_distinguish(instruction), *_resolve(instruction), *_execute(instruction)]
+    body += ["if call.dynamic: offsets.write_out()"]
+    scope = _scope(instruction, None, lambda program, row: None)
+    return compiled(instruction.name, parameters, body, scope)  # type: ignore[no-any-return]
+
+
+def _scope(
+    instruction: Instruction, settle: Settle | None, issued: Callable[[Program | None, int], Any]
+) -> dict[str, Any]:
+    """What the text of a function sees."""
+    return {
         "__name__": __name__,
         "INSTRUCTION": instruction,
         "ISSUED": issued,
@@ -100,13 +126,6 @@ def bound(
         "zero": zero,
         **{f"_{p.name}": MISSING if p.required else p.default for p in instruction.parameters},
     }
-    if taken := {p.name for p in instruction.parameters} & {*LOCALS, *scope}:
-        raise DefinitionError(f"{instruction.name} can't have a parameter {min(taken)!r}")
-    signature = ", ".join([*parameters, "*extra", "**unknown"])
-    function = compiled(instruction.name, signature, _body(instruction), scope)
-    function.__doc__ = instruction.equation
-    function.__signature__ = signature_of(instruction)
-    return function  # type: ignore[no-any-return]
 
 
 def signature_of(instruction: Instruction) -> inspect.Signature:
@@ -141,9 +160,7 @@ def _recognise(instruction: Instruction) -> Iterator[str]:
     given, everything = _given(instruction), _everything(instruction)
     usual = [p for p in instruction.parameters if _is_usual(p)]
     others = [p for p in instruction.parameters if p not in usual]
-    for p in instruction.operands:
-        if not (p.always_tile or p.name in instruction.lists):
-            yield f"{_is_tile(p)} = isinstance({p.name}, Tile)"
+    yield from _distinguish(instruction)
     yield "try:"
     yield from (f"    {line}" for p in others for line in _take(instruction, p))
     parts = [part for p in others if (part := _key_part(p))]
@@ -162,6 +179,13 @@ def _recognise(instruction: Instruction) -> Iterator[str]:
     yield f"    raise misused(INSTRUCTION, {{{given}}}, core.machine) from None"
     yield "if call is None:"
     yield f"    call = core.prepare(INSTRUCTION, key, {everything})"
+
+
+def _distinguish(instruction: Instruction) -> Iterator[str]:
+    """Which of the arguments that may be numbers are tiles."""
+    for p in instruction.operands:
+        if not (p.always_tile or p.name in instruction.lists):
+            yield f"{_is_tile(p)} = isinstance({p.name}, Tile)"
 
 
 def _is_usual(parameter: Parameter) -> bool:

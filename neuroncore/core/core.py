@@ -289,6 +289,31 @@ class Core:
             storage.born = self.birthplace()
         return storage
 
+    def begin(self, program: int) -> None:
+        """Go on with a program of the launch grid."""
+        self.program_id = program
+        self.memory.begin_program()
+        if self.program is not None:
+            self.program.data.programs.extend((len(self.program), program))
+
+    def returns(self, result: Any) -> Any:
+        """Note what the kernel returns, and return it."""
+        if self.program is not None:
+            self.program.returns(result)
+        return result
+
+    def constant(self, array: Array, dtype: Format) -> Storage:
+        """A tensor in shared HBM with the elements of a C-contiguous array of the host's, of the
+        format."""
+        return self.put(self.memory.widened(array, dtype), dtype)
+
+    def put(self, codes: Array, dtype: Format) -> Storage:
+        """The same for codes of what elements of the format are held as."""
+        storage = self.memory.adopt(MemoryRegion.shared_hbm, codes, dtype)
+        if self.program is not None:
+            self.program.data.constant(storage)
+        return storage
+
     def birthplace(self) -> tuple[CodeType, int] | None:
         """Where in the user's code we are, as memory remembers it."""
         return source.site(source.user_frame()) if self.site is None else self.site

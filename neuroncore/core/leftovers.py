@@ -8,7 +8,8 @@ products are followed element by element; any other makes the finding known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -44,6 +45,20 @@ class Leftovers(Generic[T]):
         self.tell = tell
         self._spots: WeakKeyDictionary[Storage, _Spot[T]] = WeakKeyDictionary()
         self._registers: dict[T, None] = {}  # what the accumulator registers depend on
+
+    def kept(self, storages: Iterable[Storage]) -> tuple[list[Any], dict[T, None]]:
+        """What of storages depends on leftovers now, and the registers, to be put back."""
+        spots = [self._spots.get(storage) for storage in storages]
+        copies = [s and _Spot(deepcopy(s.flags), dict(s.why)) for s in spots]
+        return copies, dict(self._registers)
+
+    def put_back(self, storages: Iterable[Storage], kept: tuple[list[Any], dict[T, None]]) -> None:
+        """Let what was kept hold of as many storages, and of no others."""
+        spots, registers = kept
+        copies = [s and _Spot(deepcopy(s.flags), dict(s.why)) for s in spots]
+        pairs = zip(storages, copies, strict=True)
+        self._spots = WeakKeyDictionary({one: spot for one, spot in pairs if spot})
+        self._registers = dict(registers)
 
     def found(self, tile: Tile, missing: Array, finding: T) -> None:
         """Elements that are `missing` are about to be read."""

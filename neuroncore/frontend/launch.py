@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.core import results
 from neuroncore.core.core import Core, Finding, on
 from neuroncore.core.meeting import cores_together
 from neuroncore.core.system import System
@@ -35,6 +36,7 @@ from neuroncore.options import Options
 from neuroncore.precision import doubles
 from neuroncore.precision.findings import Precision, add
 from neuroncore.precision.shadow import Shadow
+from neuroncore.record.data import Input, like
 from neuroncore.record.program import Order
 
 Array = npt.NDArray[Any]
@@ -79,12 +81,11 @@ def launch(
     names = _names(function, args)
 
     def programs_of(core: Core) -> Any:
-        results = [one_program(core, rank) for rank in shares[cores.index(core)]]
-        return results[0]
+        first, *_ = [one_program(core, rank) for rank in shares[cores.index(core)]]
+        return core.returns(first)
 
     def one_program(core: Core, rank: int) -> Any:
-        core.program_id = rank
-        core.memory.begin_program()
+        core.begin(rank)
         tensors = [inputs.enter(v, n) for v, n in zip(args, names, strict=True)]
         named = {name: inputs.enter(value, name) for name, value in (kwargs or {}).items()}
         result = _called(function, tensors, named)
@@ -98,7 +99,8 @@ def launch(
         precision.close(inputs.left(result), _findings(cores))
     outputs = inputs.close(result)
     name = getattr(function, "__name__", "kernel")
-    return Launch(name, outputs, cores, shares, tuple(args), _findings(cores), precision)
+    found = _findings(cores), precision, tuple(inputs.entered)
+    return Launch(name, outputs, cores, shares, tuple(args), *found)
 
 
 def _set_order(cores: list[Core], order: Order) -> None:
@@ -200,10 +202,11 @@ class _Inputs:
         # arrays to update, from which storage, and what that was before: a change shows in an array
         # that shares memory with it, and isn't undone by what another copy still has there
         self.copies: list[tuple[Array, Storage, Array]] = []
+        self.entered: list[tuple[Input, Any]] = []  # with the caller's objects, in their order
 
     def enter(self, value: Any, name: str = "") -> Any:
         if isinstance(value, list | tuple):
-            return _like(value, [self.enter(v, name) for v in value])
+            return like(value, [self.enter(v, name) for v in value])
         if isinstance(value, dict):
             return {k: self.enter(v, str(k)) for k, v in value.items()}
         if not ending.is_host_array(value) and library(value) is None:
@@ -225,6 +228,9 @@ class _Inputs:
             data = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
         data = memory.widened(data, form)
         storage = memory.adopt(self.region, data, form, name)
+        names = {one.name for one, _ in self.entered}
+        unique = name if name not in names else f"{name}#{len(names)}"
+        self.entered.append((Input(unique, storage.id, storage.shape, form), value))
         if data is not array and array.flags.writeable:
             self.copies.append((array, storage, storage.data.copy()))
         if array.flags.writeable and (array is value or made_by is not None):
@@ -235,7 +241,7 @@ class _Inputs:
         if isinstance(value, Tile):
             return self._array(value)
         if isinstance(value, list | tuple):
-            return _like(value, [self.leave(v) for v in value])
+            return like(value, [self.leave(v) for v in value])
         if isinstance(value, dict):
             return {k: self.leave(v) for k, v in value.items()}
         return value
@@ -272,24 +278,11 @@ class _Inputs:
         if tile.covers_storage and storage.id in self.given and tile.shape == storage.shape:
             return self.given[storage.id]
         tile = tile.resolved("the result") if tile.dynamic else tile
-        codes = self._all_leftovers(tile) if tile.untouched and tile.size else self._codes(tile)
+        missing = results.unwritten(tile)
+        if missing:
+            self._report_leftovers(tile, missing)
+        codes = results.contents(tile, self.core.options.zeros_as_leftovers)
         return self.library.given(codes) if self.library else codes
-
-    def _codes(self, tile: Tile) -> Array:
-        missing = tile.missing()
-        if missing is not None and tile.size:
-            tile.lay_leftovers(missing, self.core.options.zeros_as_leftovers)
-            self._report_leftovers(tile, int(missing.sum()))
-        codes = tile.codes()
-        if codes.dtype == tile.held.numpy:
-            return codes
-        return np.ascontiguousarray(codes).view(tile.held.numpy)
-
-    def _all_leftovers(self, tile: Tile) -> Array:
-        """The result that nothing has written: one element repeated, for there may be gigabytes."""
-        self._report_leftovers(tile, tile.size)
-        leftover = tile.leftover(self.core.options.zeros_as_leftovers)
-        return np.broadcast_to(leftover, tile.shape)
 
     def _report_leftovers(self, tile: Tile, count: int) -> None:
         self.core.report(
@@ -311,41 +304,12 @@ class _Inputs:
 
 
 def _complete(result: Any, other: Any) -> None:
-    """An output is one tensor for all cores, even if a kernel allocates it as each core's own: what
-    this core hasn't written of it is what the other one has (nki-library's kernels of NKI 0.2)."""
-    for mine, theirs in _pairs(result, other):
-        alike = (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
-        if mine.storage is theirs.storage or not alike or theirs.untouched:
-            continue
-        if (missing := mine.missing()) is None:
-            continue
-        never = theirs.missing()
-        brought = missing if never is None else missing & ~never
-        mine.codes()[brought] = theirs.codes()[brought]
-        mine.mark_written(brought)
+    for mine, theirs, brought in results.complete(result, other):
         own, double = mine.storage.double, theirs.storage.double
         if own is not None and double is not None:
             exact = doubles.on(double.storage, theirs).codes()
             doubles.on(own.storage, mine).codes()[brought] = exact[brought]
             add(own.energy, double.energy)
-
-
-def _pairs(one: Any, other: Any) -> Iterator[tuple[Tile, Tile]]:
-    """The tensors at the same places of two results."""
-    if isinstance(one, Tile) and isinstance(other, Tile):
-        yield one, other
-    elif isinstance(one, dict) and isinstance(other, dict):
-        for key in one.keys() & other.keys():
-            yield from _pairs(one[key], other[key])
-    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        for pair in zip(one, other, strict=False):
-            yield from _pairs(*pair)
-
-
-def _like(original: Any, items: list[Any]) -> Any:
-    """A list or a tuple of the original's own type, which may be a named tuple."""
-    make = getattr(type(original), "_make", type(original))
-    return make(items)
 
 
 def _format(value: Any, name: str) -> Format:

@@ -9,6 +9,7 @@ from typing import Any
 from neuroncore.core.core import Core, Finding
 from neuroncore.machine import Machine
 from neuroncore.precision.findings import Precision
+from neuroncore.record.data import Input
 
 
 @dataclass(eq=False)
@@ -22,6 +23,7 @@ class Launch:
     arguments: tuple[Any, ...] = ()
     findings: list[Finding] = field(default_factory=list)
     precision: Precision | None = None  # with Options.precision
+    inputs: tuple[tuple[Input, Any], ...] = ()  # and the caller's objects that they were
 
     @property
     def core(self) -> Core:

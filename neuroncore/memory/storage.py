@@ -154,7 +154,7 @@ class Memory:
         self.machine, self.hbm = machine, hbm
         self._ids = hbm.ids
         self._shared: Counter[str] = Counter()  # tensors allocated in shared HBM, by name
-        self._images: dict[MemoryRegion, Image] = {}
+        self.images: dict[MemoryRegion, Image] = {}
         # of tensors that fit onto the chip, and that the system places
         self._layouts: dict[tuple[MemoryRegion, Dims, Format], Layout] = {}
 
@@ -242,10 +242,6 @@ class Memory:
         storage.data = array.reshape(-1).view(np.uint8)
         return storage
 
-    def constant(self, array: Array, dtype: Format) -> Storage:
-        """A tensor in shared HBM with the elements of a C-contiguous array of the format."""
-        return self.adopt(MemoryRegion.shared_hbm, self.widened(array, dtype), dtype)
-
     def widened(self, array: Array, dtype: Format) -> Array:
         """The elements of an array of a format as memory holds them: the array itself if it can
         be."""
@@ -327,11 +323,11 @@ class Memory:
         return storage
 
     def _image(self, region: MemoryRegion) -> Image:
-        image = self._images.get(region)
+        image = self.images.get(region)
         if image is None:
             spread = float32.itemsize if self.hbm.wide else 1  # room for four bytes in place of one
             made = Image(next(self._ids), self._size(region), spread)
-            image = self._images[region] = made
+            image = self.images[region] = made
         return image
 
     def _check_address(self, layout: Layout) -> None:

@@ -159,13 +159,13 @@ class Stochastic:
     def __init__(self, seed: int, bits: int = WORD, saturate: bool = False) -> None:
         Stream(seed).words(), _ones(bits)  # refuse what has no room
         self.seed, self.bits, self.saturate = seed, bits, saturate
-        self._issued: Counter[tuple[int, int]] = Counter()
+        self.issued: Counter[tuple[int, int]] = Counter()  # by core and engine
         self.begin(0, 0)
 
     def begin(self, core: int, engine: int) -> None:
         """The next instruction of an engine."""
-        self._stream = Stream(self.seed, core, engine, self._issued[core, engine])
-        self._issued[core, engine] += 1
+        self._stream = Stream(self.seed, core, engine, self.issued[core, engine])
+        self.issued[core, engine] += 1
         self._first = 0
 
     def __call__(self, form: Format, values: Array, out: Array | None = None) -> Array:

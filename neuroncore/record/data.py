@@ -5,7 +5,7 @@ rows, to execute it again.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from math import copysign
 from typing import Any, NamedTuple
@@ -13,9 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.machine import Machine
 from neuroncore.memory.register import OPERATIONS, VirtualRegister
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import Format
+from neuroncore.options import Options
 
 Array = npt.NDArray[Any]
 
@@ -37,12 +40,33 @@ def zero(value: Any) -> Any:
 
 
 class Leaf(NamedTuple):
-    """A tensor of HBM among a kernel's results: a storage, and a window on it by the number of its
+    """A tensor among a kernel's results: a storage, and a window on it by the number of its
     geometry and its offset in elements."""
 
     storage: int
     geometry: int
     offset: int
+
+
+class Input(NamedTuple):
+    """An array that a kernel was launched with, and the storage that it became."""
+
+    name: str
+    storage: int
+    shape: tuple[int, ...]
+    dtype: Format
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a launch's programs ran in."""
+
+    machine: Machine
+    options: Options
+    grid: tuple[int, ...]
+    inputs: tuple[Input, ...]
+    arrays: Mapping[str, Array]
+    """The inputs as they were given, by name, as far as they were kept."""
 
 
 @dataclass
@@ -62,7 +86,8 @@ class Data:
     * `moves`: fives, such a window, how its index moves it (`memory.tile.Dynamic`): 0 all of it, 1
       each row, 2 each element; its step and limit; and 1 for a register, 0 for a tile.
     * `programs`: pairs, a row and the program of the grid that begins there.
-    * `constants`: arrays of the host that entered by themselves, by storage.
+    * `constants`: the bytes of arrays of the host that entered by themselves, by storage.
+    * `copies`: where the host took a tensor from that it made of one on the chip, by storage.
     * `results`: what the kernel returned, of tuples, lists and dicts; tensors are a Leaf.
     """
 
@@ -73,9 +98,11 @@ class Data:
     places: array[int] = field(default_factory=lambda: array("q"))
     moves: array[int] = field(default_factory=lambda: array("q"))
     programs: array[int] = field(default_factory=lambda: array("q"))
-    constants: dict[int, Array] = field(default_factory=dict)
+    constants: dict[int, bytes] = field(default_factory=dict)
+    _contents: dict[bytes, bytes] = field(default_factory=dict)  # of loops that put the same
+    copies: dict[int, Leaf] = field(default_factory=dict)
     results: Any = None
-    skipped: int = 0  # accesses that were left out because their index was out of bounds
+    skipped: int = 0  # accesses that the host left out, or followed, by what indices were
 
     def value(self, key: tuple[Hashable, ...]) -> int:
         """The number of values, each followed by its type."""
@@ -105,4 +132,29 @@ class Data:
 
     def constant(self, storage: Storage) -> None:
         """Note what the host has put into a tensor."""
-        self.constants[storage.id] = storage.data.copy()
+        content = storage.data.tobytes()
+        self.constants[storage.id] = self._contents.setdefault(content, content)
+
+
+def mapped(value: Any, tensor: Callable[[Any], Any], kind: type = Tile) -> Any:
+    """A kernel's result with what `tensor` makes of each that is of a kind, by default tiles."""
+    if isinstance(value, kind):
+        return tensor(value)
+    if isinstance(value, dict):
+        return {key: mapped(one, tensor, kind) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return like(value, [mapped(one, tensor, kind) for one in value])
+    return value
+
+
+def like(original: Any, items: list[Any]) -> Any:
+    """A list or a tuple of the original's own type, which may be a named tuple."""
+    make = getattr(type(original), "_make", type(original))
+    return make(items)
+
+
+def leaves(results: Any) -> list[Leaf]:
+    """The tensors of a kernel's result."""
+    found: list[Leaf] = []
+    mapped(results, found.append, Leaf)
+    return found

@@ -27,7 +27,7 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.options import Order as Order
 from neuroncore.record.boxes import ANYWHERE, Area, Boxes, Windows, boxes
-from neuroncore.record.data import Data
+from neuroncore.record.data import Data, Leaf, mapped
 
 Array = npt.NDArray[Any]
 
@@ -148,6 +148,22 @@ class Program:
             self.data.lies(tile._access, tile, number)
         return tile._access
 
+    def stands_for(self, copied: Storage, tile: Tile) -> None:
+        """Note that the host has copied a tile."""
+        self.data.copies[copied.id] = self._leaf(tile)
+
+    def returns(self, result: Any) -> None:
+        """Note what the kernel returned, in which tensors are tiles."""
+        self.data.results = mapped(result, self._leaf)
+
+    def _leaf(self, tile: Tile) -> Leaf:
+        if tile.storage.id in self.data.copies:
+            return self.data.copies[tile.storage.id]
+        if tile.dynamic:
+            self.data.skipped += 1
+            tile = tile.resolved("the result")
+        return Leaf(tile.storage.id, self.geometry(tile.geometry), tile.offset)
+
     def geometry(self, lies: Geometry) -> int:
         """The number of a geometry."""
         number = self._numbers.get(lies)
@@ -198,6 +214,13 @@ class Program:
     def box(self, window: int) -> int:
         """The number of the box that a window is in."""
         return int(self.boxes().of_window[window])
+
+    def raw(self) -> tuple[Array, Array]:
+        """The rows as they were appended, one after the other, and where each begins and the last
+        one ends."""
+        begins = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(self._widths, out=begins[1:])
+        return _values(self._rows), begins
 
     def windows(self) -> Windows:
         return Windows(*_values(self._windows).reshape(-1, 3).T)

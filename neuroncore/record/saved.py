@@ -27,6 +27,7 @@ from neuroncore.memory.geometry import Geometry, View, layout
 from neuroncore.numerics.formats import Format
 from neuroncore.options import Order
 from neuroncore.record.boxes import Area
+from neuroncore.record.data import Setting
 from neuroncore.record.program import COLUMNS, Program
 from neuroncore.record.values import are_dims, plain, value
 from neuroncore.source import Place
@@ -47,10 +48,12 @@ NAMES = "reads", "writes", "dynamic", "indices"  # of a Call: its operands by wh
 @dataclass(frozen=True, eq=False)
 class Record:
     """The programs of one launch, one for each core, and `about` it what its maker noted: text,
-    numbers, and lists and dicts of those."""
+    numbers, and lists and dicts of those. `setting` is what they ran in, without which they can
+    be timed but not executed again."""
 
     programs: Sequence[Program]
     about: Mapping[str, Any] = field(default_factory=dict)
+    setting: Setting | None = None
 
 
 def save(record: Record, path: Path) -> None:

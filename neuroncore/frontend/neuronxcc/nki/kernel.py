@@ -156,6 +156,8 @@ def _readable(value: Any) -> Any:
         value.storage.id,
     )
     copied = core.memory.adopt(MemoryRegion.shared_hbm, value.codes().copy(), value.dtype)
+    if core.program is not None:
+        core.program.stands_for(copied, value)
     return Tensor.of(copied)
 
 

@@ -363,8 +363,7 @@ def _set(slot: Tensor, value: Any) -> None:
         issue("memset", dst=slot, value=value)
         return
     constant = np.full(slot.shape, value).astype(slot.held.numpy)
-    storage = core.memory.adopt(MemoryRegion.shared_hbm, constant, slot.dtype)
-    issue("dma_copy", dst=slot, src=Tensor.of(storage))
+    issue("dma_copy", dst=slot, src=Tensor.of(core.put(constant, slot.dtype)))
 
 
 def _number(value: Any) -> Any:

@@ -200,7 +200,7 @@ def shared_constant(constant: Any) -> NkiTensor:
     """An HBM tensor that holds a numpy array, or the contents of a .npy file."""
     array = np.load(constant) if isinstance(constant, str | Path) else np.asarray(constant)
     array = np.array(array, order="C", ndmin=1)
-    storage = current().memory.constant(array, _format(array.dtype))
+    storage = current().constant(array, _format(array.dtype))
     return NkiTensor.of(storage)
 
 

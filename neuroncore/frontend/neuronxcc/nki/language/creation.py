@@ -324,7 +324,7 @@ def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     array = np.array(constant, order="C", ndmin=1)
     if dtype is not None:
         array = array.astype(_format(dtype).numpy)
-    return Tensor.of(current().memory.constant(array, _format(array.dtype)))
+    return Tensor.of(current().constant(array, _format(array.dtype)))
 
 
 def shared_identity_matrix(n: int, dtype: Any = uint8, **kwargs: Any) -> Tensor:

@@ -1,0 +1,98 @@
+"""Every launch of this process is executed again from its record, and held to the run.
+
+`install` is for runners of other people's kernels: after it a launch whose replay has other bits
+raises Unlike. `totals` are the seconds of CPU of this thread that runs and replays took.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from neuroncore.frontend import launch as launching
+from neuroncore.frontend.arrays import as_numpy
+from neuroncore.frontend.neuronxcc.nki import kernel as older
+from neuroncore.frontend.nki import kernel as current
+from neuroncore.frontend.outcome import Launch
+from neuroncore.record.data import Setting
+from neuroncore.record.saved import Record
+from neuroncore.replay.cursor import Replay
+
+totals = {"run": 0.0, "replay": 0.0, "launches": 0}
+
+
+class Unlike(AssertionError):
+    """A replay that differs from the run."""
+
+
+def install() -> None:
+    entered: dict[str, Any] = {}
+    adopt = launching._Inputs._adopt
+
+    @functools.wraps(adopt)
+    def kept(self: Any, value: Any, name: str) -> Any:
+        storage = adopt(self, value, name)
+        begun = time.thread_time()
+        one, _ = self.entered[-1]
+        entered[one.name] = as_numpy(value).copy()
+        totals["run"] -= time.thread_time() - begun  # the copy is no part of it
+        return storage
+
+    launching._Inputs._adopt = kept  # type: ignore[method-assign]
+    held = _held(launching.launch, entered)
+    for module in (older, current):
+        module.launch = held  # type: ignore[attr-defined]
+
+
+def _held(launch: Callable[..., Launch], entered: dict[str, Any]) -> Callable[..., Launch]:
+    @functools.wraps(launch)
+    def launched(*args: Any, **kwargs: Any) -> Launch:
+        entered.clear()
+        begun = time.thread_time()
+        run = launch(*args, **kwargs)
+        totals["run"] += time.thread_time() - begun
+        if all(core.program is not None and not core.program.left_out for core in run.cores):
+            check(run, dict(entered))
+        return run
+
+    return launched
+
+
+def check(run: Launch, arrays: dict[str, Any]) -> None:
+    """Raise Unlike unless the record of a launch on these arrays gives its results again."""
+    programs = [core.program for core in run.cores if core.program is not None]
+    inputs = tuple(one for one, _ in run.inputs)
+    setting = Setting(run.machine, run.core.options, run.core.grid, inputs, arrays)
+    begun = time.thread_time()
+    replay = Replay(Record(programs, {}, setting), snapshots=0)
+    results, changed = replay.results(), replay.changed()
+    totals["replay"] += time.thread_time() - begun
+    totals["launches"] += 1
+    for name, value in {one.name: value for one, value in run.inputs}.items():
+        wanted = as_numpy(value)
+        if not np.array_equal(_bits(changed.get(name, arrays[name])), _bits(wanted)):
+            raise Unlike(f"{run.kernel}: input {name} is left otherwise by the replay")
+    if leaves(run.outputs):
+        for number, (got, wanted) in enumerate(
+            zip(leaves(results), leaves(run.outputs), strict=True)
+        ):
+            if not np.array_equal(_bits(got), _bits(as_numpy(wanted))):
+                raise Unlike(f"{run.kernel}: result {number} is another in the replay")
+
+
+def leaves(value: Any) -> list[Any]:
+    """The arrays in a result, in order."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [leaf for one in value for leaf in leaves(one)]
+    return [value] if hasattr(value, "dtype") else []
+
+
+def _bits(value: Any) -> Any:
+    array = np.ascontiguousarray(value)
+    return array.reshape(-1).view(np.uint8)

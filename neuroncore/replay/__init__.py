@@ -1,0 +1,1 @@
+"""Records executed again: without the kernel, on its own inputs or on others, step by step."""

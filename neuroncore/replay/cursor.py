@@ -1,0 +1,300 @@
+"""A replay: the programs of a record, executed instruction by instruction."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neuroncore.core import results
+from neuroncore.core.core import Core, on
+from neuroncore.core.meeting import cores_together
+from neuroncore.errors import DeadlockError, UsageError
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import Format
+from neuroncore.record.data import Leaf, Setting, leaves, mapped
+from neuroncore.record.saved import Record
+from neuroncore.replay.execution import Execution
+from neuroncore.replay.inputs import entered
+from neuroncore.replay.meetings import Meetings, Waits
+from neuroncore.replay.snapshots import Content, Snapshot, content, state
+from neuroncore.replay.tensors import Tensors
+
+ROOM = 1 << 30  # bytes that snapshots may take
+APART = 64  # steps from one snapshot to the next, at first
+
+
+class Values(NamedTuple):
+    """The elements of a tile, and flags of those that nothing has written; None if all were."""
+
+    elements: Array
+    unwritten: Array | None
+
+
+class Replay:
+    """A record that is executed again: it stands before an instruction, goes to any other, forward
+    or back, and tells what tiles hold there.
+
+    A step is one instruction of one core; of several cores they come in the order of the run.
+    `inputs` are arrays by their names or in their order, by default those of the run, if the record
+    has them. `snapshots` is how many bytes it may keep to go back by, 0 for none: then going back
+    begins anew.
+
+    Raises UsageError for inputs of other names, shapes or formats, for a record that ends before
+    its program does, and where the kernel would have gone another way with these inputs. Raises
+    KernelError for what the device would refuse, at the kernel's line.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        inputs: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        snapshots: int = ROOM,
+    ) -> None:
+        setting = _complete(record)
+        self.record, self.setting, self.room = record, setting, snapshots
+        first = _core(setting, 0)
+        others = [_core(setting, n, first) for n in range(1, len(record.programs))]
+        self.cores = [first, *others]
+        given = entered(setting, inputs, first.memory)
+        self._tensors = Tensors(self.cores, record.programs, given)
+        self.executions = [
+            Execution(program, core, self._tensors)
+            for program, core in zip(record.programs, self.cores, strict=True)
+        ]
+        self._together = 1 < len(self.cores) <= cores_together(setting.machine)
+        self._meetings = Meetings()
+        self._order = array("b")  # which core each step is of, as far as it has been
+        self._snapshots: list[Snapshot] = []
+        self._apart = APART
+        self._turn = 0
+        self._set_peers()
+        self.step = 0
+
+    def _set_peers(self) -> None:
+        for core in self.cores:
+            core.peers = self._meetings if self._together else None
+
+    @property
+    def steps(self) -> int:
+        """Instructions of all cores."""
+        return sum(len(program) for program in self.record.programs)
+
+    # --- going -----------------------------------------------------------------------------------
+
+    def to(self, instruction: int, core: int = 0) -> None:
+        """Stand before an instruction of a core; after the last one, at their number."""
+        execution = self.executions[core]
+        if not 0 <= instruction <= len(execution.program):
+            raise UsageError(f"core {core} has {len(execution.program)} instructions")
+        if execution.row > instruction:
+            ranks = np.array(self._order, np.int8)
+            self.to_step(int(np.flatnonzero(ranks == core)[instruction]))
+        while execution.row < instruction:
+            self.forward()
+
+    def to_step(self, step: int) -> None:
+        """Stand before a step."""
+        if not 0 <= step <= self.steps:
+            raise UsageError(f"the record has {self.steps} steps")
+        if step < self.step:
+            self._return_to(step)
+        with self._running():
+            while self.step < step:
+                self._go_on()
+
+    def forward(self) -> None:
+        """One step. Raises UsageError at the end."""
+        self.to_step(self.step + 1)
+
+    def back(self) -> None:
+        """One step back. Raises UsageError at the beginning."""
+        self.to_step(self.step - 1)
+
+    def finish(self) -> None:
+        """Go to the end."""
+        self.to_step(self.steps)
+        for execution in self.executions:
+            execution.check_branches()
+
+    # --- what is there ---------------------------------------------------------------------------
+
+    @property
+    def next(self) -> tuple[int, int] | None:
+        """The core and the instruction of it that are next; None at the end."""
+        return (
+            None if self.step == self.steps else (self._able(), self.executions[self._able()].row)
+        )
+
+    def tile(self, instruction: int, name: str, core: int = 0, *, after: bool = False) -> Values:
+        """What an operand of an instruction holds before it, or `after` it: elements in the numpy
+        type that users know, of the tile where the instruction reads or writes it. Of elements or
+        rows that an index picks it is all that they are picked from.
+
+        It goes there. Raises UsageError for a name that is no tile of the instruction.
+        """
+        self.to(instruction, core)
+        execution = self.executions[core]
+        found = None if execution.over else execution.operand(name)
+        if found is None:
+            raise UsageError(f"instruction {instruction} of core {core} has no tile {name!r}")
+        if after:
+            while execution.row == instruction:
+                self.forward()
+        return Values(found.numpy(), found.missing())
+
+    def results(self) -> Any:
+        """What the kernel returns, as arrays of numpy; of a kernel that returns none, the inputs
+        that it has changed, in their order. It goes to the end."""
+        self.finish()
+        returned, *others = [self._returned(execution) for execution in self.executions]
+        for other in others:
+            for _ in results.complete(returned, other):
+                pass
+        if not leaves(self.record.programs[0].data.results):
+            return tuple(self.changed().values())
+        return mapped(returned, self._elements)
+
+    def changed(self) -> dict[str, Array]:
+        """The inputs that the kernel writes to, by name, as it has left them so far."""
+        written, roots = self._tensors.written, self._tensors.roots
+        names = {one.storage: one.name for one in self.setting.inputs}
+        found = [number for number in names if number in written and number in roots]
+        return {names[number]: self._elements(roots[number]) for number in found}
+
+    def _returned(self, execution: Execution) -> Any:
+        return mapped(execution.program.data.results, execution.result, Leaf)
+
+    def _elements(self, tile: Tile) -> Array:
+        found = np.array(results.contents(tile, self.setting.options.zeros_as_leftovers))
+        given = self._given_as(tile)
+        return found if given is tile.held else codec.encode(given, found).view(given.numpy)
+
+    def _given_as(self, tile: Tile) -> Format:
+        """The format of its elements outside: that of an input stays, whatever it was held as."""
+        roots = (self._tensors.roots.get(one.storage) for one in self.setting.inputs)
+        inputs = [root.storage for root in roots if root is not None]
+        whole = tile.storage in inputs and tile.covers_storage
+        return tile.dtype if whole and tile.shape == tile.storage.shape else tile.held
+
+    # --- one step --------------------------------------------------------------------------------
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        with np.errstate(all="ignore"):
+            yield
+
+    def _able(self) -> int:
+        """The core that goes on: the last one if it can, else the next in line."""
+        count = len(self.cores)
+        for rank in ((self._turn + i) % count for i in range(count)):
+            if not self.executions[rank].over and rank not in self._meetings.waiting:
+                return rank
+        raise DeadlockError("the cores of the record wait for each other")
+
+    def _go_on(self) -> None:
+        """Execute the instruction that is next, where cores that come first to a meeting wait."""
+        if self.step == 0 or (self.room and self.step % self._apart == 0):
+            self._keep()
+        while True:
+            rank = self._turn = self._able()
+            execution, core = self.executions[rank], self.cores[rank]
+            before = core.rounding.issued.copy() if core.rounding and execution.meets else None
+            try:
+                with on(core):
+                    execution.step()
+            except Waits:
+                if core.rounding is not None and before is not None:
+                    core.rounding.issued = before
+                continue
+            break
+        if len(self._order) == self.step:
+            self._order.append(rank)
+        self.step += 1
+
+    # --- going back ------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        """Take a snapshot, unless there is one; every other one is given up where they need too
+        much room."""
+        last = self._snapshots[-1] if self._snapshots else None
+        if last is not None and last.step >= self.step:
+            return
+        self._snapshots.append(self._snapshot(last))
+        if sum(one.nbytes for one in self._snapshots) > self.room:
+            self._apart *= 2
+            self._snapshots = [one for one in self._snapshots if one.step % self._apart == 0]
+
+    def _changing(self) -> dict[int, Storage]:
+        """The storages that may change, by their numbers."""
+        roots = self._tensors.roots.items()
+        return {n: root.storage for n, root in roots if n in self._tensors.written}
+
+    def _snapshot(self, last: Snapshot | None) -> Snapshot:
+        kept: dict[int, Content] = {}
+        new = 0
+        storages = self._changing()
+        for number, storage in storages.items():
+            before = last.contents.get(number) if last else None
+            if before is None or before.version != storage.version:
+                before = content(self._tensors.owners[number], storage)
+                new += before.data.nbytes
+            kept[number] = before
+        rounding = self.cores[0].rounding
+        cores = tuple(
+            state(e.core, e.row, e.registers.loaded, [*storages.values()]) for e in self.executions
+        )
+        return Snapshot(
+            step=self.step,
+            turn=self._turn,
+            contents=kept,
+            cores=cores,
+            issued=rounding.issued.copy() if rounding is not None else None,
+            meetings=self._meetings.copy(),
+            nbytes=new + sum(core.nbytes for core in cores),
+        )
+
+    def _return_to(self, step: int) -> None:
+        """Put back the last snapshot before a step, of which there is always the first."""
+        *_, snapshot = (one for one in self._snapshots if one.step <= step)
+        unchanged = {n: r for n, r in self._tensors.roots.items() if n not in self._tensors.written}
+        self._tensors.roots = unchanged
+        self.cores[0].hbm.lasting = 0
+        for number, one in snapshot.contents.items():
+            root = self._tensors.get(one.core, number, one.layout)
+            one.put_back(root.storage)
+        storages = [self._tensors.roots[n].storage for n in snapshot.contents]
+        for execution, core in zip(self.executions, snapshot.cores, strict=True):
+            core.put_back(execution.core, storages)
+            execution.registers.loaded = dict(core.loaded)
+            execution.restart(core.row)
+        if self.cores[0].rounding is not None:
+            self.cores[0].rounding.issued = snapshot.issued.copy()
+        self._meetings = snapshot.meetings.copy()
+        self._set_peers()
+        self._turn, self.step = snapshot.turn, snapshot.step
+
+
+def _complete(record: Record) -> Setting:
+    """What a record ran in. Raises UsageError if it lacks that, or some of its instructions."""
+    if record.setting is None:
+        raise UsageError("the record has only what times it, not what the programs ran in")
+    short = [program.coverage for program in record.programs if program.left_out]
+    if short:
+        raise UsageError(f"the record covers {short[0]}: Options.record_limit sets where it ends")
+    return record.setting
+
+
+def _core(setting: Setting, number: int, first: Core | None = None) -> Core:
+    options = replace(setting.options, record=False, precision=False)
+    shared = None if first is None else first.hbm
+    core = Core(setting.machine, options, number, setting.grid, shared)
+    core.keeps_back = True
+    return core

@@ -1,0 +1,273 @@
+"""One program of a record on a core of its own, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neuroncore.clause.immediate import Register
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import Operand
+from neuroncore.core.binding import again
+from neuroncore.core.core import Core
+from neuroncore.errors import KernelError, UsageError
+from neuroncore.memory.geometry import Geometry
+from neuroncore.memory.register import VirtualRegister
+from neuroncore.memory.tile import Dynamic, Tile
+from neuroncore.record.data import NEGATIVE_ZERO, Leaf, leaves
+from neuroncore.record.program import Program
+from neuroncore.replay.registers import Registers
+from neuroncore.replay.tensors import Tensors, last_uses, storages
+
+CHUNK = 4096  # rows that are lists of Python at a time
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the arguments of a Call are made of a row: `given` has those that are the same every
+    time, the pairs say at which place to put which of the row's tiles, and which of its values."""
+
+    call: Call
+    run: Callable[..., None]
+    given: list[Any]
+    tiles: list[tuple[int, int]]
+    lists: list[tuple[int, list[int]]]
+    values: list[tuple[int, int]]
+    operands: dict[str, int]  # by name, where in the row its window is
+    loads: int  # the place of the register that is written; -1 for none
+
+
+def plan(call: Call) -> Plan:
+    """That of a Call of a record; the Call is a copy, for what it runs is its core's."""
+    call, instruction = copy(call), call.instruction
+    call.run = None
+    operands = {n: 2 + i for i, n in enumerate(call.reads)}
+    first = 2 + len(call.reads) + len(call.indices)
+    operands |= {n: first + i for i, n in enumerate(call.writes)}
+    given: list[Any] = [None] * len(instruction.parameters)
+    tiles, lists, values, loads = [], [], [], -1
+    for slot, p in enumerate(instruction.parameters):
+        declared = p.declared
+        if isinstance(declared, Operand) and declared.many:
+            many = [operands[n] for n in operands if n.partition("[")[0] == p.name]
+            lists.append((slot, many))
+        elif p.name in operands:
+            tiles.append((slot, operands[p.name]))
+        elif isinstance(declared, Register) and declared.written:
+            loads = slot
+        elif p.is_value and (p.operand is None or call.arguments[p.name] is not None):
+            values.append((slot, instruction.values.index(p.name)))
+        else:
+            given[slot] = call.arguments[p.name]
+    run = again(instruction)
+    return Plan(call, run, given, tiles, lists, values, operands, loads)
+
+
+class _Held(NamedTuple):
+    """A register among values, by its number."""
+
+    number: int
+
+
+def _values(key: tuple[Any, ...]) -> list[Any]:
+    """The values of a key (`Data.values`)."""
+    found: list[Any] = []
+    for value, kind in zip(key[::2], key[1::2], strict=True):
+        if kind is VirtualRegister:
+            found.append(_Held(value))
+        else:
+            found.append(kind(-0.0) if value is NEGATIVE_ZERO else value)
+    return found
+
+
+def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ...]]]:
+    """The rows of a table by the first of their numbers, without it."""
+    found: dict[int, list[tuple[int, ...]]] = {}
+    for first, *rest in np.array(column, np.int64).reshape(-1, width).tolist():
+        found.setdefault(first, []).append(tuple(rest))
+    return found
+
+
+class Execution:
+    """A program that is executed on a core. `row` is the next one."""
+
+    def __init__(self, program: Program, core: Core, tensors: Tensors) -> None:
+        self.program, self.core, self.tensors = program, core, tensors
+        self.registers = Registers(program.data)
+        self.row = 0
+        self._tiles: dict[int, Tile] = {}
+        self.plans = [plan(call) for call in program.calls]
+        self._rows, self._begins = program.raw()
+        windows = program.windows()
+        self._geometry, self._offset = windows.geometry.tolist(), windows.offset.tolist()
+        self._storage = storages(program).tolist()
+        self._values = [_values(key) for key in program.data.values]
+        self._places = _by_first(program.data.places, 3)
+        self._moves = _by_first(program.data.moves, 5)
+        self._branches = _by_first(program.data.branches, 4)
+        self._begun = _by_first(program.data.programs, 2)
+        self._ends = self._last_uses()
+        self._kept = {leaf.storage for leaf in leaves(program.data.results)}
+        self.restart(0)
+
+    def restart(self, row: int) -> None:
+        """Stand before a row, with no tile made yet."""
+        self.row = row
+        self._tiles.clear()
+        self._chunk: list[list[int]] = []
+        self._first = 0  # row of the chunk
+        self._ended = int(np.searchsorted(self._ends[0], row))
+        self.registers.back_to(row)
+
+    @property
+    def over(self) -> bool:
+        return self.row >= len(self.program)
+
+    @property
+    def meets(self) -> bool:
+        """Whether the next instruction is one that waits for the other core."""
+        return not self.over and self.plans[self._row()[0]].call.instruction.meets
+
+    def step(self) -> None:
+        """Execute the next row. Raises what the kernel would, at its line, and UsageError where
+        the kernel would have gone another way."""
+        if self.row in self._begun:
+            *_, (self.core.program_id,) = self._begun[self.row]
+        if self.row in self._branches:
+            self.check_branches()
+        row = self._row()
+        plan = self.plans[row[0]]
+        try:
+            given = self._given(plan, row)
+            plan.run(self.core, plan.call, *given)
+        except KernelError as error:
+            error.place, error.stack = self.program.place(row[1]), []
+            raise
+        if plan.loads >= 0:
+            self.registers.loaded[self.row] = given[plan.loads].value
+        self.row += 1
+        ends, windows = self._ends
+        while self._ended < len(ends) and ends[self._ended] < self.row:
+            self._let_go(windows[self._ended])
+            self._ended += 1
+
+    def check_branches(self) -> None:
+        """Raise UsageError if the kernel decides otherwise before the next row."""
+        for number, value, line in self._branches.get(self.row, ()):
+            found = self.registers.value(number)
+            if found != value:
+                where = f"{self.program.place(line)}: " if line >= 0 else ""
+                raise UsageError(
+                    f"{where}with these inputs the kernel goes another way than the record: a "
+                    f"register that decides is {found}, not {value}; run the kernel on them"
+                )
+
+    def operand(self, name: str) -> Tile | None:
+        """The tile that the next instruction reads or writes under a name, where its offset is
+        now; of rows or elements that an index picks, all that it picks from. None if it has none.
+        """
+        row = self._row()
+        plan = self.plans[row[0]]
+        if name not in plan.operands:
+            return None
+        tiles = self._moved(plan, row) if plan.call.dynamic else {}
+        at = plan.operands[name]
+        tile = tiles.get(at) or self._tile(row[at])
+        if tile.picks is not None:
+            return tile.picked_from
+        if tile.dynamic and tile.dynamic[0].vector:
+            return Tile.of(tile.storage)
+        return tile.resolved(name) if tile.dynamic else tile
+
+    def result(self, leaf: Leaf) -> Tile:
+        """A tensor among the kernel's results."""
+        return self._on(leaf.storage, self.program.geometries[leaf.geometry], leaf.offset)
+
+    # --- arguments -------------------------------------------------------------------------------
+
+    def _row(self) -> list[int]:
+        at = self.row - self._first
+        if not 0 <= at < len(self._chunk):
+            self._first, at = self.row, 0
+            begins = self._begins[self.row : self.row + CHUNK + 1].tolist()
+            flat = self._rows[begins[0] : begins[-1]].tolist()
+            ends = [end - begins[0] for end in begins]
+            self._chunk = [flat[i:j] for i, j in pairwise(ends)]
+        return self._chunk[at]
+
+    def _given(self, plan: Plan, row: list[int]) -> list[Any]:
+        given, known = plan.given.copy(), self._tiles
+        moved = self._moved(plan, row) if plan.call.dynamic else {}
+        for slot, at in plan.tiles:
+            window = row[at]
+            given[slot] = known.get(window) or moved.get(at) or self._tile(window)
+        for slot, places in plan.lists:
+            given[slot] = [moved.get(at) or self._tile(row[at]) for at in places]
+        if plan.values:
+            values = self._values[row[-1]]
+            for slot, i in plan.values:
+                value = values[i]
+                given[slot] = self._register(value) if type(value) is _Held else value
+        if plan.loads >= 0:
+            given[plan.loads] = VirtualRegister()
+        return given
+
+    def _register(self, held: _Held) -> VirtualRegister:
+        return VirtualRegister(self.registers.value(held.number))
+
+    def _tile(self, window: int) -> Tile:
+        """That of a window whose place is known."""
+        tile = self._tiles.get(window)
+        if tile is None:
+            lies, offset = self.program.geometries[self._geometry[window]], self._offset[window]
+            tile = self._tiles[window] = self._on(self._storage[window], lies, offset)
+        return tile
+
+    def _on(self, storage: int, lies: Geometry, offset: int) -> Tile:
+        root = self.tensors.get(self.core, storage, lies.layout)
+        return root.at(lies, offset)
+
+    def _moved(self, plan: Plan, row: list[int]) -> dict[int, Tile]:
+        """The tiles whose offsets are only known now, by their places in the row. Their indices
+        follow what is read, their registers the values of parameters, both in the order of
+        `Call.dynamic`."""
+        call, found = plan.call, {}
+        first = 2 + len(call.reads)
+        indices = iter(row[first : first + len(call.indices)])
+        held = iter(self._values[row[-1]][len(call.instruction.values) :])
+        for name in call.dynamic:
+            at = plan.operands[name]
+            ((geometry, offset),) = self._places[row[at]]
+            lies = self.program.geometries[geometry]
+            tile = self._on(self._storage[row[at]], lies, offset)
+            moves = tuple(self._move(move, indices, held) for move in self._moves[row[at]])
+            found[at] = Tile(tile.storage, lies, offset, moves)
+        return found
+
+    def _move(self, move: tuple[int, ...], indices: Iterator[int], held: Iterator[Any]) -> Dynamic:
+        kind, step, limit, by_register = move
+        index = self._register(next(held)) if by_register else self._tile(next(indices))
+        return Dynamic(index, step, limit, vector=kind == 1, picks=kind == 2)
+
+    # --- letting go ------------------------------------------------------------------------------
+
+    def _last_uses(self) -> tuple[list[int], list[int]]:
+        """Rows that are the last to use a window or, for -1 - window, its storage."""
+        window, storage = last_uses(self.program)
+        order = np.argsort(np.concatenate([window, storage]), kind="stable")
+        which = np.concatenate([np.arange(len(window)), -1 - np.arange(len(window))])[order]
+        return np.concatenate([window, storage])[order].tolist(), which.tolist()
+
+    def _let_go(self, window: int) -> None:
+        if window >= 0:
+            self._tiles.pop(window, None)
+            return
+        window = -1 - window
+        layout = self.program.geometries[self._geometry[window]].layout
+        if layout.on_chip and self._storage[window] not in self._kept:
+            self.tensors.roots.pop(self._storage[window], None)

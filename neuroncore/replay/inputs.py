@@ -1,0 +1,52 @@
+"""The arrays that a replay begins with, checked against those of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from neuroncore.errors import UsageError
+from neuroncore.memory.storage import Memory
+from neuroncore.memory.tile import Array
+from neuroncore.numerics.formats import lookup
+from neuroncore.record.data import Input, Setting
+
+Given = Mapping[str, Any] | Sequence[Any] | None
+
+
+def entered(setting: Setting, given: Given, memory: Memory) -> dict[int, Array]:
+    """Arrays as memory holds them, by the numbers of storages; those that are given for the
+    record's inputs, by name or in their order, or its own."""
+    named = _named(setting, given)
+    return {one.storage: _held(one, named[one.name], memory) for one in setting.inputs}
+
+
+def _named(setting: Setting, given: Given) -> Mapping[str, Any]:
+    names = [one.name for one in setting.inputs]
+    if given is None:
+        if missing := [name for name in names if name not in setting.arrays]:
+            raise UsageError(f"the record doesn't have the values of {missing[0]}: give its inputs")
+        return setting.arrays
+    if not isinstance(given, Mapping):
+        if len(given) != len(names):
+            raise UsageError(f"{len(given)} inputs are given; the record has {', '.join(names)}")
+        return dict(zip(names, given, strict=True))
+    if missing := [name for name in names if name not in given]:
+        raise UsageError(f"input {missing[0]} is not given; the record has {', '.join(names)}")
+    if more := [name for name in given if name not in names]:
+        raise UsageError(f"{more[0]} is no input of the record, which has {', '.join(names)}")
+    return given
+
+
+def _held(one: Input, value: Any, memory: Memory) -> Array:
+    """An array as memory holds its elements. Raises UsageError for another shape or format."""
+    array = np.asarray(value)
+    form = lookup(array.dtype)
+    if (array.shape or (1,), form) != (one.shape, one.dtype):
+        raise UsageError(
+            f"input {one.name} is {array.shape} {form}; it was {one.shape} {one.dtype} in the run"
+        )
+    order = array.dtype.newbyteorder("=")
+    return memory.widened(np.ascontiguousarray(array, order).reshape(one.shape), form)

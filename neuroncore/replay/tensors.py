@@ -1,0 +1,106 @@
+"""The tensors of a replay: made when an instruction first uses them, and let go after the last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from neuroncore.core.core import Core
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import UsageError
+from neuroncore.memory.geometry import Layout
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.record.program import Program
+
+Numbers = dict[int, int]
+
+
+class Tensors:
+    """The tensors that cores of a launch have, by the numbers that the record has for storages.
+
+    `inputs` are arrays by such numbers, C-contiguous, of formats as memory holds them; they are
+    copied if the programs write to them.
+    """
+
+    def __init__(
+        self, cores: Sequence[Core], programs: Sequence[Program], inputs: Mapping[int, Array]
+    ) -> None:
+        self.cores, self.inputs = cores, inputs
+        self.constants = {n: c for p in programs for n, c in p.data.constants.items()}
+        self.names = {n: p.area(n).name for p in programs for n in p.areas}
+        self.written = {int(n) for p in programs for n in _written(p)}
+        self.roots: dict[int, Tile] = {}
+        self.owners: dict[int, Core] = {}  # in whose memory they are
+
+    def get(self, core: Core, number: int, layout: Layout) -> Tile:
+        """All of a storage, on a core; what is shared is in the first one's memory.
+
+        Raises UsageError if a tensor of such a layout isn't what memory makes of it.
+        """
+        root = self.roots.get(number)
+        if root is None:
+            owner = self.cores[0] if layout.region is MemoryRegion.shared_hbm else core
+            self.owners[number] = owner
+            storage = self._made(owner, number, layout)
+            if storage.layout.given != layout.given:
+                raise UsageError(
+                    f"the record has tensor {number} otherwise than memory lays it out"
+                )
+            root = self.roots[number] = Tile.of(storage)
+        return root
+
+    def _made(self, core: Core, number: int, layout: Layout) -> Storage:
+        memory, form = core.memory, layout.dtype
+        name, region = self.names.get(number, ""), layout.region
+        content = self.inputs.get(number)
+        if content is None and number in self.constants:
+            content = np.frombuffer(self.constants[number], np.uint8)
+        if content is None:
+            address = (layout.partition0, layout.byte0) if layout.placed else None
+            return memory.allocate(region, layout.shape, form, name, address)
+        if content.nbytes != layout.nbytes * layout.spread:
+            raise UsageError(f"the record has {content.nbytes} bytes of tensor {number}")
+        if number in self.written:
+            content = content.copy()
+        held = memory.hbm.held(form).storage
+        return memory.adopt(region, content.view(held).reshape(layout.shape), form, name)
+
+
+def storages(program: Program) -> Array:
+    """Of each window the number of its storage."""
+    numbers = program.windows().area.copy()
+    placed = np.array(program.data.tensors, np.int64).reshape(-1, 2)
+    numbers[placed[:, 0]] = placed[:, 1]
+    return numbers
+
+
+def _written(program: Program) -> Array:
+    """The numbers of storages that a program writes to."""
+    rows, begins = program.raw()
+    call = rows[begins[:-1]]
+    found = [np.empty(0, np.int64)]
+    of_window = storages(program)
+    for n, one in enumerate(program.calls):
+        begin, first = begins[:-1][call == n], 2 + len(one.reads) + len(one.indices)
+        found += [of_window[rows[begin + first + i]] for i in range(len(one.writes))]
+    return np.unique(np.concatenate(found))
+
+
+def last_uses(program: Program) -> tuple[Array, Array]:
+    """The last row that uses each window, and that of each window's storage; -1 for none."""
+    rows, begins = program.raw()
+    widths = np.diff(begins)
+    row = np.repeat(np.arange(len(widths)), widths)
+    valued = np.array([call.has_values for call in program.calls], np.bool_)[rows[begins[:-1]]]
+    operand = np.ones(len(rows), np.bool_)
+    operand[begins[:-1]] = operand[begins[:-1] + 1] = False
+    operand[begins[1:][valued] - 1] = False
+    numbers = storages(program)
+    window = np.full(len(numbers), -1, np.int64)
+    np.maximum.at(window, rows[operand], row[operand])
+    _, same = np.unique(numbers, return_inverse=True)
+    last = np.full(same.max(initial=-1) + 1, -1, np.int64)
+    np.maximum.at(last, same, window)
+    return window, last[same]

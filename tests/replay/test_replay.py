@@ -1,0 +1,298 @@
+"""A record that is executed again has the bits of the run, and goes forward and back."""
+
+import neuronxcc.nki as older
+import neuronxcc.nki.language as older_nl
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+
+import neuroncore
+from neuroncore.errors import OutOfBoundsError, UsageError
+from neuroncore.options import Options
+
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((64, 32), np.float32)
+Y = RNG.standard_normal((64, 32), np.float32)
+COUNT = np.array([[3]], np.int32)
+
+
+def tile(source, dtype=None):
+    made = nl.ndarray(source.shape, dtype or source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=made, src=source)
+    return made
+
+
+def result(source):
+    out = nl.ndarray(source.shape, source.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=source)
+    return out
+
+
+@nki.jit
+def steps(x, y):
+    """Values that differ by nothing but a sign or a type, a constant of the host, a product."""
+    a, b = tile(x), tile(y, nl.bfloat16)
+    nisa.tensor_scalar(a, a, nl.multiply, 0.0, op1=nl.add, operand1=1)
+    nisa.tensor_scalar(a, a, nl.multiply, -0.0, op1=nl.maximum, operand1=1.0)
+    nisa.tensor_scalar(a, a, nl.multiply, np.float32(0.1))
+    for factor in (1, 1.5, True):
+        nisa.activation(a, nl.exp, a, scale=float(factor), bias=None)
+    c = tile(nl.shared_constant(np.arange(64 * 32, dtype=np.float32).reshape(64, 32)))
+    nisa.tensor_tensor(c, c, a, nl.add)
+    product = nl.ndarray((32, 32), nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(product, b, b)
+    nisa.nc_matmul(product, b, b)
+    copied = nl.ndarray((32, 32), nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(copied, product)
+    return [result(c), {"product": result(copied)}]
+
+
+@nki.jit
+def placed(x, y):
+    """Two tensors at one address, and the sum that each begins anew."""
+    out = []
+    for data in (x, y):
+        b = nl.ndarray(data.shape, nl.bfloat16, buffer=nl.sbuf, address=(0, 4096))
+        nisa.dma_copy(b, data)
+        total = nl.ndarray((32, 32), nl.float32, buffer=nl.psum, address=(0, 0))
+        for _ in range(2):
+            nisa.nc_matmul(total, b, b)
+        copied = nl.ndarray((32, 32), nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(copied, total)
+        out.append(result(copied))
+    return tuple(out)
+
+
+@nki.jit
+def drawn(x, y):
+    """Random numbers, some of a seed that is an input."""
+    a, b = tile(x), tile(y)
+    numbers = nl.ndarray(x.shape, nl.uint32, buffer=nl.sbuf)
+    nisa.rng(numbers)
+    nisa.dropout(a, a, 0.5)
+    nisa.tensor_copy(b, numbers)
+    nisa.tensor_tensor(a, a, b, nl.add)
+    return result(a)
+
+
+@nki.jit
+def both(x, y):
+    """Each core doubles a half, and has the other's half beside it."""
+    rank = nl.program_id(0)
+    out = nl.ndarray((64, 32), x.dtype, buffer=nl.shared_hbm)
+    mine, theirs = tile(x[rank * 32 : rank * 32 + 32]), nl.ndarray((32, 32), x.dtype)
+    nisa.tensor_scalar(mine, mine, nl.multiply, 2.0 + rank)
+    nisa.sendrecv(mine, theirs, 1 - rank, 1 - rank, 0)
+    nisa.tensor_tensor(mine, mine, theirs, nl.subtract)
+    nisa.dma_copy(out[rank * 32 : rank * 32 + 32], mine)
+    return out
+
+
+def in_place(x, y):
+    a = tile(x)
+    nisa.tensor_tensor(a, a, tile(y), nl.add)
+    nisa.dma_copy(x, a)
+
+
+@older.jit
+def of_the_older_api(x, y):
+    out = older_nl.ndarray(x.shape, x.dtype, buffer=older_nl.shared_hbm)
+    for i in older_nl.affine_range(2):
+        rows = i * 32 + older_nl.arange(32)[:, None]
+        columns = older_nl.arange(32)[None, :]
+        value = older_nl.load(x[rows, columns]) * 2.0 + older_nl.load(y[rows, columns])
+        older_nl.store(out[rows, columns], value)
+    return out
+
+
+KERNELS = {
+    "steps": steps,
+    "placed": placed,
+    "drawn": drawn,
+    "both": both[2],
+    "in_place": in_place,
+    "older": of_the_older_api,
+}
+
+
+def bits(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [part for one in value for part in bits(one)]
+    return [] if value is None else [np.ascontiguousarray(value).tobytes()]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_it_has_the_bits_of_the_run_and_of_a_run_on_other_inputs(name):
+    run = neuroncore.run(KERNELS[name], X.copy(), Y, target="trn2")
+    x, y = Y[::-1].copy(), X * 3
+    other = neuroncore.run(KERNELS[name], x, y, target="trn2")
+    if name == "in_place":
+        wanted = [(X + Y).tobytes()], [x.tobytes()]
+    else:
+        wanted = bits(run.results), bits(other.results)
+    assert wanted[0] != wanted[1]
+    assert bits(run.replay()) == wanted[0]
+    assert bits(run.replay(Y[::-1], X * 3)) == wanted[1]
+    named = dict(zip(("x", "y"), (Y[::-1], X * 3)))
+    assert bits(run.replay(named)) == wanted[1]
+
+
+def rounded(x, y):
+    a = tile(x, nl.bfloat16)
+    nisa.tensor_tensor(a, a, tile(y), nl.multiply)
+    return result(a)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(stochastic=True, stochastic_seed=7),
+        Options(storage="float32"),
+        Options(uninitialised="zeros"),
+        Options(nan_minmax="number", rng="hardware"),
+    ],
+    ids=["stochastic", "float32", "zeros", "number"],
+)
+@pytest.mark.parametrize("kernel", [rounded, in_place, drawn])
+def test_it_has_the_options_of_the_run(kernel, options):
+    x = X.copy()
+    run = neuroncore.run(kernel, x, Y, target="trn2", options=options)
+    assert bits(run.replay()) == bits(x if kernel is in_place else run.results)
+
+
+@pytest.mark.parametrize("name", ["steps", "placed", "drawn", "both"])
+@pytest.mark.parametrize("room", [0, 1 << 30])
+def test_forward_and_back_anywhere_it_holds_the_same(name, room):
+    run = neuroncore.run(KERNELS[name], X, Y, target="trn2")
+    replay = run.steps(snapshots=room)
+    replay._apart = 4
+    wanted = bits(replay.results())
+    rng = np.random.default_rng(1)
+    for step in rng.integers(0, replay.steps + 1, 12).tolist():
+        replay.to_step(step)
+        assert replay.step == step
+    seen = {}
+    for step in [*range(replay.steps), *rng.permutation(replay.steps).tolist()]:
+        replay.to_step(step)
+        core, row = replay.next
+        name = run.record.programs[core].calls[replay.executions[core]._row()[0]].writes[0]
+        after = replay.tile(row, name, core, after=True).elements.tobytes()
+        assert seen.setdefault((core, row), after) == after
+    assert bits(replay.results()) == wanted
+
+
+def test_tiles_before_and_after_an_instruction():
+    run = neuroncore.run(in_place, X.copy(), Y, target="trn2")
+    replay = run.steps()
+    added = [c.name for c in run.record.programs[0].calls].index("tensor_tensor")
+    rows = run.record.programs[0].columns().call
+    at = int(np.flatnonzero(rows == added)[0])
+    np.testing.assert_array_equal(replay.tile(at, "data1").elements, X)
+    np.testing.assert_array_equal(replay.tile(at, "dst", after=True).elements, X + Y)
+    np.testing.assert_array_equal(replay.tile(at, "dst").elements, X)
+    assert replay.tile(0, "dst").unwritten.all() and replay.tile(at, "dst").unwritten is None
+    replay.to(0)
+    with pytest.raises(UsageError, match="no tile 'op'"):
+        replay.tile(at, "op")
+    replay.back()
+    with pytest.raises(UsageError, match="core 0 has 4 instructions"):
+        replay.to(5)
+
+
+# --- what depends on data -------------------------------------------------------------------------
+
+
+@nki.jit
+def times(x, count):
+    """As many times as a register says: which instructions there are depends on it."""
+    a, number = tile(x), tile(count)
+    register = nisa.register_alloc()
+    nisa.register_load(register, number)
+    for _ in nl.dynamic_range(register * 2 - 1):
+        nisa.tensor_scalar(a, a, nl.multiply, 2.0)
+    return result(a)
+
+
+@nki.jit
+def rows_of(x, count):
+    """A row that a register says: where it is depends on it, and nothing else."""
+    number = tile(count)
+    register = nisa.register_alloc()
+    nisa.register_load(register, number)
+    row = nl.ndarray((1, 32), x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(row, x[nl.ds(register + 1, 1)])
+    nisa.register_store(number, register + 5)
+    moved = nl.ndarray((1, 1), nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(moved, number)
+    nisa.tensor_scalar(row, row, nl.add, moved)
+    return result(row)
+
+
+@nki.jit
+def picked(x, index):
+    rows = tile(index)
+    found = nl.ndarray((2, 32), x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(found, x.ap([[32, 2], [1, 32]], vector_offset=rows, indirect_dim=0))
+    return result(found)
+
+
+def test_a_place_that_data_say_is_that_of_the_new_data():
+    run = neuroncore.run(rows_of, X, COUNT, target="trn2")
+    np.testing.assert_array_equal(run.results, X[4:5] + 8)
+    np.testing.assert_array_equal(run.replay(), run.results)
+    np.testing.assert_array_equal(run.replay(Y, COUNT + 9), Y[13:14] + 17)
+    index = np.array([[7], [2]], np.int32)
+    run = neuroncore.run(picked, X, index, target="trn2")
+    np.testing.assert_array_equal(run.replay(Y, index[::-1]), Y[[2, 7]])
+
+
+def test_a_place_outside_is_refused_at_the_kernels_line():
+    run = neuroncore.run(rows_of, X, COUNT, target="trn2")
+    with pytest.raises(OutOfBoundsError) as refused:
+        run.replay(X, COUNT + 100)
+    assert refused.value.place.text.strip().startswith("nisa.dma_copy(row")
+
+
+def test_another_way_is_told_with_its_line():
+    run = neuroncore.run(times, X, COUNT, target="trn2")
+    np.testing.assert_array_equal(run.results, X * 32)
+    np.testing.assert_array_equal(run.replay(Y, COUNT), Y * 32)
+    with pytest.raises(UsageError, match=r"test_replay.py:\d+.* another way .* is 7, not 5"):
+        run.replay(X, COUNT + 1)
+
+
+# --- inputs, and records that can't be executed ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("inputs", "word"),
+    [
+        ((X,), "1 inputs are given; the record has x, y"),
+        (({"x": X},), "input y is not given"),
+        (({"x": X, "y": Y, "z": Y},), "z is no input"),
+        ((X[:1], Y), r"input x is \(1, 32\) float32; it was \(64, 32\) float32"),
+        ((X, Y.astype(np.float16)), r"input y is \(64, 32\) float16"),
+    ],
+)
+def test_other_inputs_than_the_kernel_had_are_refused(inputs, word):
+    run = neuroncore.run(steps, X, Y, target="trn2")
+    with pytest.raises(UsageError, match=word):
+        run.replay(*inputs)
+
+
+def test_a_part_of_a_program_is_not_executed():
+    run = neuroncore.run(steps, X, Y, options=Options(record_limit=3))
+    with pytest.raises(UsageError, match="the record covers the first 3 of"):
+        run.replay()
+
+
+def test_inputs_that_the_kernel_writes_to_are_left_alone():
+    run = neuroncore.run(in_place, X.copy(), Y)
+    given = X.copy()
+    (changed,) = run.replay(given, Y)
+    np.testing.assert_array_equal(given, X)
+    np.testing.assert_array_equal(changed, X + Y)
