@@ -35,6 +35,11 @@ class Patterns(NamedTuple):
     form: Array
     forms: list[Form]
 
+    def each(self) -> list[tuple[Any, ...]]:
+        """(start, shape, steps, item) of each."""
+        pairs = zip(self.start.tolist(), self.form.tolist(), strict=True)
+        return [(start, *self.forms[form]) for start, form in pairs]
+
 
 class Steps(NamedTuple):
     """Of each pattern the steps of its first axis: the bytes that are `pitch` apart from one to the

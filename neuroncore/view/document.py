@@ -105,7 +105,7 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
             "area_at": differences(_addresses(timeline, accesses, times)),
         },
         "kinds": [_kind(kind) for kind in program.kinds],
-        "patterns": program.patterns()[1],
+        "patterns": program.boxes().patterns.each(),
     }
 
 
@@ -180,7 +180,7 @@ class Accesses:
 
     def __init__(self, timeline: Timeline) -> None:
         program, columns = timeline.program, timeline.columns
-        table, areas = program.box_table(), program.areas_of_boxes()
+        table, areas = program.box_table(), program.boxes().areas
         self.boxes, self.operand = _in_order(columns.operands, len(table))
         self.table = table[self.boxes]
         self.areas, self.area = _in_order(areas.of_box[self.boxes], len(areas.kind))
@@ -203,7 +203,7 @@ class Accesses:
             "box_rows": packed(table["row_end"] - table["row"]),
             "box_byte": differences(table["byte"]),
             "box_bytes": packed(table["byte_end"] - table["byte"]),
-            "box_pattern": packed(program.patterns()[0][self.boxes] + 1),
+            "box_pattern": packed(program.boxes().pattern[self.boxes] + 1),
             "area_kind": packed(self.kind),
         }
 

@@ -164,9 +164,8 @@ def touched(program, index, pitch):
     if box.dense:
         rows, columns = np.mgrid[box.row : box.row_end, box.byte : box.byte_end]
         return set(zip(rows.ravel().tolist(), columns.ravel().tolist()))
-    number, patterns = program.boxes().pattern[index], program.boxes().patterns
-    shape, steps, item = patterns.forms[patterns.form[number]]
-    start = patterns.start[number]
+    found = program.boxes()
+    start, shape, steps, item = found.patterns.each()[found.pattern[index]]
     reach = np.full(shape, start)
     for axis, step in enumerate(steps):
         index_along = np.arange(shape[axis]).reshape([-1] + [1] * (len(shape) - axis - 1))
