@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from neuroncore import source
 from neuroncore.clause.instruction import Call
-from neuroncore.memory.geometry import Geometry
+from neuroncore.memory.geometry import Geometry, Layout
 from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
@@ -65,6 +65,7 @@ class Program:
         self.geometries: list[Geometry] = []  # of windows, by number
         self._numbers: dict[Geometry, int] = {}  # of geometries
         self._kinds: dict[Area, int] = {}  # tensors of a loop have equal ones
+        self._alike: dict[tuple[Layout, str, int, int], int] = {}  # by where it is made
         self._line_index: dict[tuple[int, int], int] = {}
         self._read: tuple[Columns, Boxes] | None = None
 
@@ -132,6 +133,8 @@ class Program:
 
     def access(self, tile: Tile) -> int:
         """The number of the window that a tile is; what is picked may be anywhere."""
+        if tile._access >= 0:
+            return tile._access
         if tile.picks is not None:
             tile._access = self.access(tile.picked_from)
             self.data.lies(tile._access, tile, self.geometry(tile.geometry))
@@ -174,11 +177,21 @@ class Program:
 
     def _born(self, storage: Storage) -> int:
         """The number of the kind of area that a storage is, or the memory that it is placed in."""
+        if storage.image is not None:
+            return self._kind(storage)
+        code, instruction = storage.born or (None, -1)
+        key = storage.layout, storage.name, id(code), instruction
+        number = self._alike.get(key)
+        if number is None:
+            number = self._alike[key] = self._kind(storage)
+        return number
+
+    def _kind(self, storage: Storage) -> int:
         region, image = storage.region, storage.image
         if image is not None:
             kind = Area(region, region.value, image.rows, image.row_bytes, True, -1)
         else:
-            line = self.line(*storage.born) if storage.born else -1
+            line = self.line(*storage.born) if storage.born else -1  # keeps the code's id
             name, rows, row_bytes = storage.name, storage.partitions, storage.row_bytes
             kind = Area(region, name, rows, row_bytes, False, line)
         number = self._kinds.get(kind)
