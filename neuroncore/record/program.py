@@ -9,10 +9,11 @@ instruction leaves about 130 bytes for each, others 25.
 
 from __future__ import annotations
 
+import copy
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
@@ -256,6 +257,18 @@ class Program:
 
     def area(self, storage: int) -> Area:
         return self.kinds[self.areas[storage]]
+
+    def with_calls(self, instead: Mapping[tuple[int, int], Call]) -> Program:
+        """The same instructions, to be scheduled, of which those of line k and call c make the Call
+        at (k, c): it works on the same bytes as before, whatever it takes them for."""
+        columns, found = self._reading()
+        call = columns.call.copy()
+        for number, (line, old) in enumerate(instead, len(self.calls)):
+            call[(columns.line == line) & (columns.call == old)] = number
+        varied = copy.copy(self)
+        varied.calls = [*self.calls, *instead.values()]
+        varied._read = replace(columns, call=call), found
+        return varied
 
     def place(self, line: int) -> source.Place:
         site = self.lines[line]

@@ -55,6 +55,8 @@ class Timeline:
     engines_used: Array  # and how many it uses
     peak_sbuf: int  # bytes per partition of the tiles alive at one point of the program
     peak_psum: int
+    launch: tuple[Program, ...]  # the programs of all cores,
+    core: int  # and which of them is its own
     spill_ns: float = 0.0  # what moving tiles that don't fit into SBUF adds, with nothing beside it
 
     @cached_property
