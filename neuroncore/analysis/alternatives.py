@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -48,9 +48,11 @@ def _may_be_narrower(given: object) -> bool:
     return isinstance(given, View) and given.region is not PSUM and given.dtype in NARROWER
 
 
-def engines(calls: list[Call]) -> Iterator[engine]:
+def engines(calls: Sequence[Call]) -> Iterator[engine]:
     """Those that some of the calls might run on and don't."""
-    listed = [unit for call in calls for unit in call.instruction.engines if unit is not call.engine]
+    listed = [
+        unit for call in calls for unit in call.instruction.engines if unit is not call.engine
+    ]
     yield from dict.fromkeys(listed)
 
 

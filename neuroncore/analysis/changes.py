@@ -50,9 +50,7 @@ class Resource:
         """More of it, beside what is changed already."""
         variations = [replace(v, renamed=self.renamed or v.renamed) for v in base.variations]
         machine = self.machine(base.machine)
-        return replace(
-            base, what=self.name, how=self.how, machine=machine, variations=variations
-        )
+        return replace(base, what=self.name, how=self.how, machine=machine, variations=variations)
 
 
 def as_it_is(timeline: Timeline) -> Change:
@@ -98,15 +96,13 @@ def _engines(machine: Machine, **numbers: Any) -> Machine:
 
 
 def _latency(machine: Machine) -> Machine:
-    fixed = replace(machine.fixed, semaphore_ns=0.0)
-    return replace(_engines(machine, latency_ns=0.0), fixed=fixed)
+    return _fixed(_engines(machine, latency_ns=0.0), semaphore_ns=0.0)
 
 
 def _overhead(machine: Machine) -> Machine:
     names = ("min_interval_cycles", "overhead_cycles", "sbuf_access_cycles", "column_cycles")
     more = ("accumulator_read_cycles", "gpsimd_start_cycles", "dynamic_address_cycles")
-    fixed = replace(machine.fixed, **dict.fromkeys(more, 0))
-    return replace(_engines(machine, **dict.fromkeys(names, 0)), fixed=fixed)
+    return _fixed(_engines(machine, **dict.fromkeys(names, 0)), **dict.fromkeys(more, 0))
 
 
 def _fixed(machine: Machine, **numbers: Any) -> Machine:

@@ -52,9 +52,7 @@ def on_the_path(timeline: Timeline) -> list[Line]:
     return sorted(made, key=lambda one: -one.ns)
 
 
-def _line(
-    timeline: Timeline, found: Steps, own: list[int], here: Array, counts: Array
-) -> Line:
+def _line(timeline: Timeline, found: Steps, own: list[int], here: Array, counts: Array) -> Line:
     program = timeline.program
     calls = np.unique(timeline.columns.call[found.instruction[here]]).tolist()
     return Line(

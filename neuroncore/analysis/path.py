@@ -48,13 +48,14 @@ def steps(timeline: Timeline) -> Steps:
 
 class Parts(NamedTuple):
     """How much of a critical path is what, in nanoseconds: work by queue; issue, moves and latency
-    of transfers; latency of everything else."""
+    of transfers; latency of everything else; waits for the other core of a launch."""
 
     work: dict[str, float]
     issue: float
     moves: float
     transfer_latency: float
     latency: float
+    meeting: float
 
 
 def parts(timeline: Timeline, found: Steps, chosen: Array | None = None) -> Parts:
@@ -63,10 +64,13 @@ def parts(timeline: Timeline, found: Steps, chosen: Array | None = None) -> Part
     own = found.instruction[kept]
     work = np.bincount(timeline.queue[own], found.working[kept], len(QUEUES))
     moves, waiting = timeline.moves[own], found.waiting[kept]
+    meets = [call.instruction.meets for call in timeline.program.calls]
+    met = np.array(meets, np.bool_)[timeline.columns.call[own]]
     return Parts(
         work={name: float(ns) for name, ns in zip(QUEUES, work, strict=True) if ns > 0},
         issue=float(found.issuing[kept].sum()),
         moves=float(found.moving[kept].sum()),
-        transfer_latency=float(waiting[moves].sum()),
-        latency=float(waiting[~moves].sum()),
+        transfer_latency=float(waiting[moves & ~met].sum()),
+        latency=float(waiting[~moves & ~met].sum()),
+        meeting=float(waiting[met].sum()),
     )

@@ -40,7 +40,9 @@ class Bound:
     def __str__(self) -> str:
         if self.what == "nothing":
             return "nothing: no instruction was issued"
-        return f"{self.what} ({self.how}: {abs(self.gain):.0%} {'less' if self.gain >= 0 else 'more'})"
+        return (
+            f"{self.what} ({self.how}: {abs(self.gain):.0%} {'less' if self.gain >= 0 else 'more'})"
+        )
 
 
 def bound(timeline: Timeline) -> Bound:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 from neuroncore import machine
 from neuroncore.cli import tools
+from neuroncore.cli.document import Document
 from neuroncore.cli.failures import leaving_told
 from neuroncore.cli.progress import progress
 from neuroncore.cli.session import Session
@@ -40,7 +42,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def add_running(parser: argparse.ArgumentParser) -> None:
     """What to run, on what and how: all arguments that every command has that runs kernels."""
     parser.add_argument("file", metavar="FILE.py[::KERNEL]")
-    _add_arguments(parser)
+    add_arguments(parser)
+    _add_reference(parser)
     _add_emulation(parser)
     parser.add_argument(
         "--with",
@@ -55,8 +58,8 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=run, options=options, is_script=is_script)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a kernel is given, and what is right."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a kernel is given, and what the estimate is of."""
     given = parser.add_mutually_exclusive_group()
     given.add_argument(
         "--args", nargs="+", metavar="ARG", help="float32[128,512] (random), or Python literals"
@@ -64,6 +67,26 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     given.add_argument(
         "--inputs", metavar="FUNC", help="NAME or FILE.py:NAME, a function that makes the arguments"
     )
+    parser.add_argument("--seed", type=_natural, default=0)
+    parser.add_argument(
+        "--target", metavar="MACHINE", help=f"{', '.join(machine.names())}; beats the environment"
+    )
+    parser.add_argument(
+        "--order",
+        choices=get_args(Order),
+        help="what the estimate takes a compiler to make of the order of instructions; by default "
+        "what the compiler of the kernel's API does",
+    )
+    parser.add_argument(
+        "--no-answers",
+        dest="answers",
+        action="store_false",
+        help="leave out what bounds a kernel and what would help: for classes",
+    )
+
+
+def _add_reference(parser: argparse.ArgumentParser) -> None:
+    """What is right."""
     parser.add_argument(
         "--ref", metavar="FUNC", help="a function of the same arguments that gives the right result"
     )
@@ -73,14 +96,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REL",
         help="relative L2 error allowed; by default set by the formats",
     )
-    parser.add_argument("--seed", type=_natural, default=0)
 
 
 def _add_emulation(parser: argparse.ArgumentParser) -> None:
     """How it runs."""
-    parser.add_argument(
-        "--target", metavar="MACHINE", help=f"{', '.join(machine.names())}; beats the environment"
-    )
     parser.add_argument(
         "--numerics",
         metavar="PROFILE",
@@ -98,12 +117,6 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
         choices=("report", "zeros", "raise"),
         help="what memory that nothing has written reads as: poison (report) or 0 (zeros), with a "
         "warning, or an error (raise)",
-    )
-    parser.add_argument(
-        "--order",
-        choices=get_args(Order),
-        help="what the estimate takes a compiler to make of the order of instructions; by default "
-        "what the compiler of the kernel's API does",
     )
     parser.add_argument(
         "--precision",
@@ -162,9 +175,20 @@ def run(arguments: argparse.Namespace) -> int:
                 f"{word} is not {near[0]}; if it is meant for the script, put it after --"
             )
     served = [checkouts.parsed(text) for text in arguments.checkouts]
+    document = Document(arguments)
+    session = Session(arguments, document, compares=True)
+    launch(arguments, session, _options(arguments), served)
+    return document.close()
+
+
+def launch(
+    arguments: argparse.Namespace,
+    session: Session,
+    options: Options,
+    served: Sequence[checkouts.Checkout] = (),
+) -> None:
+    """Run the file that a command names, or the kernel in it."""
     file, _, kernel = arguments.file.partition("::")
-    session = Session(arguments)
-    options = _options(arguments)
     chosen = settings(arguments.target, options, session, in_every_thread=True)
     with (
         activated(),
@@ -178,7 +202,6 @@ def run(arguments: argparse.Namespace) -> int:
             session.run_kernel(Path(file), kernel)
         else:
             session.run_script(Path(file))
-    return session.document.close()
 
 
 def _check_writable(option: str, path: Path | None) -> None:

@@ -12,7 +12,7 @@ from neuroncore.analysis import lines
 from neuroncore.analysis.changes import RESOURCES, Change, as_it_is
 from neuroncore.analysis.lines import Line
 from neuroncore.analysis.path import Parts
-from neuroncore.analysis.verdict import Outcome, bound_of, outcome
+from neuroncore.analysis.verdict import Bound, Outcome, bound_of, outcome
 from neuroncore.report.bounds import sentence
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.units import duration
@@ -33,6 +33,10 @@ class WhatIf:
     gain: float
     bound: str | None
 
+    @property
+    def matters(self) -> bool:
+        return abs(self.gain) >= NOTHING
+
     def __str__(self) -> str:
         return f"{self.what} {self.how}"
 
@@ -47,66 +51,100 @@ class WhatIf:
 
 
 @dataclass(frozen=True)
+class Answers:
+    """What bounds a core, also in a sentence, and what if: there were more of each resource,
+    nothing waited for anything, something were different about the costliest lines. What saves most
+    is first in its list."""
+
+    bound: Bound
+    sentence: str
+    resources: Sequence[WhatIf]
+    overlap: WhatIf
+    changes: Sequence[WhatIf]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "bound_by": self.bound.what,
+            "sentence": self.sentence,
+            "resources": [one.to_dict() for one in self.resources],
+            "perfect_overlap": self.overlap.to_dict(),
+            "changes": [one.to_dict() for one in self.changes],
+        }
+
+
+@dataclass(frozen=True)
 class Why:
-    """What bounds the slowest core of a launch, the source lines on its critical path, and what if:
-    more of each resource, what would be if nothing waited, and changes of the costliest lines; each
-    list with what saves most first. `top` is how many lines are changed, and how many rows of a
-    list are printed."""
+    """How long the slowest core of a launch takes, the source lines on its critical path, those
+    that keep it longest first, and what there is to say of that. `top` is how many lines are
+    changed, and how many rows of each kind are printed."""
 
     kernel: str
     target: str
     estimate: Estimate
-    sentence: str
     lines: Sequence[Line]
-    resources: Sequence[WhatIf]
-    overlap: WhatIf | None
-    changes: Sequence[WhatIf]
+    answers: Answers | None
     top: int
 
     def to_dict(self) -> dict[str, Any]:
         """Times in seconds, shares and gains as parts of one."""
         total = self.estimate.seconds * 1e9 or 1.0
-        return {
+        found: dict[str, Any] = {
             "schema": SCHEMA,
             "kernel": self.kernel,
             "target": self.target,
             "total_time": self.estimate.seconds,
-            "bound_by": self.estimate.bound.what,
-            "sentence": self.sentence,
-            "lines": [_line(line, total) for line in self.lines],
-            "resources": [one.to_dict() for one in self.resources],
-            "perfect_overlap": self.overlap.to_dict() if self.overlap is not None else None,
-            "changes": [one.to_dict() for one in self.changes],
+            "lines": [self._line(line, total) for line in self.lines],
         }
+        if self.answers is not None:
+            found |= self.answers.to_dict()
+        return found
+
+    def _line(self, line: Line, total: float) -> dict[str, Any]:
+        found = {
+            "place": str(line.place),
+            "text": line.place.text.strip(),
+            "instructions": sorted({call.name for call in line.calls}),
+            "count": line.count,
+            "on_critical_path": line.steps,
+            "share": line.ns / total,
+        }
+        if self.answers is not None:
+            found["parts"] = {name: ns / total for name, ns in _parts(line.parts)}
+        return found
+
+    def without_answers(self) -> Why:
+        """The critical path alone: for classes in which the rest is what is asked."""
+        return replace(self, answers=None)
 
     def __str__(self) -> str:
         return "\n".join(_text(self))
 
 
 def why(kernel: str, timeline: Timeline, top: int = 5) -> Why:
-    """Of a core, by its timeline; the slowest core of a launch is what counts."""
-    base, found = as_it_is(timeline), lines.on_the_path(timeline)
+    """Of a core, by its timeline; that of the slowest core is what counts of a launch."""
+    said, found = estimate(timeline), lines.on_the_path(timeline)
+    answers = _answers(timeline, said.bound, found, top) if found else None
+    return Why(kernel, timeline.machine.name, said, found, answers, top)
+
+
+def _answers(timeline: Timeline, limit: Bound, found: Sequence[Line], top: int) -> Answers:
+    base = as_it_is(timeline)
     resources = _first(timeline, (r.change(base) for r in RESOURCES), top)
     of_lines = (change for line in found[:top] for change in lines.changes(base, line))
-    said = estimate(timeline)
-    return Why(
-        kernel=kernel,
-        target=timeline.machine.name,
-        estimate=said,
-        sentence=sentence(timeline, said.bound, found) + _contrast(said.bound.what, resources),
-        lines=found,
+    return Answers(
+        bound=limit,
+        sentence=sentence(timeline, limit, found) + _contrast(limit, resources),
         resources=resources,
-        overlap=_first(timeline, [_overlap(base)], 1)[0] if len(timeline.queue) else None,
+        overlap=_first(timeline, [_overlap(base)], 1)[0],
         changes=_first(timeline, of_lines, top),
-        top=top,
     )
 
 
-def _contrast(bound: str, resources: Sequence[WhatIf]) -> str:
-    """What readers try first where transfers are the matter, if it is in vain."""
-    bandwidth = next((one for one in resources if one.what == "DMA bandwidth"), None)
-    in_vain = bandwidth is not None and abs(bandwidth.gain) < NOTHING
-    return ", bandwidth does not" if bound.startswith("DMA") and in_vain else ""
+def _contrast(limit: Bound, resources: Sequence[WhatIf]) -> str:
+    """What readers would try where transfers are the matter, if it is in vain."""
+    (bandwidth,) = (one for one in resources if one.what == "DMA bandwidth")
+    in_vain = limit.what.startswith("DMA") and not bandwidth.matters
+    return ", bandwidth does not" if in_vain else ""
 
 
 def _overlap(base: Change) -> Change:
@@ -125,18 +163,6 @@ def _what_if(one: Outcome, asked: bool) -> WhatIf:
     return WhatIf(one.change.what, one.change.how, one.timeline.total_ns, one.gain, then)
 
 
-def _line(line: Line, total: float) -> dict[str, Any]:
-    return {
-        "place": str(line.place),
-        "text": line.place.text.strip(),
-        "instructions": sorted({call.name for call in line.calls}),
-        "count": line.count,
-        "on_critical_path": line.steps,
-        "share": line.ns / total,
-        "parts": {name: ns / total for name, ns in _parts(line.parts)},
-    }
-
-
 def _parts(parts: Parts) -> list[tuple[str, float]]:
     """Those that there are, the longest first."""
     rest = parts._asdict()
@@ -149,23 +175,28 @@ NAMES = {
     "moves": "DMA moving",
     "transfer_latency": "DMA latency",
     "latency": "latency",
+    "meeting": "other core",
 }
 
 
 def _text(told: Why) -> Iterator[str]:
     yield f"{told.kernel} on {told.target}   {told.estimate.time}"
-    yield told.sentence
     if not told.lines:
+        yield "no instruction was issued"
         return
-    yield ""
-    yield from _path(told)
-    yield ""
+    if told.answers is not None:
+        yield told.answers.sentence
+    yield from ("", *_path(told))
+    if told.answers is not None:
+        yield from ("", *_what_ifs(told.answers, told.top))
+
+
+def _what_ifs(told: Answers, top: int) -> Iterator[str]:
     yield f"{'what if':<52}{'estimate':>10}{'change':>9}   then bound by"
-    overlap = [told.overlap] if told.overlap is not None else []
-    for one in (*told.resources[: told.top], *overlap, *told.changes[: told.top]):
-        yield f"  {str(one):<50}{duration(one.ns):>10}{-one.gain:>+9.0%}   {one.bound}"
-    idle = [str(one) for one in told.resources if abs(one.gain) < NOTHING]
-    if idle:
+    shown = *told.resources[:top], told.overlap, *told.changes[:top]
+    for one in (one for one in shown if one.matters):
+        yield f"  {one!s:<50}{duration(one.ns):>10}{-one.gain:>+9.0%}   {one.bound}"
+    if idle := [str(one) for one in told.resources if not one.matters]:
         yield f"no difference: {', '.join(idle)}"
 
 
@@ -173,9 +204,10 @@ def _path(told: Why) -> Iterator[str]:
     yield "critical path by source line"
     total = told.estimate.seconds * 1e9
     for line in told.lines[: told.top]:
-        said = ", ".join(f"{name} {ns / total:.0%}" for name, ns in _parts(line.parts) if ns > total / 200)
         names = "/".join(sorted({call.name for call in line.calls}))
-        yield f"  {line.ns / total:5.0%}  {line.name:<24}{names:<20}  {said}"
+        parts = _parts(line.parts) if told.answers is not None else []
+        said = ", ".join(f"{name} {ns / total:.0%}" for name, ns in parts if ns > total / 200)
+        yield f"  {line.ns / total:5.0%}  {line.name:<24}{names:<22}{said}".rstrip()
     if (rest := len(told.lines) - told.top) > 0:
         part = sum(line.ns for line in told.lines[told.top :]) / total
         yield f"  {part:5.0%}  {rest} other lines"
