@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from neuroncore.analysis.changes import RESOURCES, Change, Resource, as_it_is
 from neuroncore.analysis.path import parts, steps
@@ -45,9 +46,15 @@ class Bound:
         )
 
 
+_known: WeakKeyDictionary[Timeline, Bound] = WeakKeyDictionary()
+
+
 def bound(timeline: Timeline) -> Bound:
-    """Of a core, by its timeline."""
-    return bound_of(as_it_is(timeline), timeline)
+    """Of a core, by its timeline; found once."""
+    found = _known.get(timeline)
+    if found is None:
+        found = _known[timeline] = bound_of(as_it_is(timeline), timeline)
+    return found
 
 
 def bound_of(change: Change, timeline: Timeline) -> Bound:

@@ -1,6 +1,8 @@
 """Why a kernel takes as long as it does: what is said, to people and to programs."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,3 +103,10 @@ def test_nothing_bounds_what_does_nothing():
     found = why("nothing", Device().timeline())
     assert found.answers is None and str(found).endswith("no instruction was issued")
     assert found.to_dict()["lines"] == []
+
+
+def test_the_page_about_it_says_how_to_ask_in_python(capsys):
+    page = Path(__file__).parents[2] / "docs/why.md"
+    (program,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(program, {})
+    assert "bound by the Tensor engine" in capsys.readouterr().out
