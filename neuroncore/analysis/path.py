@@ -57,6 +57,16 @@ class Parts(NamedTuple):
     latency: float
     meeting: float
 
+    @property
+    def named(self) -> dict[str, float]:
+        """Those that there are, as they are called in reports, the longest first."""
+        rest = zip(NAMES, self[1:], strict=True)
+        found = self.work | {name: ns for name, ns in rest if ns > 0}
+        return dict(sorted(found.items(), key=lambda part: -part[1]))
+
+
+NAMES = "DMA issue", "DMA moving", "DMA latency", "latency", "other core"
+
 
 def parts(timeline: Timeline, found: Steps, chosen: Array | None = None) -> Parts:
     """Of all steps, or of those that `chosen` flags."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -40,11 +39,17 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
-    """What to run, on what and how: all arguments that every command has that runs kernels."""
-    parser.add_argument("file", metavar="FILE.py[::KERNEL]")
-    add_arguments(parser)
+    """What to run, on what and how, and what is right."""
+    add_launches(parser)
     _add_reference(parser)
     _add_emulation(parser)
+    parser.set_defaults(command=run)
+
+
+def add_launches(parser: argparse.ArgumentParser) -> None:
+    """What to run and on what: the arguments of every command that runs kernels."""
+    parser.add_argument("file", metavar="FILE.py[::KERNEL]")
+    add_arguments(parser)
     parser.add_argument(
         "--with",
         dest="checkouts",
@@ -54,8 +59,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         help=f"serve imports of the vendor's packages from a checkout of their public source: "
         f"NAME is {' or '.join(REPOSITORIES)}; repeatable",
     )
-    options = re.findall(r"--[\w-]+", parser.format_help())
-    parser.set_defaults(command=run, options=options, is_script=is_script)
+    parser.set_defaults(parser=parser, is_script=is_script)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -165,29 +169,24 @@ def _natural(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.target:
-        machine.load(arguments.target)  # refuses unknown names before anything runs
     for option in ("trace", "html"):
         _check_writable(option, getattr(arguments, option))
+    document = Document(arguments)
+    launch(arguments, Session(arguments, document, compares=True), _options(arguments))
+    return document.close()
+
+
+def launch(arguments: argparse.Namespace, session: Session, options: Options) -> None:
+    """Run the file that a command names, or the kernel in it."""
+    if arguments.target:
+        machine.load(arguments.target)  # refuses unknown names before anything runs
+    known = re.findall(r"--[\w-]+", arguments.parser.format_help())
     for word in arguments.others:
-        if near := difflib.get_close_matches(word, arguments.options, 1, cutoff=0.8):
+        if near := difflib.get_close_matches(word, known, 1, cutoff=0.8):
             raise UsageError(
                 f"{word} is not {near[0]}; if it is meant for the script, put it after --"
             )
     served = [checkouts.parsed(text) for text in arguments.checkouts]
-    document = Document(arguments)
-    session = Session(arguments, document, compares=True)
-    launch(arguments, session, _options(arguments), served)
-    return document.close()
-
-
-def launch(
-    arguments: argparse.Namespace,
-    session: Session,
-    options: Options,
-    served: Sequence[checkouts.Checkout] = (),
-) -> None:
-    """Run the file that a command names, or the kernel in it."""
     file, _, kernel = arguments.file.partition("::")
     chosen = settings(arguments.target, options, session, in_every_thread=True)
     with (

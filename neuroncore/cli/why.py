@@ -10,24 +10,21 @@ from typing import Any
 
 from neuroncore.api import Run
 from neuroncore.cli import failures
-from neuroncore.cli.run import add_arguments, launch
+from neuroncore.cli.run import add_launches, launch
 from neuroncore.cli.session import Session
 from neuroncore.frontend.settings import environment_options
 from neuroncore.options import Options
 from neuroncore.report.compare import Agreement
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "why",
-        help="why a kernel takes as long as it does, and what would help",
-        description="Run a kernel and say what bounds its slowest core, which source lines are on "
-        "its critical path, and how long it would take if something were different: the same "
-        "instructions, scheduled again. docs/why.md explains each word.",
-        allow_abbrev=False,
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run a kernel and say what bounds its slowest core, which source lines are on its critical "
+        "path, and how long it would take if something were different: the same instructions, "
+        "scheduled again. docs/why.md explains each word."
     )
-    parser.add_argument("file", metavar="FILE.py::KERNEL")
-    add_arguments(parser)
+    parser.usage = "neuroncore why FILE.py[::KERNEL] [options] [[--] SCRIPT_ARGUMENT ...]"
+    parser.allow_abbrev = False
     parser.add_argument(
         "--top",
         type=int,
@@ -36,6 +33,7 @@ def add_to(commands: Any) -> None:
         help="how many lines to change, and rows to print of each kind (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    add_launches(parser)
     parser.set_defaults(command=why)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from neuroncore.analysis import lines
 from neuroncore.analysis.changes import RESOURCES, Change, as_it_is
 from neuroncore.analysis.lines import Line
-from neuroncore.analysis.path import Parts
 from neuroncore.analysis.verdict import Bound, Outcome, bound_of, outcome
 from neuroncore.report.bounds import sentence
 from neuroncore.report.estimate import Estimate, estimate
@@ -109,7 +108,7 @@ class Why:
             "share": line.ns / total,
         }
         if self.answers is not None:
-            found["parts"] = {name: ns / total for name, ns in _parts(line.parts)}
+            found["parts"] = {name: ns / total for name, ns in line.parts.named.items()}
         return found
 
     def without_answers(self) -> Why:
@@ -163,22 +162,6 @@ def _what_if(one: Outcome, asked: bool) -> WhatIf:
     return WhatIf(one.change.what, one.change.how, one.timeline.total_ns, one.gain, then)
 
 
-def _parts(parts: Parts) -> list[tuple[str, float]]:
-    """Those that there are, the longest first."""
-    rest = parts._asdict()
-    found = rest.pop("work") | {NAMES[name]: ns for name, ns in rest.items() if ns > 0}
-    return sorted(found.items(), key=lambda part: -part[1])
-
-
-NAMES = {
-    "issue": "DMA issue",
-    "moves": "DMA moving",
-    "transfer_latency": "DMA latency",
-    "latency": "latency",
-    "meeting": "other core",
-}
-
-
 def _text(told: Why) -> Iterator[str]:
     yield f"{told.kernel} on {told.target}   {told.estimate.time}"
     if not told.lines:
@@ -205,8 +188,9 @@ def _path(told: Why) -> Iterator[str]:
     total = told.estimate.seconds * 1e9
     for line in told.lines[: told.top]:
         names = "/".join(sorted({call.name for call in line.calls}))
-        parts = _parts(line.parts) if told.answers is not None else []
-        said = ", ".join(f"{name} {ns / total:.0%}" for name, ns in parts if ns > total / 200)
+        parts = line.parts.named if told.answers is not None else {}
+        seen = ((name, ns / total) for name, ns in parts.items() if ns > total / 200)
+        said = ", ".join(f"{name} {share:.0%}" for name, share in seen)
         yield f"  {line.ns / total:5.0%}  {line.name:<24}{names:<22}{said}".rstrip()
     if (rest := len(told.lines) - told.top) > 0:
         part = sum(line.ns for line in told.lines[told.top :]) / total
