@@ -90,15 +90,20 @@ class Flags:
 class Gaps(Flags):
     """Which bytes of a storage were written. One that has been from end to end has no Gaps."""
 
-    __slots__ = ("written",)
+    __slots__ = ("_start", "_what", "written")
 
     def __init__(self, nbytes: int) -> None:
         super().__init__(nbytes)
+        self._start = 0
+        self._what: Footprint | None = None  # what was written last: sums write there again
         self.written = 0  # bytes, counting repeats: nothing is missing only if all are among them
 
     def write(self, start: int, what: Footprint, chosen: Array | None = None) -> bool:
         """Note a write, of all elements or the `chosen`; True if nothing is missing any more."""
         if chosen is None:
+            if what is self._what and start == self._start:
+                return False
+            self._start, self._what = start, what
             flags = self.pieces(start, what)
             flags[...] = True
         else:
@@ -111,6 +116,8 @@ class Gaps(Flags):
         """Which elements of an access lack a byte, or None if all are there."""
         if not self.written:
             return np.ones(what.shape, np.bool_)
+        if what is self._what and start == self._start:
+            return None
         first = start + what.low
         around = self.mask[first // self.granule : -(-(first + what.reach) // self.granule)]
         if _all(around):

@@ -136,21 +136,34 @@ class Program:
         """The number of the window that a tile is; what is picked may be anywhere."""
         if tile._access >= 0:
             return tile._access
+        if tile.dynamic or tile.storage.image is not None:
+            return self._access_elsewhere(tile)
+        storage = tile.storage
+        if storage.id not in self.areas:
+            self.areas[storage.id] = self._born(storage)
+        number = self._numbers.get(tile.geometry)
+        if number is None:
+            number = self.geometry(tile.geometry)
+        return self._window(tile, storage.id, number, tile.offset)
+
+    def _access_elsewhere(self, tile: Tile) -> int:
+        """The same of a tile whose place no offset tells."""
+        number = self.geometry(tile.geometry)
         if tile.picks is not None:
             tile._access = self.access(tile.picked_from)
-            self.data.lies(tile._access, tile, self.geometry(tile.geometry))
-            return tile._access
-        storage, image = tile.storage, tile.storage.image
-        area = storage.id if image is None else image.id
-        if area not in self.areas:
-            self.areas[area] = self._born(storage)
-        offset = ANYWHERE if tile.dynamic else tile.offset
-        number = self.geometry(tile.geometry)
-        tile._access = len(self._windows) // 3
-        self._windows.fromlist([area, number, offset])
-        if image is not None or tile.dynamic:
-            self.data.lies(tile._access, tile, number)
+        else:
+            storage, image = tile.storage, tile.storage.image
+            area = storage.id if image is None else image.id
+            if area not in self.areas:
+                self.areas[area] = self._born(storage)
+            self._window(tile, area, number, ANYWHERE if tile.dynamic else tile.offset)
+        self.data.lies(tile._access, tile, number)
         return tile._access
+
+    def _window(self, tile: Tile, area: int, geometry: int, offset: int) -> int:
+        tile._access = number = len(self._windows) // 3
+        self._windows.fromlist([area, geometry, offset])
+        return number
 
     def stands_for(self, copied: Storage, tile: Tile) -> None:
         """Note that the host has copied a tile."""
