@@ -94,8 +94,9 @@ class Gaps(Flags):
 
     def __init__(self, nbytes: int) -> None:
         super().__init__(nbytes)
+        # what was written last, if something is missing then: sums write there again
         self._start = 0
-        self._what: Footprint | None = None  # what was written last: sums write there again
+        self._what: Footprint | None = None
         self.written = 0  # bytes, counting repeats: nothing is missing only if all are among them
 
     def write(self, start: int, what: Footprint, chosen: Array | None = None) -> bool:
@@ -103,14 +104,16 @@ class Gaps(Flags):
         if chosen is None:
             if what is self._what and start == self._start:
                 return False
-            self._start, self._what = start, what
             flags = self.pieces(start, what)
             flags[...] = True
         else:
             flags = self.elements(start, what)
             flags[chosen] = True
         self.written += flags.size * self.granule
-        return self.written >= self.mask.size * self.granule and _all(self.mask)
+        ended = self.written >= self.mask.size * self.granule and _all(self.mask)
+        if chosen is None and not ended:
+            self._start, self._what = start, what
+        return ended
 
     def missing(self, start: int, what: Footprint) -> Array | None:
         """Which elements of an access lack a byte, or None if all are there."""
