@@ -20,10 +20,12 @@ from neuroncore.cli import failures, values
 from neuroncore.core.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
 from neuroncore.frontend import misuse
-from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.outcome import Launch
+from neuroncore.native.lazy import Lazy
 from neuroncore.report.compare import Agreement, Incomparable
+
+older: Any = Lazy("neuroncore.frontend.neuronxcc.nki.kernel")
 
 
 class Document(Protocol):
@@ -81,8 +83,8 @@ class Session:
             if self.compares:
                 self._compare_with(home, args, kwargs)
             self.document.header()
-            launched = kernel if isinstance(kernel, Kernel | OlderKernel) else jit(kernel)
-            launched(*args, **kwargs)
+            is_ours = isinstance(kernel, Kernel) or _is_older(kernel)
+            (kernel if is_ours else jit(kernel))(*args, **kwargs)
 
     def _kernel_arguments(self, home: ModuleType, rng: np.random.Generator) -> Arguments:
         if self.arguments.args:
@@ -171,6 +173,11 @@ class Session:
         told = cause if isinstance(cause, KernelError) else error
         self._failed(None, told, f"{type(error).__name__}: {error}")
         failures.print_traceback(error)
+
+
+def _is_older(kernel: Any) -> bool:
+    """Whether a kernel is of the older API, which is imported to tell."""
+    return isinstance(kernel, older.Kernel)
 
 
 def _has_main(tree: ast.Module) -> bool:
