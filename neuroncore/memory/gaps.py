@@ -7,7 +7,7 @@ so far have had in common: a tensor that is written in 32 blocks of rows has 32 
 from __future__ import annotations
 
 from functools import lru_cache
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -114,6 +114,13 @@ class Gaps(Flags):
         if chosen is None and not ended:
             self._start, self._what = start, what
         return ended
+
+    def has_only(self, start: int, what: Footprint) -> bool:
+        """Whether nothing outside of an access has been written, as far as that is known."""
+        if not self.written:
+            return True
+        size = what.item * prod(what.shape)
+        return what is self._what and start == self._start and self.written == size
 
     def missing(self, start: int, what: Footprint) -> Array | None:
         """Which elements of an access lack a byte, or None if all are there."""

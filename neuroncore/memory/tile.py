@@ -319,6 +319,12 @@ class Tile:
         storage = self.storage
         return storage.image is None and storage.gaps is not None and not storage.gaps.written
 
+    @property
+    def is_only_written(self) -> bool:
+        """Whether it is certain that nothing else of its storage has been written."""
+        gaps = self.storage.gaps
+        return gaps is not None and gaps.has_only(*self._covered())
+
     def leftover(self, zeros: bool) -> Array:
         """What stands for an element of leftovers: 0, or poison."""
         code = 0 if zeros else codec.poison(self.held)

@@ -143,15 +143,10 @@ def copied(storage: Storage) -> Double:
 
 def begun(storage: Storage, first: Tile) -> Double:
     """A Double for when a tile has been written to a storage; a copy if something else has been."""
-    gaps = storage.gaps
-    if gaps is None or gaps.written > _nbytes(first):
+    if not first.is_only_written:
         return copied(storage)
     count = storage.nbytes // storage.dtype.itemsize
     return adopted(buffers.take(count * DOUBLE.itemsize), storage)
-
-
-def _nbytes(tile: Tile) -> int:
-    return tile.size * tile.dtype.itemsize
 
 
 def adopted(array: Array, owner: Storage) -> Double:

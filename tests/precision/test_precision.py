@@ -207,6 +207,17 @@ def test_the_error_introduced_is_that_of_one_rounding():
     assert line.formats == {"bfloat16"} and line.instructions == {"tensor_copy"}
 
 
+def test_a_part_that_is_exact_stays_so_beside_one_that_is_not():
+    def kernel(x):
+        tile, both = loaded(x), empty((x.shape[0], 2))
+        nisa.memset(dst=both[:, 0:1], value=3.0)
+        nisa.reciprocal(dst=both[:, 1:2], data=tile[:, 0:1])
+        return stored(both)
+
+    _, found = run(kernel, X)
+    assert (found.results[0].exact[:, 0] == 3).all() and 0 < found.results[0].rel_l2 < 1e-7
+
+
 def test_what_is_exact_has_no_error():
     def kernel(x):
         tile = loaded(x)
