@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
@@ -27,7 +27,6 @@ from neuroncore.report import tables
 from neuroncore.report.compare import Agreement, Incomparable, agreement
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.summary import overcommitted, summary
-from neuroncore.report.why import Why, why
 from neuroncore.schedule import Timeline, schedule_cores
 
 if TYPE_CHECKING:
@@ -141,11 +140,6 @@ class Run:
         """The same of each core."""
         return [summary(timeline) for timeline in self.timelines]
 
-    def why(self, top: int = 5) -> Why:
-        """What bounds it, which lines are on its critical path, and what would help: changes of
-        each resource and of so many lines, scheduled again."""
-        return why(self.kernel, self.timelines[self._slowest], top)
-
     @property
     def _slowest(self) -> int:
         return max(range(len(self.timelines)), key=lambda core: self.timelines[core].total_ns)
@@ -165,16 +159,22 @@ class Run:
         """A structured array, as `report.tables.tiles` describes it."""
         return tables.tiles(self.timelines)
 
-    @property
-    def shown(self) -> Shown:
-        """What a page has of it."""
-        shown: Shown = viewing.Shown(self.kernel, self.timelines, self.findings)
+    def shown(self, values: range | Literal["some"] | None = "some") -> Shown:
+        """What a page has of it, as `view` says."""
+        steps = None if values is None else self.steps
+        wanted = values if isinstance(values, range) else None
+        shown: Shown = viewing.Shown(self.kernel, self.timelines, self.findings, steps, wanted)
         return shown
 
-    def view(self) -> Page:
+    def view(self, values: range | Literal["some"] | None = "some") -> Page:
         """A page that shows what happened, for a browser: in a notebook it shows itself, and
-        `view().save("k.html")` writes it, one file that needs no network."""
-        page: Page = viewing.page([self.shown])
+        `view().save("k.html")` writes it, one file that needs no network.
+
+        The record is executed again for the values of tiles. The instructions in a range have all
+        of their elements, others small pictures; of "some" there are as many as there is room for,
+        and with None no values at all.
+        """
+        page: Page = viewing.page([self.shown(values)])
         return page
 
     def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:

@@ -21,6 +21,12 @@ SIZE = {"width": 1400, "height": 860}
 PICTURES = {
     "view_steps": ("ch07_attention.py::attention", "step=60", "light"),
     "view_memory": ("ch07_attention.py::attention", "step=118&pane=memory", "dark"),
+    "view_values": (
+        "ch07_attention.py::attention",
+        "step=65&pane=values&operand=2&element=40,300",
+        "light",
+    ),
+    "view_array": ("ch05_matmul.py::naive", "step=2&pane=array&cycle=300&cell=30,40", "dark"),
     "view_line": ("ch05_matmul.py::naive", "line=3&pane=roofline", "light"),
 }
 

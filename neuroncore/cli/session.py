@@ -11,42 +11,28 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from neuroncore.api import Arguments, Run, copied
 from neuroncore.cli import failures, values
+from neuroncore.cli.document import Document
 from neuroncore.core.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
 from neuroncore.frontend import misuse
+from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.outcome import Launch
-from neuroncore.native.lazy import Lazy
-from neuroncore.report.compare import Agreement, Incomparable
-
-older: Any = Lazy("neuroncore.frontend.neuronxcc.nki.kernel")
-
-
-class Document(Protocol):
-    """What a command says of launches: `header` before the first, `add` after each. What ended the
-    session, if something did, is its `failure`."""
-
-    failure: dict[str, Any] | None
-
-    def header(self) -> None: ...
-    def add(self, run: Run, found: Agreement | None) -> None: ...
+from neuroncore.report.compare import Incomparable
 
 
 class Session:
     """Runs what a command asks for, and hands what its launches leave behind to a document."""
 
-    def __init__(
-        self, arguments: argparse.Namespace, document: Document, compares: bool = False
-    ) -> None:
-        """`compares` says that results are held against the reference, where there is one."""
-        self.arguments, self.compares = arguments, compares
-        self.document = document
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.document = Document(arguments)
         self.core: Core | None = None
         self.reference: Callable[..., Any] | None = None
         self.used: Arguments = (), {}  # of a kernel, as it leaves them
@@ -80,11 +66,10 @@ class Session:
             kernel = values.member(home, name)
             args, kwargs = self._kernel_arguments(home, rng)
             values.check_call(kernel, name, args, kwargs)
-            if self.compares:
-                self._compare_with(home, args, kwargs)
+            self._keep(home, args, kwargs)
             self.document.header()
-            is_ours = isinstance(kernel, Kernel) or _is_older(kernel)
-            (kernel if is_ours else jit(kernel))(*args, **kwargs)
+            launched = kernel if isinstance(kernel, Kernel | OlderKernel) else jit(kernel)
+            launched(*args, **kwargs)
 
     def _kernel_arguments(self, home: ModuleType, rng: np.random.Generator) -> Arguments:
         if self.arguments.args:
@@ -98,16 +83,14 @@ class Session:
             f"(or define a function `inputs` in {home.__file__})"
         )
 
-    def _compare_with(
-        self, home: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        """Let the reference, if there is one, see the arguments as they are now."""
+    def _keep(self, home: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Keep the arguments as they are now for the reference, if there is one, and for a page."""
         name = self.arguments.ref or ("reference" if hasattr(home, "reference") else None)
-        if name is None:
-            return
-        reference = values.function(name, home)
-        values.check_call(reference, name, args, kwargs)
-        self.reference, self.used, self.given = reference, (args, kwargs), copied((args, kwargs))
+        if name is not None:
+            self.reference = values.function(name, home)
+            values.check_call(self.reference, name, args, kwargs)
+        if name is not None or self.arguments.html:
+            self.used, self.given = (args, kwargs), copied((args, kwargs))
 
     # --- a script --------------------------------------------------------------------------------
 
@@ -173,11 +156,6 @@ class Session:
         told = cause if isinstance(cause, KernelError) else error
         self._failed(None, told, f"{type(error).__name__}: {error}")
         failures.print_traceback(error)
-
-
-def _is_older(kernel: Any) -> bool:
-    """Whether a kernel is of the older API, which is imported to tell."""
-    return isinstance(kernel, older.Kernel)
 
 
 def _has_main(tree: ast.Module) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from neuroncore.cli import run
 
@@ -17,8 +16,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "neuroncore view FILE.py[::KERNEL] -o OUT.html [options of run] [[--] ARGUMENT ...]"
     )
     parser.allow_abbrev = False
-    parser.add_argument(
-        "-o", "--html", type=Path, metavar="OUT.html", required=True, help="the page to write"
-    )
+    run.add_page(parser, "-o", "--html", required=True)
     run.add_running(parser)
     parser.set_defaults(json=False, trace=None)

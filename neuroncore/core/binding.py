@@ -41,8 +41,17 @@ class _Missing:
 
 MISSING = _Missing()
 LOCALS = {
-    *("call", "core", "extra", "key", "name", "offsets", "program", "row", "run"),
-    *("special", "tile", "unknown"),
+    "arguments",
+    "call",
+    "core",
+    "extra",
+    "key",
+    "name",
+    "offsets",
+    "row",
+    "run",
+    "tile",
+    "unknown",
 }
 
 
@@ -289,26 +298,25 @@ def _mark_written(parameter: Parameter, foreign: bool) -> Iterator[str]:
 
 
 def _note(instruction: Instruction) -> Iterator[str]:
-    """The row of it in the record. What is left out of that touches no window."""
     values = _values(instruction)
-    read = [_window(p) for p in instruction.operands if p.operand and p.operand.reads]
-    written = [_window(p) for p in instruction.operands if p.operand and p.operand.writes]
-    number = [f"program.data.value(({values}))"] if values else []
-    row = ", ".join(["call.index", "core.line(frame_at(1))", *read, *written, *number])
-    yield "program = core.program"
+    yield "row = -1"
     yield f"if call.dynamic: row = offsets.note(frame_at(1), ({values}))"
-    yield "elif program is None: row = -1"
-    yield "elif program.full: row = core.leave_row_out()"
-    yield f"else: row = program.append([{row}])"
+    yield "elif core.program is not None:"
+    noted_values = f"({values})" if values else "None"
+    read = [_noted(p) for p in instruction.operands if p.operand and p.operand.reads]
+    written = [_noted(p) for p in instruction.operands if p.operand and p.operand.writes]
+    tiles = ", ".join([noted_values, *read, *written])
+    yield f"    row = core.note(call, frame_at(1), {tiles})"
 
 
-def _window(parameter: Parameter) -> str:
-    """The number of an operand's window in a row, if there is a tile; of each tile of a list."""
+def _noted(parameter: Parameter) -> str:
+    """What there is of an operand among the tiles of a row."""
     name = parameter.name
+    if parameter.always_tile:
+        return name
     if parameter.operand and parameter.operand.many:
-        return f"*[program.access(tile) for tile in {name}]"
-    window = f"{name}._access if {name}._access >= 0 else program.access({name})"
-    return window if parameter.always_tile else f"*([{window}] if {_is_tile(parameter)} else [])"
+        return f"*{name}"
+    return f"*([{name}] if {_is_tile(parameter)} else [])"
 
 
 def _values(instruction: Instruction) -> str:

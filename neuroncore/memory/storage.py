@@ -178,9 +178,7 @@ class Memory:
         """
         if region is MemoryRegion.shared_hbm:
             return self._share(shape, dtype, name)
-        if address is not None and region in ON_CHIP:
-            return self._placed(region, shape, dtype, name, address)
-        return self._new(region, shape, dtype, name)
+        return self._new(region, shape, dtype, name, address)
 
     def _share(self, shape: tuple[int, ...], dtype: Format, name: str) -> Storage:
         key = name, self._shared[name]
@@ -206,7 +204,10 @@ class Memory:
         shape: tuple[int, ...],
         dtype: Format,
         name: str,
+        address: tuple[int, int] | None = None,
     ) -> Storage:
+        if address is not None and region in ON_CHIP:
+            return self._placed(region, shape, dtype, name, address)
         layout = self._layouts.get((region, shape, dtype))
         if layout is None:
             layout = self._laid_out(region, shape, dtype, name)

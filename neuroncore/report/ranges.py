@@ -69,8 +69,6 @@ def classes(bound: str) -> Iterator[str]:
     yield bound
     if bound in QUEUES[:LOADS]:
         yield "engine"
-    if bound.startswith("DMA "):
-        yield "DMA"
     yield ALL
 
 

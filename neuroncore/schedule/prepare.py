@@ -17,7 +17,6 @@ from neuroncore.schedule.copy_propagation import Definitions, propagated_copies,
 from neuroncore.schedule.costs import CallTable, busy
 from neuroncore.schedule.reordering import POLICIES, Policy
 from neuroncore.schedule.timeline import LOADS, QUEUES, STORES, SYNC
-from neuroncore.schedule.variation import AS_IT_IS, Variation, flow_of_data, vary
 
 if TYPE_CHECKING:  # numba is imported when it is needed
     from neuroncore.native.dependencies import Accesses, Flow
@@ -44,9 +43,7 @@ class Prepared:
     spill_ns: float
 
 
-def prepared(
-    program: Program, machine: Machine, order: Order | None, variation: Variation = AS_IT_IS
-) -> Prepared:
+def prepared(program: Program, machine: Machine, order: Order | None) -> Prepared:
     """`order` is the program's own if not given."""
     columns, order = program.columns(), order or program.order
     policy, boxes = POLICIES[order], program.box_table()
@@ -56,7 +53,7 @@ def prepared(
         columns.start, columns.operands, table.reads[row], *program.boxes().near
     )
     flow = _no_flow(accesses, policy)
-    work = _work(program, table, row, accesses, flow, machine, variation.renamed)
+    work = _work(program, table, row, accesses, flow, machine)
     waits = (work.lane[:, 0] >= 0) | (not policy.rewrites)
     peak_sbuf, peak_psum = (
         allocate(program, boxes, columns, work.queue, waits, work.previous, region, capacity)
@@ -76,7 +73,7 @@ def prepared(
         program=program,
         order=order,
         columns=columns,
-        work=vary(work, variation),
+        work=work,
         loads=loads,
         limits=_limits(policy),
         meetings=meetings,
@@ -99,15 +96,11 @@ def _no_flow(accesses: Accesses, policy: Policy) -> Flow:
 
 
 def _work(
-    program: Program, table: CallTable, row: Array, accesses: Accesses, flow: Flow,
-    machine: Machine, renamed: bool,
-) -> Work:  # fmt: skip
+    program: Program, table: CallTable, row: Array, accesses: Accesses, flow: Flow, machine: Machine
+) -> Work:
     """What each instruction takes, and waits for by the flow of data, which is filled in."""
     queue = table.queue[row]
     first, needs = dataflow.dependencies(queue, accesses, table.weights[row], flow)
-    if renamed:
-        first, needs = flow_of_data(first, needs, accesses)
-        flow.previous[:] = -1
     first, needs = _with(first, needs, *program.edges().T)
     flow.previous[:, SYNC] = np.maximum(flow.previous[:, SYNC], program.decided())
     work: Work = native.Work(

@@ -7,7 +7,7 @@ each instruction, box or tensor, as `columns.packed` writes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.analysis.path import parts, steps
 from neuroncore.clause.instruction import Call
 from neuroncore.core.core import Finding
 from neuroncore.enums import MemoryRegion
+from neuroncore.errors import UsageError
+from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.record.boxes import Area, Box
 from neuroncore.record.program import Program
@@ -31,6 +32,7 @@ from neuroncore.schedule.timeline import before_in_queue
 from neuroncore.view import sources
 from neuroncore.view.columns import Packed, differences, packed, signed
 from neuroncore.view.placement import addresses
+from neuroncore.view.values import Steps, array, values
 
 Array = npt.NDArray[Any]
 SCHEMA = "neuroncore.view/1"
@@ -41,11 +43,17 @@ CRITICAL, IN_TURN, TRANSFER = 1, 2, 4  # flags of an instruction
 
 @dataclass(frozen=True)
 class Shown:
-    """A launch to be shown: the kernel's name, the timelines of its cores, what was found."""
+    """A launch to be shown: the kernel's name, the timelines of its cores, what was found.
+
+    Values are those of `steps`, if it can be executed again; all of those of the instructions
+    `wanted`, if they are named.
+    """
 
     kernel: str
     timelines: Sequence[Timeline]
     findings: Sequence[Finding]
+    steps: Callable[[], Steps] | None = None
+    wanted: range | None = None
 
 
 def document(launches: Iterable[Shown]) -> dict[str, Any]:
@@ -58,9 +66,12 @@ def document(launches: Iterable[Shown]) -> dict[str, Any]:
             "cores": len(launch.timelines),
             "findings": [_finding(found, texts) for found in launch.findings],
             **_core(timeline, texts),
+            "values": of_core,
         }
         for launch in launches
-        for core, timeline in enumerate(launch.timelines)
+        for core, (timeline, of_core) in enumerate(
+            zip(launch.timelines, _values(launch), strict=True)
+        )
     ]
     return {
         "schema": SCHEMA,
@@ -68,6 +79,20 @@ def document(launches: Iterable[Shown]) -> dict[str, Any]:
         "cores": cores,
         "files": texts.table(),
     }
+
+
+def _values(launch: Shown) -> list[dict[str, Any]]:
+    """What tiles held, of each core, or why that is not known."""
+    if launch.steps is None:
+        return [{"reason": "the page was written without values"} for _ in launch.timelines]
+    try:
+        steps = launch.steps()
+        return [
+            values(timeline.program, steps, core, launch.wanted)
+            for core, timeline in enumerate(launch.timelines)
+        ]
+    except UsageError as error:
+        return [{"reason": str(error)} for _ in launch.timelines]
 
 
 def _finding(found: Finding, texts: sources.Texts) -> dict[str, Any]:
@@ -81,7 +106,6 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
     program, machine = timeline.program, timeline.machine
     tick = max(TICK_NS, timeline.total_ns / TICKS)
     times, accesses = Times(timeline, tick), Accesses(timeline)
-    on_path = parts(timeline, steps(timeline)).named
     return {
         "machine": machine.name,
         "order": POLICIES[timeline.order].said,
@@ -90,7 +114,7 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
         "what_if": [],
         "figures": summary(timeline),
         "busy_share": timeline.busy_share,
-        "path_share": {name: ns / (timeline.total_ns or 1.0) for name, ns in on_path.items()},
+        "path_share": timeline.path_share,
         "tick_ns": tick,
         "total_ns": timeline.total_ns,
         "count": len(timeline.begin),
@@ -98,7 +122,7 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
         "rows": {"queues": ROWS, "rings": list(RINGS.items())},
         "memories": _memories(timeline),
         "roofline": sources.roofline(timeline),
-        "calls": [_call(call) for call in program.calls],
+        "calls": [_call(call, machine) for call in program.calls],
         "sites": [texts.site(program.place(i)) for i in range(len(program.lines))],
         "lines": list(sources.lines(timeline, texts)),
         "columns": {
@@ -112,7 +136,7 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
 
 
 def _verdict(found: Estimate) -> dict[str, Any]:
-    bound = {"what": found.bound.what, "gain": found.bound.gain}
+    bound = {"what": found.bound.what, "share": found.bound.share}
     range_s = {"low": found.low, "high": found.high}
     return {"text": str(found), "seconds": found.seconds, **range_s, "bound": bound}
 
@@ -124,7 +148,7 @@ def _memories(timeline: Timeline) -> dict[str, Any]:
     return {"sbuf": sbuf, "psum": {**psum, "peak": timeline.peak_psum}}
 
 
-def _call(call: Call) -> dict[str, Any]:
+def _call(call: Call, machine: Machine) -> dict[str, Any]:
     given = {
         name: str(value)
         for name, value in call.arguments.items()
@@ -138,6 +162,7 @@ def _call(call: Call) -> dict[str, Any]:
         "opcode": call.instruction.opcode,
         "arguments": given,
         "bytes": size,
+        "array": array(call, machine),
         **names,
     }
 

@@ -35,7 +35,8 @@ class Page:
 
     def _repr_html_(self) -> str:
         size = f'width="100%" height="{FRAME_HEIGHT}" style="border:0"'
-        return f'<iframe {size} srcdoc="{html.escape(self.html)}"></iframe>'
+        text = html.escape(self.html).encode("ascii", "xmlcharrefreplace").decode()
+        return f'<iframe {size} srcdoc="{text}"></iframe>'
 
     def __repr__(self) -> str:
         return f"<Page of {len(self.html)} characters: save(path) writes it>"

@@ -174,7 +174,7 @@ def test_every_pane_draws_in_light_and_dark_wide_and_narrow(chromium, file, sche
 def test_a_picture_has_no_more_rectangles_than_pixels(chromium, tmp_path):
     long = neuroncore.run(pages.product, *pages.operands(64 * 800))
     path = tmp_path / "long.html"
-    long.view().save(path)
+    long.view(values=None).save(path)
     with pages.tab(chromium) as opened:
         count = opened.open(path, "pane=memory")
         rows, width = opened.does("[view.timeline.rows.length, view.timeline.board.width]")
@@ -189,6 +189,7 @@ def test_a_frame_in_a_notebooks_export_shows_the_page(chromium, run, tmp_path):
     with pages.tab(chromium) as opened:
         opened.page.goto(Path(path).as_uri())
         frame = opened.page.frames[1]
+        frame.wait_for_selector("#where:not(:empty)")
         assert frame.evaluate("window.ready") == len(run.instructions)
         frame.locator("#forward").click()
         assert "begins at" in frame.inner_text("#panes")

@@ -42,6 +42,22 @@ def test_a_page_that_cant_be_written_is_refused_before_the_run(capsys):
     assert "--html nowhere/page.html can't be written" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("values", ["some", "0:1", "none"])
+def test_values_are_there_as_asked_for(folder, values):
+    command = ["view", "mine.py::double", "-o", "page.html", "--values", values, "--ref", "zeros"]
+    assert main(command) == 1  # it differs, and the page is there all the same
+    (core,) = document(Page((folder / "page.html").read_text("utf-8")))["cores"]
+    assert ("reason" in core["values"]) == (values == "none")
+    if values == "0:1":
+        assert ["data" in tile for tile in core["values"]["tiles"]] == [True, False]
+
+
+def test_values_that_are_no_range_are_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["view", "mine.py::double", "-o", "page.html", "--values", "5"])
+    assert "'5' is neither A:B nor some nor none" in capsys.readouterr().err
+
+
 def test_view_wants_to_know_where(capsys):
     with pytest.raises(SystemExit):
         main(["view", "mine.py::double"])

@@ -3,7 +3,9 @@
 import { forgetInks, show, zoom } from "./canvas.js";
 import { Core } from "./model.js";
 import { Memory } from "./memory.js";
+import { decoder } from "./number.js";
 import { drawFigures, drawFindings, drawHead, drawWhatIf } from "./report.js";
+import { drawArray, product } from "./array.js";
 import { drawRoofline } from "./roofline.js";
 import { matching } from "./search.js";
 import { Source } from "./source.js";
@@ -11,6 +13,8 @@ import { asked, listen, set, state } from "./state.js";
 import { atPosition, drawStep, drawWalk, stepped } from "./step.js";
 import { Timeline } from "./timeline.js";
 import { $, el, table } from "./text.js";
+import { Tiles } from "./tiles.js";
+import { drawValues } from "./values.js";
 
 const KEYS = [
   ["← →", "step back, forward"], ["Home End", "first, last step"], ["c  w", "to what it waited for, to what waited for it"],
@@ -20,10 +24,12 @@ const KEYS = [
 ];
 
 const panes = {};
-let cores = [], opened = [], core = null, timeline = null, source = null, memory = null;
+let cores = [], opened = [], core = null, timeline = null, source = null, memory = null, drawn = null;
 
 const DRAWN = {
   step: ["Step", (pane) => drawStep(pane, core)],
+  values: ["Values", (pane) => drawValues(pane, core)],
+  array: ["Array", (pane) => drawArray(pane, core)],
   memory: ["Memory", () => memory.draw()],
   roofline: ["Roofline", (pane) => drawRoofline(pane, core)],
   whatif: ["What if", (pane) => drawWhatIf(pane, core)],
@@ -34,6 +40,7 @@ const DRAWN = {
 async function open(number) {
   const given = cores[number] ?? cores[0];
   core = opened[number] ??= await Core.read(given);
+  core.tiles ??= await Tiles.read(core);
   for (const part of [timeline, source, memory]) part.open(core);
   return core;
 }
@@ -50,7 +57,7 @@ function draw(changed) {
     button.setAttribute("aria-selected", name === state.pane);
     panes[name].classList.toggle("on", name === state.pane);
   }
-  DRAWN[state.pane][1](panes[state.pane]);
+  drawn = DRAWN[state.pane][1](panes[state.pane]);
   for (const name of ["order", "colour", "core"]) $(name).value = state[name];
   $("query").value = state.query;
 }
@@ -169,7 +176,7 @@ async function start() {
   listenToControls();
   drawHead(core, cores, made.version);
   draw(new Set(["core", "theme", "query"]));
-  window.view = { state, set, made, core: () => core, timeline, memory };
+  window.view = { decoder, product, state, set, made, core: () => core, timeline, memory, drawn: () => drawn };
   return core.count;
 }
 

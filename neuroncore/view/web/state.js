@@ -2,7 +2,7 @@
 
 const START = {
   core: 0, step: -1, line: -1, from: 0, to: 0, order: "program", colour: "line", pane: "step",
-  query: "", operand: 0, element: "", cycle: 0, theme: "",
+  query: "", operand: 0, element: "", cycle: 0, cell: "", theme: "",
 };
 const LINKED = Object.keys(START);
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -48,7 +47,7 @@ VENDORS: dict[tuple[str, str | None, str], str] = {
 }
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Pending:
     """A call whose result has no place yet: `run(dst, accumulate)` issues it."""
 
@@ -71,10 +70,9 @@ class Pending:
 
     def suits(self, slot: Tensor) -> bool:
         """Whether the instruction can write the slot itself, with one rounding as if by a copy."""
-        tile = self.tile
-        if slot.dtype is not tile.dtype and (tile.dtype is not float32 or slot.dtype.is_integer):
-            return False
-        return slot.region in self.regions and (slot.shape == tile.shape or slot.size == tile.size)
+        rounds_once = self.tile.dtype is float32 and not slot.dtype.is_integer
+        fits = slot.region in self.regions and slot.size == self.tile.size
+        return fits and (slot.dtype is self.tile.dtype or rounds_once)
 
 
 def flush() -> None:
@@ -140,10 +138,6 @@ def issue(name: str, **arguments: Any) -> None:
         check_write(dst)
         if dst.storage.placed:
             check_explicit(name, arguments, running().bias_is_made)
-    _issue(name, arguments)
-
-
-def _issue(name: str, arguments: dict[str, Any]) -> None:
     try:
         function(name)(**arguments)
     except KernelError as error:
@@ -178,15 +172,10 @@ def produce(
     try:
         made = new(out[0], out[1], region)
         over = made.shape if space is None else space
-        # two axes always are a pattern
-        elementwise = part is None and space is None and len(over) > 2
-        awaited = not now and _is_awaited(frame)
-        if mask is None and not elementwise and not awaited:
-            arguments["dst"] = made
-            _issue(name, arguments)
-            return made
         boxes = chosen(mask, over)
         of_result = part or (lambda dst, box: follow(dst, box, over))
+        # two axes always are a pattern
+        elementwise = part is None and space is None and len(over) > 2
 
         def run(dst: Tensor, accumulate: bool | None) -> None:
             given = arguments if accumulate is None else {**arguments, "accumulate": accumulate}
@@ -200,23 +189,20 @@ def produce(
                 else:
                     issue(name, **given, dst=dst)
 
-        if not awaited:
+        def pending(frame: FrameType) -> Pending:
+            operand = INSTRUCTIONS[name].parameters[0].operand
+            usual = operand.regions if operand else (region,)
+            written = [_extent(of_result(made, box)) if box else box for box in boxes]
+            into = usual if regions is None else regions
+            return Pending(made, run, written, into, name == "nc_matmul", frame, frame.f_lasti)
+
+        if now:
             run(made, None)
-            return made
-        written = [_extent(of_result(made, box)) if box else box for box in boxes]
-        into = _usual_regions(name) if regions is None else regions
-        _hold(made, run, written, into, name == "nc_matmul", frame)
+        else:
+            _issue_or_hold(made, run, pending, frame)
     finally:
         core.site = before
     return made
-
-
-@cache
-def _usual_regions(name: str) -> tuple[MemoryRegion, ...]:
-    """Where an instruction may write its first operand."""
-    operand = INSTRUCTIONS[name].parameters[0].operand
-    assert operand is not None
-    return operand.regions
 
 
 def _in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
@@ -259,31 +245,24 @@ def hold(
     """Issue a call that writes `boxes` of `made`, or hold it back if an assignment is about to
     follow."""
 
-    frame = source.user_frame()
-    if _is_awaited(frame):
-        _hold(made, run, boxes, regions, sums, frame)
-    else:
-        run(made, None)
+    def pending(frame: FrameType) -> Pending:
+        return Pending(made, run, boxes, regions, sums, frame, frame.f_lasti)
+
+    _issue_or_hold(made, run, pending, source.user_frame())
     return made
 
 
-def _is_awaited(frame: FrameType | None) -> bool:
-    """Whether the result of the call that a frame is at is assigned next. What was held back is
-    issued."""
-    flush()
-    return frame is not None and source.is_assigned(frame)
-
-
-def _hold(
+def _issue_or_hold(
     made: Tensor,
     run: Callable[[Tensor, bool | None], None],
-    boxes: list[Box],
-    regions: tuple[MemoryRegion, ...],
-    sums: bool,
+    pending: Callable[[FrameType], Pending],
     frame: FrameType | None,
 ) -> None:
-    assert frame is not None
-    running().pending = Pending(made, run, boxes, regions, sums, frame, frame.f_lasti)
+    flush()
+    if frame is not None and source.is_assigned(frame):
+        running().pending = pending(frame)
+    else:
+        run(made, None)
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:

@@ -1,0 +1,205 @@
+"""What tiles held, from the record executed again: all elements, or small pictures of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.clause.instruction import Call
+from neuroncore.machine import Machine
+from neuroncore.numerics.formats import Format
+from neuroncore.record.data import Setting
+from neuroncore.record.program import Program
+from neuroncore.report.counters import product
+from neuroncore.view.columns import packed, text
+
+Array = npt.NDArray[Any]
+ROOM = 3 << 20  # bytes of elements that a page has in full, unless steps are named
+MOST = 6000  # operands that a page has pictures of
+SIDE = 16  # of a small picture, in pixels
+BINS = 24  # of a histogram
+
+
+class Held(Protocol):
+    """Elements, and flags of those that nothing has written; None if all were."""
+
+    @property
+    def elements(self) -> Array: ...
+    @property
+    def unwritten(self) -> Array | None: ...
+
+
+class Steps(Protocol):
+    """A record that is executed again, as far as it is asked to (`neuroncore.replay`)."""
+
+    @property
+    def setting(self) -> Setting: ...
+
+    def tile(self, instruction: int, name: str, core: int = 0, *, after: bool = False) -> Held: ...
+
+
+def values(
+    program: Program, steps: Steps, core: int = 0, wanted: range | None = None
+) -> dict[str, Any]:
+    """What each operand held, those that are read before their instruction and those that are
+    written after it: `of_operand` numbers `tiles` from 1, 0 for what is left out.
+
+    The instructions that are `wanted` have all elements. If none are named, that are the first of
+    each line and as many others as there is room for.
+    """
+    columns, held = program.columns(), Tiles()
+    full = set(wanted) if wanted is not None else in_full(program)
+    found = np.zeros(len(columns.operands), np.int64)
+    for i in sorted(_pictured(len(columns.call), columns.start, full)):
+        call = program.calls[columns.call[i]]
+        names = [*call.reads, *call.indices, *call.writes]
+        first_write = len(names) - len(call.writes)
+        for n, name in enumerate(names):
+            if name in call.arguments:
+                tile = steps.tile(i, name, core, after=n >= first_write)
+                number = held.add(tile, call.arguments[name].dtype, i in full)
+                found[columns.start[i] + n] = number
+    options = steps.setting.options
+    return {
+        "of_operand": packed(found),
+        "tiles": held.tiles,
+        "formats": held.formats,
+        "four_passes": options.fp32_matmul == "four_pass",
+        "chain": options.matmul == "chain",
+    }
+
+
+def in_full(program: Program) -> set[int]:
+    """The first instruction of each line, and the others in their order while there is room."""
+    columns = program.columns()
+    size = np.array([_size(call) for call in program.calls], np.int64)[columns.call]
+    _, first = np.unique(columns.line, return_index=True)
+    rest = np.setdiff1d(np.arange(len(columns.call)), first)
+    order = np.concatenate([np.sort(first), rest])
+    return set(order[np.cumsum(size[order]) <= ROOM].tolist())
+
+
+def _size(call: Call) -> int:
+    return sum(view.nbytes for view in call.views(*call.reads, *call.writes))
+
+
+def _pictured(count: int, start: Array, full: set[int]) -> set[int]:
+    """The instructions of which a page has something: all, or as many as there may be."""
+    few = int(np.searchsorted(start, MOST, side="right")) - 1
+    return full | set(range(min(few, count)))
+
+
+class Tiles:
+    """Tiles by what they hold: one that is read holds what was written."""
+
+    def __init__(self) -> None:
+        self.tiles: list[dict[str, Any]] = []
+        self.formats: dict[str, dict[str, Any]] = {}
+        self._known: dict[tuple[str, bytes], int] = {}
+
+    def add(self, held: Held, form: Format, full: bool) -> int:
+        """The number of a tile, from 1 on; in full if any operand that holds it is."""
+        elements = np.ascontiguousarray(held.elements)
+        elements = elements.reshape(len(elements), -1) if elements.ndim else elements.reshape(1, 1)
+        lost = None if held.unwritten is None else held.unwritten.reshape(elements.shape)
+        bits = elements.view(np.uint8).tobytes()
+        key = f"{form} {elements.shape}", _digest(bits, lost)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.tiles) + 1
+            shape = list(elements.shape)
+            self.tiles.append({"format": form.name, "shape": shape, **picture(elements, lost)})
+            self.formats[form.name] = layout(form, elements.dtype.itemsize)
+        if full and "data" not in self.tiles[number - 1]:
+            self.tiles[number - 1]["data"] = text(bits)
+            if lost is not None:
+                self.tiles[number - 1]["lost"] = text(
+                    np.packbits(lost, bitorder="little").tobytes()
+                )
+        return number
+
+
+def _digest(bits: bytes, lost: Array | None) -> bytes:
+    found = hashlib.blake2b(bits, digest_size=16)
+    found.update(b"" if lost is None else lost.tobytes())
+    return found.digest()
+
+
+def layout(form: Format, itemsize: int) -> dict[str, Any]:
+    """How the page reads an element: what its bits are."""
+    fields = {"bytes": itemsize, "kind": form.kind, "exponent": form.exponent}
+    more = {"mantissa": form.mantissa, "bias": form.bias, "infinite": form.infinite}
+    return {**fields, **more, "nan": form.nan}
+
+
+def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
+    """Figures of a tile [P, F], and a small picture: means of what is finite, from the least (1) to
+    the greatest (254); 0 where something was never written, 255 where some is not finite.
+
+    `low` and `high` are None where nothing is finite; `bins` counts from the one to the other.
+    """
+    numbers = elements.astype(np.float64)
+    unwritten = np.zeros(elements.shape, np.bool_) if lost is None else lost.astype(np.bool_)
+    finite = np.isfinite(numbers) & ~unwritten
+    counts = {
+        "unwritten": int(unwritten.sum()),
+        "nan": int((np.isnan(numbers) & ~unwritten).sum()),
+        "infinite": int((np.isinf(numbers) & ~unwritten).sum()),
+    }
+    inside = numbers[finite]
+    if not len(inside):
+        return {"low": None, "high": None, **counts}
+    low, high = float(inside.min()), float(inside.max())
+    span = high - low
+    bins = np.minimum((inside - low) * (BINS / span) if span else 0 * inside, BINS - 1)
+    return {
+        "low": low,
+        "high": high,
+        "mean": float(inside.mean()),
+        **counts,
+        "bins": np.bincount(bins.astype(np.int64), minlength=BINS).tolist(),
+        "small": text(_small(numbers, finite, unwritten, low, span).tobytes()),
+    }
+
+
+def _small(numbers: Array, finite: Array, unwritten: Array, low: float, span: float) -> Array:
+    edges = [np.arange(0, n, -(-n // SIDE)) for n in numbers.shape]
+    scaled = np.where(finite, (numbers - low) / (span or 1.0), 0.0)
+    total, count, lost = (_blocks(each, edges) for each in (scaled, finite, unwritten))
+    whole = _blocks(np.ones(numbers.shape), edges)
+    level = np.rint(1 + 253 * total / np.maximum(count, 1)).astype(np.uint8)
+    return np.where(lost > 0, 0, np.where(count < whole, 255, level)).astype(np.uint8)
+
+
+def _blocks(values: Array, edges: Sequence[Array]) -> Array:
+    """Sums of blocks."""
+    rows: Array = np.add.reduceat(values.astype(np.float64), edges[0], axis=0)
+    return np.asarray(np.add.reduceat(rows, edges[1], axis=1))
+
+
+def array(call: Call, machine: Machine) -> dict[str, Any] | None:
+    """What the Tensor engine's array does of a call: which operand stays in it and which streams
+    past, and for how many cycles; None of what doesn't use it, and of packed formats."""
+    if product(call, machine) is None:
+        return None
+    transposes = call.instruction.traits.transposes
+    weights = call.view("data" if transposes else "stationary")
+    if weights.dtype.element is not None:
+        return None
+    cost, group = (
+        call.instruction.cost(call, machine),
+        weights.free_size // call.view("dst").shape[0],
+    )
+    return {
+        "stationary": "data" if transposes else "stationary",
+        "moving": None if transposes else "moving",
+        "rows": weights.partitions,
+        "columns": weights.free_size // group,
+        "group": group,
+        "at": call.arguments.get("tile_position") or [0, 0],
+        "cycles": round(cost.busy_ns * machine.engines["tensor"].clock_ghz, 3),
+    }

@@ -1,0 +1,45 @@
+// What the bits of an element say, by the row of its format (neuroncore/numerics/formats.py).
+
+const shared = new DataView(new ArrayBuffer(8));
+
+/** A function from codes to numbers. */
+export function decoder(format) {
+  const { kind, bytes } = format, bits = 8 * bytes;
+  if (kind === "int") return (code) => (code >= 2 ** (bits - 1) ? code - 2 ** bits : code);
+  if (kind === "scale") return (code) => (code === 2 ** bits - 1 ? NaN : 2 ** (code - format.bias));
+  if (kind !== "float") return (code) => code;
+  if (bytes === 4) return (code) => (shared.setUint32(0, code), shared.getFloat32(0));
+  return (code) => narrow(code, format);
+}
+
+function narrow(code, { exponent, mantissa, bias, infinite, nan }) {
+  const parts = 2 ** mantissa, fraction = code % parts, top = 2 ** exponent - 1;
+  const power = Math.floor(code / parts) % (top + 1);
+  const sign = Math.floor(code / parts / (top + 1)) ? -1 : 1;
+  if (power === top && infinite) return fraction ? NaN : sign * Infinity;
+  if (power === top && nan && fraction === parts - 1) return NaN;
+  if (!power) return sign * fraction * 2 ** (1 - bias - mantissa);
+  return sign * (1 + fraction / parts) * 2 ** (power - bias);
+}
+
+const CODES = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array };
+
+/** The codes in some bytes; elements of 8 bytes are no tile's. */
+export function codes(content, format) {
+  return new CODES[format.bytes](content);
+}
+
+/** The bits of a code in groups: of a float its sign, exponent and fraction. */
+export function groups(code, format) {
+  const bits = code.toString(2).padStart(8 * format.bytes, "0");
+  if (format.kind !== "float") return [["bits", bits]];
+  const wide = format.bytes === 4 ? { exponent: 8 } : format; // what lives in a float32 has its layout
+  const rest = 1 + wide.exponent;
+  return [["sign", bits[0]], ["exponent", bits.slice(1, rest)], ["fraction", bits.slice(rest)]];
+}
+
+/** A number with all the digits that tell it from others of its format. */
+export function written(value, format) {
+  if (!Number.isFinite(value) || Number.isInteger(value)) return Object.is(value, -0) ? "-0" : String(value);
+  return String(Number(value.toPrecision(format.bytes === 4 ? 9 : 6)));
+}

@@ -1,0 +1,70 @@
+// A product in the array: which element is where in each cycle, and the sums that come of it.
+
+const HIGH = 0xfffff000; // sign, exponent and the upper 12 bits of a float32
+const word = new DataView(new ArrayBuffer(4));
+
+function high(value) {
+  word.setFloat32(0, value);
+  word.setUint32(0, word.getUint32(0) & HIGH);
+  return word.getFloat32(0);
+}
+
+const low = (value) => Math.fround(value - high(value));
+const whole = (value) => value;
+
+// What is multiplied in each pass of float32 operands, which are added up in PSUM.
+const PASSES = [["low x low", low, low], ["low x high", low, high], ["high x low", high, low], ["high x high", high, high]];
+const ONE_PASS = [["", whole, whole]];
+
+/** One product: `rows` by `columns` cells, past which `count` moving columns stream in each pass.
+ *
+ * A cell multiplies what stays in it by what passes, adds the sum from above and hands it down, a
+ * cycle later. The sums are float32 in the order of the rows, so that they are the run's, bit for
+ * bit, wherever the run adds in that order too; what PSUM holds in the end is the document's. */
+export class Systolic {
+  constructor({ rows, columns, group }, weights, moving, count, fourPasses) {
+    Object.assign(this, { rows, columns, group, weights, moving, count });
+    this.passes = fourPasses ? PASSES : ONE_PASS;
+    this.loading = rows; // cycles: a row of weights in each
+    this.streaming = count * this.passes.length + rows + columns - 1;
+    this.cycles = this.loading + this.streaming;
+  }
+
+  /** What a cell works on in a cycle: the pass and the moving column, or null. */
+  at(cycle, row, column) {
+    const since = cycle - this.loading - row - column;
+    if (since < 0 || since >= this.count * this.passes.length) return null;
+    return { pass: Math.floor(since / this.count), moving: since % this.count };
+  }
+
+  weight(row, column, part = 0) {
+    return this.weights[(row * this.group + part) * this.columns + column];
+  }
+
+  /** Of a transpose the moving matrix is the identity. */
+  passing(row, moving, part = 0) {
+    if (!this.moving) return row === moving ? 1 : 0;
+    return this.moving[(row * this.group + part) * this.count + moving];
+  }
+
+  /** The sum that leaves a cell downwards. */
+  sum(row, column, moving, pass) {
+    const [, left, right] = this.passes[pass];
+    let total = 0;
+    for (let k = 0; k <= row; k++) {
+      let made = 0;
+      for (let part = 0; part < this.group; part++) {
+        const one = left(this.weight(k, column, part)) * right(this.passing(k, moving, part));
+        made = part ? Math.fround(made + one) : one;
+      }
+      total = Math.fround(total + made);
+    }
+    return total;
+  }
+
+  /** What all passes add up to. */
+  result(column, moving) {
+    return this.passes.reduce((total, _, pass) =>
+      Math.fround(total + this.sum(this.rows - 1, column, moving, pass)), 0);
+  }
+}

@@ -1,0 +1,217 @@
+"""What the page says that tiles held is what they held."""
+
+import base64
+import zlib
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pages
+import pytest
+
+import neuroncore
+from neuroncore.numerics.formats import lookup
+from neuroncore.view.values import BINS, layout, picture
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with pages.browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def run():
+    return pages.run()
+
+
+def of(core, instruction, name):
+    """The tile of an operand in a document, by the Python that the page's script repeats."""
+    call = core["calls"][pages.column(core, "call")[instruction]]
+    names = [*call["reads"], *call["indices"], *call["writes"]]
+    widths = [
+        len(c["reads"] + c["indices"] + c["writes"])
+        for c in (core["calls"][k] for k in pages.column(core, "call"))
+    ]
+    at = sum(widths[:instruction]) + names.index(name)
+    values = {"columns": {"of_operand": core["values"]["of_operand"]}}
+    number = pages.column(values, "of_operand")[at]
+    return core["values"]["tiles"][number - 1]
+
+
+def elements(tile):
+    content = zlib.decompress(base64.b64decode(tile["data"]))
+    return np.frombuffer(content, lookup(tile["format"]).numpy).reshape(tile["shape"])
+
+
+def test_operands_hold_what_they_held_before_and_after_their_instruction(run):
+    (core,) = pages.document(run.view())["cores"]
+    a_t, b = pages.operands()
+    np.testing.assert_array_equal(elements(of(core, 2, "stationary")), a_t)
+    np.testing.assert_array_equal(elements(of(core, 2, "moving")), b[:, :64])
+    stored = elements(of(core, 9, "dst"))
+    np.testing.assert_array_equal(stored, run.results[:, 64:128])
+    assert of(core, 3, "data") is of(core, 2, "dst")  # what is read is what was written
+    tile = of(core, 9, "dst")
+    assert (tile["low"], tile["high"]) == (stored.min(), stored.max())
+    assert sum(tile["bins"]) == stored.size and len(tile["bins"]) == BINS
+
+
+def test_figures_tell_what_is_not_finite_and_what_was_never_written():
+    numbers = np.arange(64, dtype=np.float32).reshape(8, 8)
+    numbers[0, :3], numbers[1, 0] = np.nan, -np.inf
+    lost = np.zeros((8, 8), np.bool_)
+    lost[0, 0] = True
+    found = picture(numbers, lost)
+    assert (found["nan"], found["infinite"], found["unwritten"]) == (2, 1, 1)
+    assert (found["low"], found["high"]) == (3, 63) and sum(found["bins"]) == 60
+    small = np.frombuffer(zlib.decompress(base64.b64decode(found["small"])), np.uint8)
+    assert (small[0], small[1], small[8], small[3], small[63]) == (0, 255, 255, 1, 254)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 7.0, -0.0])
+def test_a_tile_of_one_number_has_figures(value):
+    found = picture(np.full((4, 4), value, np.float32), None)
+    assert found["low"] == (value if np.isfinite(value) else None)
+    assert sum(found.get("bins", [])) == (16 if np.isfinite(value) else 0)
+
+
+def test_named_steps_are_there_in_full_and_others_in_pictures():
+    found = pages.run()
+    shown = found.view(values=range(2, 3))
+    (core,) = pages.document(shown)["cores"]
+    assert "data" in of(core, 2, "moving") and "data" not in of(core, 9, "src")
+    assert "small" in of(core, 9, "src")
+
+
+def test_a_page_without_values_says_so(run):
+    (core,) = pages.document(run.view(values=None))["cores"]
+    assert core["values"] == {"reason": "the page was written without values"}
+
+
+FORMATS = ["float8_e4m3", "float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "int8", "uint16",
+           "int16", "float8_e8m0fnu"]  # fmt: skip
+
+
+def test_codes_of_every_format_are_the_numbers_that_they_are(chromium, run, tmp_path):
+    run.view().save(tmp_path / "page.html")
+    with pages.tab(chromium) as tab:
+        tab.open(tmp_path / "page.html")
+        for name in FORMATS:
+            form = lookup(name)
+            codes = np.arange(1 << form.bits).astype(form.code_type)
+            with np.errstate(invalid="ignore"):  # signalling NaNs
+                wanted = codes.view(form.numpy).astype(np.float64)
+            row = layout(form, form.itemsize)
+            script = """([row, count]) => {
+                const decode = view.decoder(row);
+                return [...Array(count).keys()].map((code) => String(decode(code)));
+            }"""
+            found = np.array(tab.page.evaluate(script, [row, len(codes)]), np.float64)
+            np.testing.assert_array_equal(found, wanted, err_msg=name)
+
+
+def test_an_element_is_shown_in_bits(chromium, run, tmp_path):
+    run.view().save(tmp_path / "page.html")
+    code = int(pages.operands()[0].view(np.uint16)[3, 4])
+    with pages.tab(chromium) as tab:
+        tab.open(tmp_path / "page.html", "step=2&pane=values&element=3,4")
+        tab.does("view.drawn()")
+        shown = tab.text("#element")
+        assert f"{code:016b}" in shown and f"0x{code:04x}" in shown
+        assert tab.text("[data-pane=values].pane").count("before") == 2
+
+
+# --- the array ------------------------------------------------------------------------------------
+
+
+@nki.jit
+def one_product(stationary, moving, mode="none"):
+    s = nl.ndarray(stationary.shape, stationary.dtype, buffer=nl.sbuf)
+    x = nl.ndarray(moving.shape, moving.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=s, src=stationary)
+    nisa.dma_copy(dst=x, src=moving)
+    total = nl.ndarray((stationary.shape[-1], moving.shape[-1]), nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=total, stationary=s, moving=x, perf_mode=mode)
+    result = nl.ndarray(total.shape, nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=result, src=total)
+    out = nl.ndarray(total.shape, nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=result)
+    return out
+
+
+@nki.jit
+def one_transpose(data):
+    d = nl.ndarray(data.shape, data.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=d, src=data)
+    turned = nl.ndarray(data.shape[::-1], data.dtype, buffer=nl.psum)
+    nisa.nc_transpose(dst=turned, data=d)
+    result = nl.ndarray(turned.shape, data.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=result, src=turned)
+    out = nl.ndarray(turned.shape, data.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=result)
+    return out
+
+
+def random(*shape, dtype):
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(lookup(dtype).numpy)
+
+
+PRODUCTS = {
+    "bfloat16": (one_product, [(128, 64), (128, 40)], "bfloat16", {}),
+    "float16 of few rows": (one_product, [(24, 7), (24, 9)], "float16", {}),
+    "float32 in four passes": (one_product, [(128, 16), (128, 12)], "float32", {}),
+    "two rows at a time": (
+        one_product, [(64, 2, 32), (64, 2, 16)], "float8_e4m3", {"mode": "double_row"}
+    ),
+    "a transpose": (one_transpose, [(96, 32)], "bfloat16", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_what_leaves_the_array_is_what_the_run_has_in_psum(chromium, tmp_path, name):
+    kernel, shapes, dtype, more = PRODUCTS[name]
+    given = [random(*shape, dtype=dtype) for shape in shapes]
+    run = neuroncore.run(kernel, *given, **more)
+    run.view().save(tmp_path / "page.html")
+    step = run.instructions["opcode"].tolist().index("MATMUL")
+    with pages.tab(chromium) as tab:
+        tab.open(tmp_path / "page.html", f"step={step}&pane=array")
+        sums = """async () => {
+            const { systolic } = await view.product(view.core()), { columns, count } = systolic;
+            const all = (n) => [...Array(n).keys()];
+            return all(columns).map((m) => all(count).map((n) => systolic.result(m, n)));
+        }"""
+        found = np.array(tab.page.evaluate(sums), np.float32)
+        np.testing.assert_array_equal(found, np.asarray(run.results).astype(np.float32))
+        last = tab.does("view.product(view.core()).then((found) => found.systolic.cycles)")
+        m = len(found) - 1
+        tab.does(f"view.set({{ cycle: {last}, cell: '0,{m}' }}), view.drawn()")
+        shown = tab.text("[data-pane=array].pane")
+        assert f"cycle {last} of {last}" in shown
+        slider = tab.page.query_selector("#cycle")
+        tab.does(f"view.set({{ cycle: {last - 1} }}), view.drawn()")
+        assert slider.input_value() == str(last - 1)  # it stays while it is moved
+        shown = tab.text("[data-pane=array].pane")
+        assert f"dst after\t[{m}, " in shown and "the same" in shown
+        assert tab.errors == []
+
+
+def test_a_cell_works_on_a_column_a_cycle_after_those_above_and_to_the_left(chromium, tmp_path):
+    run = neuroncore.run(one_product, *(random(4, n, dtype="bfloat16") for n in (3, 5)))
+    run.view().save(tmp_path / "page.html")
+    with pages.tab(chromium) as tab:
+        tab.open(tmp_path / "page.html", "step=2&pane=array")
+        at = """async (cycle) => {
+            const { systolic } = await view.product(view.core());
+            const rows = [...Array(4).keys()], columns = [...Array(3).keys()];
+            return rows.map((r) => columns.map((c) => systolic.at(cycle, r, c)?.moving ?? null));
+        }"""
+        loading = 4
+        assert tab.page.evaluate(at, loading - 1) == [[None] * 3] * 4
+        for since in range(12):
+            wanted = [
+                [n if 0 <= (n := since - r - c) < 5 else None for c in range(3)] for r in range(4)
+            ]
+            assert tab.page.evaluate(at, loading + since) == wanted
