@@ -1,4 +1,4 @@
-"""Who waits for whom, for want of data: `neuroncore.schedule.dependencies` and `prepare`."""
+"""Who waits for whom, for want of data: `neuroncore.schedule.prepare`."""
 
 from __future__ import annotations
 
@@ -39,13 +39,16 @@ class Flow(NamedTuple):
 class Users(NamedTuple):
     """Of each box: who wrote it last, the last of each queue to read it, and all who did since it
     was written, as a chain of operands from the latest to `earlier` ones; reading[k] is whose
-    operand k is."""
+    operand k is. Of each instruction the last one that is known to wait for it (`noted`); and the
+    box in the PE array and who wrote that (`loaded`)."""
 
     writer: Array
     reader: Array
     latest: Array
     earlier: Array
     reading: Array
+    noted: Array
+    loaded: Array
 
 
 def dependencies(
@@ -57,51 +60,65 @@ def dependencies(
 
     weights[i] is which operand of i is a stationary tile, or -1.
     """
-    boxes, operands = len(accesses.near_start) - 1, len(accesses.operands)
+    count, boxes, operands = len(queue), len(accesses.near_start) - 1, len(accesses.operands)
     users = Users(
         writer=np.full(boxes, -1, np.int32),
         reader=np.full((boxes, flow.previous.shape[1]), -1, np.int32),
-        latest=np.full(boxes, -1, np.int64),
-        earlier=np.full(operands, -1, np.int64),
-        reading=np.zeros(operands, np.int32),
+        latest=np.full(boxes, -1, np.int32),
+        earlier=np.empty(operands, np.int32),
+        reading=np.empty(operands, np.int32),
+        noted=np.full(count, -1, np.int32),
+        loaded=np.full(2, -1, np.int32),
     )
-    found = _dependencies.over(len(queue))
-    first, needs = found(queue, accesses, weights, users, flow)
-    return first, needs
+    first, needs, done = np.zeros(count + 1, np.int64), np.empty(4 * count + 64, np.int32), 0
+    while done < count:
+        done = _dependencies.over(count)(done, queue, accesses, weights, users, flow, first, needs)
+        if done < count:
+            needs = np.concatenate((needs, np.empty_like(needs)))
+    return first, needs[: first[-1]]
 
 
 @compiled
 def _dependencies(
-    queue: Array, accesses: Accesses, weights: Array, users: Users, flow: Flow
-) -> Any:
-    count, start, operands = queue.shape[0], accesses.start, accesses.operands
-    near, near_start, writer = accesses.near, accesses.near_start, users.writer
-    reads, reaching = accesses.reads, flow.reaching
-    noted = np.full(count, -1, np.int32)  # the last instruction that is known to wait for each
-    loaded, loaded_by = -1, -1
-    first, needs, found = np.zeros(count + 1, np.int64), np.zeros(4 * count + 64, np.int32), 0
-    for i in range(count):
+    done: int,
+    queue: Array,
+    accesses: Accesses,
+    weights: Array,
+    users: Users,
+    flow: Flow,
+    first: Array,
+    needs: Array,
+) -> int:
+    """How many instructions are done: all, or those for which there was room in `needs`."""
+    start, operands, reads = accesses.start, accesses.operands, accesses.reads
+    near, near_start, noted = accesses.near, accesses.near_start, users.noted
+    for i in range(done, queue.shape[0]):
+        found, stationary, made_by = first[i], -1, -1
         for k in range(start[i], start[i + 1]):
             own, definition = operands[k], -1
             for n in range(near_start[own], near_start[own + 1]):
-                b = near[n]
-                w = writer[b]
-                definition = max(definition, w)
                 if found + READERS >= needs.shape[0]:
-                    needs = np.concatenate((needs, np.zeros(found, np.int32)))
+                    for again in range(first[i], found):
+                        noted[needs[again]] = -1
+                    return i
+                b = near[n]
+                w = users.writer[b]
                 if w >= 0:
+                    definition = max(definition, w)
                     found = _waiting(i, w, noted, needs, found)
                 if k >= start[i] + reads[i]:
-                    _overwritten(i, b, users, flow)
-                    found = _waiting_for_readers(i, b, users, noted, needs, found)
-            if reaching.shape[0]:
-                reaching[k] = definition
+                    _overwritten(i, b, w, users, flow)
+                    found = _waiting_for_readers(i, b, users, needs, found)
+            if flow.reaching.shape[0]:
+                flow.reaching[k] = definition
             if k - start[i] == weights[i]:
-                flow.reload[i] = own != loaded or definition != loaded_by
-                loaded, loaded_by = own, definition
+                stationary, made_by = own, definition
+        if stationary >= 0:
+            flow.reload[i] = stationary != users.loaded[0] or made_by != users.loaded[1]
+            users.loaded[0], users.loaded[1] = stationary, made_by
         _use(i, queue[i], accesses, users)
         first[i + 1] = found
-    return first, needs[:found].copy()
+    return len(queue)
 
 
 @borrowing
@@ -114,24 +131,21 @@ def _waiting(i: int, other: Any, noted: Array, needs: Array, found: int) -> int:
 
 
 @borrowing
-def _waiting_for_readers(
-    i: int, b: Any, users: Users, noted: Array, needs: Array, found: int
-) -> int:
+def _waiting_for_readers(i: int, b: Any, users: Users, needs: Array, found: int) -> int:
     operand = users.latest[b]
     for _ in range(READERS):
         if operand < 0:
             break
-        found = _waiting(i, users.reading[operand], noted, needs, found)
+        found = _waiting(i, users.reading[operand], users.noted, needs, found)
         operand = users.earlier[operand]
     return found
 
 
 @borrowing
-def _overwritten(i: int, b: Any, users: Users, flow: Flow) -> None:
-    """Instruction i kills what is in box b."""
-    w = users.writer[b]
-    if w >= 0:
-        flow.killer[w] = min(flow.killer[w], i)
+def _overwritten(i: int, b: Any, writer: Any, users: Users, flow: Flow) -> None:
+    """Instruction i kills what a writer, or nobody, has put into box b."""
+    if writer >= 0:
+        flow.killer[writer] = min(flow.killer[writer], i)
     for q in range(flow.previous.shape[1]):
         flow.previous[i, q] = max(flow.previous[i, q], users.reader[b, q])
 

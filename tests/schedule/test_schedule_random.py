@@ -13,7 +13,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from neuroncore.native import jit
@@ -150,6 +150,13 @@ def instructions(draw):
 
 
 programs = st.lists(instructions(), min_size=1, max_size=24)
+
+PIECES = [(slice(r, r + 32), slice(c, c + 1)) for r in range(0, 128, 32) for c in range(8)]
+OPERAND, PSUM = (ROWS[-1], SPANS[0]), ("psum0", (SPANS[0], SPANS[0]))
+MANY_WRITERS = [  # of what each product reads
+    *(("fill", ("vector", ("sbuf0", piece))) for piece in PIECES),
+    *(("matmul", (PSUM, ("sbuf0", OPERAND), (name, OPERAND))) for name in SBUF * 15),
+]
 
 
 # --- the slow scheduler ---------------------------------------------------------------------------
@@ -396,6 +403,7 @@ def record(target, program, warmup_ns=3000.0, cooling_ns=40000.0, order="in-orde
     warmup_ns=st.sampled_from([0.0, 60.0, 300.0, 3000.0]),
     cooling_ns=st.sampled_from([400.0, 4000.0, 40000.0]),
 )
+@example(program=MANY_WRITERS, warmup_ns=300.0, cooling_ns=400.0)
 def test_the_schedule_is_that_of_a_slow_and_obvious_one(
     target, order, program, warmup_ns, cooling_ns
 ):
