@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.native.hashing import mixed, next_slot, no_slots, slot_of
 from neuroncore.native.jit import compiled
 
 Array = npt.NDArray[Any]
@@ -59,7 +60,7 @@ def distinct(rows: Array) -> tuple[Array, Array]:
     those."""
     count = len(rows)
     first, number = np.empty(count, np.int64), np.empty(count, np.int64)
-    slots = np.full(1 << (2 * count).bit_length(), -1, np.int64)
+    slots = no_slots(count)
     different = _distinct.over(count)(rows, slots, first, number)
     return first[:different], number
 
@@ -67,13 +68,12 @@ def distinct(rows: Array) -> tuple[Array, Array]:
 @compiled
 def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
     """Keeps in `slots`, from that of its hash on, the number of each that is different."""
-    different, width, last = 0, rows.shape[1], slots.shape[0] - 1
+    different, width = 0, rows.shape[1]
     for i in range(rows.shape[0]):
         key = 0
         for k in range(width):
-            value = rows[i, k]
-            key = ((key << 5) ^ (key >> 25) ^ value ^ (value >> 30)) & 0x3FFFFFFF
-        slot = (key ^ (key >> 15)) & last
+            key = mixed(key, rows[i, k])
+        slot = slot_of(key, slots.shape[0])
         while slots[slot] >= 0:
             other = first[slots[slot]]
             k = 0
@@ -81,7 +81,7 @@ def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
                 k += 1
             if k == width:
                 break
-            slot = (slot + 1) & last
+            slot = next_slot(slot, slots.shape[0])
         if slots[slot] < 0:
             slots[slot], first[different] = different, i
             different += 1

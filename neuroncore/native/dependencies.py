@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.native.hashing import mixed, next_slot, no_slots, slot_of
 from neuroncore.native.jit import borrowing, compiled
 
 Array = npt.NDArray[Any]
@@ -34,6 +35,14 @@ class Flow(NamedTuple):
     reload: Array
     reaching: Array
     killer: Array
+
+
+class Common(NamedTuple):
+    """Of each call how many operands have to be the same for another one to have its result, 0 if
+    it must not, and how far that may be before it."""
+
+    operands: Array
+    reach: Array
 
 
 class Users(NamedTuple):
@@ -162,6 +171,47 @@ def _use(i: int, q: Any, accesses: Accesses, users: Users) -> None:
             users.reader[own, q] = i
             users.earlier[k], users.reading[k] = users.latest[own], i
             users.latest[own] = k
+
+
+def recomputed(call: Array, accesses: Accesses, common: Common, flow: Flow) -> Array:
+    """The last instruction before each that did the same with the same data, if that is in reach
+    and its result is still there, else -1."""
+    before = np.full(len(call), -1, np.int32)
+    slots = no_slots(len(call))
+    _recomputed.over(len(call))(call, accesses, common, flow, slots, before)
+    return before
+
+
+@compiled
+def _recomputed(
+    call: Array, accesses: Accesses, common: Common, flow: Flow, slots: Array, before: Array
+) -> None:
+    """Keeps in `slots`, from that of its hash on, the last of those that do the same."""
+    start, operands, reaching = accesses.start, accesses.operands, flow.reaching
+    for i in range(call.shape[0]):
+        compared = common.operands[call[i]]
+        if compared == 0:
+            continue
+        key = mixed(0, call[i])
+        for k in range(start[i], start[i] + compared):
+            key = mixed(mixed(key, operands[k]), reaching[k])
+        slot = slot_of(key, slots.shape[0])
+        while slots[slot] >= 0:
+            one, k = slots[slot], 0
+            if call[one] == call[i]:
+                ours, theirs = start[i], start[one]
+                while (
+                    k < compared
+                    and operands[ours + k] == operands[theirs + k]
+                    and reaching[ours + k] == reaching[theirs + k]
+                ):
+                    k += 1
+                if k == compared:
+                    break
+            slot = next_slot(slot, slots.shape[0])
+        one, slots[slot] = slots[slot], i
+        if one >= 0 and flow.killer[one] >= i and i - one <= common.reach[call[i]]:
+            before[i] = one
 
 
 @compiled

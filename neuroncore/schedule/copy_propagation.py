@@ -13,13 +13,14 @@ from neuroncore.clause import agreement
 from neuroncore.clause.instruction import Call, Instruction, out_of_reach
 from neuroncore.clause.operand import SBUF, Operand
 from neuroncore.enums import engine
-from neuroncore.native.hashing import MIX
+from neuroncore.native.lazy import Lazy
 from neuroncore.record.program import Columns
 
 if TYPE_CHECKING:  # numba is imported when it is needed
-    from neuroncore.native.dependencies import Flow
+    from neuroncore.native.dependencies import Accesses, Flow
 
 Array = npt.NDArray[Any]
+dataflow: Any = Lazy("neuroncore.native.dependencies")
 CONVERTING = (engine.vector, engine.scalar, engine.gpsimd)
 
 
@@ -29,28 +30,19 @@ class Definitions(NamedTuple):
     calls: list[Call]
     columns: Columns
     areas: Array
+    accesses: Accesses
     flow: Flow
 
 
 def recomputed(definitions: Definitions, reach: int) -> Array:
     """The instruction before each that did the same with the same data and whose result is still
     there, of loads not more than `reach` before; -1 where there is none: common subexpressions."""
-    calls, columns, _, flow = definitions
-    before = np.full(len(columns.call), -1, np.int32)
-    reads = np.array([len(call.reads) if _is_common(call) else 0 for call in calls], np.int32)
-    most = np.array([reach if call.engine is engine.dma else len(before) for call in calls])
-    for count in np.unique(reads[reads > 0]):
-        found = np.flatnonzero(reads[columns.call] == count)
-        key = columns.call[found].astype(np.uint64)
-        for values in (columns.operands, flow.reaching):
-            for k in range(count):
-                key = (key * MIX) ^ values[columns.start[found] + k].astype(np.uint64)
-        by_key = np.argsort(key, kind="stable")
-        one, following = found[by_key[:-1]], found[by_key[1:]]
-        again = (key[by_key[:-1]] == key[by_key[1:]]) & (flow.killer[one] >= following)
-        again &= following - one <= most[columns.call[one]]
-        before[following[again]] = one[again]
-    return before
+    calls, call = definitions.calls, definitions.columns.call
+    compared = [len(each.reads) if _is_common(each) else 0 for each in calls]
+    most = [reach if each.engine is engine.dma else len(call) for each in calls]
+    common = dataflow.Common(np.array(compared, np.int32), np.array(most, np.int64))
+    found: Array = dataflow.recomputed(call, definitions.accesses, common, definitions.flow)
+    return found
 
 
 def _is_common(call: Call) -> bool:
@@ -69,7 +61,7 @@ def propagated_copies(
     fifth search, its steps 3 and 2). before[i] is the instruction that has done the same as i or
     -1; i waits for needs[first[i]:first[i + 1]].
     """
-    calls, columns, _, flow = definitions
+    calls, columns, _, _, flow = definitions
     may = np.array([_may_propagate(call) for call in calls], np.bool_)
     copies: Array = np.flatnonzero(may[columns.call])
     copies = copies[flow.reaching[columns.start[copies]] >= 0]
@@ -143,7 +135,7 @@ def _operand(instruction: Instruction, name: str) -> Operand:
 
 def _readers(definitions: Definitions, makers: Array, slots: Array) -> Array:
     """How many operands are read of what each maker wrote to the tensor of each operand."""
-    calls, columns, areas, flow = definitions
+    calls, columns, areas, _, flow = definitions
     reads = np.array([len(call.reads) + len(call.indices) for call in calls], np.int32)
     made = np.zeros(len(columns.call) + 1, np.bool_)  # the last one for what nobody wrote, -1
     made[makers] = True

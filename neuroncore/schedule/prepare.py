@@ -64,7 +64,7 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Prepare
     )
     loads = _loads(program, work.queue, policy, accesses, table.stays[row])
     if policy.rewrites:
-        _eliminate(work, Definitions(program.calls, columns, boxes[:, 0], flow), policy)
+        _eliminate(work, Definitions(program.calls, columns, boxes[:, 0], accesses, flow), policy)
     work.shares[:] &= work.busy > 0
     meetings = np.flatnonzero(table.meets[row])
     _hold_up(meetings, work.queue, work.lane, work.previous)
