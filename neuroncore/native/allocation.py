@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 from neuroncore.native.jit import compiled
@@ -31,10 +30,12 @@ class Lives(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """Of each tile its bytes per partition, and whether it takes space while more is alive than
-    fits; and all of them, in the order of their birth and of their last use."""
+    """Of each tile its bytes per partition, and those of its space that nobody has taken over yet;
+    whether it takes space while more is alive than fits; and all of them, in the order of their
+    birth and of their last use."""
 
     size: Array
+    left: Array
     waits: Array
     born: Array
     deaths: Array
@@ -59,9 +60,7 @@ def reuse_of_space(tiles: Tiles, lives: Lives, capacity: int, space: Array) -> i
     Space that has been free the longest is taken first. What a tile lacks it gets of what is
     spilled, which has it back when the tile dies.
     """
-    unused = capacity
-    left = tiles.size.copy()  # bytes of each tile's space that nobody has taken over yet
-    count = left.shape[0]
+    unused, count, left = capacity, tiles.size.shape[0], tiles.left
     died, taken = 0, 0  # how many of `deaths` have died, and been taken over whole
     used, peak = 0, 0
     for b in range(count):
@@ -101,17 +100,24 @@ def wait_for_space(uses: Uses, space: Array, previous: Array) -> None:
                     previous[i, q] = max(previous[i, q], space[t, q])
 
 
+class Choices(NamedTuple):
+    """Call c may be any of the rows first[c] to last[c] of a table, which keep their queues busy
+    for so long."""
+
+    first: Array
+    last: Array
+    queue: Array
+    busy: Array
+
+
 @compiled
-def balanced(
-    call: Array, first: Array, last: Array, queue: Array, busy: Array, horizon: float, row: Array
-) -> None:
-    """row[i] = which of the rows first[c] to last[c] of a table, c = call[i], serves instruction i:
-    the one whose queue has the least work given to it so far. A queue that is behind the others of
-    a choice by more than `horizon` counts as being that much behind: work can't be moved further.
-    """
-    given = np.zeros(queue.max() + 1)
+def balanced(call: Array, choices: Choices, horizon: float, given: Array, row: Array) -> None:
+    """row[i] = which row serves instruction i: the one whose queue q has the least work given[q] to
+    it so far. A queue that is behind the others of a choice by more than `horizon` counts as being
+    that much behind: work can't be moved further."""
+    queue, busy = choices.queue, choices.busy
     for i in range(call.shape[0]):
-        begin, end = first[call[i]], last[call[i]]
+        begin, end = choices.first[call[i]], choices.last[call[i]]
         best = begin
         if end > begin + 1:
             most = 0.0

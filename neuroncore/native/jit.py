@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import cache, cached_property, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
+import numpy as np
+
 from neuroncore.native.lazy import Lazy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,7 +24,7 @@ STRICT: dict[str, Any] = {
     "boundscheck": False,
     "error_model": "numpy",
 }
-# Turns that a loop makes as plain Python: a turn takes about 20 us, importing numba and the loop's
+# Turns that a loop makes as plain Python: one takes up to 20 us, importing numba and the loop's
 # machine code half a second.
 WARM = 1_000
 
@@ -49,7 +51,12 @@ class Compiled(Generic[P, R]):
         """The same for a loop of so many turns: plain Python until those of all calls are worth
         compiled code."""
         self.turns += turns
-        return self.plain if self.turns <= WARM else self
+        return self._on_views if self.turns <= WARM else self
+
+    def _on_views(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """As plain Python, of which numbers from memory views are, as those from arrays are not."""
+        given: Any = map(_viewed, args)
+        return self.plain(*given, **kwargs)
 
     # What numba asks of a function that is called by one that it compiles.
 
@@ -64,6 +71,13 @@ class Compiled(Generic[P, R]):
     @property
     def py_func(self) -> Any:
         return self.plain
+
+
+def _viewed(given: Any) -> Any:
+    """Arrays, also in named tuples, as views of their memory."""
+    if isinstance(given, tuple):
+        return type(given)(*map(_viewed, given))
+    return given.data if isinstance(given, np.ndarray) else given
 
 
 class Part(Compiled[P, R]):

@@ -11,6 +11,7 @@ from neuroncore.native.jit import borrowing, compiled
 
 Array = npt.NDArray[Any]
 RECENT = 128  # products among which the use of the PE is counted
+WARMTH = 5  # numbers that say how warm a PE is
 OWN_QUEUE = -2  # what an instruction waited for that could have begun before its queue was free
 UNKNOWN = -1.0
 
@@ -101,7 +102,8 @@ class Units(NamedTuple):
     complete: Array
     sharing: Array
     engines: Array
-    recent: Array
+    began: Array
+    ended: Array
     warmth: Array
 
 
@@ -147,10 +149,11 @@ def _units(work: Work, queues: Queues) -> Units:
         complete=np.zeros(count),
         sharing=np.full(count, -1, np.int32),
         engines=np.zeros((cores, 64)),
-        recent=np.zeros((cores, RECENT, 2)),
-        warmth=np.zeros((cores, 5)),
+        began=np.zeros(cores * RECENT),
+        ended=np.zeros(cores * RECENT),
+        warmth=np.zeros(cores * WARMTH),
     )
-    units.warmth[:, 4] = -np.inf
+    units.warmth[4::WARMTH] = -np.inf
     return units
 
 
@@ -309,16 +312,17 @@ def _warmed(begin: float, busy: Any, filled: Any, core: Core, number: int, units
     It is warm when it has worked for the warm-up time with more than half of its rows `filled`.
     Other work uses that up, the cooling share of its own time, and what there can be of it lasts
     for the cooling time. It is cold again when nothing is left, or after the warm-up time of which
-    it worked less than half. `recent` keeps when it worked last, warmth[0] to warmth[1] of the
-    entries; warmth[2] is how long it has worked with filled rows, less what is used up, warmth[3]
+    it worked less than half. It worked last in the entries warmth[0] to warmth[1] of `began` and
+    `ended`; warmth[2] is how long it has worked with filled rows, less what is used up, warmth[3]
     whether it is warm, and warmth[4] when it was cold.
     """
-    recent, warmth = units.recent[number], units.warmth[number]
-    size, used, since = recent.shape[0], 0.0, begin - core.warmup_ns
-    while warmth[0] < warmth[1] and recent[int(warmth[0]) % size, 1] <= since:
+    own, used, since = number * RECENT, 0.0, begin - core.warmup_ns
+    began, ended = units.began[own : own + RECENT], units.ended[own : own + RECENT]
+    warmth = units.warmth[number * WARMTH : number * WARMTH + WARMTH]
+    while warmth[0] < warmth[1] and ended[int(warmth[0]) % RECENT] <= since:
         warmth[0] += 1
     for k in range(int(warmth[0]), int(warmth[1])):
-        used += recent[k % size, 1] - max(recent[k % size, 0], since)
+        used += ended[k % RECENT] - max(began[k % RECENT], since)
         if used >= 0.5 * core.warmup_ns:
             break
     idle = used < 0.5 * core.warmup_ns and warmth[4] <= since
@@ -337,9 +341,9 @@ def _warmed(begin: float, busy: Any, filled: Any, core: Core, number: int, units
     if warmth[2] >= core.warmup_ns:
         warmth[3] = 1.0
     newest = int(warmth[1])
-    recent[newest % size, 0], recent[newest % size, 1] = begin, begin + taken
+    began[newest % RECENT], ended[newest % RECENT] = begin, begin + taken
     warmth[1] += 1
-    warmth[0] = max(warmth[0], warmth[1] - size)
+    warmth[0] = max(warmth[0], warmth[1] - RECENT)
     return taken
 
 
@@ -378,11 +382,11 @@ def _complete(i: Any, q: int, units: Units, work: Work, queues: Queues, times: T
     times.done[i] = units.free[q]
     if work.lane[i, 0] < 0:
         return
-    engines = units.engines[q // work.previous.shape[1]]
+    number, engines = q // work.previous.shape[1], units.engines
     moved = units.complete[q] if queues.limits[q, 0] == 1 else 0.0
     for e in range(work.lane[i, 0], work.lane[i, 1] + 1):
-        engines[e] = max(engines[e], times.done[i]) + work.lane_ns[i]
-        moved = max(moved, engines[e])
+        engines[number, e] = max(engines[number, e], times.done[i]) + work.lane_ns[i]
+        moved = max(moved, engines[number, e])
     times.done[i] = units.complete[q] = moved
 
 

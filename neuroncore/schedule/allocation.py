@@ -49,8 +49,10 @@ def allocate(
         last_user=np.full((count, len(QUEUES)), -1, np.int32),
     )
     native.lives.over(len(queue))(uses, lives)
+    size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
     tiles = native.Tiles(
-        size=np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]],
+        size=size,
+        left=size.copy(),
         waits=np.append(waits, True)[lives.birth],
         born=np.argsort(lives.birth, kind="stable"),
         deaths=np.argsort(lives.last, kind="stable"),

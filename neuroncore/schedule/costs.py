@@ -13,7 +13,7 @@ from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.native.lazy import Lazy
 from neuroncore.schedule.reordering import Policy, variants
-from neuroncore.schedule.timeline import GPSIMD, LOADS, QUEUE_OF, SCALAR, STORES
+from neuroncore.schedule.timeline import GPSIMD, LOADS, QUEUE_OF, QUEUES, SCALAR, STORES
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.allocation")
@@ -68,8 +68,9 @@ class CallTable:
         """The row of each instruction."""
         row = np.zeros(len(call), np.int32)
         if len(call):
-            work = self.queue, self.busy, policy.horizon_ns
-            native.balanced.over(len(call))(call, self.first, self.last, *work, row)
+            choices = native.Choices(self.first, self.last, self.queue, self.busy)
+            given = np.zeros(len(QUEUES))
+            native.balanced.over(len(call))(call, choices, policy.horizon_ns, given, row)
         return row
 
 

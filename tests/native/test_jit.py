@@ -1,6 +1,7 @@
 """What is compiled, and from when on: small loops run as plain Python, which spares numba."""
 
 import nki.isa as nisa
+import numpy as np
 import pytest
 from device import Device
 
@@ -25,11 +26,11 @@ def doubled(count):
 
 
 def test_a_loop_is_compiled_once_its_turns_are_worth_it():
-    def loop():
-        pass
+    def loop(numbers):
+        return type(numbers[0])
 
     looped = compiled(loop)
-    assert looped.over(jit.WARM) is loop
+    assert looped.over(jit.WARM)(np.zeros(3, np.int32)) is int
     assert looped.over(1) is looped
 
 
