@@ -149,7 +149,8 @@ def main() -> None:
     parser.add_argument("-k", default="")
     given = parser.parse_args()
     if given.case:
-        print(json.dumps(case(*given.case, given.shares)))
+        kernel, reference = given.case
+        print(json.dumps(case(kernel, reference, given.shares)))
         return
     totals = [0.0, 0.0]
     for problem in problems(given.checkout):

@@ -44,4 +44,4 @@ def nc_matmul(
     if is_transpose and core.machine.has("native_transpose"):
         return pass_through
     group = 2 if words.is_double_row(perf_mode) else 1
-    return multiplied(core, stationary, moving, accumulate, group)
+    return multiplied(core, dst, stationary, moving, accumulate, group)

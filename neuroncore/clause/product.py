@@ -6,7 +6,6 @@ Operands are float32 matrices [K, M] and [K, N], the result is out [M, N]. What 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -23,26 +22,15 @@ from neuroncore.numerics.microscaling import near, neutral, scaled_by
 from neuroncore.options import Options
 
 Array = npt.NDArray[Any]
+Packer = Callable[[Array], Array]
 Product = Callable[[Array, Array, Array, bool, int], None]
 Sum = Callable[[Array, bool], None]  # what puts a product into an array, or adds it to that
 matrices: Any = Lazy("neuroncore.native.matmul")
 
+STATIONARY, MOVING = "stationary", "moving"
 TF32_BITS = np.uint32(0xFFFFE000)
 ONE_THREAD = 1 << 19  # multiplications for which OpenBLAS starts no threads
 HIGH_BITS = np.uint32(0xFFFFF000)  # sign, exponent and 12 significant bits, one of them not stored
-
-
-class _Operands(threading.local):
-    """What the scratch of each role holds: the values of a tile, as of a version of its storage."""
-
-    def __init__(self) -> None:
-        self.last: dict[str, tuple[Tile | None, int, Array]] = {}
-
-
-NOTHING = None, -1, np.empty((0, 0), np.float32)
-
-
-_operands = _Operands()
 
 
 def reader(tile: Tile, role: str, options: Options) -> Callable[[Tile], Array]:
@@ -60,10 +48,6 @@ def codes_of(tile: Tile) -> Array:
 
 
 def _decoded(role: str, options: Options, tile: Tile) -> Array:
-    # products that follow each other often share an operand
-    before, version, values = _operands.last.get(role, NOTHING)
-    if before is tile and version == tile.storage.version and tile.storage.image is None:
-        return values
     codes = codes_of(tile)
     values = buffers.scratch(role, codes.shape)
     if tile.held is tfloat32:
@@ -72,7 +56,6 @@ def _decoded(role: str, options: Options, tile: Tile) -> Array:
         codec.decode(tile.held, codes, values)
     if options.subnormals == "flush":
         np.copysign(np.float32(0), values, out=values, where=np.abs(values) < tile.held.min_normal)
-    _operands.last[role] = tile, tile.storage.version, values
     return values
 
 
@@ -87,6 +70,24 @@ def _read_tfloat32(codes: Array, values: Array, options: Options) -> None:
 def plain(options: Options) -> Product:
     """The product of every format."""
     return blas if options.matmul == "blas" else chain
+
+
+def packer(role: str, chained: bool, decoded: bool) -> Packer | None:
+    """What makes of the values of an operand what need not be made again while its tile stays as it
+    is; None if that is nothing. `chained` is whether `chain` multiplies it, `decoded` whether its
+    values are not what memory holds."""
+    if chained:
+        pack: Packer = matrices.packed_weights if role == STATIONARY else matrices.packed_panels
+        return pack
+    return np.array if decoded else None
+
+
+def are_packed(dst: Tile, stationary: Tile, moving: Tile, multiply: Product, group: int) -> bool:
+    """Whether a product of matrices like these takes packed ones."""
+    doubles = float64 in (dst.held, stationary.held, moving.held)
+    if multiply is not chain or group > 1 or doubles:
+        return False
+    return not matrices.is_narrow(stationary.free_size, moving.free_size)
 
 
 def of(wide: bool, options: Options) -> Product:
@@ -129,7 +130,8 @@ def of_scaled(s: Array, s_scales: Array, x: Array, x_scales: Array, options: Opt
 
 
 def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
-    """out[m, n] (+)= the chain over k of fused multiply-adds, from row 0; see native.matmul.
+    """out[m, n] (+)= the chain over k of fused multiply-adds, from row 0; see native.matmul. Where
+    they `are_packed`, operands may be what a `packer` made of them.
 
     Products of a `group` of rows are added before they join the chain.
     """

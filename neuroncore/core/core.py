@@ -21,6 +21,7 @@ from neuroncore.clause.instruction import Call, Instruction
 from neuroncore.clause.operand import Operand
 from neuroncore.core import indirection, legality
 from neuroncore.core.leftovers import Leftovers
+from neuroncore.core.packs import Packs
 from neuroncore.enums import MemoryRegion, engine
 from neuroncore.errors import (
     KernelError,
@@ -104,6 +105,7 @@ class Core:
             unit: np.full(self.machine.limits.partitions, CLOBBERED, np.float32)
             for unit in (engine.scalar, engine.vector)
         }
+        self.packs = Packs()
         self.beside: Beside | None = None
         self.site: Born = (
             None  # where the user's code is, while a frontend knows and it can't go on

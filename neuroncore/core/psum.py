@@ -16,25 +16,27 @@ from neuroncore.clause import arithmetic, product
 from neuroncore.clause.instruction import Run
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Array, Tile
+from neuroncore.native import copies
 from neuroncore.numerics.formats import float32
+from neuroncore.options import Options
 
 
 def multiplied(
-    core: Core, stationary: Tile, moving: Tile, accumulate: bool | None, group: int
+    core: Core, dst: Tile, stationary: Tile, moving: Tile, accumulate: bool | None, group: int
 ) -> Run:
     """dst (+)= the product of two tiles. Products of a `group` of rows, one axis before the
     columns, are added before they join the chain."""
     multiply = product.of(float32 in (stationary.dtype, moving.dtype), core.options)
-    read_s = product.reader(stationary, "stationary", core.options)
-    read_x = product.reader(moving, "moving", core.options)
+    chained = product.are_packed(dst, stationary, moving, multiply, group)
+    s_of = _Operand(stationary, product.STATIONARY, chained, group, core.options)
+    x_of = _Operand(moving, product.MOVING, chained, group, core.options)
 
     def run(core: Core, dst: Tile, stationary: Tile, moving: Tile) -> None:
-        s, x = read_s(stationary), read_x(moving)
-        if group > 1:
-            s, x = s.reshape(group * len(s), -1), x.reshape(group * len(x), -1)
         in_s, in_x, into = core.leftovers_in(stationary), core.leftovers_in(moving), None
-        if in_s is not None or in_x is not None:
-            s, x, into = _sparing(s, x, in_s, in_x)
+        if in_s is None and in_x is None:
+            s, x = s_of.taken(core, stationary), x_of.taken(core, moving)
+        else:
+            s, x, into = _sparing(s_of.read(stationary), x_of.read(moving), in_s, in_x)
 
         def fill(out: Array, add: bool) -> None:
             multiply(s, x, out, add, group)
@@ -44,6 +46,26 @@ def multiplied(
         accumulated(core, dst, accumulate, fill)
 
     return run
+
+
+class _Operand:
+    """How products take operands like a tile: as a matrix, or as what is kept of one."""
+
+    def __init__(self, tile: Tile, role: str, chained: bool, group: int, options: Options) -> None:
+        self.role, self.group = role, group
+        self.values = product.reader(tile, role, options)
+        decoded = self.values is not product.codes_of
+        self.pack = product.packer(role, chained, decoded)
+
+    def read(self, tile: Tile) -> Array:
+        values = self.values(tile)
+        return values if self.group == 1 else values.reshape(self.group * len(values), -1)
+
+    def taken(self, core: Core, tile: Tile) -> Array:
+        if self.pack is None:
+            return self.read(tile)
+        taken: Array = core.packs.get(tile, self.role, self.read, self.pack)
+        return taken
 
 
 def _sparing(
@@ -123,15 +145,22 @@ def warn_foreign(core: Core, dst: Tile) -> None:
 
 def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
     """Transpose mode: bits of data[k, m] go to dst[m, n] where moving[k, n] is 1."""
-    picks = moving.values().reshape(moving.shape[0], -1) != 0
-    codes = data.codes().reshape(data.shape[0], -1)
-    rows = np.argmax(picks, axis=0)
-    result = codes[rows].T
-    empty = ~picks.any(axis=0)
-    if empty.any():
+    rows, empty = core.packs.get(moving, "picks", _picked_rows, tuple)
+    result = data.codes().reshape(data.shape[0], -1)[rows].T
+    if empty is not None:
         result = np.where(empty, result.dtype.type(0), result)
     put_bits(dst, result)
     dst.mark_foreign(False)
+
+
+def _picked_rows(moving: Tile) -> tuple[Array | slice, Array | None]:
+    """Which row each column of a matrix picks, all in order if it is an identity matrix, and which
+    columns pick none, if any do."""
+    picks = moving.values().reshape(moving.shape[0], -1) != 0
+    rows, empty = np.argmax(picks, axis=0), ~picks.any(axis=0)
+    if empty.any():
+        return rows, empty
+    return (slice(None) if np.array_equal(rows, np.arange(len(picks))) else rows), None
 
 
 def put_bits(dst: Tile, codes: Array) -> None:
@@ -139,4 +168,4 @@ def put_bits(dst: Tile, codes: Array) -> None:
     into = dst.codes()
     if codes.itemsize < into.itemsize:
         into = into.view(dst.held.code_type)
-    into[...] = codes.reshape(dst.shape)
+    copies.copy(codes.reshape(dst.shape), into)

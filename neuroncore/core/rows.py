@@ -13,6 +13,7 @@ from neuroncore.core.core import Core
 from neuroncore.errors import OutOfBoundsError, ShapeError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
+from neuroncore.native import copies
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import uint32
 
@@ -75,7 +76,7 @@ def put(tile: Tile, codes: Array, chosen: Array | None = None) -> None:
     """Write codes in the order of the tile's elements, all or those that are `chosen`."""
     into, codes = tile.codes(), shaped(codes, tile.shape)
     if chosen is None:
-        into[...] = codes
+        copies.copy(codes, into)
     else:
         chosen = shaped(chosen, tile.shape)
         into[chosen] = codes[chosen]

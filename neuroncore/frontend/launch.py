@@ -82,6 +82,7 @@ def launch(
 
     def programs_of(core: Core) -> Any:
         first, *_ = [one_program(core, rank) for rank in shares[cores.index(core)]]
+        core.packs.clear()
         return core.returns(first)
 
     def one_program(core: Core, rank: int) -> Any:

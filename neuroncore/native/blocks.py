@@ -1,4 +1,5 @@
-"""Blocks of a matrix product, whose sums stay in vector registers: operations of compiled code."""
+"""Blocks of matrices in vector registers, to be multiplied or transposed: operations of compiled
+code."""
 
 from __future__ import annotations
 
@@ -99,14 +100,42 @@ def copied(lanes: int, vectors: int = 1) -> Any:
     return generated(_copied)
 
 
+def turned(size: int) -> Any:
+    """The operation (source, target) that sets target[j, i] to source[i, j] for the first `size`
+    rows and columns, a power of two."""
+
+    def _turned(typingctx: Any, source: Any, target: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            places = zip(signature.args, values, strict=True)
+            source, target = (_Matrix(context, builder, *place, size) for place in places)
+            rows = [source.vectors(_index(i), 1)[0] for i in range(size)]
+            for _ in range(size.bit_length() - 1):  # rows i and i + size / 2 become one of pairs
+                halves = zip(rows[: size // 2], rows[size // 2 :], strict=True)
+                rows = [_interleaved(builder, a, b, h) for a, b in halves for h in (0, 1)]
+            for i, row in enumerate(rows):
+                builder.store(row, target.place(_index(i), 0), align=target.align)
+            return context.get_dummy_value()
+
+        return types.void(source, target), generate
+
+    return generated(_turned)
+
+
+def _interleaved(builder: Any, a: Any, b: Any, half: int) -> Any:
+    """a[i], b[i], a[i + 1], b[i + 1], ... of the lower (0) or the upper (1) half of both."""
+    count = a.type.count
+    order = [half * count // 2 + lane // 2 + lane % 2 * count for lane in range(count)]
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_LANE, count), order))
+
+
 class _Matrix:
     """A two-dimensional array of numba's type `kind`, whose rows are read by vectors."""
 
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any, lanes: int = LANES):
         array = context.make_array(kind)(context, builder, value)
         self.builder, self.data = builder, array.data
-        size = _index(kind.dtype.bitwidth // 8)
-        self.step = builder.udiv(builder.extract_value(array.strides, 0), size)
+        self.align = kind.dtype.bitwidth // 8
+        self.step = builder.udiv(builder.extract_value(array.strides, 0), _index(self.align))
         self.lanes = lanes
 
     def element(self, row: Any, column: Any) -> Any:
@@ -120,8 +149,7 @@ class _Matrix:
 
     def vectors(self, row: Any, count: int) -> list[Any]:
         """The first vectors of a row."""
-        align = 4 if self.data.type.pointee == _FLOAT else 8
-        return [self.builder.load(self.place(row, v), align=align) for v in range(count)]
+        return [self.builder.load(self.place(row, v), align=self.align) for v in range(count)]
 
     def splat(self, row: Any, column: int) -> Any:
         """One element in every lane."""

@@ -31,6 +31,7 @@ Array = npt.NDArray[Any]
 
 COLUMNS = LANES * VECTORS
 FLOAT_BYTES = 4
+NOTHING = np.empty((0, 0), np.float32)
 
 _block_1, _block_2, _block_3 = (block(v) for v in (1, 2, 3))
 _pair_1, _pair_2 = (block(v, 2) for v in (1, 2))
@@ -41,20 +42,51 @@ _copied_rows = copied(ROWS)
 _copied_1, _copied_2, _copied_3 = (copied(LANES, v) for v in (1, 2, 3))
 
 
-@compiled_once(_SOURCE, _SOURCE, _TARGET, types.boolean, types.float32[::1])
-def chain(s: Array, x: Array, out: Array, accumulate: bool, scratch: Array) -> None:
-    """out = s.T @ x, or += with one more rounding, by blocks of up to three vectors of columns.
-
-    s [K, M], x [K, N], out [M, N], float32; `scratch` has scratch_size(K, M) elements.
-    """
-    k = s.shape[0]
-    weights, panel, edge = _carved(scratch, k)
+@compiled_once(_SOURCE, types.float32[:, :, ::1])
+def pack_weights(s: Array, weights: Array) -> None:
+    """s [K, M] as the weights of blocks, [M / ROWS, K, ROWS]."""
     _pack_weights(s, weights)
-    n = 0
+
+
+@compiled_once(_SOURCE, types.float32[::1])
+def pack_panels(x: Array, panels: Array) -> None:
+    """x [K, N] as the columns that blocks take at a time, one panel [K, vectors * LANES] after the
+    other."""
+    k, n = x.shape[0], 0
     while n < x.shape[1]:
         vectors = _vectors(x.shape[1] - n, 3)
-        moving = _moving(x[:, n:], panel, vectors, s.shape[1] <= ROWS)
-        for m in range(0, s.shape[1], ROWS):
+        panel = panels[k * n : k * (n + vectors * LANES)].reshape(k, vectors * LANES)
+        _moving(x[:, n:], panel, vectors, False)
+        n += vectors * LANES
+
+
+@compiled_once(
+    *(types.float32[:, :, ::1], _SOURCE, _TARGET, types.boolean),
+    *(types.float32[::1], types.boolean, types.float32[:, ::1]),
+)
+def chain(
+    weights: Array,
+    x: Array,
+    out: Array,
+    accumulate: bool,
+    panels: Array,
+    packed: bool,
+    edge: Array,
+) -> None:
+    """out = s.T @ x, or += with one more rounding, by blocks of up to three vectors of columns.
+
+    `weights` are those of s [K, M]; x [K, N], out [M, N], float32. `panels` are those of x if it is
+    `packed`, and then x has no elements; else they have room for one. `edge` is a block.
+    """
+    k, n = weights.shape[1], 0
+    while n < out.shape[1]:
+        vectors = _vectors(out.shape[1] - n, 3)
+        first = k * n if packed else 0
+        panel = panels[first : first + k * vectors * LANES].reshape(k, vectors * LANES)
+        moving = panel[:, :]
+        if not packed:
+            moving = _moving(x[:, n:], panel, vectors, out.shape[0] <= ROWS)
+        for m in range(0, out.shape[0], ROWS):
             whole = _is_whole(out, m, n, vectors)
             part = out[m:, n:] if whole else edge[:, :]
             if vectors == 3:
@@ -186,20 +218,51 @@ def _put(edge: Array, out: Array, accumulate: bool) -> None:
 
 def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
     """out [M, N] = s.T @ x, or += with one more rounding, for any sizes and strides; s [K, M] and
-    x [K, N] float32, K at least 1."""
-    if out.shape[1] < LANES and out.shape[1] < out.shape[0]:
+    x [K, N] float32, K at least 1. For a group of 1 they may have been packed."""
+    if is_narrow(*out.shape):
         s, x, out = x, s, out.T  # lanes are for columns; the sums are the same
-    k, m = s.shape
-    scratch = buffers.scratch("chain", (scratch_size(k, m),))
-    if group == 1:
-        chain()(s, x, out, accumulate, scratch)
-    else:
-        grouped_chain(s, x, out, accumulate, scratch, group)
+    if group > 1:
+        grouped_chain(s, x, out, accumulate, _scratch(len(s), s.shape[1]), group)
+        return
+    k = s.shape[-2]
+    weights = s if s.ndim == 3 else _weights(s, buffers.scratch("weights", _weights_shape(s)))
+    packed = x.ndim == 1
+    panels = x if packed else buffers.scratch("panel", (k * COLUMNS,))
+    edge = buffers.scratch("edge", (ROWS, COLUMNS))
+    chain()(weights, NOTHING if packed else x, out, accumulate, panels, packed, edge)
 
 
-def scratch_size(k: int, m: int) -> int:
-    """What `chain` needs beside its arguments."""
-    return k * (COLUMNS + blocked(m, ROWS)) + ROWS * COLUMNS
+def is_narrow(rows: int, columns: int) -> bool:
+    """Whether a result has less columns than lanes, and more rows: its operands change places, and
+    can't have been packed."""
+    return columns < LANES and columns < rows
+
+
+def packed_weights(s: Array) -> Array:
+    """What `product` takes in the place of s [K, M], which needn't be done again for another x."""
+    return _weights(s, buffers.floats(_weights_shape(s)))
+
+
+def packed_panels(x: Array) -> Array:
+    """The same of x [K, N]."""
+    panels = buffers.floats((len(x) * blocked(x.shape[1], LANES),))
+    pack_panels()(x, panels)
+    return panels
+
+
+def _weights(s: Array, weights: Array) -> Array:
+    pack_weights()(s, weights)
+    return weights
+
+
+def _weights_shape(s: Array) -> tuple[int, int, int]:
+    return -(-s.shape[1] // ROWS), len(s), ROWS
+
+
+def _scratch(k: int, m: int) -> Array:
+    """What `grouped_chain` needs beside its arguments."""
+    size = k * (COLUMNS + blocked(m, ROWS)) + ROWS * COLUMNS
+    return buffers.scratch("chain", (size,))
 
 
 def scaled_product(

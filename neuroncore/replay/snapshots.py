@@ -63,6 +63,7 @@ class CoreState:
     def put_back(self, core: Core, storages: list[Storage]) -> None:
         """Restore a core but for its tensors, which are `storages`."""
         core.program_id = self.program_id
+        core.packs.clear()
         for unit, registers in self.accumulators.items():
             core.accumulators[unit][:] = registers
         core.generators = {unit: states.copy() for unit, states in self.generators.items()}

@@ -1,0 +1,75 @@
+"""Operands as the Tensor engine multiplies them, kept while their tiles stay as they are.
+
+Kernels multiply a tile by many others. What is made of it for that is kept from its second use on:
+a tile that is used once costs no memory.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import ReferenceType, ref
+
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Tile
+
+ROOM = 1 << 26  # bytes of all that is kept
+MOST = 1 << 12  # tiles that are known
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A tile that was used at a version of its storage, and what was made of it at the second
+    use."""
+
+    storage: ReferenceType[Storage]
+    version: int
+    kept: Any = None
+    nbytes: int = 0
+
+
+class Packs:
+    """What was made of the tiles of one core, of which the longest unused are forgotten."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Any, _Known] = OrderedDict()
+        self.nbytes = 0
+
+    def get(
+        self, tile: Tile, role: str, read: Callable[[Tile], Any], pack: Callable[[Any], Any]
+    ) -> Any:
+        """What `read` makes of a tile or, from the second use on, what `pack` makes of that, which
+        stays as it is."""
+        storage = tile.storage
+        if storage.image is not None:  # other tensors may write there
+            return read(tile)
+        key = id(storage), tile.offset, tile.geometry, role
+        known = self._known.get(key)
+        if known is None or known.version != storage.version or known.storage() is not storage:
+            self._forget(key)
+            self._known[key] = _Known(ref(storage), storage.version)
+            if len(self._known) > MOST:
+                self._forget(next(iter(self._known)))
+            return read(tile)
+        self._known.move_to_end(key)
+        if known.kept is None:
+            self._keep(known, pack(read(tile)))
+        return known.kept
+
+    def clear(self) -> None:
+        """Keep nothing of what was: the kernel has ended."""
+        self._known.clear()
+        self.nbytes = 0
+
+    def _keep(self, known: _Known, made: Any) -> None:
+        known.kept, known.nbytes = made, getattr(made, "nbytes", 0)
+        self.nbytes += known.nbytes
+        while self.nbytes > ROOM:
+            self._forget(next(iter(self._known)))
+
+    def _forget(self, key: Any) -> None:
+        known = self._known.pop(key, None)
+        if known is not None:
+            self.nbytes -= known.nbytes

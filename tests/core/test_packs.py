@@ -1,0 +1,90 @@
+"""What is made of an operand is kept from its second use on, and as long as the tile stays."""
+
+import numpy as np
+import pytest
+from device import Device
+
+from neuroncore.core import packs
+from neuroncore.core.packs import Packs
+
+
+def used(kept, tile):
+    """What a use gets: the elements as read, or ("packed", elements)."""
+    return kept.get(tile, "role", lambda t: t.numpy().tolist(), lambda values: ("packed", values))
+
+
+def test_the_second_use_keeps_it():
+    device, kept = Device(), Packs()
+    tile = device.tile(np.ones((1, 2), np.float32))
+    assert used(kept, tile) == [[1, 1]]
+    packed = used(kept, tile)
+    assert packed == ("packed", [[1, 1]]) and used(kept, tile) is packed
+    assert used(kept, tile[:, :1]) == [[1]]  # another tile of the same storage
+
+
+def test_a_write_ends_it():
+    device, kept = Device(), Packs()
+    tile = device.tile(np.ones((1, 2), np.float32))
+    used(kept, tile), used(kept, tile)
+    device.issue("memset", tile[:, 1:], 3.0)
+    assert used(kept, tile) == [[1, 3]]
+    assert used(kept, tile) == ("packed", [[1, 3]])
+
+
+def test_what_others_may_write_to_is_read_each_time():
+    device, kept = Device(), Packs()
+    placed = device.empty((1, 2), address=(0, 0))
+    device.issue("memset", placed, 1.0)
+    assert used(kept, placed) == used(kept, placed) == [[1, 1]]
+
+
+def test_a_storage_in_the_place_of_another_is_not_taken_for_it():
+    device, kept = Device(), Packs()
+    for value in range(20):
+        tile = device.tile(np.full((1, 2), value, np.float32))
+        assert used(kept, tile) == [[value, value]]
+        assert used(kept, tile) == ("packed", [[value, value]])
+        del tile
+
+
+@pytest.mark.parametrize("uses", [1, 2, 3])
+def test_the_longest_unused_is_forgotten(monkeypatch, uses):
+    monkeypatch.setattr(packs, "ROOM", 64)
+    device, kept = Device(), Packs()
+    tiles = [device.tile(np.full((1, 4), value, np.float32)) for value in range(6)]
+    for _ in range(uses):
+        for tile in tiles:
+            kept.get(tile, "role", lambda t: t.numpy(), np.array)
+            assert kept.nbytes <= 64
+    assert kept.nbytes == (0 if uses == 1 else 64)
+
+
+def test_few_tiles_are_known(monkeypatch):
+    monkeypatch.setattr(packs, "MOST", 4)
+    device, kept = Device(), Packs()
+    tiles = [device.tile(np.ones((1, 1), np.float32)) for _ in range(10)]
+    for tile in tiles:
+        used(kept, tile)
+    assert len(kept._known) == 4
+
+
+@pytest.mark.parametrize("form", ["float32", "bfloat16", "float8_e4m3"])
+@pytest.mark.parametrize("shape", [(128, 128, 512), (7, 9, 33), (64, 5, 5), (32, 64, 3)], ids=str)
+def test_products_are_the_same_packed_or_not(form, shape):
+    """The first product reads both operands, the second packs them, the third finds them packed."""
+    k, m, n = shape
+    device, rng = Device(), np.random.default_rng(k)
+    s, x = (device.tile(rng.standard_normal((k, size), np.float32), form) for size in (m, n))
+    found = []
+    for _ in range(3):
+        dst = device.empty((m, n), buffer="psum")
+        device.issue("nc_matmul", dst, s, x)
+        found.append(dst.numpy())
+    assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
+    device.issue("memset", x, 1.0)
+    dst = device.empty((m, n), buffer="psum")
+    device.issue("nc_matmul", dst, s, x)
+    sums = s.numpy().astype(np.float32).sum(axis=0)
+    np.testing.assert_allclose(
+        dst.numpy(), np.broadcast_to(sums[:, None], (m, n)), rtol=1e-4, atol=1e-5
+    )
