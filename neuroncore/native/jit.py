@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache, cached_property, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -16,6 +17,7 @@ R = TypeVar("R")
 
 numba: Any = Lazy("numba")
 extending: Any = Lazy("numba.extending")
+events: Any = Lazy("numba.core.event")
 
 # boundscheck off: callers have checked; error_model numpy: 1/0 is inf, not an exception.
 STRICT: dict[str, Any] = {
@@ -24,6 +26,8 @@ STRICT: dict[str, Any] = {
     "boundscheck": False,
     "error_model": "numpy",
 }
+# Only compiled functions call it: to have it called by Python or C would double its compilation.
+UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # Turns that a loop makes as plain Python: one takes up to 20 us, importing numba and the loop's
 # machine code half a second.
 WARM = 1_000
@@ -93,10 +97,32 @@ class Kept(Compiled[P, R]):
 
     @cached_property
     def dispatcher(self) -> Any:
+        _tell_of_compilation()
         try:
             return numba.njit(cache=True, **STRICT)(self.plain)
         except RuntimeError:  # numba: "cannot cache function: no locator available"
             return numba.njit(**STRICT)(self.plain)
+
+
+@cache
+def _tell_of_compilation() -> None:
+    """Let a line on standard error say so when, in this process, a loop is compiled for which the
+    cache has no machine code."""
+
+    class Watch(events.Listener):  # type: ignore[misc]
+        def on_start(self, event: Any) -> None:
+            if event.data["dispatcher"].py_func.__module__.startswith(__package__):
+                say_that_it_compiles()
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    events.register("numba:compile", Watch())
+
+
+@cache
+def say_that_it_compiles() -> None:
+    print("neuroncore: compiling loops, which is done once after an install", file=sys.stderr)
 
 
 def compiled(function: Callable[P, R]) -> Compiled[P, R]:
@@ -129,7 +155,7 @@ def inlined(function: Callable[P, R]) -> Compiled[P, R]:
 def borrowing(function: Callable[P, R]) -> Compiled[P, R]:
     """A part of a compiled loop that takes tuples of arrays. It counts no references, which would
     cost more than what it does with them; so it can't make an array, or numba refuses it."""
-    return Part(function, forceinline=True, _nrt=False)
+    return Part(function, forceinline=True, _nrt=False, **UNWRAPPED)
 
 
 def generated(generator: Callable[..., Any]) -> Callable[..., Any]:

@@ -100,16 +100,17 @@ def _queues(works: Sequence[Prepared], queue: Array, at: Array) -> Queues:
 
 
 def _core(machine: Machine) -> Core:
+    """Floats even where a machine has an integer: each mixture would take a compilation."""
     fixed = machine.fixed
     core: Core = native.Core(
         tensor=TENSOR,
         vector=VECTOR,
         gpsimd=GPSIMD,
-        semaphore_ns=fixed.semaphore_ns,
-        warmup_ns=fixed.warmup_ns,
-        cooling_ns=fixed.cooling_ns,
-        cooling_share=fixed.cooling_share,
-        cold_clock_share=fixed.cold_clock_share,
+        semaphore_ns=float(fixed.semaphore_ns),
+        warmup_ns=float(fixed.warmup_ns),
+        cooling_ns=float(fixed.cooling_ns),
+        cooling_share=float(fixed.cooling_share),
+        cold_clock_share=float(fixed.cold_clock_share),
     )
     return core
 

@@ -60,3 +60,14 @@ def test_a_small_program_is_timed_without_numba(program, order, monkeypatch):
     for kind in (jit.Compiled, jit.Kept):
         monkeypatch.setattr(kind, "dispatcher", property(refused))
     assert schedule(program, machine.load("trn2"), order).total_ns > 0
+
+
+def test_the_first_compilation_is_told_in_a_line(capsys):
+    jit.say_that_it_compiles.cache_clear()
+    for loop in (lambda: 1, lambda: 2):
+        loop.__module__ = "neuroncore.native.made_by_a_test"
+        compiled(loop)()
+    compiled(lambda: 3)()  # not ours
+    assert capsys.readouterr().err == (
+        "neuroncore: compiling loops, which is done once after an install\n"
+    )
