@@ -161,9 +161,14 @@ class Run:
 
     def shown(self, values: range | Literal["some"] | None = "some") -> Shown:
         """What a page has of it, as `view` says."""
-        steps = None if values is None else self.steps
-        wanted = values if isinstance(values, range) else None
-        shown: Shown = viewing.Shown(self.kernel, self.timelines, self.findings, steps, wanted)
+        shown: Shown = viewing.Shown(
+            self.kernel,
+            self.timelines,
+            self.findings,
+            steps=None if values is None else self.steps,
+            wanted=values if isinstance(values, range) else None,
+            precision=self.precision,
+        )
         return shown
 
     def view(self, values: range | Literal["some"] | None = "some") -> Page:

@@ -7,6 +7,7 @@ each instruction, box or tensor, as `columns.packed` writes them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,8 +22,10 @@ from neuroncore.enums import MemoryRegion
 from neuroncore.errors import UsageError
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
+from neuroncore.precision.findings import Precision
 from neuroncore.record.boxes import Area, Box
 from neuroncore.record.program import Program
+from neuroncore.report import precision
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.perfetto import RINGS, ROWS
 from neuroncore.report.summary import summary
@@ -38,6 +41,7 @@ Array = npt.NDArray[Any]
 SCHEMA = "neuroncore.view/1"
 TICK_NS = 0.1
 TICKS = 1 << 31  # which a run has at most
+ASSIGNED = re.compile(r"\s*(\w+) = ")
 CRITICAL, IN_TURN, TRANSFER = 1, 2, 4  # flags of an instruction
 
 
@@ -54,6 +58,7 @@ class Shown:
     findings: Sequence[Finding]
     steps: Callable[[], Steps] | None = None
     wanted: range | None = None
+    precision: Precision | None = None
 
 
 def document(launches: Iterable[Shown]) -> dict[str, Any]:
@@ -65,6 +70,7 @@ def document(launches: Iterable[Shown]) -> dict[str, Any]:
             "core": core,
             "cores": len(launch.timelines),
             "findings": [_finding(found, texts) for found in launch.findings],
+            "precision": launch.precision and precision.document(launch.precision),
             **_core(timeline, texts),
             "values": of_core,
         }
@@ -130,7 +136,7 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
             **accesses.columns(program),
             "area_at": differences(_addresses(timeline, accesses, times)),
         },
-        "kinds": [_kind(kind) for kind in program.kinds],
+        "kinds": [_kind(kind, program) for kind in program.kinds],
         "patterns": program.boxes().patterns.each(),
     }
 
@@ -270,10 +276,14 @@ def _addresses(timeline: Timeline, accesses: Accesses, times: Times) -> Array:
     return at
 
 
-def _kind(kind: Area) -> dict[str, Any]:
+def _kind(kind: Area, program: Program) -> dict[str, Any]:
+    """What tensors have in common. One without a name is called what the line that made it assigns
+    it to."""
+    born = program.place(kind.line).text if kind.line >= 0 else ""
+    variable = ASSIGNED.match(born)
     return {
         "memory": kind.region.value,
-        "name": kind.name,
+        "name": kind.name or (variable[1] if variable else ""),
         "partitions": kind.partitions,
         "row_bytes": kind.row_bytes,
         "placed": kind.placed,

@@ -7,6 +7,7 @@ import pages
 import pytest
 
 import neuroncore
+from neuroncore.options import Options
 
 CANVAS = "#timeline canvas"
 
@@ -154,6 +155,48 @@ def test_an_address_leads_to_a_step_a_pane_and_a_window(chromium, file):
         assert opened.page.is_visible("[data-pane=memory].pane")
         opened.page.keyboard.press("ArrowRight")
         assert "step=4" in opened.does("location.hash")
+
+
+def test_both_cores_of_a_launch_can_be_chosen(chromium, tmp_path):
+    both = neuroncore.run(pages.product[2], *pages.operands(64))
+    both.view().save(tmp_path / "cores.html")
+    with pages.tab(chromium) as opened:
+        opened.open(tmp_path / "cores.html")
+        assert opened.text("#which").split() == [
+            "core",
+            "product,",
+            "core",
+            "0",
+            "product,",
+            "core",
+            "1",
+        ]
+        opened.page.select_option("#core", "1")
+        opened.page.keyboard.press("ArrowRight")
+        opened.page.wait_for_function("view.core().core === 1")
+        assert "core=1" in opened.does("location.hash")
+        assert opened.errors == []
+
+
+def test_precision_by_line_leads_to_the_line(chromium, tmp_path):
+    options = Options(precision=True)
+    found = neuroncore.run(pages.product, *pages.operands(64), options=options)
+    found.view().save(tmp_path / "page.html")
+    (first, *_) = pages.document(found.view())["cores"][0]["precision"]["lines"]
+    with pages.tab(chromium) as opened:
+        opened.open(tmp_path / "page.html", "pane=precision")
+        shown = opened.text("[data-pane=precision].pane")
+        assert first["text"] in shown and f"{100 * first['share']:.1f} %" in shown
+        opened.page.click("[data-pane=precision].pane button")
+        number = opened.does("view.core().lines[view.state.line].line")
+        assert first["place"].endswith(f":{number}")
+
+
+def test_moments_are_told_from_each_other(tab):
+    said = "[1234.5678, 36700123.4, 0, 5e9].map((ns) => view.moment(ns))"
+    assert tab.does(said) == ["1.2346 us", "36.7001234 ms", "0.0 ns", "5.0000000000 s"]
+    apart = "[36700000, 36701000].map((ns) => view.moment(ns, 1000))"
+    assert tab.does(apart) == ["36.700 ms", "36.701 ms"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

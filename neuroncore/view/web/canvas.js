@@ -1,6 +1,6 @@
 // Drawing over an axis of time that all canvases share.
 
-import { duration, el } from "./text.js";
+import { el, moment } from "./text.js";
 import { set, state } from "./state.js";
 
 export const LABELS = 150; // pixels on the left, for the names of rows
@@ -67,7 +67,7 @@ export class Board {
     const step = [1, 2, 5, 10].map((n) => n * unit).find((n) => span / n <= steps);
     for (let at = Math.ceil(state.from / step) * step; at <= state.to; at += step) {
       this.rect(this.x(at), 0, 1, this.height, ink("rule"));
-      this.text(duration(Math.round(at / unit) * unit), this.x(at) + 3, 11, ink("faint"));
+      this.text(moment(at, step), this.x(at) + 3, 11, ink("faint"));
     }
   }
 }

@@ -1,7 +1,7 @@
 // What waited for what.
 
 import { IN_TURN } from "./model.js";
-import { duration } from "./text.js";
+import { duration, moment } from "./text.js";
 
 /** The instructions that one waited for, one after the other, at most so many. */
 export function chain(core, i, most) {
@@ -22,7 +22,7 @@ export function reason(core, i) {
   if (core.is(i, IN_TURN)) return `its turn behind ${named(core, cause)}, which its queue had before it`;
   const late = core.begin[i] - core.end[cause];
   const more = late > 0.05 ? `; ${duration(late)} from then to its begin` : "";
-  return `${named(core, cause)}, whose result is there at ${duration(core.end[cause])}${more}`;
+  return `${named(core, cause)}, whose result is there at ${moment(core.end[cause])}${more}`;
 }
 
 /** Why a row is idle between two instructions. */

@@ -4,7 +4,7 @@ import { forgetInks, show, zoom } from "./canvas.js";
 import { Core } from "./model.js";
 import { Memory } from "./memory.js";
 import { decoder } from "./number.js";
-import { drawFigures, drawFindings, drawHead, drawWhatIf } from "./report.js";
+import { drawFigures, drawFindings, drawHead, drawPrecision, drawWhatIf } from "./report.js";
 import { drawArray, product } from "./array.js";
 import { drawRoofline } from "./roofline.js";
 import { matching } from "./search.js";
@@ -12,7 +12,7 @@ import { Source } from "./source.js";
 import { asked, listen, set, state } from "./state.js";
 import { atPosition, drawStep, drawWalk, stepped } from "./step.js";
 import { Timeline } from "./timeline.js";
-import { $, el, table } from "./text.js";
+import { $, el, moment, table } from "./text.js";
 import { Tiles } from "./tiles.js";
 import { drawValues } from "./values.js";
 
@@ -33,9 +33,13 @@ const DRAWN = {
   memory: ["Memory", () => memory.draw()],
   roofline: ["Roofline", (pane) => drawRoofline(pane, core)],
   whatif: ["What if", (pane) => drawWhatIf(pane, core)],
+  precision: ["Precision", (pane) => drawPrecision(pane, core)],
   findings: ["Findings", (pane) => drawFindings(pane, core)],
   figures: ["Figures", (pane) => drawFigures(pane, core)],
 };
+
+// Panes that are there only where the document has what they show.
+const ASKED_FOR = { whatif: (each) => each.what_if.length > 0, precision: (each) => each.precision };
 
 async function open(number) {
   const given = cores[number] ?? cores[0];
@@ -150,7 +154,7 @@ async function choose(number) {
 
 function makePanes() {
   for (const [name, [title]] of Object.entries(DRAWN)) {
-    if (name === "whatif" && !cores.some((each) => each.what_if.length)) continue;
+    if (name in ASKED_FOR && !cores.every(ASKED_FOR[name])) continue;
     panes[name] = el("section", { class: "pane", "data-pane": name, "aria-label": title });
     $("panes").append(panes[name]);
     $("tabs").append(el("button", { role: "tab", "data-pane": name, onclick: () => set({ pane: name }) }, title));
@@ -176,7 +180,7 @@ async function start() {
   listenToControls();
   drawHead(core, cores, made.version);
   draw(new Set(["core", "theme", "query"]));
-  window.view = { decoder, product, state, set, made, core: () => core, timeline, memory, drawn: () => drawn };
+  window.view = { decoder, moment, product, state, set, made, core: () => core, timeline, memory, drawn: () => drawn };
   return core.count;
 }
 

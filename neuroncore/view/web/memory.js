@@ -4,7 +4,7 @@ import { Board, colour, ink, LABELS, navigable } from "./canvas.js";
 import { lowerBound, sorted } from "./model.js";
 import { set, state } from "./state.js";
 import { tensor } from "./step.js";
-import { $, duration, size } from "./text.js";
+import { $, duration, moment, size } from "./text.js";
 
 const HEIGHT = 170;
 
@@ -59,7 +59,17 @@ class MemoryMap {
     this.limits = core.memories[this.memory];
     this.tiles = residents(core, this.memory);
     this.top = this.tiles.reduce((most, tile) => Math.max(most, tile.at + tile.bytes), 1);
+    this.born = Float64Array.from(this.tiles, (tile) => tile.born);
+    let latest = 0; // end of those born so far
+    this.reach = Float64Array.from(this.tiles, (tile) => (latest = Math.max(latest, tile.dead)));
     this.use = pressure(core, this.tiles);
+  }
+
+  /** The tiles in use at some time between two. */
+  between(from, to) {
+    const first = lowerBound(this.reach, 0, this.tiles.length, from);
+    const last = lowerBound(this.born, first, this.tiles.length, to);
+    return this.tiles.slice(first, last).filter((tile) => tile.dead > from);
   }
 
   y(byte) {
@@ -71,9 +81,9 @@ class MemoryMap {
     if (!core || !board.begin()) return;
     board.axis();
     const now = state.step < 0 ? state.from : core.begin[state.step];
-    const alive = this.tiles.filter((tile) => tile.born <= now && now < tile.dead);
+    const alive = this.between(now, now + core.tick_ns);
     const said = [`${this.memory.toUpperCase()}, per partition`, `${size(this.top)} of ${size(limits.bytes)}`,
-      `by the program ${size(limits.peak)}`, `at ${duration(now)}:`,
+      `by the program ${size(limits.peak)}`, `at ${moment(now, 10)}:`,
       `${alive.length} tiles, ${size(alive.reduce((sum, tile) => sum + tile.bytes, 0))}`];
     said.forEach((line, n) => board.text(line, 4, 14 + 14 * n, ink(n ? "faint" : "ink"), LABELS - 8));
     board.clipped(() => {
@@ -88,8 +98,7 @@ class MemoryMap {
   drawTiles() {
     const { board } = this, taken = new Uint8Array((board.width + 1) * HEIGHT);
     const chosen = this.chosen();
-    for (const tile of this.tiles) {
-      if (tile.dead < state.from || tile.born > state.to) continue;
+    for (const tile of this.between(state.from, state.to)) {
       const x = board.x(tile.born), width = board.x(tile.dead) - x;
       const y = this.y(tile.at + tile.bytes), height = this.y(tile.at) - y;
       if (width < 1 || height < 1) {
@@ -159,8 +168,7 @@ class MemoryMap {
 
   under(x, y) {
     const ns = this.board.ns(x);
-    return this.tiles.find((tile) => tile.born <= ns && ns < tile.dead
-      && this.y(tile.at + tile.bytes) <= y && y < this.y(tile.at));
+    return this.between(ns, ns + this.core.tick_ns).find((tile) => this.y(tile.at + tile.bytes) <= y && y < this.y(tile.at));
   }
 
   clicked(x, y) {
@@ -173,12 +181,12 @@ class MemoryMap {
     const tile = event.buttons || event.offsetX < LABELS ? null : this.under(event.offsetX, event.offsetY);
     card.hidden = !tile;
     if (!tile) return;
-    const unread = tile.last ? `last read until ${duration(tile.last)}` : "never read";
+    const unread = tile.last ? `last read until ${moment(tile.last)}` : "never read";
     const lies = this.core.kindOf(tile.area).placed ? "at" : "for instance at";
     const waits = Number.isFinite(tile.read) && tile.read > tile.written
       ? `\nwritten ${duration(tile.read - tile.written)} before its first read` : "";
     card.textContent = `${tensor(this.core, tile.area)}\n${size(tile.bytes)} per partition, ${lies} ${tile.at}\n`
-      + `in use from ${duration(tile.born)} to ${duration(tile.dead)}, ${unread}${waits}`;
+      + `in use from ${moment(tile.born)} to ${moment(tile.dead)}, ${unread}${waits}`;
     const x = Math.min(event.clientX + 14, window.innerWidth - 340);
     Object.assign(card.style, { left: `${x}px`, top: `${event.clientY + 16}px` });
   }

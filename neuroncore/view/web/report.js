@@ -27,8 +27,23 @@ export function drawFindings(pane, core) {
     : el("p", { class: "faint" }, "Nothing was found."));
 }
 
+/** Where the error of the results comes from, line by line. */
+export function drawPrecision(pane, core) {
+  const { results, lines } = core.precision, files = core.files.map((file) => file.name);
+  const figure = (value) => (value === null ? "infinite" : Number(value).toPrecision(3));
+  const rows = lines.map((line) => {
+    const [, file, number] = /^(.*):(\d+)$/.exec(line.place), bar = el("div", { class: "bar" });
+    bar.style.width = `${120 * Math.min(1, line.share)}px`;
+    return [where(core, { file: files.indexOf(file), line: Number(number) }), bar, percent(line.share),
+      figure(line.ulps_rms), figure(line.ulps_max), el("code", {}, line.text)];
+  });
+  pane.replaceChildren(
+    ...results.map((result, n) => el("div", {}, `result ${n}: relative L2 ${figure(result.rel_l2)} from float64`)),
+    table(["line", "", "share", "ulps, rms", "ulps, max", ""], rows, [2, 3, 4]));
+}
+
 function where(core, found) {
-  if (found.line === undefined) return "";
+  if (found.line === undefined || !core.files[found.file]) return "";
   const index = core.lines.findIndex((line) => line.file === found.file && line.line === found.line);
   const text = `${core.files[found.file].name.split("/").at(-1)}:${found.line}`;
   return index < 0 ? text : el("button", { class: "link", onclick: () => set({ line: index }) }, text);

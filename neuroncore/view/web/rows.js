@@ -75,5 +75,6 @@ function steps(core, items, weight) {
     if (time !== times.at(-1)) times.push(time), values.push(0);
     values[values.length - 1] = Math.abs(value) < 1e-6 ? 0 : value;
   }
-  return { times: Float64Array.from(times), values: Float64Array.from(values) };
+  const most = values.reduce((a, b) => Math.max(a, b), 0) || 1;
+  return { times: Float64Array.from(times), values: Float64Array.from(values), most };
 }

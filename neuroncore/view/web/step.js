@@ -3,7 +3,7 @@
 import { named, reason } from "./causes.js";
 import { CRITICAL } from "./model.js";
 import { set, state } from "./state.js";
-import { $, duration, el, table } from "./text.js";
+import { $, duration, el, moment, table } from "./text.js";
 
 const MOST_WAITERS = 12;
 
@@ -40,8 +40,8 @@ export function drawStep(pane, core) {
   pane.replaceChildren(
     el("div", {}, el("b", {}, `${i}  ${call.name}`), `  on ${core.queues[core.queue[i]]}, `,
       place(core, i), critical ? el("span", { class: "critical" }, "  on the critical path") : ""),
-    el("div", { id: "times" }, `begins at ${duration(core.begin[i])}, keeps its queue for `
-      + `${duration(core.kept[i] - core.begin[i])}, result at ${duration(core.end[i])}`),
+    el("div", { id: "times" }, `begins at ${moment(core.begin[i])}, keeps its queue for `
+      + `${duration(core.kept[i] - core.begin[i])}, result at ${moment(core.end[i])}`),
     el("div", {}, "waited for ", linked(core, core.cause[i], reason(core, i))),
     el("div", {}, "waiting for it: ", ...waiters(core, i)),
     operands(core, i),
@@ -79,7 +79,7 @@ function operands(core, i) {
     o.role,
     el("button", { class: "link", onclick: () => set({ operand: n, pane: "values" }) }, o.name),
     core.callOf(i).arguments[o.name] ?? "",
-    `${tensor(core, o.area)}  ${range(core, o.box)}`,
+    `${tensor(core, o.area)}: ${range(core, o.box)}`,
     from(core, o),
     next(core, o),
   ]);
@@ -89,8 +89,8 @@ function operands(core, i) {
 /** What a tensor is called: its name if it has one, and the line that made it. */
 export function tensor(core, area) {
   const kind = core.kindOf(area);
-  const born = kind.site >= 0 ? ` of line ${core.sites[kind.site][1]}` : "";
-  return `${kind.name || kind.memory}${born} #${area}`;
+  const born = kind.site >= 0 ? `, line ${core.sites[kind.site][1]}` : "";
+  return `${kind.name || kind.memory} #${area}${born}`;
 }
 
 function range(core, box) {

@@ -13,6 +13,13 @@ export function duration(ns) {
   return `${digits(ns / 1e9)} s`;
 }
 
+/** A moment in its unit, with as many digits as tell it from others that are `apart` ns from it. */
+export function moment(ns, apart = 0.1) {
+  const [unit, scale] = [["ns", 1], ["us", 1e3], ["ms", 1e6]].find(([, each]) => ns < 1000 * each) ?? ["s", 1e9];
+  const digits = Math.max(0, Math.ceil(Math.log10(scale / apart) - 1e-9));
+  return `${(ns / scale).toFixed(digits)} ${unit}`;
+}
+
 /** 1.5 MiB, with three significant digits or all before the point. */
 export function size(count) {
   for (const unit of ["B", "KiB", "MiB"]) {

@@ -6,7 +6,7 @@ import { CRITICAL, lowerBound, TRANSFER } from "./model.js";
 import { counters, rowsOf } from "./rows.js";
 import { matching } from "./search.js";
 import { set, state } from "./state.js";
-import { $, duration } from "./text.js";
+import { $, duration, moment } from "./text.js";
 
 const HEIGHT = 17, AXIS = 16, COUNTER = 30, MOST_LANES = 40;
 
@@ -121,8 +121,8 @@ export class Timeline {
     return AXIS + n * HEIGHT + HEIGHT / 2;
   }
 
-  drawCounter({ name, unit, times, values }, y) {
-    const { board } = this, most = values.reduce((a, b) => Math.max(a, b), 0) || 1;
+  drawCounter({ name, unit, times, values, most }, y) {
+    const { board } = this;
     board.text(name, 4, y + 12, ink("ink"), LABELS - 8);
     board.text(`up to ${Number(most.toPrecision(3))} ${unit}`, 4, y + 25, ink("faint"), LABELS - 8);
     const scale = (COUNTER - 5) / most;
@@ -167,7 +167,7 @@ export class Timeline {
 function said(core, i) {
   const call = core.callOf(i);
   const given = Object.entries(call.arguments).map(([name, value]) => `${name} = ${value}`);
-  const times = `from ${duration(core.begin[i])} for ${duration(core.kept[i] - core.begin[i])}, `
-    + `result at ${duration(core.end[i])}`;
+  const times = `from ${moment(core.begin[i])} for ${duration(core.kept[i] - core.begin[i])}, `
+    + `result at ${moment(core.end[i])}`;
   return [`${i}  ${call.name}  line ${core.sites[core.site[i]][1]}`, times, ...given].join("\n");
 }
