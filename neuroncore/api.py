@@ -27,6 +27,7 @@ from neuroncore.report import tables
 from neuroncore.report.compare import Agreement, Incomparable, agreement
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.summary import overcommitted, summary
+from neuroncore.report.why import Why, why
 from neuroncore.schedule import Timeline, schedule_cores
 
 if TYPE_CHECKING:
@@ -139,6 +140,11 @@ class Run:
     def summaries(self) -> list[dict[str, Any]]:
         """The same of each core."""
         return [summary(timeline) for timeline in self.timelines]
+
+    def why(self, top: int = 5) -> Why:
+        """What bounds it, which lines are on its critical path, and what would help: changes of
+        each resource and of so many lines, scheduled again."""
+        return why(self.kernel, self.timelines[self._slowest], top)
 
     @property
     def _slowest(self) -> int:

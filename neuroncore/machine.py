@@ -226,6 +226,10 @@ def names() -> list[str]:
     return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
 
 
+def _text(name: str) -> str:
+    return (_folder() / f"{name}.toml").read_text("utf-8")
+
+
 @cache
 def load(name: str) -> Machine:
     """The machine of that name, or of which that is another name.
@@ -235,7 +239,7 @@ def load(name: str) -> Machine:
     if name not in names():
         return load(_meant(name))
     where = f"isa/machines/{name}.toml"
-    found = parse((_folder() / f"{name}.toml").read_text("utf-8"), where)
+    found = parse(_text(name), where)
     if found.name != name:
         raise DefinitionError(f"{where}: name is {found.name!r}; it must be that of the file")
     return found
@@ -268,8 +272,9 @@ def aliases() -> dict[str, str]:
 
 
 def api_versions() -> list[str]:
-    """What get_nc_version() may say, oldest first."""
-    return sorted({load(name).api_version for name in names()}, key=api_number)
+    """What get_nc_version() may say, oldest first. Of each file only its first lines are read."""
+    heads = (tomllib.loads(_text(name).partition("\n[")[0]) for name in names())
+    return sorted({head["api_version"] for head in heads}, key=api_number)
 
 
 def api_number(version: str) -> int:

@@ -1,4 +1,6 @@
-"""The code blocks of README.md, run.  `python tests/readme.py` writes what they print into it."""
+"""The code blocks of README.md, and what commands on other pages print, run.
+
+`python tests/readme.py` writes what they print into the pages."""
 
 import os
 import re
@@ -10,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+PAGES = README, ROOT / "docs/why.md"  # that show what commands print
 BIN = Path(sys.executable).parent
 PRINTED = re.compile(r"<!-- prints: (.+?) -->\n```text\n(.*?)```", re.DOTALL)
 FENCE = re.compile(r"^```(sh|python)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -19,6 +22,11 @@ VERSION = re.compile(r"\d+(\.\d+)+")
 def blocks(language):
     """The text of every block of one language."""
     return [body for found, body in FENCE.findall(README.read_text()) if found == language]
+
+
+def shown():
+    """Every command that a page shows with what it prints, and that."""
+    return [found for page in PAGES for found in PRINTED.findall(page.read_text())]
 
 
 def prepare(folder):
@@ -58,11 +66,12 @@ def without_versions(text):
 def main():
     with tempfile.TemporaryDirectory() as name:
         prepare(Path(name))
-        text = PRINTED.sub(
-            lambda m: f"<!-- prints: {m[1]} -->\n```text\n{run(m[1], Path(name)).stdout}```",
-            README.read_text(),
-        )
-    README.write_text(text)
+        for page in PAGES:
+            text = PRINTED.sub(
+                lambda m: f"<!-- prints: {m[1]} -->\n```text\n{run(m[1], Path(name)).stdout}```",
+                page.read_text(),
+            )
+            page.write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every code block of README.md does what it says."""
+"""Every code block of README.md does what it says, and so does what other pages show."""
 
 import io
 import os
@@ -32,7 +32,7 @@ def called(command):
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("command,printed", readme.PRINTED.findall(readme.README.read_text()))
+@pytest.mark.parametrize("command,printed", readme.shown())
 def test_what_is_shown_is_what_is_printed(command, printed):
     code, found = called(command)
     assert readme.without_versions(found) == readme.without_versions(printed)

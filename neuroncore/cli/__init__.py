@@ -20,6 +20,7 @@ metadata: Any = Lazy("importlib.metadata")
 # gives the command's parser what it takes, and `command`, which carries it out.
 COMMANDS = {
     "run": ("run", "run a kernel, or a script that launches kernels"),
+    "why": ("why", "why a kernel takes as long as it does, and what would help"),
     "view": ("view", "write a page that shows a run, for a browser and without a network"),
     "profile": ("profile", "show what kernels saved with save_neff_name and save_trace_name"),
     "score": ("score", "compare estimates with a table of measurements"),

@@ -62,12 +62,12 @@ class Document:
         self.say(f"{run.kernel} on {run.machine.name}")
         for line in (
             *(_compared(found) if found is not None else ()),
-            *_estimated(run.timelines, run.programs),
+            *_estimated(run.timelines, run.programs, self.arguments.answers),
             *(precision.text(run.precision) if run.precision else ()),
             *self._findings(run),
         ):
             self.say(f"  {line}")
-        self.launches.append(_launch(run, found))
+        self.launches.append(_launch(run, found, self.arguments.answers))
 
     def _findings(self, run: Run) -> Iterator[str]:
         """What a line of a kernel tells for the first time; of the others, how many there are."""
@@ -124,25 +124,32 @@ def _compared(found: Agreement) -> Iterator[str]:
     yield f"{'agrees' if found else 'DIFFERS'}   (relative L2 at most {limits})"
 
 
-def _estimated(timelines: list[Timeline], programs: Sequence[Sequence[int]]) -> Iterator[str]:
+def _estimated(
+    timelines: list[Timeline], programs: Sequence[Sequence[int]], answers: bool
+) -> Iterator[str]:
     total = sum(map(len, programs))
     for number, (timeline, own) in enumerate(zip(timelines, programs, strict=False)):
         if len(own) > 1:
             yield f"core {number}, {len(own)} of {total} programs, one after the other"
         elif total > 1:
             yield f"core {number}"
-        yield from text.estimated(timeline)
+        yield from text.estimated(timeline, answers)
 
 
-def _launch(run: Run, found: Agreement | None) -> dict[str, Any]:
+def _launch(run: Run, found: Agreement | None, answers: bool) -> dict[str, Any]:
+    hidden = () if answers else ("bound_by",)
+
+    def shown(figures: dict[str, Any]) -> dict[str, Any]:
+        return {name: figure for name, figure in figures.items() if name not in hidden}
+
     return {
         "kernel": run.kernel,
         "target": run.machine.name,
         "results": [c.to_dict() for c in found.comparisons] if found is not None else [],
         "agrees": None if found is None else bool(found),
         "programs": [list(own) for own in run.programs],
-        "estimate": run.summary,
-        "cores": run.summaries,
+        "estimate": shown(run.summary),
+        "cores": [*map(shown, run.summaries)],
         "findings": [*map(str, run.findings)],
         **({"precision": precision.document(run.precision)} if run.precision else {}),
     }

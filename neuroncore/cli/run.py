@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from neuroncore import machine
 from neuroncore.cli import tools
+from neuroncore.cli.document import Document
 from neuroncore.cli.failures import leaving_told
 from neuroncore.cli.progress import progress
 from neuroncore.cli.session import Session
@@ -56,10 +57,17 @@ def add_page(parser: argparse.ArgumentParser, *names: str, required: bool = Fals
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
-    """What to run, on what and how: all arguments that every command has that runs kernels."""
-    parser.add_argument("file", metavar="FILE.py[::KERNEL]")
-    _add_arguments(parser)
+    """What to run, on what and how, and what is right."""
+    add_launches(parser)
+    _add_reference(parser)
     _add_emulation(parser)
+    parser.set_defaults(command=run)
+
+
+def add_launches(parser: argparse.ArgumentParser) -> None:
+    """What to run and on what: the arguments of every command that runs kernels."""
+    parser.add_argument("file", metavar="FILE.py[::KERNEL]")
+    add_arguments(parser)
     parser.add_argument(
         "--with",
         dest="checkouts",
@@ -69,12 +77,11 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         help=f"serve imports of the vendor's packages from a checkout of their public source: "
         f"NAME is {' or '.join(REPOSITORIES)}; repeatable",
     )
-    options = re.findall(r"--[\w-]+", parser.format_help())
-    parser.set_defaults(command=run, options=options, is_script=is_script)
+    parser.set_defaults(parser=parser, is_script=is_script)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a kernel is given, and what is right."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a kernel is given, and what the estimate is of."""
     given = parser.add_mutually_exclusive_group()
     given.add_argument(
         "--args", nargs="+", metavar="ARG", help="float32[128,512] (random), or Python literals"
@@ -82,6 +89,26 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     given.add_argument(
         "--inputs", metavar="FUNC", help="NAME or FILE.py:NAME, a function that makes the arguments"
     )
+    parser.add_argument("--seed", type=_natural, default=0)
+    parser.add_argument(
+        "--target", metavar="MACHINE", help=f"{', '.join(machine.names())}; beats the environment"
+    )
+    parser.add_argument(
+        "--order",
+        choices=get_args(Order),
+        help="what the estimate takes a compiler to make of the order of instructions; by default "
+        "what the compiler of the kernel's API does",
+    )
+    parser.add_argument(
+        "--no-answers",
+        dest="answers",
+        action="store_false",
+        help="leave out what bounds a kernel and what would help: for classes",
+    )
+
+
+def _add_reference(parser: argparse.ArgumentParser) -> None:
+    """What is right."""
     parser.add_argument(
         "--ref", metavar="FUNC", help="a function of the same arguments that gives the right result"
     )
@@ -91,14 +118,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REL",
         help="relative L2 error allowed; by default set by the formats",
     )
-    parser.add_argument("--seed", type=_natural, default=0)
 
 
 def _add_emulation(parser: argparse.ArgumentParser) -> None:
     """How it runs."""
-    parser.add_argument(
-        "--target", metavar="MACHINE", help=f"{', '.join(machine.names())}; beats the environment"
-    )
     parser.add_argument(
         "--numerics",
         metavar="PROFILE",
@@ -116,12 +139,6 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
         choices=("report", "zeros", "raise"),
         help="what memory that nothing has written reads as: poison (report) or 0 (zeros), with a "
         "warning, or an error (raise)",
-    )
-    parser.add_argument(
-        "--order",
-        choices=get_args(Order),
-        help="what the estimate takes a compiler to make of the order of instructions; by default "
-        "what the compiler of the kernel's API does",
     )
     parser.add_argument(
         "--precision",
@@ -182,19 +199,25 @@ def _natural(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.target:
-        machine.load(arguments.target)  # refuses unknown names before anything runs
     for option in ("trace", "html"):
         _check_writable(option, getattr(arguments, option))
+    document = Document(arguments)
+    launch(arguments, Session(arguments, document, compares=True), _options(arguments))
+    return document.close()
+
+
+def launch(arguments: argparse.Namespace, session: Session, options: Options) -> None:
+    """Run the file that a command names, or the kernel in it."""
+    if arguments.target:
+        machine.load(arguments.target)  # refuses unknown names before anything runs
+    known = re.findall(r"--[\w-]+", arguments.parser.format_help())
     for word in arguments.others:
-        if near := difflib.get_close_matches(word, arguments.options, 1, cutoff=0.8):
+        if near := difflib.get_close_matches(word, known, 1, cutoff=0.8):
             raise UsageError(
                 f"{word} is not {near[0]}; if it is meant for the script, put it after --"
             )
     served = [checkouts.parsed(text) for text in arguments.checkouts]
     file, _, kernel = arguments.file.partition("::")
-    session = Session(arguments)
-    options = _options(arguments)
     chosen = settings(arguments.target, options, session, in_every_thread=True)
     with (
         activated(),
@@ -208,7 +231,6 @@ def run(arguments: argparse.Namespace) -> int:
             session.run_kernel(Path(file), kernel)
         else:
             session.run_script(Path(file))
-    return session.document.close()
 
 
 def _check_writable(option: str, path: Path | None) -> None:

@@ -11,28 +11,42 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from neuroncore.api import Arguments, Run, copied
 from neuroncore.cli import failures, values
-from neuroncore.cli.document import Document
 from neuroncore.core.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
 from neuroncore.frontend import misuse
-from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.outcome import Launch
-from neuroncore.report.compare import Incomparable
+from neuroncore.native.lazy import Lazy
+from neuroncore.report.compare import Agreement, Incomparable
+
+older: Any = Lazy("neuroncore.frontend.neuronxcc.nki.kernel")
+
+
+class Document(Protocol):
+    """What a command says of launches: `header` before the first, `add` after each. What ended the
+    session, if something did, is its `failure`."""
+
+    failure: dict[str, Any] | None
+
+    def header(self) -> None: ...
+    def add(self, run: Run, found: Agreement | None) -> None: ...
 
 
 class Session:
     """Runs what a command asks for, and hands what its launches leave behind to a document."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self.arguments = arguments
-        self.document = Document(arguments)
+    def __init__(
+        self, arguments: argparse.Namespace, document: Document, compares: bool = False
+    ) -> None:
+        """`compares` says that results are held against the reference, where there is one."""
+        self.arguments, self.compares = arguments, compares
+        self.document = document
         self.core: Core | None = None
         self.reference: Callable[..., Any] | None = None
         self.used: Arguments = (), {}  # of a kernel, as it leaves them
@@ -66,10 +80,11 @@ class Session:
             kernel = values.member(home, name)
             args, kwargs = self._kernel_arguments(home, rng)
             values.check_call(kernel, name, args, kwargs)
-            self._keep(home, args, kwargs)
+            if self.compares:
+                self._keep(home, args, kwargs)
             self.document.header()
-            launched = kernel if isinstance(kernel, Kernel | OlderKernel) else jit(kernel)
-            launched(*args, **kwargs)
+            is_ours = isinstance(kernel, Kernel) or _is_older(kernel)
+            (kernel if is_ours else jit(kernel))(*args, **kwargs)
 
     def _kernel_arguments(self, home: ModuleType, rng: np.random.Generator) -> Arguments:
         if self.arguments.args:
@@ -156,6 +171,11 @@ class Session:
         told = cause if isinstance(cause, KernelError) else error
         self._failed(None, told, f"{type(error).__name__}: {error}")
         failures.print_traceback(error)
+
+
+def _is_older(kernel: Any) -> bool:
+    """Whether a kernel is of the older API, which is imported to tell."""
+    return isinstance(kernel, older.Kernel)
 
 
 def _has_main(tree: ast.Module) -> bool:

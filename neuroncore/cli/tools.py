@@ -9,12 +9,15 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import neuroncore
 from neuroncore.frontend.alias import PATH
 from neuroncore.frontend.vendor.checkouts import WITH, Checkout
+from neuroncore.native.lazy import Lazy
+
+hashlib: Any = Lazy("hashlib")
 
 NAMES = ("neuron-profile", "neuron-explorer")
 
@@ -91,7 +94,7 @@ def _folder() -> Path:
     """Where the programs of this Python stay: in the user's cache, or a new folder if that can't
     be written."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    mine = sha256(f"{sys.executable}\n{neuroncore.__file__}".encode()).hexdigest()[:12]
+    mine = hashlib.sha256(f"{sys.executable}\n{neuroncore.__file__}".encode()).hexdigest()[:12]
     folder = cache / "neuroncore" / f"tools-{mine}"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -41,17 +41,8 @@ class _Missing:
 
 MISSING = _Missing()
 LOCALS = {
-    "arguments",
-    "call",
-    "core",
-    "extra",
-    "key",
-    "name",
-    "offsets",
-    "row",
-    "run",
-    "tile",
-    "unknown",
+    *("call", "core", "extra", "key", "name", "offsets", "program", "row", "run"),
+    *("special", "tile", "unknown"),
 }
 
 
@@ -298,25 +289,26 @@ def _mark_written(parameter: Parameter, foreign: bool) -> Iterator[str]:
 
 
 def _note(instruction: Instruction) -> Iterator[str]:
+    """The row of it in the record. What is left out of that touches no window."""
     values = _values(instruction)
-    yield "row = -1"
+    read = [_window(p) for p in instruction.operands if p.operand and p.operand.reads]
+    written = [_window(p) for p in instruction.operands if p.operand and p.operand.writes]
+    number = [f"program.data.value(({values}))"] if values else []
+    row = ", ".join(["call.index", "core.line(frame_at(1))", *read, *written, *number])
+    yield "program = core.program"
     yield f"if call.dynamic: row = offsets.note(frame_at(1), ({values}))"
-    yield "elif core.program is not None:"
-    noted_values = f"({values})" if values else "None"
-    read = [_noted(p) for p in instruction.operands if p.operand and p.operand.reads]
-    written = [_noted(p) for p in instruction.operands if p.operand and p.operand.writes]
-    tiles = ", ".join([noted_values, *read, *written])
-    yield f"    row = core.note(call, frame_at(1), {tiles})"
+    yield "elif program is None: row = -1"
+    yield "elif program.full: row = core.leave_row_out()"
+    yield f"else: row = program.append([{row}])"
 
 
-def _noted(parameter: Parameter) -> str:
-    """What there is of an operand among the tiles of a row."""
+def _window(parameter: Parameter) -> str:
+    """The number of an operand's window in a row, if there is a tile; of each tile of a list."""
     name = parameter.name
-    if parameter.always_tile:
-        return name
     if parameter.operand and parameter.operand.many:
-        return f"*{name}"
-    return f"*([{name}] if {_is_tile(parameter)} else [])"
+        return f"*[program.access(tile) for tile in {name}]"
+    window = f"{name}._access if {name}._access >= 0 else program.access({name})"
+    return window if parameter.always_tile else f"*([{window}] if {_is_tile(parameter)} else [])"
 
 
 def _values(instruction: Instruction) -> str:

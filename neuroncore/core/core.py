@@ -230,49 +230,48 @@ class Core:
 
     # --- recording -------------------------------------------------------------------------------
 
-    def note(
-        self, call: Call, frame: FrameType, values: tuple[Any, ...] | None, *tiles: Tile
-    ) -> int:
-        """Append an instruction to the record, and say at which row; `tiles` are those of
-        `call.reads`, the indices of `call.indices`, and `call.writes`, `values` the key of its
-        values (`record.data`) if it has any."""
+    def note(self, call: Call, frame: FrameType, values: tuple[Any, ...], *tiles: Tile) -> int:
+        """Append an instruction with run-time offsets to the record, and say at which row; `tiles`
+        are those of `call.reads`, the indices of `call.indices`, and `call.writes`, `values` the
+        key of its values (`record.data`)."""
         program = self.program
         if program is None:
             return -1
         if program.full:
-            if not program.left_out:
-                self.report("RECORD_LIMIT", program.ending)
-            program.left_out += 1
-            return self.last_row
-        line = self._lines.get((id(frame.f_code), frame.f_lasti))
-        if line is None:
-            line = self._find_line(frame)
-        row = [call.index, line]
-        for tile in tiles:
-            window = tile._access
-            row.append(window if window >= 0 else program.access(tile))
-        if values is not None:
-            number = program.data.values.get(values)
-            row.append(program.data.value(values) if number is None else number)
-        return program.append(row)
+            return self.leave_row_out()
+        windows = [program.access(tile) for tile in tiles]
+        number = program.data.value(values)
+        return program.append([call.index, self.line(frame), *windows, number])
+
+    def leave_row_out(self) -> int:
+        """Count an instruction that the record has no room for."""
+        assert self.program is not None
+        if not self.program.left_out:
+            self.report("RECORD_LIMIT", self.program.ending)
+        self.program.left_out += 1
+        return self.last_row
 
     @property
     def last_row(self) -> int:
         """The row of the last instruction in the record; -1 if there is none."""
         return -1 if self.program is None else self.program.issued - 1
 
-    def _find_line(self, frame: FrameType) -> int:
-        """The line of the user's code that led to a frame. Ours are not remembered: many lines
-        of the user's lead through them."""
+    def line(self, frame: FrameType) -> int:
+        """The line of the user's code that led to a frame, by its number in the record. Frames of
+        ours are not remembered: many lines of the user's lead through them."""
+        key = id(frame.f_code), frame.f_lasti
+        known = self._lines.get(key)
+        if known is not None:
+            return known
         assert self.program is not None
         if self.site is not None:
             return self.program.line(*self.site)
         user = source.user_above(frame)
         found = user or frame
-        line = self.program.line(found.f_code, source.instruction_of(found))
+        number = self.program.line(found.f_code, source.instruction_of(found))
         if user is frame:
-            self._lines[id(found.f_code), found.f_lasti] = line
-        return line
+            self._lines[key] = number
+        return number
 
     def allocate(
         self,

@@ -21,5 +21,7 @@ def format_of(dtype: Any, position: int) -> Format:
 
 def common(x: Any, y: Any) -> Format:
     """The format of x <op> y: that of the tile, or of two tiles the wider."""
+    if isinstance(x, Tile) and isinstance(y, Tile) and x.dtype is y.dtype:
+        return x.dtype
     found = [lookup(t.dtype) for t in (x, y) if isinstance(t, Tile)]
     return min(found, key=WIDTHS.index)

@@ -178,7 +178,9 @@ class Memory:
         """
         if region is MemoryRegion.shared_hbm:
             return self._share(shape, dtype, name)
-        return self._new(region, shape, dtype, name, address)
+        if address is not None and region in ON_CHIP:
+            return self._placed(region, shape, dtype, name, address)
+        return self._new(region, shape, dtype, name)
 
     def _share(self, shape: tuple[int, ...], dtype: Format, name: str) -> Storage:
         key = name, self._shared[name]
@@ -204,10 +206,7 @@ class Memory:
         shape: tuple[int, ...],
         dtype: Format,
         name: str,
-        address: tuple[int, int] | None = None,
     ) -> Storage:
-        if address is not None and region in ON_CHIP:
-            return self._placed(region, shape, dtype, name, address)
         layout = self._layouts.get((region, shape, dtype))
         if layout is None:
             layout = self._laid_out(region, shape, dtype, name)

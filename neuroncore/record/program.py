@@ -9,10 +9,11 @@ instruction leaves about 130 bytes for each, others 25.
 
 from __future__ import annotations
 
+import copy
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy.typing as npt
 
 from neuroncore import source
 from neuroncore.clause.instruction import Call
-from neuroncore.memory.geometry import Geometry
+from neuroncore.memory.geometry import Geometry, Layout
 from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
@@ -65,6 +66,7 @@ class Program:
         self.geometries: list[Geometry] = []  # of windows, by number
         self._numbers: dict[Geometry, int] = {}  # of geometries
         self._kinds: dict[Area, int] = {}  # tensors of a loop have equal ones
+        self._alike: dict[tuple[Layout, str, int, int], int] = {}  # by where it is made
         self._line_index: dict[tuple[int, int], int] = {}
         self._read: tuple[Columns, Boxes] | None = None
 
@@ -132,21 +134,36 @@ class Program:
 
     def access(self, tile: Tile) -> int:
         """The number of the window that a tile is; what is picked may be anywhere."""
+        if tile._access >= 0:
+            return tile._access
+        if tile.dynamic or tile.storage.image is not None:
+            return self._access_elsewhere(tile)
+        storage = tile.storage
+        if storage.id not in self.areas:
+            self.areas[storage.id] = self._born(storage)
+        number = self._numbers.get(tile.geometry)
+        if number is None:
+            number = self.geometry(tile.geometry)
+        return self._window(tile, storage.id, number, tile.offset)
+
+    def _access_elsewhere(self, tile: Tile) -> int:
+        """The same of a tile whose place no offset tells."""
+        number = self.geometry(tile.geometry)
         if tile.picks is not None:
             tile._access = self.access(tile.picked_from)
-            self.data.lies(tile._access, tile, self.geometry(tile.geometry))
-            return tile._access
-        storage, image = tile.storage, tile.storage.image
-        area = storage.id if image is None else image.id
-        if area not in self.areas:
-            self.areas[area] = self._born(storage)
-        offset = ANYWHERE if tile.dynamic else tile.offset
-        number = self.geometry(tile.geometry)
-        tile._access = len(self._windows) // 3
-        self._windows.fromlist([area, number, offset])
-        if image is not None or tile.dynamic:
-            self.data.lies(tile._access, tile, number)
+        else:
+            storage, image = tile.storage, tile.storage.image
+            area = storage.id if image is None else image.id
+            if area not in self.areas:
+                self.areas[area] = self._born(storage)
+            self._window(tile, area, number, ANYWHERE if tile.dynamic else tile.offset)
+        self.data.lies(tile._access, tile, number)
         return tile._access
+
+    def _window(self, tile: Tile, area: int, geometry: int, offset: int) -> int:
+        tile._access = number = len(self._windows) // 3
+        self._windows.fromlist([area, geometry, offset])
+        return number
 
     def stands_for(self, copied: Storage, tile: Tile) -> None:
         """Note that the host has copied a tile."""
@@ -174,11 +191,21 @@ class Program:
 
     def _born(self, storage: Storage) -> int:
         """The number of the kind of area that a storage is, or the memory that it is placed in."""
+        if storage.image is not None:
+            return self._kind(storage)
+        code, instruction = storage.born or (None, -1)
+        key = storage.layout, storage.name, id(code), instruction
+        number = self._alike.get(key)
+        if number is None:
+            number = self._alike[key] = self._kind(storage)
+        return number
+
+    def _kind(self, storage: Storage) -> int:
         region, image = storage.region, storage.image
         if image is not None:
             kind = Area(region, region.value, image.rows, image.row_bytes, True, -1)
         else:
-            line = self.line(*storage.born) if storage.born else -1
+            line = self.line(*storage.born) if storage.born else -1  # keeps the code's id
             name, rows, row_bytes = storage.name, storage.partitions, storage.row_bytes
             kind = Area(region, name, rows, row_bytes, False, line)
         number = self._kinds.get(kind)
@@ -243,6 +270,18 @@ class Program:
 
     def area(self, storage: int) -> Area:
         return self.kinds[self.areas[storage]]
+
+    def with_calls(self, instead: Mapping[tuple[int, int], Call]) -> Program:
+        """The same instructions, to be scheduled, of which those of line k and call c make the Call
+        at (k, c): it works on the same bytes as before, whatever it takes them for."""
+        columns, found = self._reading()
+        call = columns.call.copy()
+        for number, (line, old) in enumerate(instead, len(self.calls)):
+            call[(columns.line == line) & (columns.call == old)] = number
+        varied = copy.copy(self)
+        varied.calls = [*self.calls, *instead.values()]
+        varied._read = replace(columns, call=call), found
+        return varied
 
     def place(self, line: int) -> source.Place:
         site = self.lines[line]

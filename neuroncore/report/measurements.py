@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from neuroncore import machine
+from neuroncore.analysis.verdict import bound
 from neuroncore.errors import UsageError
 from neuroncore.record.saved import Record, load
-from neuroncore.report.estimate import bound
 from neuroncore.schedule import Timeline, schedule_cores
 
 Row = Mapping[str, str]

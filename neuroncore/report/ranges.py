@@ -69,6 +69,8 @@ def classes(bound: str) -> Iterator[str]:
     yield bound
     if bound in QUEUES[:LOADS]:
         yield "engine"
+    if bound.startswith("DMA "):
+        yield "DMA"
     yield ALL
 
 

@@ -22,10 +22,11 @@ def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:
         )
 
 
-def estimated(timeline: Timeline) -> Iterator[str]:
-    """The estimate, what bounds it, the order it is of, bytes moved and space used."""
-    machine = timeline.machine
-    yield f"estimate   {estimate(timeline)}"
+def estimated(timeline: Timeline, answers: bool = True) -> Iterator[str]:
+    """The estimate and, with `answers`, what bounds it; the order it is of, bytes moved and space
+    used."""
+    machine, found = timeline.machine, estimate(timeline)
+    yield f"estimate   {found if answers else found.time}"
     if timeline.program.coverage:
         yield f"covers     {timeline.program.coverage}"
     yield f"order      {POLICIES[timeline.order].said}"

@@ -28,6 +28,8 @@ from neuroncore.schedule.timeline import TENSOR as TENSOR
 from neuroncore.schedule.timeline import VECTOR as VECTOR
 from neuroncore.schedule.timeline import Timeline as Timeline
 from neuroncore.schedule.timeline import is_transfer as is_transfer
+from neuroncore.schedule.variation import AS_IT_IS
+from neuroncore.schedule.variation import Variation as Variation
 
 if TYPE_CHECKING:  # numba is imported when it is needed
     from neuroncore.native.timeline import Core, Queues, Times, Work
@@ -39,18 +41,23 @@ native: Any = Lazy("neuroncore.native.timeline")
 def schedule(program: Program, machine: Machine, order: Order | None = None) -> Timeline:
     """Time a program on a machine, which may be another than the one it was recorded on. `order`
     is the program's own if not given. Another core keeps it waiting nowhere."""
-    return _timed([prepared(program, machine, order)], machine)[0]
+    return schedule_cores([program], machine, order)[0]
 
 
 def schedule_cores(
-    programs: Sequence[Program], machine: Machine, order: Order | None = None
+    programs: Sequence[Program],
+    machine: Machine,
+    order: Order | None = None,
+    variations: Sequence[Variation] = (),
 ) -> list[Timeline]:
     """Time the programs of the cores of one launch, which share what HBM gives, and wait for each
-    other where they meet."""
+    other where they meet; each with its variation, if there are any."""
     if not programs:
         return []
     shared = machine.beside(len(programs))
-    return _timed([prepared(program, shared, order) for program in programs], machine)
+    differing = variations or [AS_IT_IS] * len(programs)
+    both = zip(programs, differing, strict=True)
+    return _timed([prepared(program, shared, order, each) for program, each in both], machine)
 
 
 def _timed(works: Sequence[Prepared], machine: Machine) -> list[Timeline]:
@@ -61,11 +68,14 @@ def _timed(works: Sequence[Prepared], machine: Machine) -> list[Timeline]:
     times = native.Times(begin, done, end, np.full(at[-1], -1, np.int32))
     native.timeline(work, _queues(works, work.queue, at), _core(machine), times)
     slices = [slice(start, stop) for start, stop in pairwise(at)]
-    return [_part(each, machine, work, times, own) for each, own in zip(works, slices, strict=True)]
+    return [_part(works, core, machine, work, times, own) for core, own in enumerate(slices)]
 
 
-def _part(each: Prepared, machine: Machine, work: Work, times: Times, own: slice) -> Timeline:
+def _part(
+    works: Sequence[Prepared], core: int, machine: Machine, work: Work, times: Times, own: slice
+) -> Timeline:
     """The timeline of one core of several."""
+    each = works[core]
     cause, lane = times.cause[own], work.lane[own]
     cause[cause >= 0] -= own.start
     return Timeline(
@@ -83,6 +93,8 @@ def _part(each: Prepared, machine: Machine, work: Work, times: Times, own: slice
         engines_used=np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0),
         peak_sbuf=each.peak_sbuf,
         peak_psum=each.peak_psum,
+        launch=tuple(work.program for work in works),
+        core=core,
         spill_ns=each.spill_ns,
     )
 

@@ -17,6 +17,7 @@ from neuroncore.schedule.copy_propagation import Definitions, propagated_copies,
 from neuroncore.schedule.costs import CallTable, busy
 from neuroncore.schedule.reordering import POLICIES, Policy
 from neuroncore.schedule.timeline import LOADS, QUEUES, STORES, SYNC
+from neuroncore.schedule.variation import AS_IT_IS, Variation, flow_of_data, vary
 
 if TYPE_CHECKING:  # numba is imported when it is needed
     from neuroncore.native.dependencies import Accesses, Flow
@@ -43,7 +44,9 @@ class Prepared:
     spill_ns: float
 
 
-def prepared(program: Program, machine: Machine, order: Order | None) -> Prepared:
+def prepared(
+    program: Program, machine: Machine, order: Order | None, variation: Variation = AS_IT_IS
+) -> Prepared:
     """`order` is the program's own if not given."""
     columns, order = program.columns(), order or program.order
     policy, boxes = POLICIES[order], program.box_table()
@@ -53,7 +56,7 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Prepare
         columns.start, columns.operands, table.reads[row], *program.boxes().near
     )
     flow = _no_flow(accesses, policy)
-    work = _work(program, table, row, accesses, flow, machine)
+    work = _work(program, table, row, accesses, flow, machine, variation.renamed)
     waits = (work.lane[:, 0] >= 0) | (not policy.rewrites)
     peak_sbuf, peak_psum = (
         allocate(program, boxes, columns, work.queue, waits, work.previous, region, capacity)
@@ -73,7 +76,7 @@ def prepared(program: Program, machine: Machine, order: Order | None) -> Prepare
         program=program,
         order=order,
         columns=columns,
-        work=work,
+        work=vary(work, variation),
         loads=loads,
         limits=_limits(policy),
         meetings=meetings,
@@ -96,11 +99,15 @@ def _no_flow(accesses: Accesses, policy: Policy) -> Flow:
 
 
 def _work(
-    program: Program, table: CallTable, row: Array, accesses: Accesses, flow: Flow, machine: Machine
-) -> Work:
+    program: Program, table: CallTable, row: Array, accesses: Accesses, flow: Flow,
+    machine: Machine, renamed: bool,
+) -> Work:  # fmt: skip
     """What each instruction takes, and waits for by the flow of data, which is filled in."""
     queue = table.queue[row]
     first, needs = dataflow.dependencies(queue, accesses, table.weights[row], flow)
+    if renamed:
+        first, needs = flow_of_data(first, needs, accesses)
+        flow.previous[:] = -1
     first, needs = _with(first, needs, *program.edges().T)
     flow.previous[:, SYNC] = np.maximum(flow.previous[:, SYNC], program.decided())
     work: Work = native.Work(

@@ -55,6 +55,8 @@ class Timeline:
     engines_used: Array  # and how many it uses
     peak_sbuf: int  # bytes per partition of the tiles alive at one point of the program
     peak_psum: int
+    launch: tuple[Program, ...]  # the programs of all cores,
+    core: int  # and which of them is its own
     spill_ns: float = 0.0  # what moving tiles that don't fit into SBUF adds, with nothing beside it
 
     @cached_property
@@ -100,28 +102,6 @@ class Timeline:
             if cause < 0:
                 return path[::-1]
             path.append(cause)
-
-    @cached_property
-    def path_share(self) -> dict[str, float]:
-        """How much of the critical path each queue keeps, and `latency`: waiting for a result
-        that its engine has already left behind."""
-        path = self.critical_path
-        if not path:
-            return {}
-        shares, by_software = dict.fromkeys((*QUEUES, "latency"), 0.0), self.by_software
-        for i, following in zip(path, [*path[1:], -1], strict=True):
-            until = self.begin[following] if following >= 0 else self.end[i]
-            span = float(until - self.begin[i])
-            working = min(span, float(self.done[i] - self.begin[i]))
-            issuing = working
-            if by_software[i]:
-                issuing = min(span, float(self.busy[i]))
-                dst = self.program.calls[self.columns.call[i]].view("dst")
-                shares[QUEUES[LOADS if dst.on_chip else STORES]] += working - issuing
-            shares[QUEUES[self.queue[i]]] += issuing
-            shares["latency"] += span - working
-        total = self.total_ns or 1.0
-        return {name: ns / total for name, ns in shares.items() if ns > 0}
 
 
 def before_in_queue(queue: Array, begin: Array) -> Array:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.analysis.path import parts, steps
 from neuroncore.clause.instruction import Call
 from neuroncore.core.core import Finding
 from neuroncore.enums import MemoryRegion
@@ -112,6 +113,7 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
     program, machine = timeline.program, timeline.machine
     tick = max(TICK_NS, timeline.total_ns / TICKS)
     times, accesses = Times(timeline, tick), Accesses(timeline)
+    on_path = parts(timeline, steps(timeline)).named
     return {
         "machine": machine.name,
         "order": POLICIES[timeline.order].said,
@@ -120,7 +122,7 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
         "what_if": [],
         "figures": summary(timeline),
         "busy_share": timeline.busy_share,
-        "path_share": timeline.path_share,
+        "path_share": {name: ns / (timeline.total_ns or 1.0) for name, ns in on_path.items()},
         "tick_ns": tick,
         "total_ns": timeline.total_ns,
         "count": len(timeline.begin),
@@ -142,7 +144,7 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
 
 
 def _verdict(found: Estimate) -> dict[str, Any]:
-    bound = {"what": found.bound.what, "share": found.bound.share}
+    bound = {"what": found.bound.what, "gain": found.bound.gain}
     range_s = {"low": found.low, "high": found.high}
     return {"text": str(found), "seconds": found.seconds, **range_s, "bound": bound}
 

@@ -8,7 +8,9 @@ import pytest
 from device import TARGETS, Device, issue_ns
 
 from neuroncore import machine
-from neuroncore.report.estimate import bound
+from neuroncore.analysis.path import parts as of_path
+from neuroncore.analysis.path import steps
+from neuroncore.analysis.verdict import bound
 from neuroncore.report.summary import summary
 from neuroncore.schedule import schedule
 
@@ -46,16 +48,21 @@ def test_a_chain_takes_the_sum_of_its_parts(target):
     )
     assert timeline.total_ns == pytest.approx(sum(parts))
     assert timeline.critical_path == [0, 1, 2]
-    assert sum(timeline.path_share.values()) == pytest.approx(1)
-    waiting = it.fixed.semaphore_ns * 2 + dma.load_latency_ns + scalar.latency_ns
-    waiting += dma.store_latency_ns
-    assert timeline.path_share["latency"] == pytest.approx(waiting / timeline.total_ns)
+    found = of_path(timeline, steps(timeline))
+    waiting = dma.load_latency_ns + it.fixed.semaphore_ns + dma.store_latency_ns
+    assert found.transfer_latency == pytest.approx(waiting)
+    assert found.latency == pytest.approx(scalar.latency_ns + it.fixed.semaphore_ns)
+    assert found.work == {"Scalar": pytest.approx(compute)}
+    assert found.issue == pytest.approx(2 * issue_ns(it))
+    assert found.moves == pytest.approx(2 * (transfer - issue_ns(it)))
 
 
-def test_a_short_chain_is_bound_by_latency():
-    found = bound(chain(columns=64).timeline())
-    assert found.what == "latency"
-    assert 0.5 < found.share < 1
+def test_a_short_chain_is_bound_by_the_latency_of_its_transfers():
+    timeline = chain(columns=64).timeline()
+    found, dma = bound(timeline), timeline.machine.dma
+    assert found.what == "DMA latency"
+    waiting = dma.load_latency_ns + dma.store_latency_ns
+    assert found.gain == pytest.approx(waiting / timeline.total_ns)
 
 
 def test_what_works_all_the_time_is_the_bound():
@@ -64,9 +71,9 @@ def test_what_works_all_the_time_is_the_bound():
         for _ in range(count):
             copy(device, (1, 4096), engine)
     timeline = device.timeline()
-    assert bound(timeline).what == "Vector"
-    total = timeline.total_ns
-    assert bound(timeline).share == pytest.approx(timeline.busy[0] * 20 / total)
+    found = bound(timeline)
+    assert found.what == "Vector"
+    assert 0.4 < found.gain <= timeline.busy[0] * 20 / 2 / timeline.total_ns
     assert summary(timeline)["bound_by"] == "Vector"
 
 
@@ -75,7 +82,7 @@ def test_loads_that_keep_all_engines_at_work_are_the_bound():
     for _ in range(8):
         src = device.zeros((128, 4096), buffer="hbm")
         device.issue("dma_copy", device.empty((128, 4096)), src)
-    assert bound(device.timeline()).what == "DMA"
+    assert bound(device.timeline()).what == "DMA bandwidth"
     assert device.timeline().busy_share["DMA"] > 0.9
 
 
@@ -90,7 +97,8 @@ def test_an_eighth_of_the_engines_is_an_eighth_of_the_dma():
 def test_an_empty_program_takes_no_time():
     timeline = Device().timeline()
     assert timeline.total_ns == 0
-    assert timeline.critical_path == [] and timeline.path_share == {}
+    assert timeline.critical_path == []
+    assert bound(timeline).what == "nothing"
     assert set(timeline.busy_share.values()) == {0}
     assert (timeline.peak_sbuf, timeline.peak_psum) == (0, 0)
     assert summary(timeline)["instruction_count"] == 0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from device import TARGETS, Device, issue_ns
 
+from neuroncore.analysis.path import parts, steps
 from neuroncore.machine import load
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.report.perfetto import events
@@ -312,11 +313,10 @@ def test_in_order_descriptors_are_written_when_it_is_their_turn(order):
 
 def test_what_it_issues_keeps_gpsimd_and_what_moves_the_rest_of_the_time():
     timeline = gathering(1).timeline()
-    total, busy = timeline.total_ns, timeline.busy[0]
-    moving = timeline.transfer_ns[0]
-    assert timeline.path_share["GpSimd"] == pytest.approx(busy / total)
-    assert timeline.path_share["DMA loads"] == pytest.approx(moving / total)
-    assert sum(timeline.path_share.values()) == pytest.approx(1)
+    found = parts(timeline, steps(timeline))
+    assert found.issue == pytest.approx(timeline.busy[0])
+    assert found.moves == pytest.approx(timeline.transfer_ns[0])
+    assert found.transfer_latency == pytest.approx(timeline.total_ns - found.issue - found.moves)
 
 
 @pytest.mark.parametrize("mode", ["hwdge", "swdge"])

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuroncore import machine
+from neuroncore.analysis.path import parts, steps
 from neuroncore.schedule import LOADS, QUEUES, schedule, schedule_cores
 from neuroncore.schedule.prepare import prepared
 from neuroncore.schedule.reordering import POLICIES
@@ -169,7 +170,7 @@ def test_what_is_sent_is_not_there_before_the_sender_has_it(order):
     assert other.begin[received] >= other.end[j]
     loads = np.flatnonzero(other.queue == LOADS)
     assert other.end[loads[-1]] < other.end[j]  # rings go on while one waits
-    assert other.path_share["latency"] > 0.5
+    assert parts(other, steps(other)).meeting > 0.5 * other.total_ns
 
 
 def test_cores_alike_wait_for_a_semaphore_only():
@@ -189,7 +190,7 @@ def test_causes_are_of_the_own_core():
         assert timeline.cause.max() < count
         path = timeline.critical_path
         assert path == sorted(path, key=lambda i: timeline.begin[i])
-        assert sum(timeline.path_share.values()) == pytest.approx(1)
+        assert steps(timeline).ns.sum() == pytest.approx(timeline.total_ns)
 
 
 def test_a_barrier_that_the_other_record_lacks_is_not_waited_for():

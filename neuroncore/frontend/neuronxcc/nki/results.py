@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -47,7 +48,7 @@ VENDORS: dict[tuple[str, str | None, str], str] = {
 }
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Pending:
     """A call whose result has no place yet: `run(dst, accumulate)` issues it."""
 
@@ -70,9 +71,10 @@ class Pending:
 
     def suits(self, slot: Tensor) -> bool:
         """Whether the instruction can write the slot itself, with one rounding as if by a copy."""
-        rounds_once = self.tile.dtype is float32 and not slot.dtype.is_integer
-        fits = slot.region in self.regions and slot.size == self.tile.size
-        return fits and (slot.dtype is self.tile.dtype or rounds_once)
+        tile = self.tile
+        if slot.dtype is not tile.dtype and (tile.dtype is not float32 or slot.dtype.is_integer):
+            return False
+        return slot.region in self.regions and (slot.shape == tile.shape or slot.size == tile.size)
 
 
 def flush() -> None:
@@ -138,6 +140,10 @@ def issue(name: str, **arguments: Any) -> None:
         check_write(dst)
         if dst.storage.placed:
             check_explicit(name, arguments, running().bias_is_made)
+    _issue(name, arguments)
+
+
+def _issue(name: str, arguments: dict[str, Any]) -> None:
     try:
         function(name)(**arguments)
     except KernelError as error:
@@ -172,10 +178,15 @@ def produce(
     try:
         made = new(out[0], out[1], region)
         over = made.shape if space is None else space
-        boxes = chosen(mask, over)
-        of_result = part or (lambda dst, box: follow(dst, box, over))
         # two axes always are a pattern
         elementwise = part is None and space is None and len(over) > 2
+        awaited = not now and _is_awaited(frame)
+        if mask is None and not elementwise and not awaited:
+            arguments["dst"] = made
+            _issue(name, arguments)
+            return made
+        boxes = chosen(mask, over)
+        of_result = part or (lambda dst, box: follow(dst, box, over))
 
         def run(dst: Tensor, accumulate: bool | None) -> None:
             given = arguments if accumulate is None else {**arguments, "accumulate": accumulate}
@@ -189,20 +200,23 @@ def produce(
                 else:
                     issue(name, **given, dst=dst)
 
-        def pending(frame: FrameType) -> Pending:
-            operand = INSTRUCTIONS[name].parameters[0].operand
-            usual = operand.regions if operand else (region,)
-            written = [_extent(of_result(made, box)) if box else box for box in boxes]
-            into = usual if regions is None else regions
-            return Pending(made, run, written, into, name == "nc_matmul", frame, frame.f_lasti)
-
-        if now:
+        if not awaited:
             run(made, None)
-        else:
-            _issue_or_hold(made, run, pending, frame)
+            return made
+        written = [_extent(of_result(made, box)) if box else box for box in boxes]
+        into = _usual_regions(name) if regions is None else regions
+        _hold(made, run, written, into, name == "nc_matmul", frame)
     finally:
         core.site = before
     return made
+
+
+@cache
+def _usual_regions(name: str) -> tuple[MemoryRegion, ...]:
+    """Where an instruction may write its first operand."""
+    operand = INSTRUCTIONS[name].parameters[0].operand
+    assert operand is not None
+    return operand.regions
 
 
 def _in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
@@ -245,24 +259,31 @@ def hold(
     """Issue a call that writes `boxes` of `made`, or hold it back if an assignment is about to
     follow."""
 
-    def pending(frame: FrameType) -> Pending:
-        return Pending(made, run, boxes, regions, sums, frame, frame.f_lasti)
-
-    _issue_or_hold(made, run, pending, source.user_frame())
+    frame = source.user_frame()
+    if _is_awaited(frame):
+        _hold(made, run, boxes, regions, sums, frame)
+    else:
+        run(made, None)
     return made
 
 
-def _issue_or_hold(
+def _is_awaited(frame: FrameType | None) -> bool:
+    """Whether the result of the call that a frame is at is assigned next. What was held back is
+    issued."""
+    flush()
+    return frame is not None and source.is_assigned(frame)
+
+
+def _hold(
     made: Tensor,
     run: Callable[[Tensor, bool | None], None],
-    pending: Callable[[FrameType], Pending],
+    boxes: list[Box],
+    regions: tuple[MemoryRegion, ...],
+    sums: bool,
     frame: FrameType | None,
 ) -> None:
-    flush()
-    if frame is not None and source.is_assigned(frame):
-        running().pending = pending(frame)
-    else:
-        run(made, None)
+    assert frame is not None
+    running().pending = Pending(made, run, boxes, regions, sums, frame, frame.f_lasti)
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:

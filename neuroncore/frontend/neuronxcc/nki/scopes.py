@@ -99,9 +99,9 @@ class Running:
 
 def running(core: Core | None = None) -> Running:
     core = core or current()
-    if core.dialect is None:
-        core.dialect = Running()
-    found: Running = core.dialect
+    found: Running | None = core.dialect
+    if found is None:
+        found = core.dialect = Running()
     return found
 
 

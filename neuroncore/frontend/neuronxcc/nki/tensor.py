@@ -78,7 +78,7 @@ class Tensor(Unread, Tile):
 
         With expressions the part has their common shape; slices among them add axes behind.
         """
-        if isinstance(key, Mask | bool):
+        if type(key) is bool or isinstance(key, Mask):
             return self._masked(key)
         return parts.part(self, key if type(key) is tuple else (key,), self._by_keys)
 

@@ -36,11 +36,9 @@ def tensor_tensor(
     all of them."""
     check_keywords(kwargs)
     flush()
-    x, y = _of_one_rank(tile(data1, "data1"), tile(data2, "data2"))
-    if x.shape != y.shape and len(x.shape) == len(y.shape):
-        shape = (x.shape[0], *map(max, zip(x.shape[1:], y.shape[1:], strict=True)))
-        if all(n in (1, m) for t in (x, y) for n, m in zip(t.shape[1:], shape[1:], strict=True)):
-            x, y = (t.stretched((t.shape[0], *shape[1:])) for t in (x, y))
+    x, y = tile(data1, "data1"), tile(data2, "data2")
+    if x.shape != y.shape:
+        x, y = _repeated(*_of_one_rank(x, y))
     operator = token(op)
     row = getattr(operator, "operator", None)
     x, y = apart(x, y, on_gpsimd=row is not None and "vector" not in row.engines)
@@ -64,6 +62,16 @@ def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         for t, other in ((x, y), (y, x))
     )
     return x, y
+
+
+def _repeated(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The free axes of either that are of size 1 repeated as the other has them, if all fit."""
+    if x.shape == y.shape or len(x.shape) != len(y.shape):
+        return x, y
+    free = tuple(map(max, zip(x.shape[1:], y.shape[1:], strict=True)))
+    if any(n not in (1, m) for t in (x, y) for n, m in zip(t.shape[1:], free, strict=True)):
+        return x, y
+    return x.stretched((x.shape[0], *free)), y.stretched((y.shape[0], *free))
 
 
 def memset(

@@ -237,6 +237,8 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Ten
 
 def _bounds_mode(kwargs: dict[str, Any], *names: str) -> Any:
     """What a DMA does beyond its tensors, by the first of these keywords that is given."""
+    if not kwargs:
+        return isa.oob_mode.error
     given = [kwargs[name] for name in names if name in kwargs]
     return isa.constants.member(isa.oob_mode, given[0]) if given else isa.oob_mode.error
 
@@ -272,7 +274,7 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
             hint="assign to what is on the chip: tensor[...] = value",
             also="err_unsupported_memory",
         )
-    if isinstance(value, int | float | np.number | np.bool_):
+    if not isinstance(value, Tensor) and isinstance(value, int | float | np.number | np.bool_):
         value = isa.memset(dst.shape, value, dst.dtype)
         flush()
     x = tile(value, "value")

@@ -27,6 +27,7 @@ from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, bool_, float32
 
 PSUM = MemoryRegion.psum
+TILES = (Tile, Untiled)
 COMPARISONS = frozenset(
     (
         *("equal", "not_equal", "greater", "greater_equal", "less", "less_equal"),
@@ -36,7 +37,7 @@ COMPARISONS = frozenset(
 
 
 def is_tile(value: Any) -> bool:
-    return isinstance(value, Tile | Untiled)
+    return isinstance(value, TILES)
 
 
 def _result_format(name: str, dtype: Any, *tiles: Tensor) -> Format:
@@ -88,12 +89,13 @@ def on_host(name: str, *numbers: Any) -> Any:
 
 
 def _of_tiles(operator: Operation, x: Tensor, y: Tensor, form: Format, mask: Any) -> Tensor:
-    x, y = _same_rank(x, y)
-    if x.free_size > 1 and _is_column(y, x):
-        return isa.tensor_scalar(x, operator, y, dtype=form, mask=mask)
-    if y.free_size > 1 and _is_column(x, y):
-        return isa.tensor_scalar(y, operator, x, reverse0=True, dtype=form, mask=mask)
-    x, y = _same_partitions(x, y), _same_partitions(y, x)
+    if x.shape != y.shape:
+        x, y = _same_rank(x, y)
+        if x.free_size > 1 and _is_column(y, x):
+            return isa.tensor_scalar(x, operator, y, dtype=form, mask=mask)
+        if y.free_size > 1 and _is_column(x, y):
+            return isa.tensor_scalar(y, operator, x, reverse0=True, dtype=form, mask=mask)
+        x, y = _same_partitions(x, y), _same_partitions(y, x)
     if x.region is PSUM and y.region is PSUM:
         x = isa.tensor_copy(x)
         flush()

@@ -1,0 +1,89 @@
+"""What bounds a run: the resource of which having more would save the most time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from neuroncore.analysis.changes import RESOURCES, Change, Resource, as_it_is
+from neuroncore.analysis.path import parts, steps
+from neuroncore.schedule import Timeline
+
+# How much more a change may save than its part of the critical path, for engines take instructions
+# in another order then: this many times as much, and this part of the whole beside.
+MORE, BESIDE = 1.25, 0.1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a change makes of a core's time, that was `before_ns`."""
+
+    change: Change
+    timeline: Timeline
+    before_ns: float
+
+    @property
+    def gain(self) -> float:
+        """The part of the time that is saved; less than 0 if it takes longer."""
+        return 1 - self.timeline.total_ns / self.before_ns
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What keeps a kernel from being faster: a resource, what was asked of it, and the part of the
+    time that this saves."""
+
+    what: str
+    how: str = ""
+    gain: float = 0.0
+
+    def __str__(self) -> str:
+        if self.what == "nothing":
+            return "nothing: no instruction was issued"
+        return (
+            f"{self.what} ({self.how}: {abs(self.gain):.0%} {'less' if self.gain >= 0 else 'more'})"
+        )
+
+
+_known: WeakKeyDictionary[Timeline, Bound] = WeakKeyDictionary()
+
+
+def bound(timeline: Timeline) -> Bound:
+    """Of a core, by its timeline; found once."""
+    found = _known.get(timeline)
+    if found is None:
+        found = _known[timeline] = bound_of(as_it_is(timeline), timeline)
+    return found
+
+
+def bound_of(change: Change, timeline: Timeline) -> Bound:
+    """The same where something is changed; the timeline is of that."""
+    best = max(_likely(change, timeline), key=lambda found: found.gain, default=None)
+    if best is None:
+        return Bound("nothing")
+    return Bound(best.change.what, best.change.how, best.gain)
+
+
+def _likely(base: Change, timeline: Timeline) -> Iterator[Outcome]:
+    """What comes of changes of a resource, without those that can't be the best."""
+    total = timeline.total_ns
+    if not total:
+        return
+    found, best = parts(timeline, steps(timeline)), 0.0
+
+    def most(resource: Resource) -> float:
+        return MORE * resource.saves(found) / total + BESIDE
+
+    for resource in sorted(RESOURCES, key=most, reverse=True):
+        if most(resource) < best:
+            return
+        made = outcome(resource.change(base), timeline)
+        best = max(best, made.gain)
+        yield made
+
+
+def outcome(change: Change, timeline: Timeline) -> Outcome:
+    """Of a change, beside the timeline of a core without it."""
+    changed = change.scheduled(timeline.core)
+    return Outcome(change, changed, timeline.total_ns)

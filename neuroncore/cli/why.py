@@ -1,0 +1,76 @@
+"""neuroncore why: what bounds a kernel, where, and what would help."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+from neuroncore.api import Run
+from neuroncore.cli import failures
+from neuroncore.cli.run import add_launches, launch
+from neuroncore.cli.session import Session
+from neuroncore.frontend.settings import environment_options
+from neuroncore.options import Options
+from neuroncore.report.compare import Agreement
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run a kernel and say what bounds its slowest core, which source lines are on its critical "
+        "path, and how long it would take if something were different: the same instructions, "
+        "scheduled again. docs/why.md explains each word."
+    )
+    parser.usage = "neuroncore why FILE.py[::KERNEL] [options] [[--] SCRIPT_ARGUMENT ...]"
+    parser.allow_abbrev = False
+    parser.add_argument(
+        "--top",
+        type=int,
+        default=5,
+        metavar="N",
+        help="how many lines to change, and rows to print of each kind (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    add_launches(parser)
+    parser.set_defaults(command=why)
+
+
+class Reasons:
+    """What there is to say of each launch, as they finish."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.failure: dict[str, Any] | None = None
+        self.launches: list[dict[str, Any]] = []
+
+    def header(self) -> None:
+        """The first line is the launch's own."""
+
+    def add(self, run: Run, found: Agreement | None) -> None:
+        why = run.why(self.arguments.top)
+        told = why if self.arguments.answers else why.without_answers()
+        self.launches.append(told.to_dict())
+        if not self.arguments.json:
+            failures.write(str(told))
+
+    def close(self) -> int:
+        if not self.launches and self.failure is None:
+            print("neuroncore: no kernel was launched", file=sys.stderr)
+        if self.arguments.json:
+            document = {"launches": self.launches, "error": self.failure}
+            failures.write(json.dumps(document, indent=2, allow_nan=False))
+        return int(not self.launches or self.failure is not None)
+
+
+def options(arguments: argparse.Namespace) -> Options:
+    """What the environment asks for, in the order that the command names."""
+    chosen = environment_options()
+    return replace(chosen, order=arguments.order) if arguments.order else chosen
+
+
+def why(arguments: argparse.Namespace) -> int:
+    reasons = Reasons(arguments)
+    launch(arguments, Session(arguments, reasons), options(arguments))
+    return reasons.close()

@@ -1,0 +1,112 @@
+"""Why a kernel takes as long as it does: what is said, to people and to programs."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from device import Device
+from neuroncore.kernels import ch05_matmul
+
+from neuroncore import run
+from neuroncore.cli import main
+from neuroncore.report.why import why
+
+
+@pytest.fixture(scope="module")
+def naive():
+    return run(ch05_matmul.naive, *ch05_matmul.inputs(np.random.default_rng(0)), target="trn2")
+
+
+def test_issue_of_transfers_bounds_naive_products_and_bandwidth_does_not(naive):
+    found = naive.why(top=1)
+    assert found.answers.sentence == (
+        "bound by the issue of DMA transfers: 272, one per 550 ns, ch05_matmul.py:120; fewer and "
+        "larger ones help, bandwidth does not"
+    )
+    gains = {str(one): one.gain for one in found.answers.resources}
+    assert gains["DMA issue free"] > 0.5
+    assert abs(gains["DMA bandwidth twice as high"]) < 0.01
+
+
+def test_what_a_run_names_is_what_saves_most(naive):
+    answers = naive.why(top=1).answers
+    assert naive.summary["bound_by"] == answers.bound.what == answers.resources[0].what
+    assert naive.estimate.bound.gain == answers.resources[0].gain
+    for one in answers.resources:
+        assert one.gain == pytest.approx(1 - one.ns / naive.timelines[0].total_ns)
+
+
+def test_text_has_the_path_by_line_and_what_would_be(naive):
+    text = str(naive.why(top=2))
+    first, second, *rest = text.splitlines()
+    assert first.startswith("naive on trn2   147 us (80 % range")
+    assert second.startswith("bound by the issue of DMA transfers")
+    assert any(line.split()[:3] == ["97%", "ch05_matmul.py:120", "dma_copy"] for line in rest)
+    (free,) = (line for line in rest if line.split()[:3] == ["DMA", "issue", "free"])
+    assert free.split()[-3:-2] == ["-54%"] and free.endswith("DMA bandwidth")
+    (idle,) = (line for line in rest if line.startswith("no difference: "))
+    assert "DMA bandwidth twice as high" in idle
+
+
+def ran(capsys, *words):
+    code = main(["why", *words])
+    return code, capsys.readouterr().out
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import nki, nki.isa as nisa, nki.language as nl\n\n\n"
+        "@nki.jit\n"
+        "def double(a):\n"
+        "    tile = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)\n"
+        "    nisa.dma_copy(dst=tile, src=a)\n"
+        "    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)\n"
+        "    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)\n"
+        "    nisa.dma_copy(dst=out, src=tile)\n"
+        "    return out\n"
+    )
+    return f"{path}::double"
+
+
+def test_the_command_prints_it(file, capsys):
+    code, out = ran(capsys, file, "--args", "float32[128,64]", "--target", "trn2", "--top", "2")
+    assert code == 0
+    assert out.startswith("double on trn2") and "bound by the latency of DMA" in out
+    assert "mine.py:7" in out
+
+
+def test_one_object_for_programs(file, capsys):
+    code, out = ran(capsys, file, "--args", "float32[128,64]", "--json")
+    (launch,) = json.loads(out)["launches"]
+    assert code == 0 and launch["schema"] == "neuroncore.why/1"
+    assert launch["bound_by"] == launch["resources"][0]["what"] == "DMA latency"
+    assert sum(line["share"] for line in launch["lines"]) == pytest.approx(1)
+    for line in launch["lines"]:
+        assert sum(line["parts"].values()) == pytest.approx(line["share"])
+
+
+@pytest.mark.parametrize("command", ["why", "run"])
+def test_answers_are_left_out_for_classes(command, file, capsys):
+    words = [command, file, "--args", "float32[128,64]", "--no-answers"]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert "bound by" not in text and "DMA latency" not in text and "what if" not in text
+    assert main([*words, "--json"]) == 0
+    assert "bound" not in capsys.readouterr().out.replace("bounded", "")
+
+
+def test_nothing_bounds_what_does_nothing():
+    found = why("nothing", Device().timeline())
+    assert found.answers is None and str(found).endswith("no instruction was issued")
+    assert found.to_dict()["lines"] == []
+
+
+def test_the_page_about_it_says_how_to_ask_in_python(capsys):
+    page = Path(__file__).parents[2] / "docs/why.md"
+    (program,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(program, {})
+    assert "bound by the Tensor engine" in capsys.readouterr().out
