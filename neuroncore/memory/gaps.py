@@ -56,7 +56,7 @@ class Flags:
     __slots__ = ("granule", "mask")
 
     def __init__(self, nbytes: int) -> None:
-        self.granule = max(nbytes, 1)
+        self.granule = nbytes or 1
         self.mask = NONE_SET  # as long as no access needs flags of its own
 
     def pieces(self, start: int, what: Footprint) -> Array:
@@ -114,13 +114,6 @@ class Gaps(Flags):
         if chosen is None and not ended:
             self._start, self._what = start, what
         return ended
-
-    def has_only(self, start: int, what: Footprint) -> bool:
-        """Whether nothing outside of an access has been written, as far as that is known."""
-        if not self.written:
-            return True
-        size = what.item * prod(what.shape)
-        return what is self._what and start == self._start and self.written == size
 
     def has_only(self, start: int, what: Footprint) -> bool:
         """Whether nothing outside of an access has been written, as far as that is known."""

@@ -53,7 +53,7 @@ def part(tile: T, keys: tuple[Any, ...], make: Callable[[tuple[Any, ...]], T]) -
     if tile.dynamic or tile.fault is not None or len(keys) > len(tile.shape):
         return make(keys)
     alike: list[Any] = []  # with all indices that mean the same, but for where that begins
-    offset = tile.offset
+    offset, sliced = tile.offset, True
     for k, size, stride in zip(keys, tile.shape, tile.strides):  # noqa: B905 - some may be left out
         if type(k) is slice:
             start, stop = k.start, k.stop
@@ -72,8 +72,9 @@ def part(tile: T, keys: tuple[Any, ...], make: Callable[[tuple[Any, ...]], T]) -
             if start + k.form.low < 0 or start + k.form.high >= size:
                 return make(keys)
             alike.append(k.form)
+            sliced = False
         elif isinstance(k, int) and type(k) is not bool and 0 <= k < size:
-            start = k
+            start, sliced = k, False
             alike.append(0)  # the axis goes away
         elif k is ... and len(keys) == 1:
             break
@@ -82,7 +83,10 @@ def part(tile: T, keys: tuple[Any, ...], make: Callable[[tuple[Any, ...]], T]) -
         offset += start * stride
     known = tile.geometry.parts.get(found := tuple(alike))
     if known is not None:
-        return tile.at(known, offset)
+        made = tile.at(known, offset)
+        if sliced and tile._array is not None:
+            made._array = tile._array[keys]  # takes half of what an array of its own does
+        return made
     made = make(keys)
     tile.geometry.note_part(found, made.geometry)
     return made

@@ -144,7 +144,10 @@ class Program:
         number = self._numbers.get(tile.geometry)
         if number is None:
             number = self.geometry(tile.geometry)
-        return self._window(tile, storage.id, number, tile.offset)
+        windows = self._windows
+        tile._access = window = len(windows) // 3
+        windows.fromlist([storage.id, number, tile.offset])
+        return window
 
     def _access_elsewhere(self, tile: Tile) -> int:
         """The same of a tile whose place no offset tells."""
@@ -156,14 +159,11 @@ class Program:
             area = storage.id if image is None else image.id
             if area not in self.areas:
                 self.areas[area] = self._born(storage)
-            self._window(tile, area, number, ANYWHERE if tile.dynamic else tile.offset)
+            tile._access = len(self._windows) // 3
+            offset = ANYWHERE if tile.dynamic else tile.offset
+            self._windows.fromlist([area, number, offset])
         self.data.lies(tile._access, tile, number)
         return tile._access
-
-    def _window(self, tile: Tile, area: int, geometry: int, offset: int) -> int:
-        tile._access = number = len(self._windows) // 3
-        self._windows.fromlist([area, geometry, offset])
-        return number
 
     def stands_for(self, copied: Storage, tile: Tile) -> None:
         """Note that the host has copied a tile."""
