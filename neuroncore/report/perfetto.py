@@ -1,9 +1,15 @@
-"""A timeline as Chrome Trace Events, which Perfetto opens (ui.perfetto.dev, "Open trace file")."""
+"""A timeline as Chrome Trace Events, which Perfetto opens (ui.perfetto.dev, "Open trace file").
+
+Times are whole nanoseconds, as in Perfetto, written as microseconds. What is the same for all
+instructions that are alike is made into text once.
+"""
 
 from __future__ import annotations
 
 import json
+import os.path
 from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +19,7 @@ import numpy.typing as npt
 from neuroncore.clause.instruction import Call
 from neuroncore.enums import MemoryRegion
 from neuroncore.memory.geometry import View
+from neuroncore.native import boxes as native
 from neuroncore.schedule import GPSIMD, LOADS, STORES, Timeline
 
 Array = npt.NDArray[Any]
@@ -21,114 +28,187 @@ Array = npt.NDArray[Any]
 # so have those that GpSimd issues.
 ROWS = ("TensorMatrix (Matmul)", "Vector", "Scalar", "GpSimd", "Sync")
 RINGS = {LOADS: "qSyncIO0 load", STORES: "qSyncIO1 store", GPSIMD: "qGpSimdDynamic"}
+COUNTERS = {  # of each partition
+    MemoryRegion.sbuf: "State Buffer Usage",
+    MemoryRegion.psum: "PSUM usage",
+}
+CHUNK = 4096  # events that are made into text together
 
 
 def events(timelines: Sequence[Timeline]) -> Iterator[dict[str, Any]]:
-    """Each timeline is a process of its own. Times are microseconds; every instruction is a slice
-    on the row of its queue, and a transfer that GpSimd issues on GpSimd's row as well."""
-    for pid, timeline in enumerate(timelines):
-        covers = timeline.program.coverage
-        kind = f"estimate of {covers}" if covers else "estimate"
-        name = f"launch {pid}: NeuronCore {timeline.machine.name} ({kind})"
-        yield {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": name}}
-        for event in _of_one(timeline):
-            yield {**event, "pid": pid}
-
-
-def _of_one(timeline: Timeline) -> Iterator[dict[str, Any]]:
-    order = np.argsort(timeline.begin, kind="stable").tolist()
-    until = np.where(timeline.moves, timeline.end, timeline.begin + timeline.busy)
-    row, names = _rows(timeline, order, until)
-    by_software = timeline.by_software
-    for tid, name in enumerate(names):
-        yield {"name": "thread_name", "ph": "M", "tid": tid, "args": {"name": name}}
-        yield {"name": "thread_sort_index", "ph": "M", "tid": tid, "args": {"sort_index": tid}}
-    places = [str(timeline.program.place(i)) for i in range(len(timeline.program.lines))]
-    described = [_arguments(call) for call in timeline.program.calls]
-    for i in order:
-        call = int(timeline.columns.call[i])
-        event = {
-            "name": timeline.program.calls[call].name,
-            "cat": timeline.program.calls[call].instruction.opcode,
-            "ph": "X",
-            "tid": row[i],
-            "ts": float(timeline.begin[i]) / 1e3,
-            "dur": float(until[i] - timeline.begin[i]) / 1e3,
-            "args": {
-                "id": i,
-                "nki_source_location": places[int(timeline.columns.line[i])],
-                "result_ready_us": float(timeline.end[i]) / 1e3,
-                **described[call],
-            },
-        }
-        yield event
-        if by_software[i]:
-            yield {**event, "tid": GPSIMD, "dur": float(timeline.busy[i]) / 1e3}
-    yield from _space(timeline)
-
-
-def _rows(timeline: Timeline, order: list[int], until: Array) -> tuple[list[int], list[str]]:
-    """The row of every instruction, and the names of the rows."""
-    names: list[str] = [*ROWS]
-    row = timeline.queue.tolist()
-    free: dict[int, list[tuple[int, float]]] = {ring: [] for ring in RINGS}  # (row, from when)
-    for i in order:
-        ring = row[i]
-        if not timeline.moves[i]:
-            continue
-        rows = free[ring]
-        at = next((n for n, (_, time) in enumerate(rows) if time <= timeline.begin[i]), None)
-        if at is None:
-            at = len(rows)
-            rows.append((len(names), 0.0))
-            names.append(f"{RINGS[ring]} {at}")
-        row[i] = rows[at][0]
-        rows[at] = row[i], float(until[i])
-    return row, names
-
-
-def _arguments(call: Call) -> dict[str, str]:
-    return {
-        name: str(value)
-        for name, value in call.arguments.items()
-        if isinstance(value, View) or (value is not None and value is not False)
-    }
-
-
-def _space(timeline: Timeline) -> Iterator[dict[str, Any]]:
-    """State Buffer and PSUM usage, in bytes per partition, as counters."""
-    for region, name in (
-        (MemoryRegion.sbuf, "State Buffer Usage"),
-        (MemoryRegion.psum, "PSUM usage"),
-    ):
-        for time, used in _usage(timeline, region):
-            args = {"bytes per partition": used}
-            yield {"name": name, "ph": "C", "ts": time / 1e3, "args": args}
-
-
-def _usage(timeline: Timeline, region: MemoryRegion) -> Iterator[tuple[float, int]]:
-    """When the tiles that the system places come and go."""
-    program, columns = timeline.program, timeline.columns
-    area = program.box_table()[:, 0][columns.operands]
-    users = np.repeat(np.arange(len(timeline.queue)), np.diff(columns.start))
-    changes: list[tuple[float, int]] = []
-    kinds = {a: program.area(a) for a in program.areas}
-    wanted = [a for a, kind in kinds.items() if kind.region is region and not kind.placed]
-    size = np.zeros(max(program.areas, default=0) + 1, np.int64)
-    size[wanted] = [kinds[a].row_bytes for a in wanted]
-    first, last = np.full(len(size), np.inf), np.full(len(size), -np.inf)
-    np.minimum.at(first, area, timeline.begin[users])
-    np.maximum.at(last, area, timeline.end[users])
-    for a in wanted:
-        if np.isfinite(first[a]):
-            changes += [(float(first[a]), int(size[a])), (float(last[a]), -int(size[a]))]
-    used = 0
-    for time, change in sorted(changes):
-        used += change
-        yield time, used
+    """Each timeline is a process of its own. Every instruction is a slice on the row of its queue,
+    and a transfer that GpSimd issues on GpSimd's row as well. Operands that are alike stand
+    together. Left out are arguments that have the value they have when a kernel leaves them out,
+    and when the result is ready where that is at the end of the slice."""
+    for texts in _texts(timelines):
+        yield from json.loads(f"[{texts}]")
 
 
 def write(timelines: Sequence[Timeline], path: Path) -> None:
     """Write the trace of one or more launches as JSON."""
     with path.open("w") as file:
-        json.dump({"traceEvents": list(events(timelines)), "displayTimeUnit": "ns"}, file)
+        file.write('{"displayTimeUnit":"ns","traceEvents":[')
+        for i, texts in enumerate(_texts(timelines)):
+            file.write(",\n" * (i > 0) + texts)
+        file.write("]}\n")
+
+
+def _texts(timelines: Sequence[Timeline]) -> Iterator[str]:
+    """The events as JSON, several at a time, with commas in between."""
+    for pid, timeline in enumerate(timelines):
+        row, names = _rows(timeline)
+        folder = _folder(timeline)
+        yield ",\n".join(map(_json, _names(timeline, pid, names, folder)))
+        yield from _slices(timeline, pid, row, _places(timeline, folder))
+        for region, name in COUNTERS.items():
+            event = f'{{"name":"{name}","ph":"C","pid":{pid},"ts":%.3f,'
+            event += '"args":{"bytes":%d}}'
+            time, used = _usage(timeline, region)
+            yield from _formatted([event], np.zeros(len(time), np.int64), time / 1e3, used)
+
+
+def _names(
+    timeline: Timeline, pid: int, rows: Sequence[str], folder: str
+) -> Iterator[dict[str, Any]]:
+    """What Perfetto calls a process and its rows."""
+    covers = timeline.program.coverage
+    kind = f"estimate of {covers}" if covers else "estimate"
+    name = f"launch {pid}: NeuronCore {timeline.machine.name} ({kind})"
+    of = {"ph": "M", "pid": pid}
+    yield {"name": "process_name", **of, "args": {"name": name}}
+    yield {"name": "process_labels", **of, "args": {"labels": f"sources in {folder or '.'}"}}
+    for tid, row in enumerate(rows):
+        yield {"name": "thread_name", **of, "tid": tid, "args": {"name": row}}
+        yield {"name": "thread_sort_index", **of, "tid": tid, "args": {"sort_index": tid}}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _formatted(formats: Sequence[str], kind: Array, *columns: Array) -> Iterator[str]:
+    """A text for each row of the columns, by the format of its kind."""
+    values = np.column_stack(columns)
+    for begin in range(0, len(kind), CHUNK):
+        part = slice(begin, begin + CHUNK)
+        texts = ",\n".join([formats[k] for k in kind[part].tolist()])
+        yield texts % tuple(values[part].ravel().tolist())
+
+
+def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iterator[str]:
+    """What begins first comes first; of transfers that GpSimd issues, the issue comes second."""
+    order = np.argsort(timeline.begin, kind="stable")
+    each = np.repeat(order, 1 + timeline.by_software[order])
+    is_issue = np.diff(each, prepend=-1) == 0
+    call, line = timeline.columns.call[each], timeline.columns.line[each]
+    tid = np.where(is_issue, GPSIMD, row[each])
+    begin, end = _whole(timeline.begin)[each], _whole(timeline.end)[each]
+    issued = _whole(timeline.begin + timeline.busy)[each]
+    until = np.where(is_issue, issued, _whole(_until(timeline))[each])
+    like = np.column_stack((call, line, tid, end > until))
+    first, kind = native.distinct(like)
+    described = [_described(call) for call in timeline.program.calls]
+    formats = []
+    for c, n, t, later in like[first].tolist():
+        head, tail = described[c]
+        numbers = f'"pid":{pid},"tid":{t},"ts":%.3f,"dur":%.3f,"args":{{"id":%d'
+        ready = ',"result_ready_us":%.3f' if later else "%.0s"
+        formats.append(f'{head},{numbers}{ready},"nki_source_location":{places[n]},{tail}')
+    yield from _formatted(formats, kind, begin / 1e3, (until - begin) / 1e3, each, end / 1e3)
+
+
+def _whole(ns: Array) -> Array:
+    """Whole nanoseconds. What differs by less than a picosecond is the same: sums of the same times
+    in another order."""
+    whole: Array = np.rint(np.round(ns, 3)).astype(np.int64)
+    return whole
+
+
+def _until(timeline: Timeline) -> Array:
+    """When each leaves its row."""
+    until: Array = np.where(timeline.moves, timeline.end, timeline.begin + timeline.busy)
+    return until
+
+
+def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
+    """The row of every instruction, and the names of the rows. A transfer has the first row of its
+    ring that is free."""
+    names, row = [*ROWS], timeline.queue.copy()
+    moved = np.flatnonzero(timeline.moves)
+    moved = moved[np.argsort(timeline.begin[moved], kind="stable")]
+    times = timeline.begin[moved].tolist(), _until(timeline)[moved].tolist()
+    free: dict[int, list[int]] = {ring: [] for ring in RINGS}
+    taken: dict[int, list[tuple[float, int]]] = {ring: [] for ring in RINGS}
+    count = dict.fromkeys(RINGS, 0)
+    for i, begin, until in zip(moved.tolist(), *times, strict=True):
+        ring = int(timeline.queue[i])
+        while taken[ring] and taken[ring][0][0] <= begin:
+            heappush(free[ring], heappop(taken[ring])[1])
+        if not free[ring]:
+            heappush(free[ring], len(names))
+            names.append(f"{RINGS[ring]} {count[ring]}")
+            count[ring] += 1
+        row[i] = heappop(free[ring])
+        heappush(taken[ring], (until, row[i]))
+    return row, names
+
+
+def _described(call: Call) -> tuple[str, str]:
+    """The format of an event of a call, before its place and after."""
+    alike: dict[str, list[str]] = {}
+    usual = {p.name: p.default for p in call.instruction.parameters}
+    others: dict[str, str] = {}
+    for name, value in call.arguments.items():
+        if isinstance(value, View):
+            alike.setdefault(str(value).replace(" x ", "x"), []).append(name)
+        elif value is not None and value is not False and value != usual.get(name):
+            others[name] = str(value)
+    operands = {", ".join(names): view for view, names in alike.items()}
+    head = _json({"name": call.name, "cat": call.instruction.opcode, "ph": "X"})
+    return _quoted(head)[:-1], _quoted(_json({**operands, **others}))[1:] + "}"
+
+
+def _quoted(text: str) -> str:
+    """As a part of a format."""
+    return text.replace("%", "%%")
+
+
+def _folder(timeline: Timeline) -> str:
+    """The folder that all sources are in, in which places are told."""
+    files = {timeline.program.place(i).file for i in range(len(timeline.program.lines))}
+    folders = [os.path.dirname(file) for file in files if os.path.isabs(file)]
+    try:
+        return os.path.commonpath(folders) if folders else ""
+    except ValueError:  # on several drives
+        return ""
+
+
+def _places(timeline: Timeline, folder: str) -> list[str]:
+    places = [str(timeline.program.place(i)) for i in range(len(timeline.program.lines))]
+    within = os.path.join(folder, "") if folder else ""
+    return [_quoted(json.dumps(place.removeprefix(within))) for place in places]
+
+
+def _usage(timeline: Timeline, region: MemoryRegion) -> tuple[Array, Array]:
+    """When the bytes per partition of tiles that the system places change, in whole nanoseconds,
+    and what they are from then on."""
+    program, columns = timeline.program, timeline.columns
+    areas = program.boxes().areas
+    bytes_of = [
+        kind.row_bytes if kind.region is region and not kind.placed else 0 for kind in areas.kinds
+    ]
+    size = np.array(bytes_of, np.int64)[areas.kind]
+    area = areas.of_box[columns.operands]
+    users = np.repeat(np.arange(len(timeline.queue)), np.diff(columns.start))
+    first, last = np.full(len(size), np.inf), np.full(len(size), -np.inf)
+    np.minimum.at(first, area, timeline.begin[users])
+    np.maximum.at(last, area, timeline.end[users])
+    used = np.isfinite(first) & (size > 0)
+    size = size[used]
+    time = _whole(np.concatenate([first[used], last[used]]))
+    order = np.argsort(time, kind="stable")
+    time, total = time[order], np.cumsum(np.concatenate([size, -size])[order])
+    settled = np.diff(time, append=np.iinfo(np.int64).max) > 0
+    time, total = time[settled], total[settled]
+    changes = np.diff(total, prepend=0) != 0
+    return time[changes], total[changes]

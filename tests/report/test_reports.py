@@ -237,7 +237,7 @@ def test_a_trace_is_valid_json_with_the_fields_of_chrome(trace, tmp_path):
         if event["ph"] == "X":
             assert isinstance(event["tid"], int) and event["ts"] >= 0 and event["dur"] > 0
         if event["ph"] == "C":
-            assert event["ts"] >= 0 and event["args"]["bytes per partition"] >= 0
+            assert event["ts"] >= 0 and event["args"]["bytes"] >= 0
 
 
 def test_every_instruction_is_a_slice_once(trace):
@@ -245,12 +245,30 @@ def test_every_instruction_is_a_slice_once(trace):
     for pid in (0, 1):
         slices = [e for e in made if e["ph"] == "X" and e["pid"] == pid]
         assert sorted(e["args"]["id"] for e in slices) == list(range(len(line.queue)))
-        ends = [e["args"]["result_ready_us"] for e in slices]
-        assert max(ends) - min(e["ts"] for e in slices) == pytest.approx(line.total_ns / 1e3)
+        labels = next(e for e in made if e["name"] == "process_labels" and e["pid"] == pid)
+        folder = labels["args"]["labels"].removeprefix("sources in ")
         for e in slices:
-            call = line.program.calls[line.columns.call[e["args"]["id"]]]
+            i, args = e["args"]["id"], e["args"]
+            call = line.program.calls[line.columns.call[i]]
             assert (e["name"], e["cat"]) == (call.name, call.instruction.opcode)
-            assert e["args"]["nki_source_location"].startswith(__file__)
+            assert f"{folder}/{args['nki_source_location']}".startswith(__file__)
+            assert e["ts"] == pytest.approx(line.begin[i] / 1e3, abs=0.0005001)
+            ready = args.get("result_ready_us", e["ts"] + e["dur"])
+            assert ready == pytest.approx(line.end[i] / 1e3, abs=0.0005001)
+
+
+def test_a_slice_tells_its_operands_and_what_is_not_as_usual(trace):
+    """Operands that are alike stand together."""
+    slices = {e["name"]: e["args"] for e in trace[1] if e["ph"] == "X"}
+    assert slices["tensor_tensor"]["dst, data1, data2"] == "16x8 float32 in sbuf"
+    assert slices["tensor_tensor"]["op"] == "nl.add" and "engine" not in slices["tensor_tensor"]
+
+
+def test_a_counter_is_noted_where_it_changes(trace):
+    for name in ("State Buffer Usage", "PSUM usage"):
+        counters = [e for e in trace[1] if e["name"] == name and e["pid"] == 0]
+        for one, other in pairwise(counters):
+            assert one["ts"] < other["ts"] and one["args"] != other["args"]
 
 
 def test_slices_of_one_row_do_not_overlap(trace):
@@ -288,7 +306,7 @@ def test_space_comes_and_goes_and_there_is_never_more_than_the_machine_has(trace
     sbuf, psum = line.machine.sbuf.usable_bytes, line.machine.psum.partition_bytes
     for name, space in (("State Buffer Usage", sbuf), ("PSUM usage", psum)):
         counters = [e for e in made if e["name"] == name and e["pid"] == 0]
-        used = [e["args"]["bytes per partition"] for e in counters]
+        used = [e["args"]["bytes"] for e in counters]
         assert used[-1] == 0 and 0 < max(used) <= space
         assert counters == sorted(counters, key=lambda e: e["ts"])
 
