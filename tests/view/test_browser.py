@@ -172,9 +172,10 @@ def test_both_cores_of_a_launch_can_be_chosen(chromium, tmp_path):
             "1",
         ]
         opened.page.select_option("#core", "1")
+        opened.does("view.drawn()")
         opened.page.keyboard.press("ArrowRight")
-        opened.page.wait_for_function("view.core().core === 1")
-        assert "core=1" in opened.does("location.hash")
+        assert opened.does("view.core().core") == 1
+        assert "step=0" in opened.does("location.hash")
         assert opened.errors == []
 
 

@@ -135,7 +135,7 @@ function listenToControls() {
   on("query", "keydown", (event) => event.key === "Enter" && nextMatch());
   on("order", "change", () => set({ order: $("order").value }));
   on("colour", "change", () => set({ colour: $("colour").value }));
-  on("core", "change", () => choose(Number($("core").value)));
+  on("core", "change", () => (drawn = choose(Number($("core").value))));
   on("theme", "click", () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }));
   on("help", "click", () => $("keys").showModal());
   addEventListener("keydown", keyed);
