@@ -1,5 +1,6 @@
 """`import nki` is ours in every test, and what hypothesis finds is the same on every machine."""
 
+import gc
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -33,6 +34,11 @@ def pytest_collection():
         for kind in (core.Core, errors.KernelError):
             patch.setattr(kind, "__init__", computes)
         return (yield)
+
+
+def pytest_collection_finish(session):
+    """The tests stay to the end: the garbage collector needn't look through them again."""
+    gc.freeze()
 
 
 def pytest_addoption(parser):

@@ -1,6 +1,7 @@
 """How the house is built: what its rules say is counted here."""
 
 import ast
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -36,11 +37,19 @@ def sources():
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
+@cache
+def functions_and_calls():
+    """Where each is, and its node."""
+    return [
+        (f"{path.relative_to(ROOT)}:{node.lineno}", node)
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Call)
+    ]
+
+
 def nodes(kind):
-    for path in sources():
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, kind):
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+    return ((where, node) for where, node in functions_and_calls() if isinstance(node, kind))
 
 
 def test_no_function_is_longer_than_a_page():

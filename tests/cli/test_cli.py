@@ -464,7 +464,8 @@ def test_isa_suggests_what_was_meant(capsys):
 
 
 def test_two_runs_print_the_same_bytes_whatever_the_threads(file):
-    command = [NEURONCORE, "run", str(ROOT / "kernels/ch07_attention.py"), "--trace", "t.json"]
+    kernel = str(ROOT / "kernels/ch07_attention.py::attention")
+    command = [NEURONCORE, "run", kernel, "--trace", "t.json"]
     printed = set()
     for threads in ("1", "2"):
         variables = dict.fromkeys(("OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), threads)
