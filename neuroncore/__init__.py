@@ -16,7 +16,7 @@ if not _path.isdir(_path.join(_HERE, "isa")):
 
 if _TYPE_CHECKING:
     from neuroncore import numerics
-    from neuroncore.api import Run, run
+    from neuroncore.api import Run, load, run
     from neuroncore.frontend.alias import activate, activated, deactivate
     from neuroncore.frontend.precision import precision_of
     from neuroncore.frontend.settings import settings
@@ -28,6 +28,7 @@ _HOMES = {
     "activate": "frontend.alias",
     "activated": "frontend.alias",
     "deactivate": "frontend.alias",
+    "load": "api",
     "precision_of": "frontend.precision",
     "run": "api",
     "settings": "frontend.settings",
@@ -56,6 +57,7 @@ __all__ = [
     "activate",
     "activated",
     "deactivate",
+    "load",
     "numerics",
     "precision_of",
     "run",

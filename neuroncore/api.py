@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,12 +17,13 @@ from neuroncore.errors import UsageError
 from neuroncore.frontend.arrays import as_numpy
 from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
-from neuroncore.frontend.settings import last_launch
+from neuroncore.frontend.settings import current_settings, environment_options, last_launch
 from neuroncore.machine import Machine
 from neuroncore.native.lazy import Lazy
 from neuroncore.options import Options
 from neuroncore.precision.findings import Precision
-from neuroncore.record.data import Setting
+from neuroncore.record import saved
+from neuroncore.record.data import Outcome, Setting, mapped
 from neuroncore.record.saved import Record
 from neuroncore.replay.cursor import Replay
 from neuroncore.report import tables
@@ -39,58 +42,89 @@ Array = npt.NDArray[Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
+@dataclass(frozen=True)
+class Finished:
+    """What is left of a launch, or was kept of it in a file; `findings` are those that were met."""
+
+    kernel: str
+    machine: Machine
+    programs: Sequence[Sequence[int]]
+    results: Any
+    findings: list[Finding]
+    record: Record | None
+    precision: Precision | None = None
+
+
 class Run:
     """A finished launch of a kernel: what it gave, and what there is to say of it.
 
     Figures, lines, tiles and instructions are those of the recorded program, and their times are
     estimates; all are made when they are first asked for. Without a record (`Options.record`) they
-    raise UsageError.
+    raise UsageError. One that was loaded from a file has all of it but what float64 told.
     """
 
-    def __init__(self, launch: Launch, used: Arguments, given: Arguments | None) -> None:
+    def __init__(self, finished: Finished, used: Arguments, given: Arguments | None) -> None:
         """`used` are the arguments as the kernel left them, `given` copies of them as they were,
         if there are any."""
-        self._launch, self._used, self._given = launch, used, given
+        self._finished, self._used, self._given = finished, used, given
 
     @property
     def kernel(self) -> str:
         """The kernel's name."""
-        return self._launch.kernel
+        return self._finished.kernel
 
     @property
     def machine(self) -> Machine:
         """What it ran on."""
-        return self._launch.machine
+        return self._finished.machine
 
     @property
     def programs(self) -> Sequence[Sequence[int]]:
         """The programs of the launch grid that each core ran, one after the other."""
-        return self._launch.programs
+        return self._finished.programs
 
     @property
     def results(self) -> Any:
-        """What the kernel returned, its tensors as arrays of the library that it got some of."""
-        return self._launch.outputs
+        """What the kernel returned, its tensors as arrays of the library that it got some of; of
+        numpy if they were loaded."""
+        return self._finished.results
 
     @cached_property
     def findings(self) -> list[Finding]:
         """Warnings and remarks: in the order in which they were met, and then of the record."""
-        recorded = all(core.program is not None for core in self._launch.cores)
+        recorded = self._finished.record is not None
         capacity = [found for t in self.timelines for found in overcommitted(t)] if recorded else []
-        return [*self._launch.findings, *dict.fromkeys(capacity)]
+        return [*self._finished.findings, *dict.fromkeys(capacity)]
 
     @property
     def precision(self) -> Precision | None:
         """Where the error comes from, with `Options.precision`."""
-        return self._launch.precision
+        return self._finished.precision
 
     @property
     def record(self) -> Record:
         """The instructions that were issued, one program for each core."""
-        programs = [c.program for c in self._launch.cores if c.program is not None]
-        if len(programs) < len(self._launch.cores):
+        if self._finished.record is None:
             raise UsageError(f"{self.kernel} ran without a record: Options(record=False)")
-        return Record(programs, {"kernel": self.kernel}, self._setting)
+        return self._finished.record
+
+    def save(self, path: str | Path) -> None:
+        """Write the record, the inputs, the results and the findings to a file, for `load`. Raises
+        UsageError if it can't be written."""
+        done = self._finished
+        found = [(one.code, one.message, one.place) for one in done.findings]
+        results = mapped(done.results, as_numpy, lambda one: hasattr(one, "dtype"))
+        outcome = Outcome(results, found, done.programs, self._changed())
+        saved.save(replace(self.record, outcome=outcome), Path(path))
+
+    def _changed(self) -> dict[int, Array]:
+        """The arrays among the arguments that the kernel has changed, as it left them, by their
+        places."""
+        if self._given is None:
+            return {}
+        pairs = zip(arrays_in(self._used), arrays_in(self._given), strict=True)
+        both = enumerate(pairs)
+        return {n: used for n, (used, given) in both if used.tobytes() != given.tobytes()}
 
     def replay(self, *inputs: Any) -> Any:
         """What the kernel returns when its record is executed again, without the kernel's Python,
@@ -106,20 +140,6 @@ class Run:
         """The same to go through instruction by instruction, which stands before the first."""
         given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
         return Replay(self.record, given or None, **options)
-
-    @cached_property
-    def _setting(self) -> Setting:
-        """What the programs ran in, with the arrays that they were given."""
-        core, entered = self._launch.core, self._launch.inputs
-        kept: dict[int, Any] = {}
-        if self._given is not None:
-            pairs = zip(_leaves(self._used), _leaves(self._given), strict=True)
-            kept = {id(used): given for used, given in pairs}
-        arrays = {
-            one.name: as_numpy(kept[id(value)]) for one, value in entered if id(value) in kept
-        }
-        inputs = tuple(one for one, _ in entered)
-        return Setting(core.machine, core.options, core.grid, inputs, arrays)
 
     @cached_property
     def timelines(self) -> list[Timeline]:
@@ -225,6 +245,7 @@ def run(
     kernel: Callable[..., Any],
     *args: Any,
     target: str | None = None,
+    seed: int | None = None,
     options: Options | None = None,
     **kwargs: Any,
 ) -> Run:
@@ -232,14 +253,74 @@ def run(
 
     `kernel` is what `nki.jit` of either API made, with a launch grid or without, or a function of
     today's API that lacks the decorator. `target` is the name of a machine; it and `options` are
-    by default what is set, else the environment's. Arguments that the kernel writes are changed;
+    by default what is set, else the environment's. `seed`, 32 bits, is what random numbers start
+    from: those of the engines' generators, and of stochastic rounding where that is on
+    (`rng_seed` and `stochastic_seed` of the options). Arguments that the kernel writes are changed;
     the Run keeps copies of them as they were given.
 
     Raises KernelError for what the device would refuse, UsageError if nothing was launched.
     """
+    if seed is not None:
+        base = options or current_settings().options or environment_options()
+        options = replace(base, stochastic_seed=seed, rng_seed=seed)
     launched = jit(kernel) if isinstance(kernel, FunctionType) else kernel
     given = copied((args, kwargs))
-    return Run(last_launch(launched, args, kwargs, target, options), (args, kwargs), given)
+    return of(last_launch(launched, args, kwargs, target, options), (args, kwargs), given)
+
+
+def of(launch: Launch, used: Arguments, given: Arguments | None) -> Run:
+    """The Run of a launch; `used` are the arguments as the kernel left them, `given` copies of them
+    as they were, if there are any."""
+    programs = [core.program for core in launch.cores if core.program is not None]
+    record = None
+    if len(programs) == len(launch.cores):
+        record = Record(programs, {"kernel": launch.kernel}, _setting(launch, used, given))
+    finished = Finished(
+        kernel=launch.kernel,
+        machine=launch.machine,
+        programs=launch.programs,
+        results=launch.outputs,
+        findings=launch.findings,
+        record=record,
+        precision=launch.precision,
+    )
+    return Run(finished, used, given)
+
+
+def _setting(launch: Launch, used: Arguments, given: Arguments | None) -> Setting:
+    """What a launch's programs ran in, with the arrays that they were given if there are copies."""
+    kept: dict[int, Any] = {}
+    if given is not None:
+        kept = {id(one): was for one, was in zip(_leaves(used), _leaves(given), strict=True)}
+    core, inputs = launch.core, tuple(one for one, _ in launch.inputs)
+    arrays = {
+        one.name: as_numpy(kept[id(value)]) for one, value in launch.inputs if id(value) in kept
+    }
+    return Setting(core.machine, core.options, core.grid, inputs, arrays)
+
+
+def load(path: str | Path) -> Run:
+    """The Run that was saved in a file. It tells all that it told but what float64 did, and its
+    arrays are numpy's.
+
+    Nothing in the file is run. Raises UsageError for a file that can't be read or is no saved run,
+    and for what its machine refuses.
+    """
+    record = saved.load(Path(path))
+    setting, outcome = record.setting, record.outcome
+    if setting is None or outcome is None:
+        raise UsageError(f"{path} is the record of programs alone: Run.save writes all of a run")
+    given: Arguments = tuple(setting.arrays.values()), {}
+    used = tuple(outcome.changed.get(n, array) for n, array in enumerate(given[0]))
+    finished = Finished(
+        kernel=str(record.about.get("kernel", "kernel")),
+        machine=setting.machine,
+        programs=outcome.shares,
+        results=outcome.results,
+        findings=[Finding(*one) for one in outcome.findings],
+        record=record,
+    )
+    return Run(finished, (used, {}), given)
 
 
 def copied(arguments: Arguments) -> Arguments:

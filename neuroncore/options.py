@@ -76,6 +76,10 @@ class Options:
     their constants, seeding and the order of a state's words are not published, so these are
     placeholders and not the device's bits (see neuroncore.numerics.generator)."""
 
+    rng_seed: int = 0
+    """The seed, of 32 bits, that the generators of all lanes start from, as nisa.set_rng_seed sets
+    it for one engine. What a device starts from is not published."""
+
     precision: bool = False
     """Compute in float64 beside the kernel, and tell which lines its errors come from
     (`neuroncore.precision`). What the kernel computes is the same."""
@@ -132,6 +136,8 @@ class Options:
             if (given := getattr(self, name)) not in choices:
                 known = " or ".join(map(repr, choices))
                 raise UsageError(f"{name} is {given!r}; it must be {known}")
+        if not 0 <= self.rng_seed < 1 << 32:
+            raise UsageError(f"rng_seed is {self.rng_seed}; it must be from 0 to 2^32 - 1")
         bound = self.precision_bound
         if bound is not None and not bound >= 0:
             raise UsageError(f"precision_bound is {bound!r}; it must be 0 or more")

@@ -1,5 +1,8 @@
 """neuroncore.run and the Run it gives: results, figures, tables, comparison."""
 
+import re
+from pathlib import Path
+
 import neuronxcc.nki as older
 import neuronxcc.nki.language as older_nl
 import nki
@@ -217,3 +220,72 @@ def test_a_refusal_is_the_kernels():
 
     with pytest.raises(KernelError):
         neuroncore.run(wrong, A)
+
+
+# --- saved runs -----------------------------------------------------------------------------------
+
+
+@nki.jit
+def noisy(a):
+    """Reads what nothing has written, and draws random numbers: a finding, and a seed."""
+    tile, gap = (nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf) for _ in range(2))
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.dropout(tile, tile, 0.5)
+    nisa.dma_copy(dst=gap[0:1], src=a[0:1])
+    out = nl.ndarray((2, *a.shape), a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out[0], src=tile)
+    nisa.dma_copy(dst=out[1], src=gap)
+    return {"both": out}
+
+
+@pytest.mark.parametrize("kernel", [add, older_add, halves[2], noisy, double_in_place])
+def test_a_saved_run_answers_as_the_run(kernel, tmp_path):
+    arrays = (A.copy(), B) if kernel in (add, older_add) else (A.copy(),)
+    run = neuroncore.run(kernel, *arrays, target="trn2", seed=3)
+    run.save(tmp_path / "one.run")
+    again = neuroncore.load(tmp_path / "one.run")
+    assert (again.kernel, again.machine, again.programs) == (run.kernel, run.machine, run.programs)
+    np.testing.assert_equal(again.results, run.results)
+    assert [str(one) for one in again.findings] == [str(one) for one in run.findings]
+    assert again.estimate == run.estimate and again.summary == run.summary
+    for name in ("lines", "tiles", "instructions"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(run, name))
+    np.testing.assert_equal(again.replay(), run.replay())
+    doubled = [2 * array for array in arrays]
+    np.testing.assert_equal(again.replay(*doubled), run.replay(*doubled))
+    again.save(tmp_path / "two.run")
+    np.testing.assert_equal(neuroncore.load(tmp_path / "two.run").replay(), run.replay())
+
+
+def test_what_a_kernel_changed_is_kept(tmp_path):
+    neuroncore.run(double_in_place, A.copy()).save(tmp_path / "one.run")
+    again = neuroncore.load(tmp_path / "one.run")
+    assert again.compare(lambda a: 2 * a) and not again.compare([A])
+
+
+def test_random_numbers_start_from_the_seed():
+    runs = [neuroncore.run(noisy, A, seed=seed).results["both"][0] for seed in (None, 0, 7, 7)]
+    np.testing.assert_array_equal(runs[0], runs[1])
+    np.testing.assert_array_equal(runs[2], runs[3])
+    assert (runs[1] != runs[2]).any()
+    with pytest.raises(UsageError, match="rng_seed is -1"):
+        neuroncore.run(noisy, A, seed=-1)
+
+
+def test_a_record_alone_is_no_run(tmp_path):
+    from neuroncore.record.saved import Record, save
+
+    run = neuroncore.run(add, A, B)
+    save(Record(run.record.programs), tmp_path / "one.record")
+    with pytest.raises(UsageError, match=r"Run\.save writes all of a run"):
+        neuroncore.load(tmp_path / "one.record")
+
+
+@pytest.mark.source
+def test_the_page_on_python_is_true(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[1] / "docs/python.md").read_text()
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "page.py"
+    file.write_text(code)
+    exec(compile(code, str(file), "exec"), {"__name__": "page"})

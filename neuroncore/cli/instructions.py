@@ -12,8 +12,8 @@ from neuroncore.clause import example
 from neuroncore.clause.alu import FUNCTIONS, OPERATORS
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import INSTRUCTIONS, Call, Instruction, Parameter
+from neuroncore.clause.legality import whole_call
 from neuroncore.clause.operand import Act, Op, Operand
-from neuroncore.core.legality import whole_call
 from neuroncore.errors import UsageError, did_you_mean
 from neuroncore.machine import Machine
 

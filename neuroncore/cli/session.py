@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from neuroncore.api import Arguments, Run, copied
+from neuroncore.api import Arguments, Run, copied, of
 from neuroncore.cli import failures, values
 from neuroncore.core.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
@@ -59,7 +59,7 @@ class Session:
         self.core = core
 
     def done(self, run: Launch) -> None:
-        whole, found = Run(run, self.used, self.given), None
+        whole, found = of(run, self.used, self.given), None
         with self.one_by_one:
             if self.reference is not None:
                 found = whole.compare(self.reference, self.arguments.tol)

@@ -1,5 +1,6 @@
 """The generators of random numbers of a core: one for each lane of the Vector and, from v3 on, the
-GpSimd engine. Which these are, `Options.rng` says. They start as if seeded with 0."""
+GpSimd engine. Which these are, `Options.rng` says. They start as if
+seeded with `Options.rng_seed`."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def seed(core: Core, unit: engine, number: int, program: int = 0) -> None:
 def states(core: Core, unit: engine, tile: Tile) -> Any:
     """Those [P, streams, words] of the lanes that a tile lies in, to be changed in place."""
     if unit not in core.generators:
-        seed(core, unit, 0, core.program_id)
+        seed(core, unit, core.options.rng_seed, core.program_id)
     return core.generators[unit][tile.start_partition :][: tile.shape[0]]
 
 

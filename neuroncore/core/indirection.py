@@ -2,7 +2,7 @@
 
 A group of consecutive partitions shares its offsets. They are stored in a snake through the rows
 that the index has for the group: offset i is in row i % G and column i // G, G by the machine and
-the engine (`group`).
+the engine (`clause.picking.group`).
 
 While an instruction runs, such an operand is a tile of its own: what it reads is gathered before,
 what it has written is scattered afterwards. Its meaning knows of nothing. Of several elements that
@@ -11,147 +11,22 @@ go to one place the last stays there (unpublished).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import PSUM, SBUF, Operand
-from neuroncore.enums import engine
+from neuroncore.clause.operand import Operand
 from neuroncore.errors import (
-    BufferKindError,
     KernelError,
     OutOfBoundsError,
-    ShapeError,
-    StartPartitionError,
     ViewError,
 )
-from neuroncore.machine import Machine
 from neuroncore.memory import access
 from neuroncore.memory.gaps import Gaps
-from neuroncore.memory.geometry import View, unplaced
+from neuroncore.memory.geometry import unplaced
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
-
-
-def group(unit: engine, machine: Machine) -> int:
-    """Partitions that share their offsets (ISA, `NkiTensor.indirect`)."""
-    limits = machine.limits
-    of_tensor = unit is engine.tensor
-    return limits.indirect_partitions_tensor if of_tensor else limits.indirect_partitions
-
-
-# --- legality -------------------------------------------------------------------------------------
-
-
-def violations(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """What is wrong with the indices of a call, whatever the instruction (ISA)."""
-    picked = {n: v for n, v in call.arguments.items() if isinstance(v, View) and v.picked_by}
-    for name, view in picked.items():
-        yield from _index_problems(name, view, call, machine)
-    takers = {p.name: p.operand for p in call.instruction.operands if p.operand}
-    takers = {n: operand for n, operand in takers.items() if operand.indirect}
-    lead = next((n for n, operand in takers.items() if operand.reads), "")
-    for name, operand in takers.items():
-        if operand.index_of and (name in picked) != (operand.index_of in picked):
-            yield _one_of_two(name, operand.index_of, call)
-        if name not in picked or operand.index_of:
-            continue
-        view = picked[name]
-        if operand.reads:
-            yield from _starts_apart(name, name, view, "its index", view, machine)
-        elif isinstance(call.arguments.get(lead), View):
-            yield from _scatters(name, view, lead, call.view(lead), machine)
-        if operand.writes and call.engine is engine.scalar and view.region is PSUM:
-            yield BufferKindError(
-                f"{call.name}: the Scalar engine can't scatter to {name} in psum",
-                argument=name,
-                expected="sbuf, or another engine",
-                got=str(view),
-            )
-
-
-def _one_of_two(name: str, other: str, call: Call) -> KernelError:
-    return ViewError(
-        f"{call.name}: one of {other} and {name} is an indirect view",
-        argument=name,
-        expected="both, with the same index, or neither",
-        got=f"{other}: {call.view(other)}; {name}: {call.view(name)}",
-        because="numbers and their scales are one tensor in two pieces",
-    )
-
-
-def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iterator[KernelError]:
-    index, size = view.picked_by, group(call.engine, machine)
-    quadrant = machine.limits.quadrant
-    assert index is not None
-    if all(start % quadrant for start in _starts(index, machine)):
-        yield StartPartitionError(
-            f"the index of {name} starts at partition {index.partition}",
-            argument=name,
-            expected=f"a multiple of {quadrant}",
-            got=f"partition {index.partition}",
-            because="an index starts on a quadrant boundary",
-        )
-    if index.stepped:
-        yield StartPartitionError(
-            f"the index of {name} leaves out partitions",
-            argument=name,
-            expected="consecutive partitions",
-            got=f"{index}, strides {index.strides}",
-        )
-    rows = (index.partitions - 1) % size + 1  # of the last group
-    most = size * index.free_size if rows == size else rows
-    if view.free_size > most:
-        yield ShapeError(
-            f"{call.name}: {name} picks {view.free_size} elements, its index has {most} for "
-            + (f"each {size} partitions" if rows == size else f"the last {rows} partitions"),
-            argument=name,
-            expected=f"num_elem <= {most}",
-            got=f"num_elem={view.free_size}, index {index}",
-            because=f"offset i is in row i % {size} and column i // {size} of the {size} "
-            f"partitions that share it on the {call.engine.name} engine",
-            hint="pass num_elem to tensor.indirect; its default is all elements of the index",
-        )
-
-
-def _scatters(
-    name: str, view: View, lead: str, source: View, machine: Machine
-) -> Iterator[KernelError]:
-    """The index of what is written begins where what is read begins, or the index of that."""
-    what = f"the index of {name}"
-    if source.region is SBUF:
-        yield from _starts_apart(name, lead, source, what, view, machine)
-    elif source.picked_by is not None:
-        index_of = f"the index of {lead}"
-        yield from _starts_apart(name, index_of, source.picked_by, what, view, machine)
-
-
-def _starts_apart(
-    argument: str, name: str, view: View, what: str, picked: View, machine: Machine
-) -> Iterator[KernelError]:
-    index = picked.picked_by
-    assert index is not None
-    if _starts(view, machine) & _starts(index, machine):
-        return
-    yield StartPartitionError(
-        f"{name} starts at partition {view.partition}, {what} at partition {index.partition}",
-        argument=argument,
-        expected="the same first partition",
-        got=f"partitions {view.partition} and {index.partition}",
-        because="offsets are read by the lanes whose elements they pick",
-        hint="give both the same first partition in `address`",
-    )
-
-
-def _starts(view: View, machine: Machine) -> set[int]:
-    """Where it starts, or may start if the system places it."""
-    bases = machine.starts(view.home) if view.home else (0,)
-    return {base + view.partition for base in bases}
-
-
-# --- gathering and scattering ---------------------------------------------------------------------
 
 Check = Callable[[str, Tile, Array], None]  # told of an operand which elements are read
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from neuroncore.clause import picking
 from neuroncore.clause.instruction import Call
 from neuroncore.core import indirection
 from neuroncore.core.core import Core
@@ -92,7 +93,7 @@ def _pick(core: Core, call: Call, picked: dict[str, Tile]) -> dict[str, Tile]:
             error = indirection.same_index(name, tile, other, picked[other])
             if error is not None:
                 raise error
-    size = indirection.group(call.engine, core.machine)
+    size = picking.group(call.engine, core.machine)
     chosen = {n: indirection.places(n, t, size, check) for n, t in picked.items()}
     return {
         n: indirection.pick(n, t, chosen[n], size, operands[n], check) for n, t in picked.items()

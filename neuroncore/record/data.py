@@ -5,7 +5,7 @@ rows, to execute it again.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import copysign
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
 from neuroncore.options import Options
+from neuroncore.source import Place
 
 Array = npt.NDArray[Any]
 
@@ -67,6 +68,18 @@ class Setting:
     inputs: tuple[Input, ...]
     arrays: Mapping[str, Array]
     """The inputs as they were given, by name, as far as they were kept."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a launch: results, of which tensors are arrays, findings as code, message and
+    place, the programs of the grid that each core ran, and the arguments that the kernel changed,
+    by their places among all arrays."""
+
+    results: Any
+    findings: Sequence[tuple[str, str, Place | None]]
+    shares: Sequence[Sequence[int]]
+    changed: Mapping[int, Array]
 
 
 @dataclass
@@ -136,15 +149,23 @@ class Data:
         self.constants[storage.id] = self._contents.setdefault(content, content)
 
 
-def mapped(value: Any, tensor: Callable[[Any], Any], kind: type = Tile) -> Any:
-    """A kernel's result with what `tensor` makes of each that is of a kind, by default tiles."""
-    if isinstance(value, kind):
-        return tensor(value)
+def mapped(value: Any, made: Callable[[Any], Any], among: Callable[[Any], bool]) -> Any:
+    """A kernel's result with what is made of each of the values that are `among` those."""
+    if among(value):
+        return made(value)
     if isinstance(value, dict):
-        return {key: mapped(one, tensor, kind) for key, one in value.items()}
+        return {key: mapped(one, made, among) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return like(value, [mapped(one, tensor, kind) for one in value])
+        return like(value, [mapped(one, made, among) for one in value])
     return value
+
+
+def is_tile(value: Any) -> bool:
+    return isinstance(value, Tile)
+
+
+def is_leaf(value: Any) -> bool:
+    return isinstance(value, Leaf)
 
 
 def like(original: Any, items: list[Any]) -> Any:
@@ -156,5 +177,5 @@ def like(original: Any, items: list[Any]) -> Any:
 def leaves(results: Any) -> list[Leaf]:
     """The tensors of a kernel's result."""
     found: list[Leaf] = []
-    mapped(results, found.append, Leaf)
+    mapped(results, found.append, is_leaf)
     return found

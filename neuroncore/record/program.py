@@ -28,7 +28,7 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.options import Order as Order
 from neuroncore.record.boxes import ANYWHERE, Area, Boxes, Windows, boxes
-from neuroncore.record.data import Data, Leaf, mapped
+from neuroncore.record.data import Data, Leaf, is_tile, mapped
 
 Array = npt.NDArray[Any]
 
@@ -171,7 +171,7 @@ class Program:
 
     def returns(self, result: Any) -> None:
         """Note what the kernel returned, in which tensors are tiles."""
-        self.data.results = mapped(result, self._leaf)
+        self.data.results = mapped(result, self._leaf, is_tile)
 
     def _leaf(self, tile: Tile) -> Leaf:
         if tile.storage.id in self.data.copies:

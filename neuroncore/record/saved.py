@@ -1,9 +1,10 @@
-"""Saved records: the programs of a run's cores in a file, to be timed again without the kernel.
+"""Saved records: the programs of a launch in a file, with what they ran in and what came of it.
 
-A file is plain data: a line that says what it is, then, compressed, JSON and columns of integers.
-Nothing in it is run, and all of it is checked when it is read. A record says how instructions were
-called, not what they compute: it has to be made anew when a clause's parameters change, or what an
-API's function issues.
+A file is plain data: a line that says what it is, then, compressed, JSON, columns of integers and
+bytes of arrays. Nothing in it is run, and all of it is checked when it is read: every call is legal
+for its machine, every window inside its tensor. What the package defines by name, instructions and
+machines, is what it is when the file is read: a record has to be made anew when a clause's
+parameters change, or what an API's function issues.
 """
 
 from __future__ import annotations
@@ -11,65 +12,68 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.clause.instruction import Call, Instruction
-from neuroncore.enums import MemoryRegion, engine
-from neuroncore.errors import UsageError
+from neuroncore.errors import NeuronError, UsageError
 from neuroncore.machine import Machine
-from neuroncore.memory.geometry import Geometry, View, layout
-from neuroncore.numerics.formats import Format
-from neuroncore.options import Order
-from neuroncore.record.boxes import Area
-from neuroncore.record.data import Setting
-from neuroncore.record.program import COLUMNS, Program
+from neuroncore.numerics.formats import Format, lookup
+from neuroncore.options import Options
+from neuroncore.record import tables
+from neuroncore.record.data import Input, Outcome, Setting
+from neuroncore.record.program import Program
+from neuroncore.record.trees import plain_tree, tree
 from neuroncore.record.values import are_dims, plain, value
-from neuroncore.source import Place
 
 Array = npt.NDArray[Any]
 
-FORMAT = 5  # of the files: older ones are refused
+FORMAT = 6  # of the files: others are refused
 LEVEL = 1  # of compression
+LARGEST = 1 << 33  # bytes that a file may have when they are no longer compressed
 MARK = b"neuroncore.record.saved/"
 INTEGERS = frozenset(f"{sign}{size}" for sign in "iu" for size in (1, 2, 4, 8))
 DAMAGED = (
-    *(zlib.error, UsageError, AttributeError, LookupError, OverflowError),
-    *(RecursionError, TypeError, ValueError),
+    *(zlib.error, NeuronError, AttributeError, LookupError, OverflowError),
+    *(RecursionError, TypeError, ValueError, ZeroDivisionError, MemoryError),
 )
-NAMES = "reads", "writes", "dynamic", "indices"  # of a Call: its operands by what they are
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
     """The programs of one launch, one for each core, and `about` it what its maker noted: text,
     numbers, and lists and dicts of those. `setting` is what they ran in, without which they can
-    be timed but not executed again."""
+    be timed but not executed again; `outcome` is what came of it."""
 
     programs: Sequence[Program]
     about: Mapping[str, Any] = field(default_factory=dict)
     setting: Setting | None = None
+    outcome: Outcome | None = None
 
 
 def save(record: Record, path: Path) -> None:
     """Write a record; its folder is made. Raises UsageError if it can't be written."""
-    written = [_written(program) for program in record.programs]
-    columns = [narrowest(column) for _, kept in written for column in kept]
-    head = {
-        "about": dict(record.about),
-        "programs": [tables for tables, _ in written],
-        "columns": [[column.dtype.str[1:], len(column)] for column in columns],
-    }
+    blobs: list[bytes] = []
     try:
+        written = [tables.written(program, blobs) for program in record.programs]
+        columns = [narrowest(column) for _, kept in written for column in kept]
+        head: dict[str, Any] = {
+            "about": dict(record.about),
+            "programs": [texts for texts, _ in written],
+            "columns": [[column.dtype.str[1:], len(column)] for column in columns],
+            "setting": None if record.setting is None else _setting(record.setting, blobs),
+            "outcome": None if record.outcome is None else _outcome(record.outcome, blobs),
+            "blobs": [],
+        }
+        head["blobs"] = [len(blob) for blob in blobs]
         text = json.dumps(head, default=_number).encode()
-    except TypeError as error:
+    except (TypeError, UsageError) as error:
         raise UsageError(f"{path} can't be written: {error}") from None
-    content = b"\n".join([text, b"".join(column.tobytes() for column in columns)])
+    content = b"\n".join([text, b"".join([*(c.tobytes() for c in columns), *blobs])])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(MARK + b"%d\n" % FORMAT + zlib.compress(content, LEVEL))
@@ -78,8 +82,8 @@ def save(record: Record, path: Path) -> None:
 
 
 def load(path: Path) -> Record:
-    """What `save` wrote. Raises UsageError if there is no such file, it is something else, or its
-    format is another version's."""
+    """What `save` wrote. Raises UsageError if there is no such file, it is something else, its
+    format is another version's, or a machine refuses what it has."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -87,12 +91,17 @@ def load(path: Path) -> Record:
     head, _, packed = content.partition(b"\n")
     if not head.startswith(MARK):
         raise UsageError(f"{path} is not a record of neuroncore")
-    if head != MARK + b"%d" % FORMAT:
-        raise UsageError(f"{path} has format {head.decode()}, not {FORMAT}: record it again")
+    version = head.removeprefix(MARK)
+    if version != b"%d" % FORMAT:
+        newer = version.isdigit() and len(version) < 9 and int(version) > FORMAT
+        then = "it is of a newer version of neuroncore" if newer else "record it again"
+        told = version.decode(errors="replace")
+        raise UsageError(f"{path} has format {told}, not {FORMAT}: {then}")
     try:
-        return _record(zlib.decompress(packed))
+        return _record(_unpacked(packed))
     except DAMAGED as error:
-        raise UsageError(f"{path} is damaged ({error}): record it again") from None
+        said = getattr(error, "statement", None) or error or type(error).__name__
+        raise UsageError(f"{path} is damaged ({said}): record it again") from None
 
 
 def narrowest(column: Array) -> Array:
@@ -102,111 +111,142 @@ def narrowest(column: Array) -> Array:
     return column.astype(kind.newbyteorder("<"))
 
 
+def _unpacked(packed: bytes) -> bytes:
+    unpacking = zlib.decompressobj()
+    content = unpacking.decompress(packed, LARGEST)
+    if not unpacking.eof:
+        raise ValueError(f"it ends too early, or has more than {LARGEST} bytes")
+    return content
+
+
 def _number(given: Any) -> Any:
     if isinstance(given, np.generic):
         return given.item()
     raise TypeError(f"a record can't hold {given!r:.60}")
 
 
-def _written(program: Program) -> tuple[dict[str, Any], list[Array]]:
-    """What JSON has of a program, and its columns."""
-    tables = {
-        "order": program.order,
-        "left_out": program.left_out,
-        "calls": [_call(call) for call in program.calls],
-        "lines": [list(astuple(program.place(line))) for line in range(len(program.lines))],
-        "kinds": [plain(tuple(kind)) for kind in program.kinds],
-        "geometries": [plain(lies.given) for lies in program.geometries],
-    }
-    areas = np.fromiter(program.areas, np.int64, len(program.areas))
-    kind = np.fromiter(program.areas.values(), np.int64, len(program.areas))
-    return tables, [areas, kind, *(program.kept()[name] for name in COLUMNS)]
-
-
-def _call(call: Call) -> dict[str, Any]:
-    names = {name: list(getattr(call, name)) for name in NAMES}
-    arguments = {name: plain(given) for name, given in call.arguments.items()}
-    what = {"instruction": call.instruction, "machine": call.machine, "engine": call.engine}
-    return {
-        **{name: plain(given) for name, given in what.items()},
-        "arguments": arguments,
-        **names,
-    }
-
-
 def _record(content: bytes) -> Record:
     """Raises what damaged content leads to."""
     text, _, numbers = content.partition(b"\n")
     head = json.loads(text)
+    if not isinstance(head["about"], dict):
+        raise ValueError("notes of something else")
     columns, at = [], 0
     for kind, count in head["columns"]:
-        if kind not in INTEGERS:
+        if kind not in INTEGERS or count < 0:
             raise ValueError(f"a column of {kind}")
         columns.append(np.frombuffer(numbers, f"<{kind}", count, at).astype(np.int64))
         at += columns[-1].size * int(kind[1:])
-    each = 2 + len(COLUMNS)
+    blobs = []
+    for size in head["blobs"]:
+        blobs.append(numbers[at : at + size])
+        at += size
+        if size < 0 or at > len(numbers):
+            raise ValueError("bytes that are not there")
+    each = tables.EACH
     parts = [columns[i : i + each] for i in range(0, len(columns), each)]
-    programs = [_program(*pair) for pair in zip(head["programs"], parts, strict=True)]
-    return Record(programs, head["about"])
+    pairs = zip(head["programs"], parts, strict=True)
+    programs = [tables.program(texts, part, blobs) for texts, part in pairs]
+    setting, outcome = head["setting"], head["outcome"]
+    return Record(
+        programs,
+        head["about"],
+        None if setting is None else _setting_of(setting, programs, blobs),
+        None if outcome is None else _outcome_of(outcome, blobs),
+    )
 
 
-def _program(tables: dict[str, Any], columns: list[Array]) -> Program:
-    areas, kind, *kept = columns
-    geometries = [_geometry(value(given)) for given in tables["geometries"]]
-    program = Program.restored(geometries, dict(zip(COLUMNS, kept, strict=True)))
-    program.order, program.left_out = tables["order"], int(tables["left_out"])
-    if program.order not in get_args(Order):
-        raise ValueError(f"no order is called {program.order!r}")
-    program.calls = [_called(given, i) for i, given in enumerate(tables["calls"])]
-    program.lines = [_place(*line) for line in tables["lines"]]
-    program.kinds = [_area(value(given)) for given in tables["kinds"]]
-    program.areas = dict(zip(areas.tolist(), kind.tolist(), strict=True))
-    program.check()
-    return program
+# --- arrays ---------------------------------------------------------------------------------------
 
 
-def _called(given: dict[str, Any], index: int) -> Call:
-    instruction, chip, unit = (value(given[n]) for n in ("instruction", "machine", "engine"))
-    if not (isinstance(instruction, Instruction) and isinstance(chip, Machine)):
-        raise ValueError(f"a call of {instruction} on {chip}")
-    if not isinstance(unit, engine):
-        raise ValueError(f"a call on {unit}")
-    arguments = {name: value(one) for name, one in given["arguments"].items()}
-    if missing := {p.name for p in instruction.parameters} - arguments.keys():
-        raise ValueError(f"{instruction.name} lacks {min(missing)}")
-    names = {name: tuple(given[name]) for name in NAMES}
-    if unknown := {one for listed in names.values() for one in listed} - arguments.keys():
-        raise ValueError(f"{instruction.name} has no {min(unknown)}")
-    for tile in (p.name for p in instruction.parameters if p.always_tile):
-        if not isinstance(arguments[tile], View):
-            raise ValueError(f"{tile} of {instruction.name} is no tile")
-    return Call(instruction, chip, arguments, unit, index, **names)
+def _array(given: Any, blobs: list[bytes]) -> list[Any]:
+    """The format and shape of an array, and the number of its bytes."""
+    array = np.asarray(given)
+    blobs.append(np.ascontiguousarray(array).tobytes())
+    return [lookup(array.dtype).name, list(array.shape), len(blobs) - 1]
 
 
-def _geometry(given: tuple[Any, ...]) -> Geometry:
-    laid_out, shape, strides, dtype = given
-    region, whole, kept, spread, pitch, place, placed = laid_out
-    lists = are_dims(shape), are_dims(strides), are_dims(whole), are_dims(place), bool(whole)
-    kinds = isinstance(region, MemoryRegion), isinstance(kept, Format), isinstance(dtype, Format)
-    numbers = type(spread) is int, type(pitch) is int, type(placed) is bool
-    if not all((*lists, *kinds, *numbers, len(shape) == len(strides) > 0, len(place) == 2)):
-        raise ValueError("a geometry of something else")
-    if min(*whole, *shape, spread, *place) < 0 or prod(shape) == 0:
-        raise ValueError("a geometry of no elements")
-    return layout(*laid_out).geometry(shape, strides, dtype)
+def _array_of(given: list[Any], blobs: list[bytes]) -> Array:
+    name, shape, number = given
+    form = lookup(name)
+    if not are_dims(tuple(shape)) or min(shape, default=0) < 0 or number < 0:
+        raise ValueError("an array of something else")
+    if prod(shape) * form.itemsize != len(blobs[number]):
+        raise ValueError(f"an array of {shape} in {len(blobs[number])} bytes")
+    return np.frombuffer(bytearray(blobs[number]), form.numpy).reshape(shape)
 
 
-def _place(file: Any, *numbers: Any) -> Place:
-    *span, function = numbers
-    if not (isinstance(file, str) and isinstance(function, str) and are_dims(tuple(span))):
-        raise ValueError("a line of something else")
-    return Place(file, *numbers)
+# --- what programs ran in, and what came of it ----------------------------------------------------
 
 
-def _area(given: tuple[Any, ...]) -> Area:
-    found = Area(*given)
-    numbers = found.partitions, found.row_bytes, found.line
-    kinds = isinstance(found.region, MemoryRegion), isinstance(found.name, str)
-    if not all((*kinds, are_dims(numbers), type(found.placed) is bool)):
-        raise ValueError("an area of something else")
-    return found
+def _setting(setting: Setting, blobs: list[bytes]) -> dict[str, Any]:
+    return {
+        "machine": plain(setting.machine),
+        "options": {name: plain(one) for name, one in asdict(setting.options).items()},
+        "grid": list(setting.grid),
+        "inputs": [[*one[:2], list(one.shape), one.dtype.name] for one in setting.inputs],
+        "arrays": {name: _array(one, blobs) for name, one in setting.arrays.items()},
+    }
+
+
+def _setting_of(given: dict[str, Any], programs: list[Program], blobs: list[bytes]) -> Setting:
+    machine, grid = value(given["machine"]), value(given["grid"])
+    if not isinstance(machine, Machine) or not are_dims(grid):
+        raise ValueError(f"programs on {machine}")
+    if any(call.machine is not machine for program in programs for call in program.calls):
+        raise ValueError("calls on another machine")
+    made = Setting(
+        machine=machine,
+        options=_options(given["options"]),
+        grid=grid,
+        inputs=tuple(_input(*one) for one in given["inputs"]),
+        arrays={name: _array_of(one, blobs) for name, one in given["arrays"].items()},
+    )
+    if len({one.name for one in made.inputs}) < len(made.inputs):
+        raise ValueError("two inputs of one name")
+    return made
+
+
+def _options(given: dict[str, Any]) -> Options:
+    named = {name: value(one) for name, one in given.items()}
+    for name, default in asdict(Options()).items():
+        if isinstance(default, int) and type(named.get(name)) is not type(default):
+            raise ValueError(f"{name} is {named.get(name)!r:.40}")
+    return Options(**named)
+
+
+def _input(name: Any, storage: Any, shape: Any, dtype: Any) -> Input:
+    form = lookup(dtype)
+    fits = isinstance(name, str) and are_dims((storage, *shape)) and isinstance(form, Format)
+    if not fits or min(shape, default=0) < 0:
+        raise ValueError("an input of something else")
+    return Input(name, storage, tuple(shape), form)
+
+
+def _outcome(outcome: Outcome, blobs: list[bytes]) -> dict[str, Any]:
+    def array(one: Any) -> Any:
+        return _array(one, blobs) if isinstance(one, np.ndarray) else None
+
+    return {
+        "results": plain_tree(outcome.results, array),
+        "findings": [
+            [code, message, None if place is None else list(astuple(place))]
+            for code, message, place in outcome.findings
+        ],
+        "shares": [list(ranks) for ranks in outcome.shares],
+        "changed": [[place, _array(one, blobs)] for place, one in outcome.changed.items()],
+    }
+
+
+def _outcome_of(given: dict[str, Any], blobs: list[bytes]) -> Outcome:
+    findings = []
+    for code, message, place in given["findings"]:
+        if not (isinstance(code, str) and isinstance(message, str)):
+            raise ValueError("a finding of something else")
+        findings.append((code, message, None if place is None else tables.place(*place)))
+    shares = [list(value(ranks)) for ranks in given["shares"]]
+    if not all(are_dims(tuple(ranks)) for ranks in shares):
+        raise ValueError("programs of something else")
+    results = tree(given["results"], lambda one: _array_of(one, blobs))
+    changed = {int(place): _array_of(one, blobs) for place, one in given["changed"]}
+    return Outcome(results, findings, shares, changed)

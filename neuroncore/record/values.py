@@ -3,6 +3,7 @@ the file is read, so that a record is timed by the costs and the machine files o
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import fields
 from enum import Enum
@@ -48,7 +49,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return plain(value.item())
     if isinstance(value, float):
-        return {"float": value.hex()}
+        return {"float": value.hex()} if value == value else {"nan": struct.pack("<d", value).hex()}
     if value is None or isinstance(value, bool | int | str):
         return value
     raise UsageError(f"a record can't hold {value!r:.60}")
@@ -66,6 +67,9 @@ def value(given: Any) -> Any:
         return ENUMS[what[0]][what[1]]
     if kind == "view":
         return _view([value(item) for item in what])
+    if kind == "nan":
+        (nan,) = struct.unpack("<d", bytes.fromhex(what))
+        return nan
     return float.fromhex(what) if kind == "float" else FOUND[kind](what)
 
 

@@ -18,7 +18,7 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format
-from neuroncore.record.data import Leaf, Setting, leaves, mapped
+from neuroncore.record.data import Setting, is_leaf, is_tile, leaves, mapped
 from neuroncore.record.saved import Record
 from neuroncore.replay.execution import Execution
 from neuroncore.replay.inputs import entered
@@ -160,20 +160,20 @@ class Replay:
                 pass
         if not leaves(self.record.programs[0].data.results):
             return tuple(self.changed().values())
-        return mapped(returned, self._elements)
+        return mapped(returned, self._elements, is_tile)
 
     def changed(self) -> dict[str, Array]:
         """The inputs that the kernel writes to, by name, as it has left them so far."""
         written, roots = self._tensors.written, self._tensors.roots
         names = {one.storage: one.name for one in self.setting.inputs}
         found = [number for number in names if number in written and number in roots]
-        return {names[number]: self._elements(roots[number]) for number in found}
+        return {names[number]: self._elements(roots[number]).copy() for number in found}
 
     def _returned(self, execution: Execution) -> Any:
-        return mapped(execution.program.data.results, execution.result, Leaf)
+        return mapped(execution.program.data.results, execution.result, is_leaf)
 
     def _elements(self, tile: Tile) -> Array:
-        found = np.array(results.contents(tile, self.setting.options.zeros_as_leftovers))
+        found = results.contents(tile, self.setting.options.zeros_as_leftovers)
         given = self._given_as(tile)
         return found if given is tile.held else codec.encode(given, found).view(given.numpy)
 

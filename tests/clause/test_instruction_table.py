@@ -10,8 +10,8 @@ import neuroncore
 from neuroncore import machine
 from neuroncore.clause import example
 from neuroncore.clause.instruction import INSTRUCTIONS, Traits
+from neuroncore.clause.legality import whole_call
 from neuroncore.cli import main
-from neuroncore.core.legality import whole_call
 
 ROOT = Path(neuroncore.__file__).parent
 MACHINES = [machine.load(name) for name in machine.names()]

@@ -156,7 +156,8 @@ def test_the_file_is_json_and_integers(tmp_path):
     [
         (b"", "not a record"),
         (b"PK\x03\x04", "not a record"),
-        (b"neuroncore.record.saved/%d\n" % (FORMAT + 1), "record it again"),
+        (b"neuroncore.record.saved/%d\n" % (FORMAT + 1), "a newer version"),
+        (b"neuroncore.record.saved/%d\n" % (FORMAT - 1), "record it again"),
         (b"neuroncore.record.saved/%d\nnothing" % FORMAT, "damaged"),
     ],
 )
@@ -194,6 +195,20 @@ def in_call(**fields):
     return lambda head: head["programs"][0]["calls"][0].update(fields)
 
 
+def in_arguments(**arguments):
+    return lambda head: head["programs"][0]["calls"][0]["arguments"].update(arguments)
+
+
+def in_order(order):
+    return lambda head: head["programs"][0].update(
+        calls=[{**head["programs"][0]["calls"][0], "machine": order}]
+    )
+
+
+def in_values(values):
+    return lambda head: head["programs"][0].update(values=values)
+
+
 def in_geometry(head):
     head["programs"][0]["geometries"][0][1][0] *= 1000
 
@@ -220,9 +235,11 @@ def in_area(head):
         (in_call(instruction={"instruction": "os.mkdir"}), "os.mkdir"),
         (in_call(instruction={"machine": "trn2"}), "a call of"),
         (in_call(machine={"machine": "../../secret"}), "no machine is called"),
-        (in_call(engine={"enum": ["Path", "x"]}), "Path"),
-        (in_call(reads=["nobody"]), "nobody"),
-        (in_call(reads=[]), "windows of its call"),
+        (in_order({"enum": ["Path", "x"]}), "Path"),
+        (in_arguments(nobody=None), "nobody"),
+        (in_arguments(engine={"enum": ["engine", "tensor"]}), "does not run on the tensor engine"),
+        (in_arguments(src=None), "src of dma_copy is no tile"),
+        (in_values([[1.0]]), "there are 1 values"),
         (in_call(arguments={}), "lacks"),
         (lambda head: head.update(programs=[]), "longer"),
         (lambda head: head["columns"][0].__setitem__(0, "O8"), "a column of O8"),

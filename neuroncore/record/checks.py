@@ -1,0 +1,277 @@
+"""Whether a program that was read can be executed: what its windows, values and registers say fits
+its Calls, and stays inside its tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.clause.immediate import Immediate, Register
+from neuroncore.clause.instruction import Call
+from neuroncore.enums import MemoryRegion
+from neuroncore.memory import geometry
+from neuroncore.memory.geometry import Geometry, View
+from neuroncore.memory.register import OPERATIONS, VirtualRegister
+from neuroncore.record.boxes import ANYWHERE
+from neuroncore.record.data import NEGATIVE_ZERO, leaves
+from neuroncore.record.program import Program
+
+Array = npt.NDArray[Any]
+Move = tuple[int, int, int, int]  # of Data.moves, without the window
+
+
+def check(program: Program) -> None:
+    """Raises ValueError for what does not fit. The program's rows fit its tables."""
+    _tensors(program)
+    _registers(program)
+    _results(program)
+    places = _places(program)
+    _views(program, places)
+    _values(program, places)
+
+
+# --- tensors and windows --------------------------------------------------------------------------
+
+
+def _tensors(program: Program) -> None:
+    """Windows on one storage lie in the same layout, which is that of its area."""
+    windows, data = program.windows(), program.data
+    placed = _table(data.tensors, 2, len(windows.area))
+    storage = windows.area.copy()
+    storage[placed[:, 0]] = placed[:, 1]
+    known: dict[int, Geometry] = {}
+    rows = np.column_stack([storage, windows.area, windows.geometry])
+    for number, area, lies in np.unique(rows, axis=0).tolist():
+        layout, kind = program.geometries[lies].layout, program.area(area)
+        if known.setdefault(number, program.geometries[lies]).layout.given != layout.given:
+            raise ValueError(f"tensor {number} is there in two layouts")
+        if (kind.region, kind.placed) != (layout.region, layout.placed):
+            raise ValueError(f"tensor {number} is in another memory than its area")
+        whole = kind.partitions, kind.row_bytes
+        if not kind.placed and whole != (layout.partitions, layout.row_bytes):
+            raise ValueError(f"tensor {number} has another size than its area")
+    apart = {lies for lies in windows.geometry.tolist() if program.geometries[lies].layout.placed}
+    at_address = np.isin(windows.geometry, list(apart))
+    if sorted(placed[:, 0].tolist()) != np.flatnonzero(at_address).tolist():
+        raise ValueError("windows at addresses lack their tensors")
+
+
+def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
+    """How each window lies whose place is only known at run time, from where it moves, and how.
+    Wherever an index may take it, it is inside its tensor."""
+    windows, data = program.windows(), program.data
+    moves: dict[int, list[Move]] = {}
+    for window, *move in _table(data.moves, 5, len(windows.area)).tolist():
+        moves.setdefault(window, []).append(tuple(move))
+    found = {}
+    for window, number, offset in _table(data.places, 3, len(windows.area)).tolist():
+        _inside([number], len(program.geometries), "geometries")
+        lies, whole = program.geometries[number], program.geometries[windows.geometry[window]]
+        if lies.layout.given != whole.layout.given or window not in moves:
+            raise ValueError("a window moves in another tensor")
+        _stays_inside(lies, whole, offset, moves[window])
+        found[window] = lies, offset, moves[window]
+    anywhere = np.flatnonzero(windows.offset == ANYWHERE).tolist()
+    if sorted(found) != anywhere or found.keys() != moves.keys():
+        raise ValueError("windows that move lack their places")
+    return found
+
+
+def _stays_inside(lies: Geometry, whole: Geometry, offset: int, moves: list[Move]) -> None:
+    kinds = [kind for kind, *_ in moves]
+    registers = [by_register for *_, by_register in moves]
+    if min(kinds) < 0 or max(kinds) > 2 or set(registers) - {0, 1}:
+        raise ValueError("a window moves in no known way")
+    if max(kinds) and (len(moves) > 1 or registers[0]):
+        raise ValueError("rows are picked by no tile")
+    low = high = offset
+    for kind, step, limit, _ in moves:
+        if limit < 0:
+            raise ValueError("a limit below 0")
+        reach = step * limit
+        if kind == 1:
+            shape, strides = (limit + 1, *lies.shape[1:]), (step, *lies.strides[1:])
+            lies = lies.layout.geometry(shape, strides, lies.dtype)
+        elif kind == 2:
+            if len(lies.shape) != 2 or (limit + 1, lies.strides) != (
+                whole.shape[-1],
+                whole.strides,
+            ):
+                raise ValueError("elements are picked from something else")
+            lies = whole
+        else:
+            low, high = low + min(reach, 0), high + max(reach, 0)
+    if not lies.has_room(np.array([low, high], np.int64)):
+        raise ValueError("a window moves outside its tensor")
+
+
+def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
+    """Each window is what its Call knows of it."""
+    windows = program.windows()
+    for call, operands in _operands(program):
+        names = [*call.reads, *call.writes]
+        read = len(call.reads)
+        columns = [*range(read), *range(read + len(call.indices), operands.shape[1])]
+        moved = [columns[names.index(name)] for name in call.dynamic]
+        for name, column in zip(names, columns, strict=True):
+            if name not in call.dynamic:
+                _seen(program, call.view(name), np.unique(operands[:, column]))
+        indices = [*range(read, read + len(call.indices))]
+        for row in np.unique(operands[:, [*moved, *indices]], axis=0).tolist():
+            rest = iter(row[len(moved) :])
+            for name, window in zip(call.dynamic, row, strict=False):
+                if window not in places:
+                    raise ValueError(f"{name} of {call.name} has a known place")
+                _moves(program, call.view(name), *places[window], rest)
+    _inside(windows.geometry, len(program.geometries), "geometries")
+
+
+def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
+    """Of each Call that rows have, the windows of its operands, [rows, operands]."""
+    rows, begins = program.raw()
+    call = rows[begins[:-1]]
+    for number in np.unique(call).tolist():
+        one = program.calls[number]
+        count = len(one.reads + one.indices + one.writes)
+        begin = begins[:-1][call == number]
+        yield one, rows[begin[:, np.newaxis] + 2 + np.arange(count)]
+
+
+def _seen(program: Program, wanted: View, used: Array) -> None:
+    """Windows at known places are such views."""
+    windows = program.windows()
+    if (windows.offset[used] == ANYWHERE).any():
+        raise ValueError("a window has no place")
+    for number in np.unique(windows.geometry[used]).tolist():
+        lies = program.geometries[number]
+        offsets = windows.offset[used][windows.geometry[used] == number]
+        layout = lies.layout
+        if layout.region is MemoryRegion.sbuf:  # only its partition is known to a Call
+            rows = offsets * lies.dtype.itemsize // layout.row_bytes
+            offsets = offsets[np.unique(rows, return_index=True)[1]]
+        elif not layout.on_chip:
+            offsets = offsets[:1]
+        if any(lies.view(offset) != wanted for offset in np.unique(offsets).tolist()):
+            raise ValueError(f"a window is not the {wanted} of its call")
+
+
+def _moves(
+    program: Program,
+    wanted: View,
+    lies: Geometry,
+    offset: int,
+    moves: list[Move],
+    indices: Iterator[int],
+) -> None:
+    """A window that moves is such a view, by as many indices."""
+    windows = program.windows()
+    by_tiles = [next(indices, -1) for *_, by_register in moves if not by_register]
+    _inside(by_tiles, len(windows.offset), "windows")
+    views = []
+    for window in by_tiles:
+        if windows.offset[window] == ANYWHERE:
+            raise ValueError("an index has no place")
+        views.append(program.geometries[windows.geometry[window]].view(int(windows.offset[window])))
+    kind = max(kind for kind, *_ in moves) + 1
+    found = lies.view(offset)
+    where = found.partition, found.byte
+    picked_by = views[0] if kind == 3 else None
+    made = geometry.view(
+        *(found.shape, found.strides, found.dtype, found.region, *where, kind, found.stepped),
+        *(found.home, picked_by, len(by_tiles)),
+    )
+    if made != wanted:
+        raise ValueError(f"a window that moves is not the {wanted} of its call")
+
+
+# --- values and registers -------------------------------------------------------------------------
+
+
+def _registers(program: Program) -> None:
+    """Each register is made of those before it; what is decided on is there."""
+    data = program.data
+    made = _table(data.registers, 3)
+    operation, left, right = made.T
+    _inside(operation, len(OPERATIONS), "operations")
+    number, computed = np.arange(len(made)), operation >= OPERATIONS.index("load") + 1
+    for operand in (left[computed], right[computed]):
+        if len(operand) and not ((operand >= 0) & (operand < number[computed])).all():
+            raise ValueError("a register is made of one after it")
+    _inside(left[operation == OPERATIONS.index("load")], len(program) + 1, "instructions")
+    branches = _table(data.branches, 4)
+    _inside(branches[:, 0], len(program) + 1, "instructions")
+    _inside(branches[:, 1], len(made), "registers")
+    _inside(branches[:, 3] + 1, len(program.lines) + 1, "lines")
+    programs = _table(data.programs, 2)
+    _inside(programs[:, 0], len(program) + 1, "instructions")
+    if len(programs) and programs[:, 1].min() < 0:
+        raise ValueError("a program below 0")
+
+
+def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
+    """The values of each row are such as its instruction takes, and the registers in its offsets
+    are as many as those have."""
+    keys, columns = list(program.data.values), program.columns()
+    registers = len(program.data.registers) // 3
+    _inside(columns.values[columns.values >= 0], len(keys), "values")
+    pairs = np.unique(np.column_stack([columns.call, columns.values]), axis=0)
+    for number, value in pairs[pairs[:, 1] >= 0].tolist():
+        _takes(program.calls[number], keys[value], registers)
+    rows, begins = program.raw()
+    for row in np.flatnonzero(np.array([bool(c.dynamic) for c in program.calls])[columns.call]):
+        call = program.calls[columns.call[row]]
+        noted = rows[begins[row] + 2 : begins[row + 1] - 1].tolist()
+        names = dict(zip(call.writes, noted[len(noted) - len(call.writes) :], strict=True))
+        names |= dict(zip(call.reads, noted, strict=False))
+        moves = [move for name in call.dynamic for move in places[names[name]][2]]
+        held = len(keys[rows[begins[row + 1] - 1]]) // 2 - len(call.instruction.values)
+        if held != sum(by_register for *_, by_register in moves):
+            raise ValueError("a row lacks a register")
+
+
+def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
+    """Raise ValueError unless values are such as a Call has."""
+    names = call.instruction.values
+    pairs = [*zip(key[::2], key[1::2], strict=True)]
+    if len(pairs) < len(names) or (len(pairs) > len(names) and not call.dynamic):
+        raise ValueError(f"{call.name} has other values")
+    _inside([v for v, kind in pairs if kind is VirtualRegister], registers, "registers")
+    if any(kind is not VirtualRegister for _, kind in pairs[len(names) :]):
+        raise ValueError(f"{call.name} has other values")
+    declared = {p.name: p.declared for p in call.instruction.parameters}
+    for name, (value, kind) in zip(names, pairs, strict=False):
+        number = kind(-0.0) if value is NEGATIVE_ZERO else value
+        one = declared[name]
+        if isinstance(one, Register):
+            if kind is not VirtualRegister and not (one.number and kind is int):
+                raise ValueError(f"{name} of {call.name} is {number!r:.40}")
+        elif isinstance(one, Immediate):
+            one.take(call.name, name, number)
+        elif call[name] == "number" and not isinstance(number, int | float | np.number):
+            raise ValueError(f"{name} of {call.name} is {number!r:.40}")
+
+
+def _results(program: Program) -> None:
+    for leaf in leaves(program.data.results):
+        _inside([leaf.geometry], len(program.geometries), "geometries")
+        lies = program.geometries[leaf.geometry]
+        if not lies.has_room(np.array([leaf.offset], np.int64)):
+            raise ValueError("a result is outside its tensor")
+
+
+def _table(column: Iterable[int], width: int, first: int | None = None) -> Array:
+    """A column as rows; the first number of each is below `first`, if that is given."""
+    rows = np.array(column, np.int64).reshape(-1, width)
+    if first is not None:
+        _inside(rows[:, 0], first, "windows")
+    return rows
+
+
+def _inside(numbers: Any, count: int, what: str) -> None:
+    found = np.asarray(numbers)
+    if found.size and not (found.min() >= 0 and found.max() < count):
+        raise ValueError(f"there are {count} {what}")
