@@ -253,6 +253,9 @@ def _biased(base: Format, bias: int) -> Format:
     return Format(name, base.bits, "float", base.exponent, base.mantissa, bias)
 
 
+TYPES = (np.dtype, type)
+
+
 def lookup(dtype: npt.DTypeLike | str) -> Format:
     """The format that a dtype of the API, a numpy dtype or a name means.
 
@@ -260,7 +263,17 @@ def lookup(dtype: npt.DTypeLike | str) -> Format:
     """
     if isinstance(dtype, Format):
         return dtype
-    name = name_of(dtype)
+    if isinstance(dtype, TYPES):
+        return _of_type(dtype)
+    return _of_name(name_of(dtype))
+
+
+@cache
+def _of_type(dtype: Any) -> Format:
+    return _of_name(name_of(dtype))
+
+
+def _of_name(name: str) -> Format:
     found = _named(ROWS).get(name)
     if found is None or found.held not in ("engines", "memory"):
         raise _unknown(name)

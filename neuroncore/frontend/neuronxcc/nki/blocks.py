@@ -58,6 +58,10 @@ class Blocks(Untiled):
         """A tile, by an int for each block axis, and what indexes the tile; with fewer ints, the
         blocks that are left."""
         keys = key if isinstance(key, tuple) else (key,)
+        given = self._axis - len(self._at)
+        made = self._met((*self._at, *keys[:given]))
+        if made is not None:
+            return made[keys[given:]] if len(keys) > given else made
         if keys and keys[0] is Ellipsis:
             keys = (slice(None),) * (self.ndim - len(keys) + 1) + keys[1:]
         at = list(self._at)
@@ -72,6 +76,15 @@ class Blocks(Untiled):
         if tile is None:
             tile = self._tiles[block] = Tensor.of(self._make(block))
         return tile[rest] if rest else tile
+
+    def _met(self, block: tuple[Any, ...]) -> Tensor | None:
+        """A tile that there is, by plain numbers of its block."""
+        if len(block) != self._axis:
+            return None
+        for k in block:
+            if not isinstance(k, int):
+                return None
+        return self._tiles.get(block)
 
     def _part(self, at: Dims) -> Blocks:
         part = Blocks(self._shape, self._axis, self.dtype, self.buffer, self._make, self.name)

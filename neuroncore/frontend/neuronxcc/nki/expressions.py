@@ -19,12 +19,16 @@ import numpy.typing as npt
 from neuroncore import source
 from neuroncore.errors import DynamicControlError, ShapeError, SignatureError
 from neuroncore.frontend.neuronxcc.nki import refusals
-from neuroncore.memory.parts import Affine, form
+from neuroncore.memory.geometry import make_room
+from neuroncore.memory.parts import Affine, Form, form
 from neuroncore.memory.tile import Tile
 
 Dims = tuple[int, ...]
 Box = tuple[tuple[int, int], ...]  # (first, count) of each axis
 Array = npt.NDArray[Any]
+
+
+WHOLE = slice(None)
 
 
 class Index(Affine):
@@ -49,14 +53,28 @@ class Index(Affine):
     def ndim(self) -> int:
         return len(self.form.shape)
 
+    @staticmethod
+    def _of(form: Form, start: int) -> Index:
+        made = Index.__new__(Index)
+        made.form, made.start = form, start
+        return made
+
     def begun(self, start: int) -> Index:
         """The same from another start."""
-        made = Index.__new__(Index)
-        made.form, made.start = self.form, start
-        return made
+        return self._of(self.form, start)
 
     def __getitem__(self, key: Any) -> Index:
         """New axes by None, parts of axes by slices and ints, as numpy does it."""
+        known = self.form, _new_axes(key)
+        if known in _placed:
+            return self._of(_placed[known], self.start)
+        made = self._part(key)
+        if known[1] is not None:
+            make_room(_placed)
+            _placed[known] = made.form
+        return made
+
+    def _part(self, key: Any) -> Index:
         keys = list(key) if isinstance(key, tuple) else [key]
         given = sum(k is not None and k is not Ellipsis for k in keys)
         rest = len(self.shape) - given
@@ -207,6 +225,20 @@ class Index(Affine):
         terms = [str(self.start)] if self.start or not any(self.steps) else []
         terms += [f"{s} * i{k}" for k, s in enumerate(self.steps) if s]
         return f"{' + '.join(terms)} over {self.shape}"
+
+
+# What expressions of a form become by new axes, at these places.
+_placed: dict[tuple[Form, tuple[bool, ...] | None], Form] = {}
+
+
+def _new_axes(key: Any) -> tuple[bool, ...] | None:
+    """Which keys are None, if all others are whole axes."""
+    news: list[bool] = []
+    for k in key if type(key) is tuple else (key,):
+        if k is not None and (type(k) is not slice or k != WHOLE):
+            return None
+        news.append(k is None)
+    return tuple(news)
 
 
 def _integer(value: Any) -> int | None:
@@ -424,7 +456,7 @@ class Shifted:
 
 def arange(*args: int) -> Index:
     """`start` (0) to `stop` by `step` (1), as an expression with one axis, as np.arange."""
-    values = range(*map(operator.index, args))
+    values = range(*args)
     return Index((len(values),), (values.step,), values.start)
 
 
