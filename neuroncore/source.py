@@ -98,33 +98,22 @@ def user_level() -> int:
     return level
 
 
-_resumed: ContextVar[tuple[FrameType, int] | None] = ContextVar("resumed", default=None)
-
-
-class resumed:
-    """While what an earlier bytecode instruction of a frame called for is done, it is there."""
-
-    __slots__ = ("_there", "_token")
-
-    def __init__(self, frame: FrameType, instruction: int) -> None:
-        self._there = frame, instruction
-
-    def __enter__(self) -> None:
-        self._token = _resumed.set(self._there)
-
-    def __exit__(self, *_: object) -> None:
-        _resumed.reset(self._token)
+# A frame and an earlier bytecode instruction of it, while what that called for is done.
+resumed: ContextVar[tuple[FrameType, int] | None] = ContextVar("resumed", default=None)
 
 
 def instruction_of(frame: FrameType) -> int:
     """The byte offset of the instruction that a frame is at."""
-    there = _resumed.get()
+    there = resumed.get()
     return there[1] if there is not None and there[0] is frame else frame.f_lasti
 
 
 def site(frame: FrameType | None) -> tuple[CodeType, int] | None:
     """Where a frame is, as `place` takes it."""
-    return None if frame is None else (frame.f_code, instruction_of(frame))
+    if frame is None:
+        return None
+    there = resumed.get()
+    return frame.f_code, there[1] if there is not None and there[0] is frame else frame.f_lasti
 
 
 def _span(code: CodeType, instruction: int) -> tuple[int | None, ...]:

@@ -167,11 +167,12 @@ def test_self_is_no_argument():
 def test_a_thread_is_where_it_is_while_another_resumes_an_instruction():
     frame = sys._getframe()
     elsewhere = []
-    with source.resumed(frame, 2):
-        thread = threading.Thread(target=lambda: elsewhere.append(source.instruction_of(frame)))
-        thread.start()
-        thread.join()
-        assert source.instruction_of(frame) == 2
+    thread = threading.Thread(target=lambda: elsewhere.append(source.instruction_of(frame)))
+    token = source.resumed.set((frame, 2))
+    thread.start()
+    thread.join()
+    assert source.instruction_of(frame) == 2
+    source.resumed.reset(token)
     assert elsewhere != [2] and source.instruction_of(frame) != 2
 
 

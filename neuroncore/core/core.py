@@ -5,7 +5,7 @@ that `neuroncore.core.binding` makes are the only way by which anything happens 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
@@ -319,7 +319,7 @@ class Core:
 
     def birthplace(self) -> tuple[CodeType, int] | None:
         """Where in the user's code we are, as memory remembers it."""
-        return source.site(source.user_frame()) if self.site is None else self.site
+        return self.site or source.site(source.user_frame())
 
 
 # --- the core that a kernel runs on ---------------------------------------------------------------
@@ -340,9 +340,7 @@ def current() -> Core:
     return core
 
 
-def running() -> Core | None:
-    """The core of the running kernel, or None."""
-    return _current.get()
+running: Callable[[], Core | None] = _current.get  # the core of the running kernel, or None
 
 
 @contextmanager

@@ -93,7 +93,7 @@ class Gaps(Flags):
     __slots__ = ("_start", "_what", "written")
 
     def __init__(self, nbytes: int) -> None:
-        super().__init__(nbytes)
+        self.granule, self.mask = max(nbytes, 1), NONE_SET
         # what was written last, if something is missing then: sums write there again
         self._start = 0
         self._what: Footprint | None = None

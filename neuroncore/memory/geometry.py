@@ -106,7 +106,7 @@ class Layout:
 
     __slots__ = (
         *("region", "shape", "dtype", "spread", "pitch", "partition0", "byte0", "placed"),
-        *("on_chip", "partitions", "row_bytes", "nbytes", "in_rows", "geometries", "_whole"),
+        *("on_chip", "partitions", "row_bytes", "nbytes", "in_rows", "geometries", "whole"),
     )
 
     def __init__(
@@ -128,14 +128,8 @@ class Layout:
         self.nbytes = self.partitions * self.row_bytes
         self.in_rows = pitch != self.row_bytes * spread  # further apart than they are long
         self.geometries: dict[tuple[Dims, Dims, Format], Geometry] = {}
-        self._whole: Geometry | None = None
-
-    @property
-    def whole(self) -> Geometry:
-        """That of a tile of all of it."""
-        if self._whole is None:
-            self._whole = self.geometry(self.shape, access.dense(self.shape), self.dtype)
-        return self._whole
+        # that of a tile of all of it
+        self.whole = self.geometry(self.shape, access.dense(self.shape), self.dtype)
 
     @property
     def given(self) -> tuple[Any, ...]:
@@ -185,7 +179,7 @@ class Geometry:
 
     __slots__ = (
         *("layout", "shape", "strides", "dtype", "bytes_apart", "steps", "fills", "stepped"),
-        *("is_empty", "_element", "_alike", "views", "parts", "_footprint"),
+        *("is_empty", "element", "apart", "views", "parts", "_footprint"),
     )
 
     def __init__(self, layout: Layout, shape: Dims, strides: Dims, dtype: Format) -> None:
@@ -202,8 +196,9 @@ class Geometry:
         several = layout.on_chip and shape[:1] > (1,)
         self.stepped = several and self.bytes_apart[0] != layout.row_bytes
         self.is_empty = 0 in self.shape
-        self._element = item * layout.spread  # bytes of our memory, within a row
-        self._alike = _alike(layout, item)
+        # bytes from an element to the next in our memory; 0 if rows are further apart than long
+        self.element = 0 if layout.in_rows else item * layout.spread
+        self.apart = _alike(layout, item)
         self.views: dict[int, View] = {}
         self.parts: dict[Any, Geometry] = {}  # by what the indices of a part have in common
         self._footprint: Footprint | None = None
@@ -237,13 +232,13 @@ class Geometry:
         elements."""
         layout = self.layout
         if not layout.in_rows:
-            return offset * self._element
+            return offset * self.element
         row, column = divmod(offset * self.dtype.itemsize, layout.row_bytes)
         return row * layout.pitch + column * layout.spread
 
     def view(self, offset: int) -> View:
         """What a Call knows of a tile that begins at an offset in elements."""
-        place = offset // self._alike
+        place = offset // self.apart
         found = self.views.get(place)
         if found is None:
             found = self.views[place] = self._view(offset)

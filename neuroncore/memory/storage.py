@@ -212,7 +212,8 @@ class Memory:
             layout = self._laid_out(region, shape, dtype, name)
         if not layout.on_chip:
             self._check_room(layout, name, lasts=region is MemoryRegion.shared_hbm)
-        storage = Storage(next(self._ids), layout, self.hbm.held(dtype), name)
+        held = self.hbm.held(dtype) if self.hbm.wide else dtype
+        storage = Storage(next(self._ids), layout, held, name)
         storage.launch = self.hbm
         storage.gaps = Gaps(layout.nbytes)
         try:

@@ -214,7 +214,8 @@ class Tile:
                 raise self.fault
             if self.geometry.is_empty:
                 raise ShapeError(f"{self!r} has no elements")
-            found = self.geometry.view(self.offset)
+            lies = self.geometry
+            found = lies.views.get(self.offset // lies.apart) or lies.view(self.offset)
             self._signature = self._at_run_time(found) if self.dynamic else found
         return self._signature
 
@@ -241,7 +242,8 @@ class Tile:
             if lies.is_empty:
                 self._array = np.empty(self.shape, self.held.storage)
                 return self._array
-            start = storage.origin + lies.start(self.offset)
+            moved = self.offset * lies.element if lies.element else lies.start(self.offset)
+            start = storage.origin + moved
             self._array = np.ndarray(self.shape, self.held.storage, storage.data, start, lies.steps)
         return self._array
 

@@ -263,9 +263,8 @@ def lookup(dtype: npt.DTypeLike | str) -> Format:
     """
     if isinstance(dtype, Format):
         return dtype
-    if isinstance(dtype, TYPES):
-        return _of_type(dtype)
-    return _of_name(name_of(dtype))
+    given: Any = dtype
+    return _of_type(given) if isinstance(given, TYPES) else _of_name(name_of(given))
 
 
 @cache

@@ -19,6 +19,7 @@ import numpy as np
 from neuroncore import source
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.core import current
+from neuroncore.core.core import running as core_of_kernel
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import BufferKindError, KernelError, SignatureError
 from neuroncore.frontend.issue import function
@@ -63,23 +64,27 @@ class Pending:
     def issue(self, dst: Tensor, accumulate: bool | None = None) -> None:
         core = current()
         before, core.site = core.site, (self.frame.f_code, self.instruction)
+        token = source.resumed.set((self.frame, self.instruction))
         try:
-            with source.resumed(self.frame, self.instruction):
-                self.run(dst, accumulate)
+            self.run(dst, accumulate)
         finally:
             core.site = before
+            source.resumed.reset(token)
 
     def suits(self, slot: Tensor) -> bool:
         """Whether the instruction can write the slot itself, with one rounding as if by a copy."""
         tile = self.tile
         if slot.dtype is not tile.dtype and (tile.dtype is not float32 or slot.dtype.is_integer):
             return False
-        return slot.region in self.regions and (slot.shape == tile.shape or slot.size == tile.size)
+        return slot.storage.region in self.regions and (
+            slot.shape == tile.shape or slot.size == tile.size
+        )
 
 
 def flush() -> None:
     """Issue what was held back, into its own tile."""
-    state = running()
+    core = core_of_kernel() or current()
+    state = core.dialect or running(core)
     if (held := state.pending) is not None:
         state.pending = None
         held.issue(held.tile)
@@ -110,7 +115,7 @@ def tile(value: Any, name: str = "data") -> Tensor:
             hint="numpy arrays enter a kernel as its arguments",
         )
     storage = value.storage
-    if storage.scope is not None:
+    if storage.scope is not None and storage.scope.over:
         check_read(storage, name)
     if storage.gaps is not None:
         fill(value)
@@ -138,7 +143,7 @@ def issue(name: str, **arguments: Any) -> None:
     """Issue an instruction; parameters that are left out have the clause's defaults."""
     if (dst := arguments.get("dst")) is not None:
         check_write(dst)
-        if dst.storage.placed:
+        if dst.storage.layout.placed:
             check_explicit(name, arguments, running().bias_is_made)
     _issue(name, arguments)
 
@@ -203,7 +208,9 @@ def produce(
         if not awaited:
             run(made, None)
             return made
-        written = [_extent(of_result(made, box)) if box else box for box in boxes]
+        written = boxes
+        if mask is not None:
+            written = [_extent(of_result(made, box)) if box else box for box in boxes]
         into = _usual_regions(name) if regions is None else regions
         _hold(made, run, written, into, name == "nc_matmul", frame)
     finally:

@@ -15,6 +15,7 @@ from typing import Any
 
 from neuroncore import source
 from neuroncore.core.core import Core, current
+from neuroncore.core.core import running as core_of_kernel
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ImmutableError, LoopCarriedError, ScopeError
 from neuroncore.memory import access
@@ -98,7 +99,7 @@ class Running:
 
 
 def running(core: Core | None = None) -> Running:
-    core = core or current()
+    core = core or core_of_kernel() or current()
     found: Running | None = core.dialect
     if found is None:
         found = core.dialect = Running()

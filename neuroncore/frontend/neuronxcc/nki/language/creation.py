@@ -56,7 +56,8 @@ def ndarray(
     `buffer` is a memory (by default SBUF) or what neuronxcc.nki.compiler's allocators give. Axes
     before the one marked by `par_dim` number blocks.
     """
-    check_keywords(kwargs)
+    if kwargs:
+        check_keywords(kwargs)
     return _made(shape, dtype, buffer, name, None)
 
 
@@ -225,20 +226,19 @@ def _format(dtype: Any) -> Format:
 
 def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
     """A tile of SBUF with the values of a tensor in HBM: dma_copy."""
-    check_keywords(kwargs, "mode", "oob_mode")
+    if kwargs:
+        check_keywords(kwargs, "mode", "oob_mode")
     flush()
     x = _in_hbm(src, "src")
     if len(x.shape) == 1:
         x = x.expand_dims(1)
     form = x.dtype if dtype is None else _format(dtype or x.dtype)
-    mode = _bounds_mode(kwargs, "oob_mode", "mode")
+    mode = _bounds_mode(kwargs, "oob_mode", "mode") if kwargs else isa.oob_mode.error
     return produce("dma_copy", (x.shape, form), mask, src=x, oob_mode=mode)
 
 
 def _bounds_mode(kwargs: dict[str, Any], *names: str) -> Any:
     """What a DMA does beyond its tensors, by the first of these keywords that is given."""
-    if not kwargs:
-        return isa.oob_mode.error
     given = [kwargs[name] for name in names if name in kwargs]
     return isa.constants.member(isa.oob_mode, given[0]) if given else isa.oob_mode.error
 
@@ -260,7 +260,8 @@ def _in_hbm(value: Any, name: str) -> Tensor:
 def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
     """Write a tile to a tensor in HBM: dma_copy, after a tensor_copy of what is in PSUM; a number
     by way of a tile of dst's shape."""
-    check_keywords(kwargs, "mode")
+    if kwargs:
+        check_keywords(kwargs, "mode")
     flush()
     if not isinstance(dst, Tensor):
         raise _not_written_to(dst)
@@ -280,10 +281,10 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
     x = tile(value, "value")
     place = dst if dst.shape == x.shape else _shaped(dst, x)
     boxes = chosen(mask, x.shape)
-    if x.region is MemoryRegion.psum and boxes:
+    if x.storage.region is MemoryRegion.psum and boxes:
         x = isa.tensor_copy(x, mask=mask)
         flush()
-    mode = _bounds_mode(kwargs, "mode")
+    mode = _bounds_mode(kwargs, "mode") if kwargs else isa.oob_mode.error
     for box in boxes:
         issue(
             "dma_copy",
