@@ -50,43 +50,45 @@ def part(tile: T, keys: tuple[Any, ...], make: Callable[[tuple[Any, ...]], T]) -
     """The part of a tile that an index means: as `make` makes it, once for all indices and tiles
     that are alike. An index that isn't inside, or has others than integers, slices without a step
     and Affines, is always made."""
-    if tile.dynamic or tile.fault is not None or len(keys) > len(tile.shape):
+    shape, strides, offset = tile.shape, tile.strides, tile.offset
+    if tile.dynamic or tile.fault is not None or len(keys) > len(shape):
         return make(keys)
-    alike: list[Any] = []  # with all indices that mean the same, but for where that begins
-    offset, sliced = tile.offset, True
-    for k, size, stride in zip(keys, tile.shape, tile.strides):  # noqa: B905 - some may be left out
-        if type(k) is slice:
+    alike: tuple[Any, ...] = ()  # with all indices that mean the same, but for where that begins
+    axis, sliced = 0, True
+    for k in keys:
+        if type(k) is slice and k.step is None:
             start, stop = k.start, k.stop
-            if start is None and stop is None and k.step is None:
-                alike.append(size)
+            if start is None and stop is None:
+                alike += (shape[axis],)
+                axis += 1
                 continue
             start = 0 if start is None else start
-            stop = size if stop is None else stop
-            if k.step is not None or not isinstance(start, int) or not isinstance(stop, int):
+            stop = shape[axis] if stop is None else stop
+            if not (isinstance(start, int) and isinstance(stop, int)):
                 return make(keys)
-            if not 0 <= start < stop <= size:
+            if not 0 <= start < stop <= shape[axis]:
                 return make(keys)
-            alike.append(stop - start)
+            alike += (stop - start,)
         elif isinstance(k, Affine):
-            start = k.start
-            if start + k.form.low < 0 or start + k.form.high >= size:
+            start, sliced = k.start, False
+            if start + k.form.low < 0 or start + k.form.high >= shape[axis]:
                 return make(keys)
-            alike.append(k.form)
-            sliced = False
-        elif isinstance(k, int) and type(k) is not bool and 0 <= k < size:
+            alike += (k.form,)
+        elif isinstance(k, int) and type(k) is not bool and 0 <= k < shape[axis]:
             start, sliced = k, False
-            alike.append(0)  # the axis goes away
+            alike += (0,)  # the axis goes away
         elif k is ... and len(keys) == 1:
             break
         else:
             return make(keys)
-        offset += start * stride
-    known = tile.geometry.parts.get(found := tuple(alike))
+        offset += start * strides[axis]
+        axis += 1
+    known = tile.geometry.parts.get(alike)
     if known is not None:
         made = tile.at(known, offset)
         if sliced and tile._array is not None:
             made._array = tile._array[keys]  # takes half of what an array of its own does
         return made
     made = make(keys)
-    tile.geometry.note_part(found, made.geometry)
+    tile.geometry.note_part(alike, made.geometry)
     return made

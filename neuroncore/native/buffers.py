@@ -35,7 +35,8 @@ class _Pool(threading.local):
         self.blocks: dict[int, deque[tuple[Array, int]]] = {}  # each with where it is aligned
         self.total = 0
         self.limit = KEPT_BYTES  # of the total; to look for free blocks takes time for each
-        self.scratch: dict[str, Array] = {}
+        self.roles: dict[str, Array] = {}  # the memory of each
+        self.scratch: dict[str, Array] = {}  # what each was given last, of that
 
 
 _pool = _Pool()
@@ -109,11 +110,16 @@ def scratch(role: str, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> 
 
     It is the same memory each time that the role asks, so nothing may keep it.
     """
+    last = _pool.scratch.get(role)
+    if last is not None and last.shape == shape and last.dtype is dtype:
+        return last
     size = prod(shape) * dtype.itemsize
-    block = _pool.scratch.get(role)
+    block = _pool.roles.get(role)
     if block is None or block.size < size:
-        block = _pool.scratch[role] = fresh(size)
-    return np.ndarray(shape, dtype, block)
+        block = _pool.roles[role] = fresh(size)
+    made: Array = np.ndarray(shape, dtype, block)
+    _pool.scratch[role] = made
+    return made
 
 
 def contiguous(values: Array) -> Array:
