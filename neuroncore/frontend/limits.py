@@ -40,10 +40,11 @@ def rows_of(size: int) -> tuple[int, int]:
     return rows, size // rows
 
 
-def fitting(tensor: T) -> Iterator[T]:
-    """A tensor in parts that fit into SBUF as `rows_of` lays them out: halves, and halves of those
-    along the first axis that has any."""
-    row_bytes = rows_of(tensor.size)[1] * tensor.dtype.itemsize
+def fitting(tensor: T, itemsize: int = 0) -> Iterator[T]:
+    """A tensor in parts that fit into SBUF as `rows_of` lays them out, with elements of so many
+    bytes, if they are wider there: halves, and halves of those along the first axis that has any.
+    """
+    row_bytes = rows_of(tensor.size)[1] * max(tensor.dtype.itemsize, itemsize)
     if row_bytes <= machine().sbuf.usable_bytes:
         yield tensor
         return
@@ -52,7 +53,7 @@ def fitting(tensor: T) -> Iterator[T]:
     for first, end in ((0, middle), (middle, size)):
         shape = (*tensor.shape[:axis], end - first, *tensor.shape[axis + 1 :])
         offset = tensor.offset + first * tensor.strides[axis]
-        yield from fitting(tensor.window(shape, tensor.strides, offset))
+        yield from fitting(tensor.window(shape, tensor.strides, offset), itemsize)
 
 
 class TileSize:

@@ -20,6 +20,7 @@ from neuroncore.errors import (
     UnknownNameError,
     did_you_mean,
 )
+from neuroncore.frontend.unread import Unread
 
 WRONG = (TypeError, AttributeError, ValueError, IndexError, OverflowError)
 PACKAGE = "neuroncore."
@@ -48,6 +49,8 @@ def told(error: BaseException) -> KernelError | None:
 
 def _no_attribute(frame: FrameType, error: AttributeError) -> KernelError | None:
     home, name = error.obj, error.name
+    if name is None and not _is_inside(error):
+        return _not_set(str(error))
     if name is None or name.startswith("__"):
         return None
     if isinstance(home, ModuleType):
@@ -58,6 +61,26 @@ def _no_attribute(frame: FrameType, error: AttributeError) -> KernelError | None
     if not type(home).__module__.startswith(HOME):
         return None
     return _function_instead(frame, name, home) or _unknown(repr(home), name, home, "")
+
+
+def _not_set(message: str) -> KernelError | None:
+    """tensor.scale = 2.0, of which Python tells the class only."""
+    match = re.match(r"'(\w+)' object has no attribute '(\w+)'", message)
+    if match is None or match[1] not in (kind.__name__ for kind in _kinds_of(Unread)):
+        return None
+    return UnknownNameError(
+        f"a tensor has no {match[2]!r}, and nothing can be set on it",
+        because="a tensor is memory of the device's, and what the API says of it",
+        hint="keep what belongs to it in a variable, or in an object with the tensor in it",
+    )
+
+
+def _kinds_of(kind: type) -> Iterator[type]:
+    """A class and all that inherit from it."""
+    yield kind
+    below: list[type] = kind.__subclasses__()
+    for derived in below:
+        yield from _kinds_of(derived)
 
 
 def _function_instead(frame: FrameType, name: str, tensor: Any) -> KernelError | None:

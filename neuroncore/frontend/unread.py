@@ -7,7 +7,7 @@ import ast
 from typing import Any, NoReturn
 
 from neuroncore import source
-from neuroncore.errors import DynamicControlError
+from neuroncore.errors import DynamicControlError, SignatureError
 
 
 class Unread:
@@ -36,6 +36,20 @@ class Unread:
 
     def __contains__(self, value: object) -> NoReturn:
         raise _unknown(self, "searched", "compare with nl.equal")
+
+    def __len__(self) -> NoReturn:
+        raise SignatureError(
+            f"{self!r} has no len()",
+            because="a tensor has a size for each of its axes",
+            hint="tensor.shape[0] is the size of the first",
+        )
+
+    def __delitem__(self, key: object) -> NoReturn:
+        raise SignatureError(
+            f"elements of {self!r} can't be deleted",
+            because="a tensor has the size that it was made with",
+            hint="tensor[...] is a part of it, by the elements to keep",
+        )
 
 
 def _unknown(tensor: object, what: str, hint: str) -> DynamicControlError:

@@ -51,6 +51,13 @@ def test_rand_is_the_upper_24_bits_of_what_rng_draws(target, shape, buffer):
     assert not device.findings
 
 
+def test_rand_fills_tensors_of_hbm_that_are_larger_than_sbuf():
+    device = Device("trn2")
+    x = rand(device, (128, 60_000), nl.bfloat16, nl.shared_hbm).astype(np.float32)
+    assert x.min() >= 0 and x.max() <= 1 and not np.array_equal(x[:64], x[64:])
+    assert not device.findings
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_rand_is_uniform(target):
     x = np.sort(rand(Device(target), (128, 512), nl.float32).ravel().astype(np.float64))

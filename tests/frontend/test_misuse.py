@@ -96,6 +96,21 @@ ILLEGAL = {
         "def kernel(x):\n    «np.maximum(tile(4, 4), 0)»\n",
         {"statement": "numpy's maximum can't compute with NkiTensor", "hint": "use nl.maximum"},
     ),
+    "what isn't there, set": (
+        *("UNKNOWN_NAME", AttributeError),
+        "def kernel(x):\n    «x.scale» = 2\n",
+        {"statement": "a tensor has no 'scale'", "hint": "keep what belongs to it in a variable"},
+    ),
+    "elements deleted": (
+        *("SIGNATURE", TypeError),
+        "def kernel(x):\n    del «x[0]»\n",
+        {"statement": "elements of NkiTensor 'x'(4x6", "hint": "the elements to keep"},
+    ),
+    "len": (
+        *("SIGNATURE", TypeError),
+        "def kernel(x):\n    «len(x)»\n",
+        {"statement": "NkiTensor 'x'(4x6", "hint": "tensor.shape[0]"},
+    ),
     "numpy by way of itself": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    «np.sum(tile(4, 4), axis=1)»\n",
@@ -129,6 +144,8 @@ def test_messages_say_what_is_there_and_what_was_meant(tmp_path, name):
     [
         "def helper(a): pass\ndef kernel(x):\n    helper(1, 2)\n",
         "def kernel(x):\n    'text'.nothing\n",
+        "def kernel(x):\n    'text'.nothing = 1\n",
+        "def kernel(x):\n    del 'text'[0]\n",
         "def kernel(x):\n    len(3)\n",
         "def kernel(x):\n    range(*['a'])\n",
         "def kernel(x):\n    raise ValueError('mine')\n",

@@ -58,7 +58,7 @@ def test_what_is_known_is_answered():
     assert (chip == None, chip != None) == (False, True)  # noqa: E711
     assert chip is not None and hbm in [chip, hbm]
     assert bool(hbm)  # is it there at all?
-    assert [row.shape for row in chip] == [(1, 4)] * 4
+    assert [row.shape for row in chip] == [row.shape for row in list(chip)] == [(1, 4)] * 4
 
 
 @nki.jit

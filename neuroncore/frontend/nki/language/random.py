@@ -8,6 +8,7 @@ from typing import Any
 from neuroncore.core.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
 from neuroncore.errors import SignatureError
+from neuroncore.frontend.limits import fitting
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import in_rows, ndarray
 from neuroncore.frontend.nki.language.elementwise import copy, multiply, result, right_shift
@@ -26,10 +27,11 @@ def rand(
     if buffer in ON_CHIP:
         _fill(tensor)
         return tensor
-    rows = in_rows(tensor)
-    tile = ndarray(rows.shape, dtype)
-    _fill(tile)
-    isa.dma_copy(rows, tile)
+    for part in fitting(tensor, uint32.itemsize):
+        rows = in_rows(part)
+        tile = ndarray(rows.shape, dtype)
+        _fill(tile)
+        isa.dma_copy(rows, tile)
     return tensor
 
 

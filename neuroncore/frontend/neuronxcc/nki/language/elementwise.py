@@ -95,7 +95,9 @@ def _of_tiles(operator: Operation, x: Tensor, y: Tensor, form: Format, mask: Any
             return isa.tensor_scalar(x, operator, y, dtype=form, mask=mask)
         if y.free_size > 1 and _is_column(x, y):
             return isa.tensor_scalar(y, operator, x, reverse0=True, dtype=form, mask=mask)
-        x, y = _same_partitions(x, y), _same_partitions(y, x)
+        if x.shape[0] != y.shape[0]:
+            _check_free_axes(x, y)
+            x, y = _same_partitions(x, y), _same_partitions(y, x)
     if x.region is PSUM and y.region is PSUM:
         x = isa.tensor_copy(x)
         flush()
@@ -114,6 +116,19 @@ def _same_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 def _is_column(x: Tensor, other: Tensor) -> bool:
     """Whether x can be the number that each partition of the other is combined with."""
     return x.free_size == 1 and x.shape[0] == other.shape[0] and x.dtype is float32
+
+
+def _check_free_axes(x: Tensor, y: Tensor) -> None:
+    """Raise ShapeError if a row can't be combined with rows of the other, in all partitions."""
+    sizes = list(zip(x.shape[1:], y.shape[1:], strict=True))
+    if x.free_size != y.free_size and any(n != m and 1 not in (n, m) for n, m in sizes):
+        raise ShapeError(
+            f"{x!r} and {y!r} don't go together",
+            argument="y",
+            position=1,
+            expected="sizes that are equal, or 1 in one of them",
+            got=f"{x.shape} and {y.shape}",
+        )
 
 
 def _same_partitions(x: Tensor, other: Tensor) -> Tensor:
