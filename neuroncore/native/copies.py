@@ -12,7 +12,7 @@ from neuroncore.native.lazy import Lazy
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.transpose")
 
-WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32}  # by their bytes
+WORDS = {n: np.dtype(f"u{n}") for n in (1, 2, 4)}  # by their bytes
 LEAST = 1 << 11  # elements of a matrix for which compiled code is worth its call
 
 
@@ -21,28 +21,33 @@ def copy(source: Array, target: Array) -> None:
 
     Elements that lie one after the other along different axes of the two are taken as matrices.
     """
-    axes = _axes(source, target)
+    axes = _dense(source, target)
     if axes is None or np.may_share_memory(source, target):
         target[...] = source
         return
-    word = WORDS[source.itemsize]
-    into = np.moveaxis(target, axes, (-2, -1)).view(word)
-    matrices = np.moveaxis(source, axes, (-1, -2)).view(word)
+    rows, columns = axes
+    source, target = source.view(WORDS[source.itemsize]), target.view(WORDS[target.itemsize])
     if source.ndim == 2:
-        native.turn(matrices, into)
+        native.turn(*(source.T, target) if rows == 0 else (source, target.T))
         return
+    order = [axis for axis in range(source.ndim) if axis not in axes]
+    matrices, into = (
+        source.transpose(*order, columns, rows),
+        target.transpose(*order, rows, columns),
+    )
     for place in np.ndindex(into.shape[:-2]):
         native.turn(matrices[place], into[place])
 
 
-def _axes(source: Array, target: Array) -> tuple[int, int] | None:
+def _dense(source: Array, target: Array) -> tuple[int, int] | None:
     """The axes along which source and target are dense, if elements of the two are alike and a
     matrix of these axes is large; else None."""
-    item = target.itemsize
-    if source.strides[-1:] == target.strides[-1:] or source.dtype != target.dtype:
+    steps, others, item = source.strides, target.strides, target.itemsize
+    if steps[-1:] == others[-1:] or item not in WORDS or source.dtype != target.dtype:
         return None
-    if item not in WORDS or not (item in source.strides and item in target.strides):
+    if item not in steps or item not in others:
         return None
-    dense = source.strides.index(item), target.strides.index(item)
-    few = source.shape[dense[0]] * source.shape[dense[1]] < LEAST
-    return None if few or dense[0] == dense[1] else dense
+    rows, columns = steps.index(item), others.index(item)
+    if rows == columns or source.shape[rows] * source.shape[columns] < LEAST:
+        return None
+    return rows, columns
