@@ -33,7 +33,7 @@ from measure import FORCED, ONE_THREAD
 from nkibench import Problem, problems
 
 TARGET = "trn2"
-QUICK = 5.0  # seconds
+QUICK = 15.0  # seconds
 SAMPLING = 1e-3  # seconds of CPU
 ARITHMETIC = ("/native/", "/numerics/", "/isa/", "/clause/", "/core/psum.py", "/core/rows.py")
 MOVING = {"store", "values", "rounded", "encoded"}  # of memory/tile.py
