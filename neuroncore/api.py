@@ -185,7 +185,7 @@ class Run:
         """A structured array, as `report.tables.tiles` describes it."""
         return tables.tiles(self.timelines)
 
-    def shown(self, values: range | Literal["some"] | None = "some") -> Shown:
+    def shown(self, values: range | Literal["some"] | None = "some", answers: bool = True) -> Shown:
         """What a page has of it, as `view` says."""
         shown: Shown = viewing.Shown(
             self.kernel,
@@ -194,18 +194,20 @@ class Run:
             steps=None if values is None else self.steps,
             wanted=values if isinstance(values, range) else None,
             precision=self.precision,
+            answers=answers,
         )
         return shown
 
-    def view(self, values: range | Literal["some"] | None = "some") -> Page:
+    def view(self, values: range | Literal["some"] | None = "some", answers: bool = True) -> Page:
         """A page that shows what happened, for a browser: in a notebook it shows itself, and
         `view().save("k.html")` writes it, one file that needs no network.
 
         The record is executed again for the values of tiles. The instructions in a range have all
         of their elements, others small pictures; of "some" there are as many as there is room for,
-        and with None no values at all.
+        and with None no values at all. Without `answers` it doesn't say what bounds the kernel and
+        what would help.
         """
-        page: Page = viewing.page([self.shown(values)])
+        page: Page = viewing.page([self.shown(values, answers)])
         return page
 
     def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:

@@ -27,7 +27,7 @@ PICTURES = {
         "light",
     ),
     "view_array": ("ch05_matmul.py::naive", "step=2&pane=array&cycle=300&cell=30,40", "dark"),
-    "view_line": ("ch05_matmul.py::naive", "line=3&pane=roofline", "light"),
+    "view_line": ("ch05_matmul.py::naive", "line=3&pane=whatif", "light"),
 }
 
 

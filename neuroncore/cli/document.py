@@ -57,7 +57,7 @@ class Document:
         """Print or keep what came out of a finished launch."""
         self.timelines += run.timelines
         if self.arguments.html:
-            self.shown.append(run.shown(self.arguments.values))
+            self.shown.append(run.shown(self.arguments.values, self.arguments.answers))
         self.differs |= found is not None and not found
         self.say(f"{run.kernel} on {run.machine.name}")
         for line in (

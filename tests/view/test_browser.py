@@ -55,6 +55,29 @@ def test_what_is_on_the_screen_is_in_the_document(tab, run):
         assert share in row if line["critical_ns"] else "%" not in row.split("\n")[1]
 
 
+def test_what_would_help_is_told_as_why_tells_it(tab, run):
+    answers = run.why().answers
+    tab.does("view.set({ pane: 'whatif' })")
+    shown = tab.text("[data-pane=whatif].pane")
+    assert tab.text("#sentence") == answers.sentence
+    for one in (answers.resources[0], answers.overlap, answers.changes[0]):
+        (row,) = (line for line in shown.split("\n") if line.startswith(f"{one}\t"))
+        assert f"{100 * abs(one.gain):.1f} %" in row and row.endswith(one.bound)
+
+
+def test_without_answers_nothing_says_what_bounds_it(chromium, run, tmp_path):
+    page = run.view(values=None, answers=False)
+    (core,) = pages.document(page)["cores"]
+    assert not core.keys() & {"bound", "what_if", "sentence", "path_share"}
+    assert "bound_by" not in core["figures"]
+    page.save(tmp_path / "page.html")
+    with pages.tab(chromium) as opened:
+        opened.open(tmp_path / "page.html", "pane=figures")
+        assert "bound" not in opened.text("body") and not opened.page.is_visible("#sentence")
+        assert opened.page.locator("#tabs [data-pane=whatif]").count() == 0
+        assert opened.errors == []
+
+
 def test_times_that_the_page_decodes_are_those_of_the_run(tab, run):
     rows, tick = run.instructions, 0.11
     for name, wanted in (

@@ -11,9 +11,10 @@ from pages import column, document, operands, product, run
 import neuroncore
 from neuroncore.errors import UsageError
 from neuroncore.options import Options
-from neuroncore.view.document import CRITICAL, IN_TURN, TRANSFER, Shown
+from neuroncore.view.document import Shown
 from neuroncore.view.page import page
 from neuroncore.view.placement import addresses
+from neuroncore.view.times import CRITICAL, IN_TURN, TRANSFER
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,8 @@ def test_figures_and_shares_of_lines_are_those_of_the_run(shown):
     found, made = shown
     (core,) = made["cores"]
     assert core["figures"] == json.loads(json.dumps(found.summary))
-    assert core["verdict"]["text"] == str(found.estimate)
+    assert core["verdict"]["text"] == found.estimate.time
+    assert core["sentence"] == found.why().answers.sentence
     table = {row["place"]: row for row in found.lines}
     assert len(core["lines"]) == len(table)
     for line in core["lines"]:

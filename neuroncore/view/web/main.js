@@ -39,7 +39,7 @@ const DRAWN = {
 };
 
 // Panes that are there only where the document has what they show.
-const ASKED_FOR = { whatif: (each) => each.what_if.length > 0, precision: (each) => each.precision };
+const ASKED_FOR = { whatif: (each) => each.what_if?.length > 0, precision: (each) => each.precision };
 
 async function open(number) {
   const given = cores[number] ?? cores[0];

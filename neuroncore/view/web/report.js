@@ -6,6 +6,7 @@ import { $, duration, el, percent, table } from "./text.js";
 export function drawHead(core, cores, version) {
   document.title = `${core.kernel} on ${core.machine}`;
   $("verdict").textContent = `${core.kernel} on ${core.machine}: ${core.verdict.text}`;
+  $("sentence").textContent = core.sentence ?? "";
   const shares = Object.entries(core.busy_share).filter(([, share]) => share > 0.005)
     .map(([name, share]) => `${name} ${(100 * share).toFixed(0)} %`);
   const parts = [`an estimate, ${core.order}`, `${core.count} instructions`, `busy: ${shares.join(", ")}`,
@@ -32,7 +33,7 @@ export function drawPrecision(pane, core) {
   const { results, lines } = core.precision, files = core.files.map((file) => file.name);
   const figure = (value) => (value === null ? "infinite" : Number(value).toPrecision(3));
   const rows = lines.map((line) => {
-    const [, file, number] = /^(.*):(\d+)$/.exec(line.place), bar = el("div", { class: "bar" });
+    const [, file, number] = /^(.*):(\d+)$/.exec(line.place), bar = el("span", { class: "bar" });
     bar.style.width = `${120 * Math.min(1, line.share)}px`;
     return [where(core, { file: files.indexOf(file), line: Number(number) }), bar, percent(line.share),
       figure(line.ulps_rms), figure(line.ulps_max), el("code", {}, line.text)];
@@ -50,8 +51,15 @@ function where(core, found) {
 }
 
 export function drawWhatIf(pane, core) {
-  const rows = core.what_if.map((one) => [one.change, duration(one.ns), percent(one.ns / core.total_ns - 1), one.bound]);
-  pane.replaceChildren(table(["if", "it takes", "change", "and is bound by"], rows, [1, 2]));
+  const signed = (gain) => `${gain > 0 ? "\u2212" : "+"}${percent(Math.abs(gain))}`;
+  const rows = core.what_if.map((one) => {
+    const bar = el("span", { class: "bar" });
+    bar.style.width = `${160 * Math.max(0, one.gain)}px`;
+    return [one.change, duration(one.ns), signed(one.gain), bar, one.bound ?? ""];
+  });
+  pane.replaceChildren(el("p", { class: "faint" },
+    "The same instructions, scheduled again with one thing different."),
+    table(["if", "it takes", "change", "", "then bound by"], rows, [1, 2]));
 }
 
 export function drawFigures(pane, core) {
@@ -62,7 +70,7 @@ export function drawFigures(pane, core) {
     table(["figure", ""], rows(figures.slice(0, half)), [1]),
     table(["figure", ""], rows(figures.slice(half)), [1]),
     table(["opcode", "count"], rows(Object.entries(core.figures.opcodes)), [1]),
-    table(["critical path", ""], Object.entries(core.path_share).map(([name, share]) => [name, percent(share)]), [1])));
+    table(["critical path", ""], Object.entries(core.path_share ?? {}).map(([name, share]) => [name, percent(share)]), [1])));
 }
 
 function written(value) {

@@ -1,0 +1,86 @@
+"""What instructions read and wrote, as columns: boxes of bytes, and the tensors they are of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.enums import MemoryRegion
+from neuroncore.record.boxes import Box
+from neuroncore.record.program import Program
+from neuroncore.schedule import Timeline
+from neuroncore.view.columns import Packed, differences, packed
+from neuroncore.view.placement import addresses
+from neuroncore.view.times import Times
+
+Array = npt.NDArray[Any]
+
+
+class Accesses:
+    """The boxes and tensors that the operands of a timeline are, numbered as they come."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        program, columns = timeline.program, timeline.columns
+        table, areas = program.box_table(), program.boxes().areas
+        self.boxes, self.operand = _in_order(columns.operands, len(table))
+        self.table = table[self.boxes]
+        self.areas, self.area = _in_order(areas.of_box[self.boxes], len(areas.kind))
+        self.kind = areas.kind[self.areas]
+        self.user = np.repeat(np.arange(len(columns.call)), np.diff(columns.start))
+
+    def columns(self, program: Program) -> dict[str, Packed]:
+        """The box of each operand, as many as its call has; the fields of a Box, where `pattern`
+        is one more than its pattern's number, 0 of what is dense; and the kinds of the areas.
+
+        A box is how far it is behind the next new one, and an area twice that, or one more than
+        twice its number if that is less.
+        """
+        table = dict(zip(Box._fields, self.table.T, strict=True))
+        back = _back(self.area)
+        return {
+            "operand": packed(_back(self.operand)),
+            "box_area": packed(np.where(back <= self.area, 2 * back, 2 * self.area + 1)),
+            "box_row": differences(table["row"]),
+            "box_rows": packed(table["row_end"] - table["row"]),
+            "box_byte": differences(table["byte"]),
+            "box_bytes": packed(table["byte_end"] - table["byte"]),
+            "box_pattern": packed(program.boxes().pattern[self.boxes] + 1),
+            "area_kind": packed(self.kind),
+        }
+
+
+def _in_order(values: Array, count: int) -> tuple[Array, Array]:
+    """Which numbers below `count` there are, in the order in which they come, and the place of each
+    value among those."""
+    first = np.full(count, len(values), np.int64)
+    first[values[::-1]] = np.arange(len(values))[::-1]  # of several the last assignment stays
+    order = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(values))]
+    place = np.empty(count, np.int64)
+    place[order] = np.arange(len(order))
+    return order, place[values]
+
+
+def _back(numbers: Array) -> Array:
+    """Of numbers that count up where they are new, how far behind the next new one each is."""
+    known = np.maximum.accumulate(np.concatenate([[-1], numbers]))[:-1]
+    back: Array = known + 1 - numbers
+    return back
+
+
+def places(timeline: Timeline, accesses: Accesses, times: Times) -> Array:
+    """Where on chip each tensor could lie that the system places, in bytes of a partition."""
+    area, kinds = accesses.area[accesses.operand], timeline.program.kinds
+    count = len(accesses.areas)
+    first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(first, area, times.begin[accesses.user])
+    np.maximum.at(last, area, times.end[accesses.user])
+    at = np.zeros(count, np.int64)
+    size = np.array([kind.row_bytes for kind in kinds], np.int64)[accesses.kind]
+    bank = timeline.machine.psum.bank_bytes
+    for region, within in ((MemoryRegion.sbuf, 0), (MemoryRegion.psum, bank)):
+        free = np.array([k.region is region and not k.placed for k in kinds], np.bool_)
+        own = np.flatnonzero(free[accesses.kind])
+        at[own] = addresses(first[own], last[own], size[own], within)
+    return at
