@@ -70,23 +70,24 @@ def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
     0.0 is an integer: no bit of it is set in any format, and published kernels zero integer tiles
     by it.
     """
-    require(
-        not dst.dtype.element or value == 0,
-        f"{instruction}: a constant of {dst.dtype} can only be 0",
-        DtypeError,
-        argument=name,
-        expected="0",
-        got=repr(value),
-        because="an element of a packed format is four numbers",
-        hint="memset a view of the tile as integers: tensor.view(nl.uint32)",
-    )
-    if dst.dtype.element:
+    form = dst.dtype
+    if form.element:
+        require(
+            value == 0,
+            f"{instruction}: a constant of {form} can only be 0",
+            DtypeError,
+            argument=name,
+            expected="0",
+            got=repr(value),
+            because="an element of a packed format is four numbers",
+            hint="memset a view of the tile as integers: tensor.view(nl.uint32)",
+        )
         return 0
-    if dst.dtype.is_integer and value != 0:
-        low, high = dst.dtype.range
+    if form.is_integer and value != 0:
+        low, high = form.range
         require(
             _is_whole(value) and low <= int(value) <= high,
-            f"{instruction}: {value!r} is not a value of {dst.dtype}",
+            f"{instruction}: {value!r} is not a value of {form}",
             DtypeError,
             argument=name,
             expected=f"an integer from {low} to {high}",

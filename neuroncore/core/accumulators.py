@@ -12,6 +12,10 @@ from neuroncore.core.core import CLOBBERED, Core
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.tile import Tile
 
+IDLE, BEGIN, LOAD = reduce_cmd.idle, reduce_cmd.reset_reduce, reduce_cmd.load_reduce
+RESET = reduce_cmd.reset
+CLOBBERED_CODE = CLOBBERED.view(np.uint32)
+
 
 def accumulators(core: Core, unit: engine, data: Tile, count: int) -> Any:
     """The accumulator registers of `count` lanes, from the first that `data` streams through
@@ -33,7 +37,7 @@ def accumulate(
     instruction may clobber them (ISA): they are poisoned."""
     registers = accumulators(core, unit, data, len(values))
     preset(registers, op, command, initial)
-    if command not in (reduce_cmd.idle, reduce_cmd.reset):
+    if command is not IDLE and command is not RESET:
         arithmetic.fold(op, values.reshape(len(values), -1), registers)
 
 
@@ -49,11 +53,11 @@ def cumulate(
 
 def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = None) -> None:
     """What accumulator registers hold before the first element comes by."""
-    if command is reduce_cmd.idle:
-        registers[:] = CLOBBERED
-    elif command in (reduce_cmd.reset, reduce_cmd.reset_reduce):
-        registers[:] = op.identity
-    elif command is reduce_cmd.load_reduce:
+    if command is BEGIN or command is RESET:
+        registers.fill(op.identity)
+    elif command is IDLE:
+        registers.fill(CLOBBERED)
+    elif command is LOAD:
         registers[:] = arithmetic.per_lane(initial, registers)
 
 
@@ -66,8 +70,8 @@ def read_out(
         return
     registers = accumulators(core, unit, data, reduce_res.shape[0])
     codes = registers.astype(np.float32, copy=False).view(np.uint32)
-    clobbered = codes == CLOBBERED.view(np.uint32)
-    if clobbered.any():
+    clobbered = codes == CLOBBERED_CODE
+    if clobbered[clobbered.argmax()]:
         core.report(
             "UNINIT_READ",
             f"reduce_res reads {int(clobbered.sum())} accumulator registers that nothing has "
