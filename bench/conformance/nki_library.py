@@ -103,6 +103,7 @@ def _environment(given: argparse.Namespace, log: Path) -> dict[str, str]:
         "seconds": given.timeout,
         "gigabytes": given.memory,
         "only": str(given.only.resolve()) if given.only else "",
+        "replay": given.replay,
     }
     return {
         **REPRODUCIBLE,
@@ -176,6 +177,7 @@ def main() -> int:
     parser.add_argument("--only", type=Path, metavar="FILE", help="only the test ids in it")
     parser.add_argument("--all", action="store_true", help="large shapes as well")
     parser.add_argument("--uninitialised", default="report", help="as in neuroncore.Options")
+    parser.add_argument("--replay", action="store_true", help="hold every launch to its replay")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--log", type=Path, help="where outcomes go as they come")
     parser.add_argument("--resume", type=Path, metavar="LOG", help="a log to go on with")

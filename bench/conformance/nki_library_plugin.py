@@ -30,6 +30,7 @@ import neuron_dtypes
 import nki
 import nki_cpu_simulator
 import pytest
+import replayed
 from outcome import WITH_ZEROS, Outcome, normalised
 
 from neuroncore.errors import NeuronError, NotEmulated
@@ -49,6 +50,7 @@ class Settings:
     seconds: float = 600.0
     gigabytes: float = 8.0
     only: str = ""
+    replay: bool = False
 
     def wants(self) -> Callable[[str], bool]:
         """Which tests: those of a file, if there is one, that the log doesn't have."""
@@ -248,6 +250,8 @@ def _attended(worker: Worker, shares: list[list[pytest.Item]]) -> bool:
 
 
 def _work(share: list[pytest.Item], connection: Connection) -> None:
+    if SETTINGS.replay:
+        replayed.install()
     limit = int(SETTINGS.gigabytes * 2**30)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     for item, following in zip(share, [*share[1:], None], strict=True):

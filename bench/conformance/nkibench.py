@@ -59,6 +59,7 @@ def case(problem: Problem, target: str, given: argparse.Namespace) -> Outcome:
         return Outcome(name, "skipped", "not in the checkout")
     threads = str(max(1, (os.cpu_count() or 1) // given.workers))
     command = [sys.executable, str(HERE / "nkibench_case.py")]
+    command += ["--replay"] * given.replay
     command += [str(problem.kernel.resolve()), str(problem.reference.resolve())]
     finished = run(
         [*command, str(problem.tolerance), *map(str, given.seeds)],
@@ -87,6 +88,7 @@ def main() -> int:
     parser = options(__doc__, "checkout")
     parser.add_argument("--target", nargs="+", choices=TARGETS, default=list(TARGETS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], metavar="SEED")
+    parser.add_argument("--replay", action="store_true", help="hold every launch to its replay")
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     return told("nkibench", outcomes(given), given.json)

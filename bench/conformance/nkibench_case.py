@@ -1,11 +1,12 @@
 """One problem of NKIBench: a published kernel, unmodified, held to its numpy reference.
 
-    python bench/conformance/nkibench_case.py KERNEL REFERENCE TOLERANCE SEED ...
+    python bench/conformance/nkibench_case.py [--replay] KERNEL REFERENCE TOLERANCE SEED ...
 
 KERNEL defines `kernel` or `optimized_kernel`, REFERENCE the functions get_inputs, forward,
 transform_to_nki_inputs and transform_nki_outputs. For each seed all results have to agree by the
 benchmark's rule, ||k - r|| < TOLERANCE ||r|| in the 2-norm. It prints the worst error, the seconds
-of CPU that the kernel took, and the most memory that the process had.
+of CPU that the kernel took, and the most memory that the process had. With --replay every launch is
+held to its replay (replayed.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
 import neuronxcc.nki.language as nl
 import neuronxcc.nki.typing as nt
+import replayed
 
 # What the benchmark puts before a kernel; two of the samples have no imports of their own.
 NAMES = {
@@ -95,11 +97,17 @@ def peak_gigabytes() -> float:
 
 
 def main() -> None:
-    file, reference, tolerance, *seeds = sys.argv[1:]
+    replays = sys.argv[1] == "--replay"
+    if replays:
+        replayed.install()
+    file, reference, tolerance, *seeds = sys.argv[1 + replays :]
     problem, kernel = loaded(Path(reference)), kernel_of(loaded(Path(file), **NAMES))
     for seed in seeds:
         error, seconds = hold(kernel, problem, float(tolerance), int(seed))
         print(f"seed {seed}: relative L2 {error:.2g}, {seconds:.1f} s of CPU", flush=True)
+    if replays:
+        seconds = replayed.totals["run"], replayed.totals["replay"]
+        print("runs {:.2f} s of CPU of one thread, replays {:.2f} s".format(*seconds))
     print(f"peak memory {peak_gigabytes():.1f} GiB")
 
 

@@ -26,9 +26,9 @@ Move = tuple[int, int, int, int]  # of Data.moves, without the window
 
 def check(program: Program) -> None:
     """Raises ValueError for what does not fit. The program's rows fit its tables."""
-    _tensors(program)
+    known = _tensors(program)
     _registers(program)
-    _results(program)
+    _results(program, known)
     places = _places(program)
     _views(program, places)
     _values(program, places)
@@ -37,8 +37,9 @@ def check(program: Program) -> None:
 # --- tensors and windows --------------------------------------------------------------------------
 
 
-def _tensors(program: Program) -> None:
-    """Windows on one storage lie in the same layout, which is that of its area."""
+def _tensors(program: Program) -> dict[int, Geometry]:
+    """Windows on one storage lie in the same layout, which is that of its area. One of them, by
+    the numbers of storages."""
     windows, data = program.windows(), program.data
     placed = _table(data.tensors, 2, len(windows.area))
     storage = windows.area.copy()
@@ -58,6 +59,7 @@ def _tensors(program: Program) -> None:
     at_address = np.isin(windows.geometry, list(apart))
     if sorted(placed[:, 0].tolist()) != np.flatnonzero(at_address).tolist():
         raise ValueError("windows at addresses lack their tensors")
+    return known
 
 
 def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
@@ -255,10 +257,12 @@ def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
             raise ValueError(f"{name} of {call.name} is {number!r:.40}")
 
 
-def _results(program: Program) -> None:
+def _results(program: Program, known: dict[int, Geometry]) -> None:
     for leaf in leaves(program.data.results):
         _inside([leaf.geometry], len(program.geometries), "geometries")
         lies = program.geometries[leaf.geometry]
+        if known.setdefault(leaf.storage, lies).layout.given != lies.layout.given:
+            raise ValueError(f"tensor {leaf.storage} is there in two layouts")
         if not lies.has_room(np.array([leaf.offset], np.int64)):
             raise ValueError("a result is outside its tensor")
 

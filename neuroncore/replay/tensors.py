@@ -65,7 +65,8 @@ class Tensors:
         if number in self.written:
             content = content.copy()
         held = memory.hbm.held(form).storage
-        return memory.adopt(region, content.view(held).reshape(layout.shape), form, name)
+        codes = content.reshape(-1).view(np.uint8).view(held).reshape(layout.shape)
+        return memory.adopt(region, codes, form, name)
 
 
 def storages(program: Program) -> Array:
