@@ -40,6 +40,7 @@ class Document:
         self.failure: dict[str, Any] | None = None
         self.differs = False
         self.told: set[Line] = set()
+        self.last: Run | None = None
 
     def say(self, line: str) -> None:
         if not self.arguments.json:
@@ -68,6 +69,7 @@ class Document:
         ):
             self.say(f"  {line}")
         self.launches.append(_launch(run, found, self.arguments.answers))
+        self.last = run
 
     def _findings(self, run: Run) -> Iterator[str]:
         """What a line of a kernel tells for the first time; of the others, how many there are."""
@@ -87,6 +89,9 @@ class Document:
             perfetto_file = self.arguments.trace
             self._write("trace", lambda: perfetto.write(self.timelines, perfetto_file))
             self.say(f"trace      {perfetto_file} (open it at ui.perfetto.dev)")
+        if self.arguments.save and self.last is not None:
+            self.last.save(self.arguments.save)
+            self.say(f"saved      {self.arguments.save}")
         if self.shown:
             self._write("html", lambda: viewing.page(self.shown).save(self.arguments.html))
             self.say(f"page       {self.arguments.html} (open it in a browser)")

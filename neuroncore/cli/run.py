@@ -21,12 +21,13 @@ from neuroncore.frontend.settings import environment_options, settings
 from neuroncore.frontend.vendor import checkouts
 from neuroncore.frontend.vendor.packages import REPOSITORIES
 from neuroncore.options import Options, Order, profile
+from neuroncore.record import saved
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run FILE.py::KERNEL on given arguments, or FILE.py as a script, which sees what isn't an "
-        "option of these, and all that follows --."
+        "option of these, and all that follows --. FILE may also be a run that was saved."
     )
     parser.usage = "neuroncore run FILE.py[::KERNEL] [options] [[--] SCRIPT_ARGUMENT ...]"
     parser.allow_abbrev = False
@@ -59,6 +60,12 @@ def add_page(parser: argparse.ArgumentParser, *names: str, required: bool = Fals
 def add_running(parser: argparse.ArgumentParser) -> None:
     """What to run, on what and how, and what is right."""
     add_launches(parser)
+    parser.add_argument(
+        "--save",
+        type=Path,
+        metavar="OUT.run",
+        help="all of the last launch, to be FILE another time",
+    )
     _add_reference(parser)
     _add_emulation(parser)
     parser.set_defaults(command=run)
@@ -199,7 +206,7 @@ def _natural(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    for option in ("trace", "html"):
+    for option in ("trace", "html", "save"):
         _check_writable(option, getattr(arguments, option))
     document = Document(arguments)
     launch(arguments, Session(arguments, document, compares=True), _options(arguments))
@@ -229,6 +236,8 @@ def launch(arguments: argparse.Namespace, session: Session, options: Options) ->
     ):
         if kernel:
             session.run_kernel(Path(file), kernel)
+        elif saved.is_record(Path(file)):
+            session.look_at(Path(file))
         else:
             session.run_script(Path(file))
 

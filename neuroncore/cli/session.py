@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from neuroncore.api import Arguments, Run, copied, of
+from neuroncore import machine
+from neuroncore.api import Arguments, Run, copied, load, of
 from neuroncore.cli import failures, values
 from neuroncore.core.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
@@ -104,8 +105,17 @@ class Session:
         if name is not None:
             self.reference = values.function(name, home)
             values.check_call(self.reference, name, args, kwargs)
-        if name is not None or self.arguments.html:
+        if name is not None or self.arguments.html or self.arguments.save:
             self.used, self.given = (args, kwargs), copied((args, kwargs))
+
+    # --- a saved run -----------------------------------------------------------------------------
+
+    def look_at(self, file: Path) -> None:
+        """Report a run that was saved, as if it had just finished."""
+        run, asked = load(file), self.arguments.target
+        if asked and machine.load(asked).name != run.machine.name:
+            raise UsageError(f"{file} is a run on {run.machine.name}: --target can't change that")
+        self.document.add(run, None)
 
     # --- a script --------------------------------------------------------------------------------
 

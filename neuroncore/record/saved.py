@@ -81,6 +81,15 @@ def save(record: Record, path: Path) -> None:
         raise UsageError(f"{path} can't be written: {error.strerror}") from None
 
 
+def is_record(path: Path) -> bool:
+    """Whether a file says of itself that it is one of these."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MARK)) == MARK
+    except OSError:
+        return False
+
+
 def load(path: Path) -> Record:
     """What `save` wrote. Raises UsageError if there is no such file, it is something else, its
     format is another version's, or a machine refuses what it has."""

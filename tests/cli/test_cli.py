@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from cli_files import KERNEL, OLDER, SCRIPT
 
+import neuroncore
 from neuroncore import machine
 from neuroncore.cli import main
 
@@ -50,6 +51,18 @@ def test_first_line_names_target_seed_and_versions(file, capsys):
     assert first.startswith("neuroncore ") and "target trn1 (NeuronCore-v2)" in first
     assert "seed 7" in first
     assert all(name in first for name in ("python", "numpy", np.__version__, "numba", "ml_dtypes"))
+
+
+def test_a_run_that_was_saved_is_reported_again(file, tmp_path, capsys):
+    code, out, _ = ran(capsys, f"{file}::double", "--save", tmp_path / "double.run")
+    assert code == 0 and "double.run" in out.splitlines()[-1]
+    code, again, _ = ran(capsys, tmp_path / "double.run", "--trace", tmp_path / "x.json")
+    told = [line for line in out.splitlines()[1:-1] if line.split()[0] not in ("result", "agrees")]
+    assert code == 0 and again.splitlines()[:-1] == told and (tmp_path / "x.json").exists()
+    load = neuroncore.load(tmp_path / "double.run")
+    np.testing.assert_array_equal(load.replay(), load.results)
+    code, _, error = ran(capsys, tmp_path / "double.run", "--target", "trn1")
+    assert code == 2 and "--target can't change that" in error
 
 
 def test_report_has_error_estimate_bytes_and_space(file, capsys):
