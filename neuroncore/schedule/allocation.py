@@ -13,7 +13,7 @@ import numpy.typing as npt
 from neuroncore.enums import MemoryRegion
 from neuroncore.machine import Machine
 from neuroncore.native.lazy import Lazy
-from neuroncore.record.boxes import Box
+from neuroncore.record.boxes import Box, Boxes
 from neuroncore.record.program import Columns, Program
 from neuroncore.schedule.spills import traffic
 from neuroncore.schedule.timeline import QUEUES
@@ -24,7 +24,7 @@ BYTE_END = Box._fields.index("byte_end")
 
 
 def allocate(
-    program: Program, boxes: Array, columns: Columns, queue: Array, waits: Array, previous: Array,
+    program: Program, columns: Columns, queue: Array, waits: Array, previous: Array,
     region: MemoryRegion, capacity: int,
 ) -> int:  # fmt: skip
     """Let tiles that the system places in one memory wait for space; the peak bytes per partition.
@@ -33,14 +33,12 @@ def allocate(
     waits[i] says that a tile whose first user is instruction i waits even where something has to be
     spilled.
     """
-    areas = program.boxes().areas
-    placed = areas.each_box((k.region is region and k.placed for k in areas.kinds), np.bool_)
-    fixed = int(boxes[placed, BYTE_END].max(initial=0))
+    areas, fixed = program.boxes().areas, _end_of_placed(program.boxes(), region)
     moved = [kind.region is region and not kind.placed for kind in areas.kinds]
+    if not any(moved):
+        return fixed
     free = np.array(moved, np.bool_)[areas.kind]
     count = np.count_nonzero(free)
-    if not count:
-        return fixed
     tile = np.where(free, np.cumsum(free, dtype=np.int32) - np.int32(1), np.int32(-1))
     uses = native.Uses(columns.start, columns.operands, tile[areas.of_box], queue)
     lives = native.Lives(
@@ -62,6 +60,14 @@ def allocate(
     if space.max() >= 0:
         native.wait_for_space.over(len(queue))(uses, space, previous)
     return max(peak, fixed)
+
+
+def _end_of_placed(boxes: Boxes, region: MemoryRegion) -> int:
+    """The end, in a partition, of tiles that the kernel placed."""
+    placed = [kind.region is region and kind.placed for kind in boxes.areas.kinds]
+    if not any(placed):
+        return 0
+    return int(boxes.table[boxes.areas.each_box(placed, np.bool_), BYTE_END].max(initial=0))
 
 
 def spill_ns(program: Program, machine: Machine) -> float:

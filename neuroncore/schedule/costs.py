@@ -66,7 +66,7 @@ class CallTable:
 
     def rows_for(self, call: Array, policy: Policy) -> Array:
         """The row of each instruction."""
-        row = np.zeros(len(call), np.int32)
+        row = np.zeros(len(call), np.intp)
         if len(call):
             choices = native.Choices(self.first, self.last, self.queue, self.busy)
             given = np.zeros(len(QUEUES))
@@ -81,10 +81,12 @@ def _stays(call: Call) -> bool:
 def busy(table: CallTable, row: Array, queue: Array, reload: Array, machine: Machine) -> Array:
     """How long each instruction keeps its queue, with what depends on the one before it: the
     weights that are in the array already, the activation table that is loaded."""
-    taken, weights = table.busy[row], np.where(reload, table.weights_ns[row], 0.0)
-    taken = np.maximum(taken, weights) if machine.fixed.weights_hidden else taken + weights
-    loads = np.flatnonzero((queue == SCALAR) & (table.table[row] >= 0))
-    tables = table.table[row][loads]
-    changed = np.diff(tables, prepend=-1) != 0
-    taken[loads[changed]] += machine.fixed.activation_table_ns
+    taken: Array = table.busy[row]
+    if table.weights_ns.any():
+        weights = np.where(reload, table.weights_ns[row], 0.0)
+        taken = np.maximum(taken, weights) if machine.fixed.weights_hidden else taken + weights
+    if (table.table >= 0).any():
+        loads = np.flatnonzero((queue == SCALAR) & (table.table[row] >= 0))
+        changed = np.diff(table.table[row[loads]], prepend=-1) != 0
+        taken[loads[changed]] += machine.fixed.activation_table_ns
     return taken

@@ -59,7 +59,7 @@ def prepared(
     work = _work(program, table, row, accesses, flow, machine, variation.renamed)
     waits = (work.lane[:, 0] >= 0) | (not policy.rewrites)
     peak_sbuf, peak_psum = (
-        allocate(program, boxes, columns, work.queue, waits, work.previous, region, capacity)
+        allocate(program, columns, work.queue, waits, work.previous, region, capacity)
         for region, capacity in (
             (MemoryRegion.sbuf, machine.sbuf.usable_bytes),
             (MemoryRegion.psum, machine.psum.partition_bytes),
