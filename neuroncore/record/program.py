@@ -290,8 +290,9 @@ class Program:
     # --- saving --------------------------------------------------------------------------------
 
     def kept(self) -> dict[str, Array]:
-        """Its columns of numbers, by name."""
-        return {name: _values(getattr(self, f"_{name}")) for name in COLUMNS}
+        """Its columns of numbers, by name; those of windows are apart."""
+        whole = {name: _values(getattr(self, f"_{name}")) for name in WHOLE}
+        return whole | self.windows()._asdict()
 
     @classmethod
     def restored(cls, geometries: Iterable[Geometry], kept: Mapping[str, Array]) -> Program:
@@ -299,9 +300,10 @@ class Program:
         fill, and then to be held to its columns by `check`."""
         made = cls(limit=len(kept["widths"]))
         made.geometries = list(geometries)  # some may be alike (memory/geometry.py)
-        for name in COLUMNS:
+        threes = np.column_stack([kept[name] for name in Windows._fields])
+        for name, numbers in {**{n: kept[n] for n in WHOLE}, "windows": threes}.items():
             column: array[int] = getattr(made, f"_{name}")
-            column.frombytes(kept[name].astype(column.typecode).tobytes())
+            column.frombytes(numbers.astype(column.typecode).tobytes())
         made.full = True
         return made
 
@@ -335,7 +337,8 @@ class Program:
 
 
 # What of a Program is columns of numbers.
-COLUMNS = "rows", "widths", "windows", "edges", "decisions"
+WHOLE = "rows", "widths", "edges", "decisions"
+COLUMNS = (*WHOLE, *Windows._fields)
 
 
 def _inside(indices: Array, count: int, what: str) -> None:
