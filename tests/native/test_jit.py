@@ -62,7 +62,8 @@ def test_a_small_program_is_timed_without_numba(program, order, monkeypatch):
     assert schedule(program, machine.load("trn2"), order).total_ns > 0
 
 
-def test_the_first_compilation_is_told_in_a_line(capsys):
+def test_the_first_compilation_is_told_in_a_line(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path))  # else told once and for all
     jit.say_that_it_compiles.cache_clear()
     for loop in (lambda: 1, lambda: 2):
         loop.__module__ = "neuroncore.native.made_by_a_test"
