@@ -1,0 +1,159 @@
+"""Check what `neuroncore why` says against runs and schedules of its own.
+
+    python bench/counterfactuals.py [--records FOLDER]
+
+The kernels of kernels/ are run again, on every machine, on machines that are changed as `why` says:
+what it foretold is what comes out. Of these kernels, and of records that
+bench/calibration/record.py made, every resource is changed: what is named as the bound, without
+looking at all, is what saves most; and what is said to make no difference makes none. The exit code
+is 0 if all of that holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import neuroncore
+
+neuroncore.activate()
+
+from neuroncore.kernels import ch10_rounding
+
+from neuroncore import machine
+from neuroncore.analysis.changes import RESOURCES, as_it_is
+from neuroncore.analysis.verdict import Outcome, bound, outcome
+from neuroncore.frontend.nki.kernel import Kernel
+from neuroncore.record.saved import load
+from neuroncore.report.why import why
+from neuroncore.schedule import Timeline, schedule_cores
+
+KERNELS = Path(__file__).parents[1] / "kernels"
+SAME = 1e-9  # as a part: sums of the same numbers in another order
+# Of kernels that do not take what their file's `inputs` makes.
+ARGUMENTS: dict[str, Callable[[np.random.Generator], Any]] = {
+    "narrowed": lambda rng: (rng.standard_normal((128, 512), np.float32),),
+    "trained": lambda rng: ch10_rounding.training_inputs(rng, epochs=2),
+}
+UNIMPORTANT = 0.05  # what may be said to make no difference changes the estimate by no more
+
+
+@dataclass(frozen=True)
+class Check:
+    """Of one kernel on one machine: what is named as the bound and what is the best of all changes,
+    with their gains; how far at most a run on a changed machine is from what was foretold, and
+    what makes the greatest difference of all that is said to make none, as parts of the time."""
+
+    name: str
+    named: str
+    best: str
+    named_gain: float
+    best_gain: float
+    off: float
+    idle: float
+
+    @property
+    def holds(self) -> bool:
+        verdict = self.named_gain >= self.best_gain - SAME
+        return verdict and self.off <= SAME and self.idle <= UNIMPORTANT
+
+    def __str__(self) -> str:
+        mark = "" if self.holds else "   <--"
+        said = f"{self.named} {self.named_gain:.1%}"
+        if self.best != self.named:
+            said += f", best {self.best} {self.best_gain:.1%}"
+        return f"{self.name:<52} {said:<44} off {self.off:.0e}  idle {self.idle:.2%}{mark}"
+
+
+def slowest(timelines: list[Timeline]) -> Timeline:
+    return max(timelines, key=lambda timeline: timeline.total_ns)
+
+
+def check(name: str, timeline: Timeline, again: dict[str, float]) -> Check:
+    """`again` has how long runs on changed machines took, by the resource that was changed."""
+    base = as_it_is(timeline)
+    every = {r.name: outcome(r.change(base), timeline) for r in RESOURCES}
+    best, named = max(every.values(), key=lambda one: one.gain), bound(timeline)
+    answers = why(name, timeline, top=0).answers
+    assert answers is not None
+    return Check(
+        name=name,
+        named=named.what,
+        best=best.change.what,
+        named_gain=every[named.what].gain,
+        best_gain=best.gain,
+        off=max((_off(every[what], ns) for what, ns in again.items()), default=0.0),
+        idle=max((_change(every[w.what], again) for w in answers.resources if not w.matters),
+                 default=0.0),
+    )  # fmt: skip
+
+
+def _off(foretold: Outcome, ns: float) -> float:
+    return abs(ns / foretold.timeline.total_ns - 1)
+
+
+def _change(found: Outcome, again: dict[str, float]) -> float:
+    """How much longer or shorter it is, by a run of its own where there is one."""
+    ns = again.get(found.change.what, found.timeline.total_ns)
+    return abs(1 - ns / found.before_ns)
+
+
+def chapters() -> Iterator[Check]:
+    """The kernels of kernels/, on every machine."""
+    for path in sorted(KERNELS.glob("ch*.py")):
+        module = importlib.import_module(f"neuroncore.kernels.{path.stem}")
+        for name, kernel in vars(module).items():
+            if isinstance(kernel, Kernel):
+                arguments = ARGUMENTS.get(name, module.inputs)
+                for target in machine.names():
+                    given = arguments(np.random.default_rng(0))
+                    yield chapter(f"{path.stem}::{name} {target}", kernel, given, target)
+
+
+def chapter(name: str, kernel: Kernel, arguments: Any, target: str) -> Check:
+    timeline = slowest(neuroncore.run(kernel, *arguments, target=target).timelines)
+    again: dict[str, float] = {}
+    for resource in RESOURCES:
+        if not resource.renamed:  # no machine has places for everything
+            changed = resource.machine(timeline.machine)
+            with patch("neuroncore.machine.load", return_value=changed):
+                timelines = neuroncore.run(kernel, *arguments).timelines
+            again[resource.name] = slowest(timelines).total_ns
+    return check(name, timeline, again)
+
+
+def records(folder: Path) -> Iterator[Check]:
+    """The records in a folder, each on the machine that it was made for."""
+    for path in sorted(folder.glob("*.record")):
+        record = load(path)
+        timelines = schedule_cores(record.programs, machine.load(record.about["target"]))
+        if any(len(timeline.queue) for timeline in timelines):
+            name = f"{record.about['kernel']} {record.about['target']} {path.stem[:6]}"
+            yield check(name, slowest(timelines), {})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--records", type=Path, metavar="FOLDER")
+    given = parser.parse_args()
+    found = []
+    for one in chain(chapters(), records(given.records) if given.records else ()):
+        found.append(one)
+        print(one, flush=True)
+    held, wrong = sum(one.holds for one in found), [o for o in found if o.named != o.best]
+    print(f"{held} of {len(found)} hold; {len(wrong)} name something that does not save most")
+    return int(held < len(found))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
