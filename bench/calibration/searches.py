@@ -15,7 +15,10 @@ from case import Case, Hole, Row, inside, loaded
 
 def case(row: Row, checkout: Path, path: str) -> Case:
     """`path` is that of a trace; the kernel's name ends with the number of a candidate."""
-    number = int(row["kernel"].rpartition("#")[2])
+    _, numbered, candidate = row["kernel"].rpartition("#")
+    if not numbered:
+        raise Hole(f"{row['kernel']} is no candidate of a search")
+    number = int(candidate)
     search = path.removeprefix("examples/").removesuffix("_trace.py")
     if search not in published.SEARCHES:
         raise Hole(f"no harness is known for {path}")
