@@ -61,9 +61,9 @@ def test_the_calibration_page_has_the_ranges_that_are_reported():
     )
     told = {name: (float(low), float(high), *map(int, counts)) for name, low, high, *counts in rows}
     stated = tomllib.loads(ranges.FILE.read_text())["range"]
-    assert set(told) == {r["bound"] for r in stated}, "run docs/generate/calibration.py"
+    assert set(told) == {r["limit"] for r in stated}, "run docs/generate/calibration.py"
     for r in stated:
         wanted = r["low"], r["high"], r["points"], r["chains"]
-        assert told[r["bound"]] == pytest.approx(wanted, abs=0.011), (
+        assert told[r["limit"]] == pytest.approx(wanted, abs=0.011), (
             "run docs/generate/calibration.py"
         )

@@ -21,15 +21,15 @@ from neuroncore.report.ranges import Range, Residual
 
 HERE = Path(__file__).parent
 HEADER = """\
-# Parts of an estimate between which 80 % of measurements are expected, by what bounds the estimate,
-# and of how many measurements and chains of variants they were made. Written by
+# Parts of an estimate between which 80 % of measurements are expected, by what an estimate is
+# mostly spent on, and of how many measurements and chains of variants they were made. Written by
 # bench/calibration/ranges.py; docs/calibration.md says of what.
 """
 
 
 def document(stated: Mapping[str, Range]) -> str:
     return HEADER + "".join(
-        f'\n[[range]]\nbound = "{name}"\n'
+        f'\n[[range]]\nlimit = "{name}"\n'
         f"low = {floor(r.low * 1000) / 1000}\nhigh = {ceil(r.high * 1000) / 1000}\n"
         f"points = {r.points}\nchains = {r.chains}\n"
         for name, r in stated.items()
@@ -49,7 +49,7 @@ def main() -> int:
     points = compared(rows, given.records, measurements.harnesses(given.offsets)).points
     every = [Residual(1 / p.ratio, p.limit, p.chain or p.id) for p in points]
     stated = ranges.fitted(every)
-    own = [(r, ranges.chosen(stated, r.bound)) for r in every]
+    own = [(r, ranges.chosen(stated, r.limit)) for r in every]
     print(f"{len(every)} measurements: {ranges.coverage(own)}")
     print(f"chains left out one at a time: {ranges.coverage(ranges.left_out(every))}")
     text = document(stated)

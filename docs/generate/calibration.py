@@ -56,8 +56,9 @@ ERRORS = """\
 
 ## Errors
 
-What `neuroncore score` says of the table. `limit` is what bounds the estimate; the last two columns
-are of the ranges that estimates are reported with, see below.
+What `neuroncore score` says of the table. `limit` is what the estimate is mostly spent on: an
+engine or DMA that is busy for three quarters of the time, else what has most of the critical path.
+The last two columns are of the ranges that estimates are reported with, see below.
 
 """
 
@@ -75,7 +76,7 @@ RANGES = """\
 
 Every estimate is reported with a range that 80 % of measurements are expected in. It is the
 estimate times two factors, from the ratios of measurement to estimate of the kernels below whose
-*estimate* is bound by the same resource. The factors are order statistics: of n ratios, number
+*estimate* is mostly spent on the same. The factors are order statistics: of n ratios, number
 (n + 1) / 10 from below and from above, rounded outwards, which leaves a tenth of further kernels
 out on either side if these are like the ones at hand. A class of fewer than {points} kernels, or of
 fewer than {chains} chains, has no range of its own: an engine then has that of all engines,
@@ -281,13 +282,13 @@ def stated(rows: Sequence[Json]) -> str:
         points=ranges.LEAST_POINTS,
         chains=ranges.LEAST_CHAINS,
         table=table(
-            "bound by | from | to | kernels | chains",
+            "mostly spent on | from | to | kernels | chains",
             (
                 (name, f"{r.low:.2f}", f"{r.high:.2f}", r.points, r.chains)
                 for name, r in found.items()
             ),
         ).rstrip(),
-        covered=cells((r, ranges.chosen(found, r.bound)) for r in residuals),
+        covered=cells((r, ranges.chosen(found, r.limit)) for r in residuals),
         left_out=cells(ranges.left_out(residuals)),
     )
 
@@ -379,7 +380,9 @@ def kernels(score: Json) -> str:
             f"{r['ratio']:.2f}", r["limit"], "" if held else "outside",
         )  # fmt: skip
 
-    head = "kernel | machine | estimate, us | measured, us | ratio | estimate bound by | range"
+    head = (
+        "kernel | machine | estimate, us | measured, us | ratio | estimate mostly spent on | range"
+    )
     gone = len(score["missing"])
     missing = f" {gone} further rows have no record: their kernels do not run here." if gone else ""
     return (

@@ -83,7 +83,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         choices=GROUPS,
         action="append",
         help="group the errors (default: the first two); `bound` is what the table says bounds a "
-        "kernel, `limit` what bounds its estimate",
+        "kernel, `limit` what its estimate is mostly spent on",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.set_defaults(command=score)
@@ -141,7 +141,7 @@ def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Sco
 
 
 def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> Point:
-    stated = range_of(estimate.bound)
+    stated = range_of(estimate.limit)
     return Point(
         id=row["id"],
         kernel=row["kernel"],
@@ -149,7 +149,7 @@ def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> Point:
         source=measurements.source(row),
         family=row["family"],
         bound=row["bound"],
-        limit=estimate.bound,
+        limit=estimate.limit,
         chain=row["chain"],
         spilled=measurements.spilled(row),
         measured_us=float(row["est_single_core_us"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from neuroncore.analysis.verdict import Bound, bound
-from neuroncore.report.ranges import range_of
+from neuroncore.report.ranges import limit_of, range_of
 from neuroncore.report.units import duration
 from neuroncore.schedule import Timeline
 
@@ -35,8 +35,8 @@ class Estimate:
 
 def estimate(timeline: Timeline) -> Estimate:
     """How long one core takes."""
-    limit, seconds = bound(timeline), timeline.total_ns / 1e9
-    stated = range_of(limit.what)
+    found, seconds = bound(timeline), timeline.total_ns / 1e9
+    stated = range_of(limit_of(timeline))
     if stated is None:
-        return Estimate(seconds, None, None, limit)
-    return Estimate(seconds, seconds * stated.low, seconds * stated.high, limit)
+        return Estimate(seconds, None, None, found)
+    return Estimate(seconds, seconds * stated.low, seconds * stated.high, found)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from neuroncore import machine
-from neuroncore.analysis.verdict import bound
 from neuroncore.errors import UsageError
 from neuroncore.record.saved import Record, load
+from neuroncore.report.ranges import limit_of
 from neuroncore.schedule import Timeline, schedule_cores
 
 Row = Mapping[str, str]
@@ -45,10 +45,10 @@ class Harness:
 
 @dataclass(frozen=True)
 class Span:
-    """The span from the first DMA of a kernel to the last one, and what bounds it."""
+    """The span from the first DMA of a kernel to the last one, and what it is mostly spent on."""
 
     us: float
-    bound: str
+    limit: str
 
 
 def read(path: Path) -> list[Row]:
@@ -132,11 +132,16 @@ def _index(folder: Path) -> dict[str, dict[str, str]]:
 
 def estimate(record: Record, generation: str) -> Span:
     """Of the core that takes longest from its first DMA to its last one."""
-    timelines = schedule_cores(record.programs, machine.load(generation))
-    if not timelines:
+    slowest = slowest_core(record, generation)
+    if slowest is None:
         return Span(0.0, "nothing")
-    slowest = max(timelines, key=span_ns)
-    return Span(span_ns(slowest) / 1000, bound(slowest).what)
+    return Span(span_ns(slowest) / 1000, limit_of(slowest))
+
+
+def slowest_core(record: Record, generation: str) -> Timeline | None:
+    """The one with that span; None of a record of no cores."""
+    timelines = schedule_cores(record.programs, machine.load(generation))
+    return max(timelines, key=span_ns, default=None)
 
 
 def span_ns(timeline: Timeline) -> float:

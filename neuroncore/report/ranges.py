@@ -1,4 +1,5 @@
-"""The range of an estimate, from how far estimates with the same bound were from measurements.
+"""The range of an estimate, from how far estimates with the same limit were from measurements: what
+they are mostly spent on.
 
 A range is two factors of the estimate, between which 80 % of measurements are expected. They are
 in ranges.toml, which bench/calibration/ranges.py makes from a table of measurements.
@@ -14,13 +15,17 @@ from math import ceil, floor
 from pathlib import Path
 from statistics import median
 
-from neuroncore.schedule import LOADS, QUEUES
+import numpy as np
+
+from neuroncore.analysis.path import steps
+from neuroncore.schedule import LOADS, QUEUES, Timeline
 
 FILE = Path(__file__).with_name("ranges.toml")
 TAIL = 0.1  # of the measurements are expected below a range, and as many above
 LEAST_POINTS = 15  # that a range is made of, where there is a wider class to fall back on
 LEAST_CHAINS = 3  # and kernels that these are variants of: variants of one err alike
 ALL = "all"
+BUSY_ENOUGH = 0.75  # a resource at work for so much of the time is what it is spent on
 
 
 @dataclass(frozen=True)
@@ -35,10 +40,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Residual:
-    """A measurement over its estimate, what bounds the estimate, and the chain of variants."""
+    """A measurement over its estimate, the limit of the estimate, and the chain of variants."""
 
     ratio: float
-    bound: str
+    limit: str
     chain: str
 
 
@@ -54,23 +59,38 @@ class Coverage:
         return f"{self.share:.1%} covered, median half-width {self.half_width:.1%}"
 
 
-def range_of(bound: str) -> Range | None:
-    """The range of estimates with that bound; None if nothing was issued."""
-    return None if bound == "nothing" else chosen(_stated(), bound)
+def limit_of(timeline: Timeline) -> str:
+    """What a core's time is mostly spent on: the busiest engine, or DMA, if it is busy enough, else
+    what has most of the critical path, which may be latency."""
+    if not len(timeline.queue):
+        return "nothing"
+    busiest, share = max(timeline.busy_share.items(), key=lambda item: item[1])
+    if share >= BUSY_ENOUGH:
+        return busiest
+    found = steps(timeline)
+    queue = timeline.queue[found.instruction]
+    kept = np.bincount(queue, found.working + found.issuing, len(QUEUES))
+    spent = dict(zip(QUEUES[:LOADS], kept.tolist(), strict=False))
+    spent["DMA"] = float(kept[LOADS:].sum() + found.moving.sum())
+    spent["latency"] = float(found.waiting.sum())
+    return max(spent, key=lambda name: spent[name])
 
 
-def chosen(ranges: Mapping[str, Range], bound: str) -> Range:
+def range_of(limit: str) -> Range | None:
+    """The range of estimates with that limit; None if nothing was issued."""
+    return None if limit == "nothing" else chosen(_stated(), limit)
+
+
+def chosen(ranges: Mapping[str, Range], limit: str) -> Range:
     """The range of the narrowest class that there is."""
-    return next(ranges[name] for name in classes(bound) if name in ranges)
+    return next(ranges[name] for name in classes(limit) if name in ranges)
 
 
-def classes(bound: str) -> Iterator[str]:
-    """What an estimate with that bound is counted among, from the narrowest class to the widest."""
-    yield bound
-    if bound in QUEUES[:LOADS]:
+def classes(limit: str) -> Iterator[str]:
+    """What an estimate with that limit is counted among, from the narrowest class to the widest."""
+    yield limit
+    if limit in QUEUES[:LOADS]:
         yield "engine"
-    if bound.startswith("DMA "):
-        yield "DMA"
     yield ALL
 
 
@@ -78,7 +98,7 @@ def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
     """The range of each class that has enough measurements; the widest has a range anyway."""
     members: dict[str, list[Residual]] = {}
     for residual in residuals:
-        for name in classes(residual.bound):
+        for name in classes(residual.limit):
             members.setdefault(name, []).append(residual)
     ranges = {name: _range(own) for name, own in sorted(members.items())}
     return {
@@ -92,7 +112,7 @@ def left_out(residuals: Sequence[Residual]) -> Iterator[tuple[Residual, Range]]:
     """Each residual with the range that all other chains give it."""
     for name in sorted({r.chain for r in residuals}):
         stated = fitted(r for r in residuals if r.chain != name)
-        yield from ((r, chosen(stated, r.bound)) for r in residuals if r.chain == name)
+        yield from ((r, chosen(stated, r.limit)) for r in residuals if r.chain == name)
 
 
 def coverage(pairs: Iterable[tuple[Residual, Range]]) -> Coverage:
@@ -115,4 +135,4 @@ def _range(own: list[Residual]) -> Range:
 @cache
 def _stated() -> dict[str, Range]:
     tables = tomllib.loads(FILE.read_text("utf-8"))["range"]
-    return {t.pop("bound"): Range(**t) for t in tables}
+    return {t.pop("limit"): Range(**t) for t in tables}

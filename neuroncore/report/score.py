@@ -26,7 +26,7 @@ class Point:
     source: str
     family: str
     bound: str  # as the table has it
-    limit: str  # what bounds the estimate
+    limit: str  # what the estimate is mostly spent on
     chain: str
     spilled: bool
     measured_us: float

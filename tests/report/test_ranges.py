@@ -12,7 +12,6 @@ from neuroncore import machine
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report import text, units
-from neuroncore.report.estimate import bound
 from neuroncore.report.ranges import (
     Coverage,
     Range,
@@ -21,14 +20,15 @@ from neuroncore.report.ranges import (
     coverage,
     fitted,
     left_out,
+    limit_of,
     range_of,
 )
 from neuroncore.report.summary import summary
 from neuroncore.schedule import schedule
 
 
-def residuals(ratios, bound="DMA", chains=5):
-    return [Residual(ratio, bound, f"chain {i % chains}") for i, ratio in enumerate(ratios)]
+def residuals(ratios, limit="DMA", chains=5):
+    return [Residual(ratio, limit, f"chain {i % chains}") for i, ratio in enumerate(ratios)]
 
 
 def test_a_range_leaves_a_tenth_out_on_either_side():
@@ -110,7 +110,7 @@ def timeline(kernel):
 
 def test_an_estimate_is_told_with_its_range():
     made = timeline(copy)
-    stated, total = range_of(bound(made).what), made.total_ns
+    stated, total = range_of(limit_of(made)), made.total_ns
     first = next(text.estimated(made))
     said = f"{units.duration(total * stated.low)} to {units.duration(total * stated.high)}"
     assert first.startswith(f"estimate   {units.duration(total)} (80 % range {said})   bound by ")

@@ -1,0 +1,108 @@
+"""Make the table of how often estimates of two variants are in the order of their measurements.
+
+    python bench/calibration/pairs.py CSV ... --records FOLDER [--check]
+
+Writes neuroncore/report/pairs.toml (with --check it only compares), and says how often the order of
+estimates is right: of neighbours in the tables' chains whose measurements differ by more than 10 %,
+and of all pairs by the probability that they get when their chain is left out. Asserted constants
+of nki-library's tests, which are no measurements, take no part.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+from math import floor
+from pathlib import Path
+
+from neuroncore.cli.score import ASSERTED
+from neuroncore.record.saved import Record
+from neuroncore.report import measurements, pairs
+from neuroncore.report.pairs import Step, Variant
+from neuroncore.report.score import DIFFERENT
+
+BANDS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+HEADER = """\
+# How often the order of two variants' estimates is that of their measurements, by how far apart
+# the estimates are, as a part of the faster one; of so many pairs and chains of variants. Written
+# by bench/calibration/pairs.py; docs/diff.md says of what.
+"""
+
+
+def variants(tables: Iterable[Path], folder: Path) -> list[Variant]:
+    """The measured kernels of chains, chain by chain in the order of the tables."""
+    found: dict[str, Variant] = {}
+    rows = [row for table in tables for row in measurements.read(table)]
+    wanted = [
+        row
+        for row in rows
+        if measurements.is_usable(row) and row["chain"] and measurements.source(row) != ASSERTED
+    ]
+    span = cache(_span_ns)
+    for row, record in measurements.recorded(wanted, folder):
+        if isinstance(record, Record):
+            estimated, measured = span(record, row["generation"]), row["est_single_core_us"]
+            found[row["id"]] = Variant(row["chain"], estimated, float(measured))
+    return [found[row["id"]] for row in wanted if row["id"] in found]
+
+
+def _span_ns(record: Record, generation: str) -> float:
+    slowest = measurements.slowest_core(record, generation)
+    return measurements.span_ns(slowest) if slowest is not None else 0.0
+
+
+def neighbours(known: Sequence[Variant]) -> Iterator[tuple[Variant, Variant]]:
+    """Those next to each other in a chain."""
+    for chain in dict.fromkeys(v.chain for v in known):
+        yield from pairwise(v for v in known if v.chain == chain)
+
+
+def bands(told: Iterable[tuple[float, float]]) -> Iterator[str]:
+    """Of pairs with their probability and whether they are in order, what share held."""
+    each = list(told)
+    for low, high in pairwise(BANDS):
+        own = [(p, held) for p, held in each if low <= p < high or p == high == 1.0]
+        if own:
+            said, held = (sum(column) / len(own) for column in zip(*own, strict=True))
+            yield f"  {low:.0%} to {high:.0%}: {len(own):4} pairs, said {said:.0%}, held {held:.0%}"
+
+
+def document(steps: Sequence[Step]) -> str:
+    return HEADER + "".join(
+        f"\n[[step]]\napart = {s.apart}\nright = {floor(s.right * 1000) / 1000}\n"
+        f"pairs = {s.pairs}\nchains = {s.chains}\n"
+        for s in steps
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tables", type=Path, nargs="+", metavar="CSV")
+    parser.add_argument("--records", type=Path, metavar="FOLDER", required=True)
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if it would")
+    given = parser.parse_args()
+    known = variants(given.tables, given.records)
+    near = list(neighbours(known))
+    told = [(a, b) for a, b in near if pairs.apart(a.measured, b.measured) > DIFFERENT]
+    right = sum(pairs.in_order(*pair) == 1 for pair in told)
+    print(f"neighbours more than {DIFFERENT:.0%} apart: {right} of {len(told)} in order")
+    beside = {(id(a), id(b)) for a, b in near}
+    every = [(a, b, p, pairs.in_order(a, b)) for a, b, p in pairs.left_out(known)]
+    print("all pairs, their chain left out:")
+    print("\n".join(bands((p, held) for *_, p, held in every)))
+    print("of them neighbours:")
+    print("\n".join(bands((p, held) for a, b, p, held in every if (id(a), id(b)) in beside)))
+    text = document(pairs.fitted(known))
+    print(text.removeprefix(HEADER))
+    if given.check:
+        return int(pairs.FILE.read_text("utf-8") != text)
+    pairs.FILE.write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
