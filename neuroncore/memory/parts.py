@@ -85,10 +85,10 @@ def part(tile: T, keys: tuple[Any, ...], make: Callable[[tuple[Any, ...]], T]) -
         axis += 1
     known = tile.geometry.parts.get(alike)
     if known is not None:
-        made = tile.at(known, offset)
+        found = type(tile)(tile.storage, known, offset)
         if sliced and tile._array is not None:
-            made._array = tile._array[keys]  # takes half of what an array of its own does
-        return made
+            found._array = tile._array[keys]  # takes half of what an array of its own does
+        return found
     made = make(keys)
     tile.geometry.note_part(alike, made.geometry)
     return made

@@ -47,3 +47,29 @@ def test_an_offset_in_a_register_does_what_the_same_number_does():
 
     for fixed, dynamic in zip(run(None), run(3)):
         assert np.array_equal(fixed, dynamic)
+
+
+def test_parameters_at_their_defaults_make_the_same_call_as_those_left_out():
+    device = Device()
+    x, out = device.tile(np.ones((4, 8), np.float32)), device.zeros((4, 8))
+    calls = device.core.program.calls
+    before = len(calls)
+    device.issue("tensor_scalar", out, x, nl.add, 1.0)
+    device.issue("tensor_scalar", out, x, nl.add, 1.0, reverse0=False, engine=nisa.engine.unknown)
+    assert len(calls) == before + 1
+    device.issue("tensor_scalar", out, x, nl.add, 1.0, engine=nisa.engine.vector)
+    device.issue("tensor_scalar", out, x, nl.subtract, 1.0, reverse0=True)
+    assert len(calls) == before + 3 and (out.numpy() == 0).all()
+
+
+def test_a_call_that_was_found_legal_decides_once_what_to_run():
+    device = Device()
+    x, out = device.tile(np.arange(32, dtype=np.float32).reshape(4, 8)), device.zeros((4, 8))
+    for data in (x, out):
+        device.issue("tensor_tensor", out, data, x, nl.add)
+    (call,) = [c for c in device.core.program.calls if c.name == "tensor_tensor"]
+    run = call.run
+    device.issue("tensor_tensor", out, x, x, nl.subtract)
+    assert call.run is run and (out.numpy() == 0).all()
+    run(out, x, x)
+    assert np.array_equal(out.numpy(), 2 * x.numpy())
