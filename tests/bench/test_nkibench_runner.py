@@ -9,10 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench/conformance"))
+BENCH = Path(__file__).parents[2] / "bench"
+sys.path[:0] = [str(BENCH), str(BENCH / "conformance")]
 
 import nkibench
 import nkibench_case
+import nkibench_speed
 from nkibench_case import Disagreement, hold, relative_error
 
 IMPORTS = "import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl\n"
@@ -62,7 +64,8 @@ def baseline(checkout, source):
 
 def outcomes(checkout, **changes):
     given = argparse.Namespace(checkout=checkout, k="twice", target=["trn2"], seeds=[0])
-    vars(given).update({"workers": 1, "timeout": 600.0, "memory": 8.0, **changes})
+    limits = {"workers": 1, "timeout": 600.0, "memory": 8.0, "replay": False}
+    vars(given).update(limits | changes)
     return list(nkibench.outcomes(given))
 
 
@@ -153,3 +156,33 @@ def test_inputs_are_those_of_the_seed():
     held(lambda x: seen.append(x) or x, lambda x: x)
     np.random.seed(0)
     assert np.array_equal(seen[0], np.random.rand(4).astype(np.float32))
+
+
+def test_a_launch_is_timed_and_its_bits_are_told(checkout):
+    files = checkout / "NKIBench/kernels/twice.py", checkout / "NKIBench/reference/twice.py"
+    found = nkibench_speed.case(*files, shares=False)
+    assert found["seconds"] > 0 and "unrecorded" not in found
+    np.random.seed(0)
+    wanted = 2 * np.random.rand(2, 3, 5).astype(np.float32).reshape(6, 5)
+    assert found["bits"] == nkibench_speed.digest((wanted,))
+    assert found["bits"] != nkibench_speed.digest((wanted.T,))
+
+
+@pytest.mark.parametrize("bits,word", [("0", "same"), ("1", "OTHER")])
+def test_two_versions_are_compared(checkout, monkeypatch, bits, word):
+    """The least of the rounds of each, which take turns; shares are of the first of ours."""
+    times, asked = iter((3.0, 5.0, 2.0, 4.0)), []
+
+    def measured(python, problem, shares):
+        asked.append((python == sys.executable, shares))
+        found = {"seconds": next(times), "bits": "0" if python == sys.executable else bits}
+        return found | {"unrecorded": 2.0, "arithmetic": 0.25}
+
+    monkeypatch.setattr(nkibench_speed, "in_process", measured)
+    problem, *_ = nkibench_speed.problems(checkout)
+    given = argparse.Namespace(beside="python-of-another", rounds=2, shares=True)
+    text, ours, theirs = nkibench_speed.line(problem, given)
+    assert (ours, theirs) == (2.0, 4.0)
+    assert asked == [(True, True), (False, False), (True, False), (False, False)]
+    assert f"bits {word}" in text and "0.50  " in text
+    assert "arithmetic   0.50, Python   1.50, record  +1.00" in text
