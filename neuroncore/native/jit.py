@@ -97,7 +97,7 @@ class Kept(Compiled[P, R]):
 
     @cached_property
     def dispatcher(self) -> Any:
-        _tell_of_compilation()
+        watch_compilation()
         try:
             return numba.njit(cache=True, **STRICT)(self.plain)
         except RuntimeError:  # numba: "cannot cache function: no locator available"
@@ -105,7 +105,7 @@ class Kept(Compiled[P, R]):
 
 
 @cache
-def _tell_of_compilation() -> None:
+def watch_compilation() -> None:
     """Let a line on standard error say so when, in this process, a loop is compiled for which the
     cache has no machine code."""
 

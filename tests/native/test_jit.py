@@ -65,10 +65,19 @@ def test_a_small_program_is_timed_without_numba(program, order, monkeypatch):
 def test_the_first_compilation_is_told_in_a_line(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path))  # else told once and for all
     jit.say_that_it_compiles.cache_clear()
-    for loop in (lambda: 1, lambda: 2):
-        loop.__module__ = "neuroncore.native.made_by_a_test"
-        compiled(loop)()
-    compiled(lambda: 3)()  # not ours
+    jit.watch_compilation()
+
+    def compile_one_of(module):
+        def loop():
+            pass
+
+        loop.__module__ = module
+        jit.Compiled(loop)()
+
+    compile_one_of("tests.loops")
+    assert capsys.readouterr().err == ""
+    for _ in range(2):
+        compile_one_of("neuroncore.native.loops")
     assert capsys.readouterr().err == (
         "neuroncore: compiling loops, which is done once after an install\n"
     )
