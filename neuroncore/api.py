@@ -21,12 +21,9 @@ from neuroncore.frontend.settings import current_settings, environment_options, 
 from neuroncore.machine import Machine
 from neuroncore.native.lazy import Lazy
 from neuroncore.options import Options
-from neuroncore.precision.findings import Precision
 from neuroncore.record import saved
 from neuroncore.record.data import Outcome, Setting, mapped
 from neuroncore.record.saved import Record
-from neuroncore.replay.cursor import Replay
-from neuroncore.report import tables
 from neuroncore.report.compare import Agreement, Incomparable, agreement
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.summary import overcommitted, summary
@@ -34,9 +31,13 @@ from neuroncore.report.why import Why, why
 from neuroncore.schedule import Timeline, schedule_cores
 
 if TYPE_CHECKING:
+    from neuroncore.precision.findings import Precision
+    from neuroncore.replay.cursor import Replay
     from neuroncore.view.document import Shown
     from neuroncore.view.page import Page
 
+replaying: Any = Lazy("neuroncore.replay.cursor")
+tables: Any = Lazy("neuroncore.report.tables")
 viewing: Any = Lazy("neuroncore.view.page")
 Array = npt.NDArray[Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -139,7 +140,8 @@ class Run:
     def steps(self, *inputs: Any, **options: Any) -> Replay:
         """The same to go through instruction by instruction, which stands before the first."""
         given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
-        return Replay(self.record, given or None, **options)
+        made: Replay = replaying.Replay(self.record, given or None, **options)
+        return made
 
     @cached_property
     def timelines(self) -> list[Timeline]:
@@ -173,17 +175,20 @@ class Run:
     @cached_property
     def instructions(self) -> Array:
         """A structured array, as `report.tables.instructions` describes it."""
-        return tables.instructions(self.timelines)
+        found: Array = tables.instructions(self.timelines)
+        return found
 
     @cached_property
     def lines(self) -> Array:
         """A structured array, as `report.tables.lines` describes it."""
-        return tables.lines(self.timelines)
+        found: Array = tables.lines(self.timelines)
+        return found
 
     @cached_property
     def tiles(self) -> Array:
         """A structured array, as `report.tables.tiles` describes it."""
-        return tables.tiles(self.timelines)
+        found: Array = tables.tiles(self.timelines)
+        return found
 
     def shown(self, values: range | Literal["some"] | None = "some", answers: bool = True) -> Shown:
         """What a page has of it, as `view` says."""

@@ -17,13 +17,15 @@ from neuroncore.errors import UsageError
 from neuroncore.frontend.settings import target_machine
 from neuroncore.frontend.warning import Line, by_line, counted
 from neuroncore.native.lazy import Lazy
-from neuroncore.report import perfetto, precision, text
+from neuroncore.report import text
 from neuroncore.report.compare import Agreement
 from neuroncore.schedule import Timeline
 
 if TYPE_CHECKING:
     from neuroncore.view.document import Shown
 
+perfetto: Any = Lazy("neuroncore.report.perfetto")
+precision: Any = Lazy("neuroncore.report.precision")
 viewing: Any = Lazy("neuroncore.view.page")
 SCHEMA = "neuroncore.run/1"
 PACKAGES = ("numpy", "numba", "ml_dtypes")

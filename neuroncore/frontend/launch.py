@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,15 +30,19 @@ from neuroncore.frontend.warning import warn
 from neuroncore.machine import Machine
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
+from neuroncore.native.lazy import Lazy
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, lookup
 from neuroncore.options import Options
-from neuroncore.precision import doubles
-from neuroncore.precision.findings import Precision, add
-from neuroncore.precision.shadow import Shadow
 from neuroncore.record.data import Input, like
 from neuroncore.record.program import Order
 
+if TYPE_CHECKING:
+    from neuroncore.precision.findings import Precision
+
+doubles: Any = Lazy("neuroncore.precision.doubles")
+findings: Any = Lazy("neuroncore.precision.findings")
+shadows: Any = Lazy("neuroncore.precision.shadow")
 Array = npt.NDArray[Any]
 
 
@@ -167,9 +171,9 @@ def _precision(cores: list[Core]) -> Precision | None:
     options = cores[0].options
     if not options.precision:
         return None
-    found = Precision(options.precision_bound)
+    found: Precision = findings.Precision(options.precision_bound)
     for core in cores:
-        core.beside = Shadow(core, found)
+        core.beside = shadows.Shadow(core, found)
     return found
 
 
@@ -310,7 +314,7 @@ def _complete(result: Any, other: Any) -> None:
         if own is not None and double is not None:
             exact = doubles.on(double.storage, theirs).codes()
             doubles.on(own.storage, mine).codes()[brought] = exact[brought]
-            add(own.energy, double.energy)
+            findings.add(own.energy, double.energy)
 
 
 def _format(value: Any, name: str) -> Format:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neuroncore.core.core import Core, Finding
 from neuroncore.machine import Machine
-from neuroncore.precision.findings import Precision
 from neuroncore.record.data import Input
+
+if TYPE_CHECKING:
+    from neuroncore.precision.findings import Precision
 
 
 @dataclass(eq=False)

@@ -28,9 +28,9 @@ STRICT: dict[str, Any] = {
 }
 # Only compiled functions call it: to have it called by Python or C would double its compilation.
 UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-# Turns that a loop makes as plain Python: one takes up to 20 us, importing numba and the loop's
-# machine code half a second.
-WARM = 1_000
+# Turns that a loop makes as plain Python: one takes up to 20 us; importing numba and machine code
+# takes half a second, and to compile a loop up to four, once.
+WARM = 10_000
 
 
 class Compiled(Generic[P, R]):
