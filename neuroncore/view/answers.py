@@ -9,7 +9,7 @@ from neuroncore.report.estimate import estimate
 from neuroncore.report.why import WhatIf, why
 from neuroncore.schedule import Timeline
 
-MOST = 20_000  # instructions of a run that is scheduled again, some forty times, for what-ifs
+MOST = 8_000  # instructions of a run that is scheduled again, some forty times, for what-ifs
 
 
 def verdict(timeline: Timeline) -> dict[str, Any]:

@@ -238,6 +238,19 @@ def test_every_pane_draws_in_light_and_dark_wide_and_narrow(chromium, file, sche
             assert opened.errors == []
 
 
+def test_a_print_has_all_panes(tab):
+    tab.does("view.set({ step: 2 })")
+    tab.page.emulate_media(media="print")
+    tab.does("dispatchEvent(new Event('beforeprint'))")
+    for pane in tab.page.locator(".pane").all():
+        assert pane.is_visible()
+    assert tab.does("view.memory.maps.every((map) => map.board.drawn > 0)")
+    assert not tab.page.is_visible("nav") and tab.page.is_visible("#text")
+    tab.does("dispatchEvent(new Event('afterprint'))")
+    tab.page.emulate_media(media="screen")
+    assert tab.page.locator(".pane:visible").count() == 1
+
+
 def test_a_picture_has_no_more_rectangles_than_pixels(chromium, tmp_path):
     long = neuroncore.run(pages.product, *pages.operands(64 * 800))
     path = tmp_path / "long.html"

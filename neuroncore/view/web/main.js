@@ -139,7 +139,9 @@ function listenToControls() {
   on("theme", "click", () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }));
   on("help", "click", () => $("keys").showModal());
   addEventListener("keydown", keyed);
+  addEventListener("afterprint", () => document.body.classList.remove("printing"));
   addEventListener("beforeprint", () => {
+    document.body.classList.add("printing");
     for (const name of Object.keys(panes)) DRAWN[name][1](panes[name]);
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(new Set(["theme"])));

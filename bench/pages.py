@@ -1,0 +1,84 @@
+"""What a page of a long run costs: python bench/pages.py
+
+A loop nest is recorded, of 10^4, 10^5 and 10^6 instructions. Its page without values, tiles and
+operands included, is held to a size, and to the CPU time that it takes to write once the estimate
+is known, in np.adds of two [128, 1] arrays an instruction. The exit code says whether all holds.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from measure import alone, describe, seconds
+
+if __name__ == "__main__":
+    alone()
+
+import numpy as np
+
+import neuroncore
+
+neuroncore.activate()
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from issuing import yardstick
+
+LIMITS = {10_000: 0.3, 100_000: 1.5, 1_000_000: 12.0}  # megabytes, by instructions
+LIMIT = 10.0  # np.adds an instruction
+ADDS = 20_000
+COLUMNS = 250  # tiles in a row of the nest, with 10 instructions each
+
+
+@nki.jit
+def nest(a, b):
+    """Tiles by weights, exp of that less the maximum of each row as parts of their sum, a store."""
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    for i in range(0, a.shape[0], 8):
+        weights = nl.ndarray((8, 8), a.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=weights, src=b[i : i + 8])
+        for j in range(0, a.shape[1], 4):
+            tile, result = (nl.ndarray((8, 4), a.dtype, buffer=nl.sbuf) for _ in range(2))
+            highest, total = (nl.ndarray((8, 1), nl.float32, buffer=nl.sbuf) for _ in range(2))
+            product = nl.ndarray((8, 4), nl.float32, buffer=nl.psum)
+            nisa.dma_copy(dst=tile, src=a[i : i + 8, j : j + 4])
+            nisa.nc_matmul(dst=product, stationary=weights, moving=tile)
+            nisa.tensor_reduce(dst=highest, op=nl.maximum, data=product, axis=1, negate=True)
+            nisa.activation(dst=result, op=nl.exp, data=product, bias=highest)
+            nisa.tensor_reduce(dst=total, op=nl.add, data=result, axis=1)
+            nisa.reciprocal(dst=total, data=total)
+            nisa.tensor_scalar(dst=result, data=result, op0=nl.multiply, operand0=total)
+            nisa.tensor_tensor(dst=result, data1=result, data2=tile, op=nl.add)
+            nisa.tensor_scalar(dst=result, data=result, op0=nl.add, operand0=1.0)
+            nisa.dma_copy(dst=out[i : i + 8, j : j + 4], src=result)
+    return out
+
+
+def main() -> int:
+    print(describe())
+    add = min(seconds(yardstick(ADDS)) for _ in range(5)) / ADDS
+    well = True
+    for wanted, megabytes in LIMITS.items():
+        rows = 8 * (wanted // (10 * COLUMNS))
+        shape = rows, 4 * COLUMNS
+        run = neuroncore.run(nest, np.zeros(shape, np.float32), np.ones((rows, 8), np.float32))
+        count = len(run.instructions)
+        print(f"{count} instructions, {run.estimate.time}")
+        spent = seconds(lambda: run.view(values=None)) / count / add
+        size = len(run.view(values=None).html) / 1e6
+        for what, measured, limit in (
+            ("megabytes", size, megabytes),
+            ("np.adds an instruction", spent, LIMIT),
+        ):
+            well &= measured <= limit
+            verdict = "ok  " if measured <= limit else "MISS"
+            print(f"{verdict} {what:24s} {measured:8.2f}  limit {limit:7.2f}")
+    return int(not well)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
