@@ -100,6 +100,20 @@ def test_a_kernel_agrees_at_other_sizes(name):
         check(name, given)
 
 
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_record_of_a_kernel_has_the_bits_of_a_run_on_any_inputs(name):
+    rng = np.random.default_rng(6)
+    dtype = BF16 if name in NARROW else np.float32
+    one, other = (
+        [rng.standard_normal(shape, np.float32).astype(dtype) for shape in SHAPES[name][0]]
+        for _ in range(2)
+    )
+    kernel = getattr(chapter(KERNELS[name][0]), name)
+    run = neuroncore.run(kernel, *one, target="trn2")
+    assert run.replay().tobytes() == run.results.tobytes()
+    assert run.replay(*other).tobytes() == kernel(*other).tobytes()
+
+
 @pytest.mark.parametrize("dtype", [np.float16, BF16, np.int32, np.uint8])
 def test_sums_and_transposes_take_other_formats(dtype):
     rng = np.random.default_rng(3)
