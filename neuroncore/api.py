@@ -25,6 +25,7 @@ from neuroncore.record import saved
 from neuroncore.record.data import Outcome, Setting, mapped
 from neuroncore.record.saved import Record
 from neuroncore.report.compare import Agreement, Incomparable, agreement
+from neuroncore.report.difference import Difference, Side, difference
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.summary import overcommitted, summary
 from neuroncore.report.why import Why, why
@@ -167,6 +168,17 @@ class Run:
         """What bounds it, which lines are on its critical path, and what would help: changes of
         each resource and of so many lines, scheduled again."""
         return why(self.kernel, self.timelines[self._slowest], top)
+
+    def diff(self, other: Run, answers: bool = True) -> Difference:
+        """This run beside a newer one: which is faster, how sure that is, what bounds them, and
+        figures, lines and results that differ. Without `answers` it doesn't say what bounds
+        them."""
+        return difference(self._side, other._side, answers)
+
+    @property
+    def _side(self) -> Side:
+        made = arrays_in(self.results) or list(self._changed().values())
+        return Side(self.kernel, self.timelines[self._slowest], self.summary, made)
 
     @property
     def _slowest(self) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = README, ROOT / "docs/why.md"  # that show what commands print
+PAGES = README, ROOT / "docs/why.md", ROOT / "docs/diff.md"  # that show what commands print
 BIN = Path(sys.executable).parent
 PRINTED = re.compile(r"<!-- prints: (.+?) -->\n```text\n(.*?)```", re.DOTALL)
 FENCE = re.compile(r"^```(sh|python)\n(.*?)^```", re.DOTALL | re.MULTILINE)

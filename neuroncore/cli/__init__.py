@@ -21,6 +21,7 @@ metadata: Any = Lazy("importlib.metadata")
 COMMANDS = {
     "run": ("run", "run a kernel, or a script that launches kernels"),
     "why": ("why", "why a kernel takes as long as it does, and what would help"),
+    "diff": ("diff", "which of two kernels is faster, how sure that is, and what else differs"),
     "view": ("view", "write a page that shows a run, for a browser and without a network"),
     "profile": ("profile", "show what kernels saved with save_neff_name and save_trace_name"),
     "score": ("score", "compare estimates with a table of measurements"),

@@ -71,9 +71,11 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=run)
 
 
-def add_launches(parser: argparse.ArgumentParser) -> None:
-    """What to run and on what: the arguments of every command that runs kernels."""
-    parser.add_argument("file", metavar="FILE.py[::KERNEL]")
+def add_launches(parser: argparse.ArgumentParser, named: bool = True) -> None:
+    """What to run, if it is to be `named` here, and on what: the arguments of every command that
+    runs kernels."""
+    if named:
+        parser.add_argument("file", metavar="FILE.py[::KERNEL]")
     add_arguments(parser)
     parser.add_argument(
         "--with",
@@ -209,7 +211,9 @@ def run(arguments: argparse.Namespace) -> int:
     for option in ("trace", "html", "save"):
         _check_writable(option, getattr(arguments, option))
     document = Document(arguments)
-    launch(arguments, Session(arguments, document, compares=True), _options(arguments))
+    keeps = bool(arguments.html or arguments.save)
+    session = Session(arguments, document, compares=True, keeps=keeps)
+    launch(arguments, session, _options(arguments))
     return document.close()
 
 

@@ -43,10 +43,15 @@ class Session:
     """Runs what a command asks for, and hands what its launches leave behind to a document."""
 
     def __init__(
-        self, arguments: argparse.Namespace, document: Document, compares: bool = False
+        self,
+        arguments: argparse.Namespace,
+        document: Document,
+        compares: bool = False,
+        keeps: bool = False,
     ) -> None:
-        """`compares` says that results are held against the reference, where there is one."""
-        self.arguments, self.compares = arguments, compares
+        """`compares` says that results are held against the reference, where there is one, and
+        `keeps` that Runs have the arguments that a kernel is given."""
+        self.arguments, self.compares, self.keeps = arguments, compares, keeps
         self.document = document
         self.core: Core | None = None
         self.reference: Callable[..., Any] | None = None
@@ -82,7 +87,9 @@ class Session:
             args, kwargs = self._kernel_arguments(home, rng)
             values.check_call(kernel, name, args, kwargs)
             if self.compares:
-                self._keep(home, args, kwargs)
+                self._refer(home, args, kwargs)
+            if self.keeps or self.reference is not None:
+                self.used, self.given = (args, kwargs), copied((args, kwargs))
             self.document.header()
             is_ours = isinstance(kernel, Kernel) or _is_older(kernel)
             (kernel if is_ours else jit(kernel))(*args, **kwargs)
@@ -99,14 +106,12 @@ class Session:
             f"(or define a function `inputs` in {home.__file__})"
         )
 
-    def _keep(self, home: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Keep the arguments as they are now for the reference, if there is one, and for a page."""
+    def _refer(self, home: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Find the reference, if there is one."""
         name = self.arguments.ref or ("reference" if hasattr(home, "reference") else None)
         if name is not None:
             self.reference = values.function(name, home)
             values.check_call(self.reference, name, args, kwargs)
-        if name is not None or self.arguments.html or self.arguments.save:
-            self.used, self.given = (args, kwargs), copied((args, kwargs))
 
     # --- a saved run -----------------------------------------------------------------------------
 

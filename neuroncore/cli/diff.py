@@ -1,0 +1,65 @@
+"""neuroncore diff: two kernels, or saved runs, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from neuroncore.api import Run
+from neuroncore.cli import failures
+from neuroncore.cli.run import add_launches, launch
+from neuroncore.cli.session import Session
+from neuroncore.cli.why import options
+from neuroncore.errors import UsageError
+from neuroncore.report.compare import Agreement
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run two kernels on the same arguments, or take runs that were saved, and say which is "
+        "faster, how sure that is, and what else differs: what bounds them, bytes, instructions, "
+        "source lines, and bits of the results. docs/diff.md explains it."
+    )
+    parser.allow_abbrev = False
+    parser.add_argument("old", metavar="OLD", help="FILE.py::KERNEL, FILE.py or a saved run")
+    parser.add_argument("new", metavar="NEW", help="the same")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    add_launches(parser, named=False)
+    parser.set_defaults(command=diff, is_script=lambda _: False)
+
+
+class Kept:
+    """The one launch of a session."""
+
+    def __init__(self) -> None:
+        self.failure: dict[str, Any] | None = None
+        self.runs: list[Run] = []
+
+    def header(self) -> None:
+        """Nothing is said before both have run."""
+
+    def add(self, run: Run, found: Agreement | None) -> None:
+        self.runs.append(run)
+
+
+def diff(arguments: argparse.Namespace) -> int:
+    runs = [_run(arguments, file) for file in (arguments.old, arguments.new)]
+    old, new = runs
+    if old is None or new is None:
+        return 1
+    found = old.diff(new, answers=arguments.answers)
+    text = json.dumps(found.to_dict(), indent=2, allow_nan=False) if arguments.json else str(found)
+    failures.write(text)
+    return 0
+
+
+def _run(arguments: argparse.Namespace, file: str) -> Run | None:
+    """The launch of one side; None if it failed, which has been told."""
+    kept, own = Kept(), argparse.Namespace(**{**vars(arguments), "file": file})
+    launch(own, Session(own, kept, keeps=True), options(own))
+    if kept.failure is not None:
+        return None
+    if len(kept.runs) != 1:
+        raise UsageError(f"{file} launches {len(kept.runs)} kernels: name one, {file}::KERNEL")
+    return kept.runs[0]

@@ -1,0 +1,215 @@
+"""Two runs side by side: what became faster or slower, where, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from neuroncore.analysis import lines
+from neuroncore.report import pairs
+from neuroncore.report.compare import Incomparable, compare
+from neuroncore.report.estimate import Estimate, estimate
+from neuroncore.report.units import duration, size
+from neuroncore.schedule import Timeline
+
+Array = npt.NDArray[Any]
+SCHEMA = "neuroncore.diff/1"
+CHANGED = 0.005  # a part of a figure: less is no difference to be told of
+# Figures that are printed, of all that differ, which JSON has.
+SHOWN = (
+    *("instruction_count", "matmul_instruction_count", "model_flops"),
+    *("dma_transfer_count", "dma_transfer_average_bytes", "hbm_read_bytes", "hbm_write_bytes"),
+    *("spill_save_bytes", "spill_reload_bytes"),
+    *(f"{name}_engine_active_time" for name in ("tensor", "vector", "scalar", "gpsimd")),
+    *("dma_active_time", "sbuf_peak_bytes_per_partition", "psum_peak_bytes_per_partition"),
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two runs: its slowest core, the figures of that, and what it gave."""
+
+    kernel: str
+    timeline: Timeline
+    figures: Mapping[str, Any]
+    results: Sequence[Array]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A source line and its parts of the critical paths; None on the side that lacks it."""
+
+    text: str
+    place: str
+    old: float | None
+    new: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What there is to say of two runs. `faster` is the probability that the new one is, None on
+    different machines; `step` are the measured pairs that tell so; `results` says how far the
+    results are apart; `figures` are those that differ, old and new."""
+
+    old: Estimate
+    new: Estimate
+    names: tuple[str, str]
+    targets: tuple[str, str]
+    faster: float | None
+    step: pairs.Step
+    results: str
+    figures: Mapping[str, tuple[float, float]]
+    lines: Sequence[Moved]
+    answers: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Times in seconds, shares as parts of one."""
+        found: dict[str, Any] = {
+            "schema": SCHEMA,
+            "kernels": list(self.names),
+            "targets": list(self.targets),
+            "total_time": [self.old.seconds, self.new.seconds],
+            "new_is_faster": self.faster,
+            "told_apart": self.told_apart,
+            "results": self.results,
+            "figures": {name: list(both) for name, both in self.figures.items()},
+            "lines": [vars(line) for line in self.lines],
+        }
+        if self.answers:
+            found["bound_by"] = [self.old.bound.what, self.new.bound.what]
+        return found
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether it is sure enough which is faster."""
+        return self.faster is not None and max(self.faster, 1 - self.faster) >= pairs.UNCERTAIN
+
+    def __str__(self) -> str:
+        return "\n".join(_text(self))
+
+
+def difference(old: Side, new: Side, answers: bool = True) -> Difference:
+    """`answers` says whether what bounds either is told."""
+    before, after = estimate(old.timeline), estimate(new.timeline)
+    machines = old.timeline.machine.name, new.timeline.machine.name
+    alike = machines[0] == machines[1]
+    return Difference(
+        old=before,
+        new=after,
+        names=(old.kernel, new.kernel),
+        targets=machines,
+        faster=pairs.faster(before.seconds, after.seconds) if alike else None,
+        step=pairs.step_of(pairs.apart(before.seconds, after.seconds)),
+        results=_results(old.results, new.results),
+        figures=dict(_figures(old.figures, new.figures)),
+        lines=sorted(_lines(old.timeline, new.timeline), key=_how_much, reverse=True),
+        answers=answers,
+    )
+
+
+def _results(old: Sequence[Array], new: Sequence[Array]) -> str:
+    if not old or not new:
+        return "none to compare"
+    if len(old) != len(new):
+        return f"{len(old)} and {len(new)} arrays"
+    kinds = [[(array.dtype, array.shape) for array in each] for each in (old, new)]
+    both = list(zip(old, new, strict=True))
+    if kinds[0] == kinds[1] and all(a.tobytes() == b.tobytes() for a, b in both):
+        return "equal, bit by bit"
+    try:
+        apart = max(compare(b, a).rel_l2 for a, b in both)
+    except Incomparable as reason:
+        return f"not comparable: {reason}"
+    return f"differ: relative L2 {apart:.3g}"
+
+
+def _figures(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[tuple[str, tuple[float, float]]]:
+    """The numbers that differ; of one that only one of them has the other is 0."""
+    for name in dict.fromkeys((*old, *new)):
+        both = old.get(name, 0), new.get(name, 0)
+        numbers = all(type(value) in (int, float) for value in both)
+        if numbers and abs(both[1] - both[0]) > CHANGED * max(map(abs, both)):
+            yield name, both
+
+
+def _lines(old: Timeline, new: Timeline) -> Iterator[Moved]:
+    """Those on either critical path. Lines that say the same are the same, wherever they are."""
+    found = [_shares(timeline) for timeline in (old, new)]
+    for text in dict.fromkeys((*found[0], *found[1])):
+        old_share, new_share = (shares.get(text, ("", None))[1] for shares in found)
+        place = (found[1].get(text) or found[0][text])[0]
+        yield Moved(text, place, old_share, new_share)
+
+
+def _shares(timeline: Timeline) -> dict[str, tuple[str, float]]:
+    """The place and the share of each text."""
+    shares: dict[str, tuple[str, float]] = {}
+    for line in lines.on_the_path(timeline):
+        text = line.place.text.strip() or str(line.place)
+        place, share = shares.get(text, (line.name, 0.0))
+        shares[text] = place, share + line.ns / timeline.total_ns
+    return shares
+
+
+def _how_much(line: Moved) -> float:
+    return abs((line.new or 0.0) - (line.old or 0.0))
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def _text(found: Difference) -> Iterator[str]:
+    (old, new), (before, after) = found.names, found.targets
+    yield f"{old} -> {new} on {before if before == after else f'{before} -> {after}'}"
+    seconds = found.old.seconds, found.new.seconds
+    change = f"{seconds[1] / seconds[0] - 1:+.1%}" if seconds[0] else ""
+    yield f"estimate   {' -> '.join(duration(s * 1e9) for s in seconds)}   {change}"
+    yield f"verdict    {_sureness(found)}"
+    if found.answers:
+        yield f"bound by   {found.old.bound} -> {found.new.bound}"
+    yield f"results    {found.results}"
+    shown = {name: found.figures[name] for name in SHOWN if name in found.figures}
+    if shown:
+        yield ""
+        yield f"{'figures that differ':<34}{'old':>12}{'new':>12}"
+    for name, both in shown.items():
+        yield f"  {name:<32}" + "".join(f"{_figure(name, value):>12}" for value in both)
+    moved = [line for line in found.lines if _how_much(line) >= 0.01]
+    if moved:
+        yield ""
+        yield "share of the critical path, old and new"
+    for line in moved:
+        yield f"  {_share(line.old)} {_share(line.new)}   {line.place:<24}{line.text:.60}"
+
+
+def _sureness(found: Difference) -> str:
+    if found.faster is None:
+        return "not told: they are on different machines"
+    if found.old.seconds == found.new.seconds:
+        return "inside the noise: the estimates are equal"
+    verb, sure = ("faster", found.faster) if found.faster >= 0.5 else ("slower", 1 - found.faster)
+    step = found.step
+    why = (
+        f"{step.right:.0%} of {step.pairs} measured pairs whose estimates were {step.apart:.0%} "
+        "apart or more were in order"
+    )
+    if not found.told_apart:
+        return f"inside the noise: {verb} with probability {sure:.0%} ({why})"
+    return f"{verb} with probability {sure:.0%} ({why})"
+
+
+def _figure(name: str, value: float) -> str:
+    if name.endswith("_time"):
+        return duration(value * 1e9)
+    if "bytes" in name:
+        return size(value)
+    return f"{value:,.0f}"
+
+
+def _share(share: float | None) -> str:
+    return "   - " if share is None else f"{share:5.0%}"
