@@ -70,7 +70,7 @@ def limit_of(timeline: Timeline) -> str:
     found = steps(timeline)
     queue = timeline.queue[found.instruction]
     kept = np.bincount(queue, found.working + found.issuing, len(QUEUES))
-    spent = dict(zip(QUEUES[:LOADS], kept.tolist(), strict=False))
+    spent: dict[str, float] = dict(zip(QUEUES[:LOADS], kept.tolist(), strict=False))
     spent["DMA"] = float(kept[LOADS:].sum() + found.moving.sum())
     spent["latency"] = float(found.waiting.sum())
     return max(spent, key=lambda name: spent[name])
