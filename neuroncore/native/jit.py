@@ -30,7 +30,7 @@ STRICT: dict[str, Any] = {
 UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # Turns that a loop makes as plain Python: one takes up to 20 us; importing numba and machine code
 # takes half a second, and to compile a loop up to four, once.
-WARM = 10_000
+WARM = 3_000
 
 
 class Compiled(Generic[P, R]):
