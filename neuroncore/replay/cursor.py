@@ -59,6 +59,11 @@ class Replay:
         snapshots: int = ROOM,
     ) -> None:
         setting = _complete(record)
+        if inputs is not None and any(program.data.skipped for program in record.programs):
+            raise UsageError(
+                "the kernel left out an access whose index was out of bounds, which is not in the "
+                "record: on other inputs it may be inside; run the kernel on them"
+            )
         self.record, self.setting, self.room = record, setting, snapshots
         first = _core(setting, 0)
         others = [_core(setting, n, first) for n in range(1, len(record.programs))]

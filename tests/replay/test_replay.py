@@ -257,6 +257,27 @@ def test_a_place_outside_is_refused_at_the_kernels_line():
     assert refused.value.place.text.strip().startswith("nisa.dma_copy(row")
 
 
+@nki.jit
+def outside(x, count):
+    """An access that is left out where a register is past the end."""
+    number = tile(count)
+    register = nisa.register_alloc()
+    nisa.register_load(register, number)
+    row = tile(x[0:1])
+    nisa.dma_copy(row, x[nl.ds(register, 1)], oob_mode=nisa.oob_mode.skip)
+    return result(row)
+
+
+def test_what_was_left_out_is_not_taken_to_be_so_on_other_inputs():
+    run = neuroncore.run(outside, X, COUNT + 100, target="trn2")
+    np.testing.assert_array_equal(run.results, X[0:1])
+    np.testing.assert_array_equal(run.replay(), run.results)
+    with pytest.raises(UsageError, match="left out an access whose index was out of bounds"):
+        run.replay(X, COUNT)
+    inside = neuroncore.run(outside, X, COUNT, target="trn2")
+    np.testing.assert_array_equal(inside.replay(X, COUNT + 100), X[0:1])
+
+
 def test_another_way_is_told_with_its_line():
     run = neuroncore.run(times, X, COUNT, target="trn2")
     np.testing.assert_array_equal(run.results, X * 32)
