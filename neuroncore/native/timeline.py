@@ -245,7 +245,7 @@ def _look(q: int, windows: Windows, free: Any) -> None:
 
 
 @borrowing
-def _ready(i: Any, q: int, work: Work, core: Core, end: Array) -> Any:
+def _ready(i: Any, q: Any, work: Work, core: Core, end: Array) -> Any:
     """When all that instruction i of queue q waits for is there, and what was last; UNKNOWN and
     something whose end isn't known yet, if there is such. On the PE results needn't be there for
     the next."""

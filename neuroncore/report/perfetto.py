@@ -91,7 +91,8 @@ def _formatted(formats: Sequence[str], kind: Array, *columns: Array) -> Iterator
     values = np.column_stack(columns)
     for begin in range(0, len(kind), CHUNK):
         part = slice(begin, begin + CHUNK)
-        texts = ",\n".join([formats[k] for k in kind[part].tolist()])
+        kinds: list[int] = kind[part].tolist()
+        texts = ",\n".join([formats[k] for k in kinds])
         yield texts % tuple(values[part].ravel().tolist())
 
 
@@ -148,8 +149,8 @@ def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
             heappush(free[ring], len(names))
             names.append(f"{RINGS[ring]} {count[ring]}")
             count[ring] += 1
-        row[i] = heappop(free[ring])
-        heappush(taken[ring], (until, row[i]))
+        row[i] = tid = heappop(free[ring])
+        heappush(taken[ring], (until, tid))
     return row, names
 
 
