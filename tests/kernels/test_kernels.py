@@ -172,7 +172,8 @@ def test_each_step_of_the_matmul_loads_less_and_is_faster_as_the_chapter_says():
         assert sorted(times, reverse=True) == [*times] and len({*times}) == 4
     *_, (_, before, _), (_, last, _) = steps("trn1")
     assert f"on trn1 the last two steps take {before:.1f} us and {last:.1f} us" in text
-    assert [bound for *_, bound in trn2] == ["DMA", "DMA", "DMA", "Tensor"]
+    first = [bound.partition(" ")[0] for *_, bound in trn2]  # of "DMA issue", "DMA latency"
+    assert first == ["DMA", "DMA", "DMA", "Tensor"]
     clock = machine.load("trn2").engines["tensor"].clock_ghz
     assert f"whose 128 products take {128 * 512 / clock / 1e3:.1f} us at least" in text
 
