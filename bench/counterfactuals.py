@@ -2,18 +2,18 @@
 
     python bench/counterfactuals.py [--records FOLDER]
 
-The kernels of kernels/ are run again, on every machine, on machines that are changed as `why` says:
-what it foretold is what comes out. Of these kernels, and of records that
-bench/calibration/record.py made, every resource is changed: what is named as the bound, without
-looking at all, is what saves most; and what is said to make no difference makes none. The exit code
-is 0 if all of that holds.
+The kernels of kernels/ are run again, on every machine, on machines that are changed as `why`
+says, and with lines that name other engines: what it foretold is what comes out. Of these kernels,
+and of records that bench/calibration/record.py made, every resource is changed: what is named as
+the bound, without looking at all, is what saves most; and what is said to make no difference makes
+none. The exit code is 0 if all of that holds.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -29,12 +29,14 @@ neuroncore.activate()
 from neuroncore.kernels import ch10_rounding
 
 from neuroncore import machine
+from neuroncore.analysis import lines
 from neuroncore.analysis.changes import RESOURCES, as_it_is
 from neuroncore.analysis.verdict import Outcome, bound, outcome
 from neuroncore.frontend.nki.kernel import Kernel
 from neuroncore.record.saved import load
 from neuroncore.report.why import why
 from neuroncore.schedule import Timeline, schedule_cores
+from neuroncore.source import Place
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 SAME = 1e-9  # as a part: sums of the same numbers in another order
@@ -43,6 +45,7 @@ ARGUMENTS: dict[str, Callable[[np.random.Generator], Any]] = {
     "narrowed": lambda rng: (rng.standard_normal((128, 512), np.float32),),
     "trained": lambda rng: ch10_rounding.training_inputs(rng, epochs=2),
 }
+LINES = 5  # that are moved to other engines
 UNIMPORTANT = 0.05  # what may be said to make no difference changes the estimate by no more
 
 
@@ -77,27 +80,31 @@ def slowest(timelines: list[Timeline]) -> Timeline:
     return max(timelines, key=lambda timeline: timeline.total_ns)
 
 
-def check(name: str, timeline: Timeline, again: dict[str, float]) -> Check:
-    """`again` has how long runs on changed machines took, by the resource that was changed."""
+def check(
+    name: str, timeline: Timeline, again: dict[str, float], moved: Sequence[float] = ()
+) -> Check:
+    """`again` has how long runs on changed machines took, by the resource that was changed, and
+    `moved` how far off runs with lines on other engines were."""
     base = as_it_is(timeline)
     every = {r.name: outcome(r.change(base), timeline) for r in RESOURCES}
     best, named = max(every.values(), key=lambda one: one.gain), bound(timeline)
     answers = why(name, timeline, top=0).answers
     assert answers is not None
+    runs = (_off(every[what].timeline, ns) for what, ns in again.items())
+    idle = (_change(every[one.what], again) for one in answers.resources if not one.matters)
     return Check(
         name=name,
         named=named.what,
         best=best.change.what,
         named_gain=every[named.what].gain,
         best_gain=best.gain,
-        off=max((_off(every[what], ns) for what, ns in again.items()), default=0.0),
-        idle=max((_change(every[w.what], again) for w in answers.resources if not w.matters),
-                 default=0.0),
-    )  # fmt: skip
+        off=max((*moved, *runs), default=0.0),
+        idle=max(idle, default=0.0),
+    )
 
 
-def _off(foretold: Outcome, ns: float) -> float:
-    return abs(ns / foretold.timeline.total_ns - 1)
+def _off(foretold: Timeline, ns: float) -> float:
+    return abs(ns / foretold.total_ns - 1)
 
 
 def _change(found: Outcome, again: dict[str, float]) -> float:
@@ -115,10 +122,37 @@ def chapters() -> Iterator[Check]:
                 arguments = ARGUMENTS.get(name, module.inputs)
                 for target in machine.names():
                     given = arguments(np.random.default_rng(0))
-                    yield chapter(f"{path.stem}::{name} {target}", kernel, given, target)
+                    moved = list(elsewhere(path, name, given, target))
+                    yield chapter(f"{path.stem}::{name} {target}", kernel, given, target, moved)
 
 
-def chapter(name: str, kernel: Kernel, arguments: Any, target: str) -> Check:
+def elsewhere(path: Path, name: str, arguments: Any, target: str) -> Iterator[float]:
+    """How far off each run is of a kernel in which one of its costliest lines names an engine."""
+    timeline = slowest(neuroncore.run(_edited(path, name), *arguments, target=target).timelines)
+    for line in lines.on_the_path(timeline)[:LINES]:
+        for change in lines.changes(as_it_is(timeline), line):
+            on, _, engine = change.how.partition(" ")
+            if on == "on" and "engine=" not in line.place.text:
+                kernel = _edited(path, name, line.place, f", engine=nisa.engine.{engine.lower()}")
+                timelines = neuroncore.run(kernel, *arguments, target=target).timelines
+                yield _off(change.scheduled(timeline.core), slowest(timelines).total_ns)
+
+
+def _edited(path: Path, name: str, place: Place | None = None, words: str = "") -> Kernel:
+    """A kernel of a file, with more words at the end of the call at a place."""
+    text = path.read_text().splitlines()
+    if place is not None:
+        row, column = place.end_line - 1, place.end_column - 1
+        text[row] = text[row][:column] + words + text[row][column:]
+    module: dict[str, Any] = {"__name__": path.stem}
+    exec(compile("\n".join(text), str(path), "exec"), module)
+    found: Kernel = module[name]
+    return found
+
+
+def chapter(
+    name: str, kernel: Kernel, arguments: Any, target: str, moved: Sequence[float]
+) -> Check:
     timeline = slowest(neuroncore.run(kernel, *arguments, target=target).timelines)
     again: dict[str, float] = {}
     for resource in RESOURCES:
@@ -127,7 +161,7 @@ def chapter(name: str, kernel: Kernel, arguments: Any, target: str) -> Check:
             with patch("neuroncore.machine.load", return_value=changed):
                 timelines = neuroncore.run(kernel, *arguments).timelines
             again[resource.name] = slowest(timelines).total_ns
-    return check(name, timeline, again)
+    return check(name, timeline, again, moved)
 
 
 def records(folder: Path) -> Iterator[Check]:
