@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     given.add_argument(
         "--inputs", metavar="FUNC", help="NAME or FILE.py:NAME, a function that makes the arguments"
     )
-    parser.add_argument("--seed", type=_natural, default=0)
+    parser.add_argument("--seed", type=natural, default=0)
     parser.add_argument(
         "--target", metavar="MACHINE", help=f"{', '.join(machine.names())}; beats the environment"
     )
@@ -138,7 +138,7 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--stochastic-rounding",
-        type=_natural,
+        type=natural,
         metavar="SEED",
         help="round casts to narrow floats at random",
     )
@@ -201,7 +201,7 @@ def _values(text: str) -> range | Literal["some"] | None:
     return range(int(first), int(last))
 
 
-def _natural(text: str) -> int:
+def natural(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a natural number")
     return int(text)

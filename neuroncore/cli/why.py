@@ -10,7 +10,7 @@ from typing import Any
 
 from neuroncore.api import Run
 from neuroncore.cli import failures
-from neuroncore.cli.run import add_launches, launch
+from neuroncore.cli.run import add_launches, launch, natural
 from neuroncore.cli.session import Session
 from neuroncore.frontend.settings import environment_options
 from neuroncore.options import Options
@@ -27,7 +27,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.allow_abbrev = False
     parser.add_argument(
         "--top",
-        type=int,
+        type=natural,
         default=5,
         metavar="N",
         help="how many lines to change, and rows to print of each kind (default: %(default)s)",

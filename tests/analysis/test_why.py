@@ -4,6 +4,9 @@ import json
 import re
 from pathlib import Path
 
+import nki
+import nki.isa as nisa
+import nki.language as nl
 import numpy as np
 import pytest
 from device import Device
@@ -87,6 +90,42 @@ def test_one_object_for_programs(file, capsys):
     assert sum(line["share"] for line in launch["lines"]) == pytest.approx(1)
     for line in launch["lines"]:
         assert sum(line["parts"].values()) == pytest.approx(line["share"])
+
+
+def test_a_saved_run_is_asked_as_a_kernel_is(file, tmp_path, capsys):
+    saved = tmp_path / "double.run"
+    words = "--args", "float32[128,64]", "--target", "trn2"
+    assert main(["run", file, *words, "--save", str(saved)]) == 0
+    capsys.readouterr()
+    assert ran(capsys, str(saved), "--target", "trn2") == ran(capsys, file, *words)
+
+
+def test_rows_are_counted_by_natural_numbers(file, capsys):
+    with pytest.raises(SystemExit):
+        ran(capsys, file, "--args", "float32[128,64]", "--top", "-1")
+    assert "'-1' is not a natural number" in capsys.readouterr().err
+
+
+@nki.jit
+def unequal(x):
+    """The second core does ten times as much."""
+    out = nl.ndarray((2, *x.shape), x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(tile, x)
+    for _ in range(100 if nl.program_id(0) else 10):
+        nisa.tensor_scalar(tile, tile, nl.add, 1.0, engine=nisa.engine.vector)
+    nisa.dma_copy(out[nl.program_id(0)], tile)
+    return out
+
+
+def test_of_two_cores_the_slower_one_is_told_of():
+    both = run(unequal[2], np.zeros((128, 512), np.float32), target="trn2")
+    found = both.why(top=1)
+    slower = max(timeline.total_ns for timeline in both.timelines)
+    assert found.estimate.seconds == slower / 1e9 and found.answers.bound.what == "Vector"
+    assert sum(line.ns for line in found.lines) == pytest.approx(slower)
+    (free,) = (one for one in found.answers.changes if one.how == "free")
+    assert free.ns < slower / 2 and "tensor_scalar" in found.lines[0].place.text
 
 
 @pytest.mark.parametrize("command", ["why", "run"])
