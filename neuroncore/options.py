@@ -119,6 +119,11 @@ class Options:
     runs on. A finding (RECORD_LIMIT) says so, and every estimate, report and saved profile says
     that it covers only the beginning."""
 
+    stacks: bool = False
+    """Let the record keep the call stack of each instruction, with the variables of loops, which a
+    page shows (docs/view.md). It takes some microseconds an instruction; what a saved record keeps
+    is the line alone."""
+
     uninitialised: Literal["report", "zeros", "raise"] = "report"
     """What a read of memory nothing has written yields, beside a finding: poison (NaN; 4 for
     integers), or 0. On a device it is whatever was there, nearly always finite, and published

@@ -170,6 +170,8 @@ def _options(arguments: argparse.Namespace) -> Options:
         chosen = replace(chosen, stochastic=True, stochastic_seed=seed)
     if arguments.precision or arguments.precision_bound is not None:
         chosen = replace(chosen, precision=True, precision_bound=arguments.precision_bound)
+    if arguments.html:
+        chosen = replace(chosen, stacks=True)
     given = {name: getattr(arguments, name) for name in ("matmul", "order", "uninitialised")}
     return replace(chosen, **{name: value for name, value in given.items() if value})
 

@@ -36,6 +36,7 @@ from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic, rounding
 from neuroncore.options import Options
 from neuroncore.record.program import Program
+from neuroncore.record.stacks import Witness
 
 Array = npt.NDArray[Any]
 
@@ -95,7 +96,8 @@ class Core:
         self.hbm = self.shared or Hbm(rounding(options), wide=options.storage == "float32")
         self.rounding = self.hbm.rounding if isinstance(self.hbm.rounding, Stochastic) else None
         self.memory = Memory(self.machine, self.hbm)
-        self.program: Program | None = Program(options.record_limit) if options.record else None
+        kind = Witness if options.stacks else Program
+        self.program: Program | None = kind(options.record_limit) if options.record else None
         # operators that do what the options say in place of what others do, by the name of those
         self.operators = NUMBERS if options.nan_minmax == "number" else {}
         self.calls: dict[Any, Call] = {}

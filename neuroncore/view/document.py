@@ -134,6 +134,7 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
         "calls": [_call(call, machine) for call in program.calls],
         "sites": [texts.site(program.place(i)) for i in range(len(program.lines))],
         "lines": list(sources.lines(timeline, texts)),
+        "stacks": sources.stacks(program, texts),
         "columns": {
             **times.columns(),
             **accesses.columns(program),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import linecache
 from collections.abc import Iterator
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.record.program import Program
+from neuroncore.record.stacks import Witness
 from neuroncore.report.counters import product
 from neuroncore.report.summary import summary
 from neuroncore.schedule import QUEUES, Timeline
 from neuroncore.source import Place
+from neuroncore.view.columns import packed, text
 
 Array = npt.NDArray[Any]
 
@@ -103,6 +107,15 @@ def _flying(timeline: Timeline, line: Array, count: int) -> Array:
     reached = np.maximum.accumulate(end + apart) - apart
     before = np.where(np.diff(of, prepend=-1) == 0, np.append(0.0, reached[:-1]), 0.0)
     return np.bincount(of, np.maximum(reached - np.maximum(begin, before), 0.0), count)
+
+
+def stacks(program: Program, texts: Texts) -> dict[str, Any] | None:
+    """The call stack of each instruction, innermost frame first, where the record has them: a site
+    and the integers of each frame, as JSON in a text of `columns.text`."""
+    if not isinstance(program, Witness):
+        return None
+    each = [[[texts.site(f.place), dict(f.variables)] for f in stack] for stack in program.stacks]
+    return {"all": text(json.dumps(each).encode()), "of": packed(np.array(program.stack))}
 
 
 def roofline(timeline: Timeline) -> dict[str, Any]:

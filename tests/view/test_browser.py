@@ -180,6 +180,17 @@ def test_an_address_leads_to_a_step_a_pane_and_a_window(chromium, file):
         assert "step=4" in opened.does("location.hash")
 
 
+def test_a_step_tells_its_calls_and_the_variables_of_loops(chromium, tmp_path):
+    found = neuroncore.run(pages.product, *pages.operands(), options=Options(stacks=True))
+    found.view(values=None).save(tmp_path / "page.html")
+    with pages.tab(chromium) as opened:
+        opened.open(tmp_path / "page.html", "step=7")
+        (row,) = (line for line in opened.text("#panes").split("\n") if line.startswith("at\t"))
+        assert "in product" in row and "n = 64" in row and "depth = 128" in row
+        opened.page.keyboard.press("End")
+        assert "n = 192" in opened.text("#panes")
+
+
 def test_both_cores_of_a_launch_can_be_chosen(chromium, tmp_path):
     both = neuroncore.run(pages.product[2], *pages.operands(64))
     both.view().save(tmp_path / "cores.html")

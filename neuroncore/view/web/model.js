@@ -1,6 +1,6 @@
 // A core's timeline and record, read from the document once.
 
-import { signed, unpacked } from "./columns.js";
+import { inflate, signed, unpacked } from "./columns.js";
 
 export const CRITICAL = 1; // flags of an instruction
 export const IN_TURN = 2;
@@ -12,7 +12,10 @@ export class Core {
   static async read(core) {
     const columns = {};
     for (const [name, column] of Object.entries(core.columns)) columns[name] = await unpacked(column);
-    return new Core(core, columns);
+    const stacks = core.stacks && {
+      of: await unpacked(core.stacks.of), all: JSON.parse(new TextDecoder().decode(await inflate(core.stacks.all))),
+    };
+    return new Core({ ...core, stacks }, columns);
   }
 
   constructor(core, columns) {
@@ -75,6 +78,11 @@ export class Core {
 
   lineOf(i) {
     return this.lineOfSite[this.site[i]];
+  }
+
+  /** The calls by which it came about, innermost first: a site and its integers; none if unknown. */
+  stackOf(i) {
+    return this.stacks ? this.stacks.all[this.stacks.of[i]] : [];
   }
 
   is(i, flag) {

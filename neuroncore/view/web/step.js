@@ -46,7 +46,17 @@ export function drawStep(pane, core) {
     el("div", {}, "waiting for it: ", ...waiters(core, i)),
     operands(core, i),
     el("div", { class: "code faint" }, settings(call)),
+    table([], core.stackOf(i).map((frame, depth) => called(core, frame, depth))),
   );
+}
+
+/** A row for a call of the kernel's: where, in which function, and its loop variables. */
+function called(core, [[file, line, , , , name], variables], depth) {
+  const text = `${core.files[file].name.split("/").at(-1)}:${line}`;
+  const index = core.lines.findIndex((each) => each.file === file && each.line === line);
+  const values = Object.entries(variables).map(([key, value]) => `${key} = ${value}`).join(", ");
+  return [depth ? "called at" : "at", index < 0 ? text : el("button", { class: "link", onclick: () => set({ line: index }) }, text),
+    `in ${name}`, el("span", { class: "code" }, values)];
 }
 
 function settings(call) {

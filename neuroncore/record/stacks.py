@@ -1,0 +1,40 @@
+"""A record that keeps, beside each instruction, by which calls of the kernel it came about."""
+
+from __future__ import annotations
+
+from array import array
+from typing import NamedTuple
+
+from neuroncore import source
+from neuroncore.record.program import Program
+from neuroncore.source import Place
+
+
+class Frame(NamedTuple):
+    """A function of the kernel: where it is, and its integers, loop variables among them."""
+
+    place: Place
+    variables: tuple[tuple[str, int], ...]
+
+
+class Witness(Program):
+    """`stack[i]` numbers the stack of instruction i among `stacks`, innermost frame first. It costs
+    some microseconds an instruction, and up to a kilobyte for each stack that is another."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        super().__init__(limit)
+        self.stacks: list[tuple[Frame, ...]] = []
+        self.stack = array("i")
+        self._stack_numbers: dict[tuple[Frame, ...], int] = {}
+
+    def append(self, row: list[int]) -> int:
+        frames = tuple(
+            Frame(source.place(code, at), tuple(variables.items()))
+            for code, at, variables in source.visits()
+        )
+        number = self._stack_numbers.get(frames)
+        if number is None:
+            number = self._stack_numbers[frames] = len(self.stacks)
+            self.stacks.append(frames)
+        self.stack.append(number)
+        return super().append(row)
