@@ -27,7 +27,7 @@ from neuroncore.record.saved import Record
 from neuroncore.report.compare import Agreement, Incomparable, agreement
 from neuroncore.report.difference import Difference, Side, difference
 from neuroncore.report.estimate import Estimate, estimate
-from neuroncore.report.summary import overcommitted, summary
+from neuroncore.report.summary import bound_by, overcommitted, summary
 from neuroncore.report.why import Why, why
 from neuroncore.schedule import Timeline, schedule_cores
 
@@ -162,7 +162,7 @@ class Run:
     @cached_property
     def summaries(self) -> list[dict[str, Any]]:
         """The same of each core."""
-        return [summary(timeline) for timeline in self.timelines]
+        return [{**summary(timeline), **bound_by(timeline)} for timeline in self.timelines]
 
     def why(self, top: int = 5) -> Why:
         """What bounds it, which lines are on its critical path, and what would help: changes of

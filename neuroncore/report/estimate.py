@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from neuroncore.analysis.verdict import Bound, bound
 from neuroncore.report.ranges import limit_of, range_of
@@ -18,7 +18,12 @@ class Estimate:
     seconds: float
     low: float | None
     high: float | None
-    bound: Bound
+    timeline: Timeline = field(repr=False, compare=False)
+
+    @property
+    def bound(self) -> Bound:
+        """Found when it is asked for: it takes some more schedules."""
+        return bound(self.timeline)
 
     @property
     def time(self) -> str:
@@ -35,8 +40,7 @@ class Estimate:
 
 def estimate(timeline: Timeline) -> Estimate:
     """How long one core takes."""
-    found, seconds = bound(timeline), timeline.total_ns / 1e9
-    stated = range_of(limit_of(timeline))
+    seconds, stated = timeline.total_ns / 1e9, range_of(limit_of(timeline))
     if stated is None:
-        return Estimate(seconds, None, None, found)
-    return Estimate(seconds, seconds * stated.low, seconds * stated.high, found)
+        return Estimate(seconds, None, None, timeline)
+    return Estimate(seconds, seconds * stated.low, seconds * stated.high, timeline)

@@ -36,7 +36,7 @@ import numpy as np
 from neuroncore.core.core import Core
 from neuroncore.errors import UsageError
 from neuroncore.report import perfetto
-from neuroncore.report.summary import figures
+from neuroncore.report.summary import bound_by, figures
 from neuroncore.schedule import QUEUES, Timeline, schedule_cores
 
 TRACED = 20_000  # instructions, whose timeline takes about 0.3 MB compressed
@@ -177,7 +177,10 @@ def _document(run: Finished) -> Document:
         "lines": lines[:LINES],
         "lines_left_out": max(0, len(lines) - LINES),
         "profile": {
-            "cores": [{"core": core, "figures": figures(t)} for core, t in slowest_first],
+            "cores": [
+                {"core": core, "figures": {**figures(t), **bound_by(t)}}
+                for core, t in slowest_first
+            ],
             "instructions": count,
             "trace": list(perfetto.events(timelines)) if count <= TRACED else None,
         },

@@ -44,7 +44,8 @@ def overcommitted(timeline: Timeline) -> Iterator[Finding]:
 def figures(timeline: Timeline) -> dict[str, Any]:
     """All figures that are one number or word each, by field name.
 
-    Not there is what only a device or its compiler knows, such as throttling and DMA packets.
+    Not there is what only a device or its compiler knows, such as throttling and DMA packets, nor
+    what `bound_by` says.
     """
     return _figures(timeline, counted(timeline))
 
@@ -58,6 +59,11 @@ def summary(timeline: Timeline) -> dict[str, Any]:
     return {**_figures(timeline, counters), "opcodes": dict(sorted(opcodes.items()))}
 
 
+def bound_by(timeline: Timeline) -> dict[str, str]:
+    """What bounds it, which takes longer to find than all figures: a sweep needn't ask."""
+    return {"bound_by": estimate(timeline).bound.what}
+
+
 def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
     engines, estimated = timeline.queue < LOADS, estimate(timeline)
     working = _length_of_union(timeline.begin[engines], (timeline.begin + timeline.busy)[engines])
@@ -69,7 +75,6 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         "total_active_time": working / 1e9,
         "total_active_time_percent": working / (timeline.total_ns or 1.0),
         "neuroncore_cycle_count": round(timeline.total_ns * _clock_ghz(timeline)),
-        "bound_by": estimated.bound.what,
         "order": timeline.order,
         **_engines(timeline, counters),
         **_dma(timeline, counters),

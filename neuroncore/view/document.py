@@ -25,7 +25,7 @@ from neuroncore.record.boxes import Area
 from neuroncore.record.program import Program
 from neuroncore.report import precision
 from neuroncore.report.perfetto import RINGS, ROWS
-from neuroncore.report.summary import summary
+from neuroncore.report.summary import bound_by, summary
 from neuroncore.schedule import QUEUES, Timeline
 from neuroncore.schedule.reordering import POLICIES
 from neuroncore.view import sources
@@ -103,8 +103,9 @@ def _values(launch: Shown) -> list[dict[str, Any]]:
 def _answers(launch: Shown, timeline: Timeline) -> dict[str, Any]:
     figures = summary(timeline)
     if launch.answers:
+        figures = {**figures, **bound_by(timeline)}
         return {"figures": figures, **answers(launch.kernel, timeline)}
-    return {"figures": {name: figures[name] for name in figures if name != "bound_by"}}
+    return {"figures": figures}
 
 
 def _finding(found: Finding, texts: sources.Texts) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import neuroncore
 from neuroncore import machine
 from neuroncore.frontend.nki.kernel import Kernel
 from neuroncore.frontend.settings import settings
-from neuroncore.report.summary import summary
+from neuroncore.report.summary import bound_by, summary
 from neuroncore.schedule import schedule
 
 FOLDER = Path(importlib.import_module("neuroncore.kernels").__file__).parent
@@ -156,7 +156,8 @@ def estimated(kernel, given, target):
     with settings(target=target, observer=observer):
         kernel(*given)
     (core,) = seen[0].cores
-    return summary(schedule(core.program, core.machine))
+    timeline = schedule(core.program, core.machine)
+    return {**summary(timeline), **bound_by(timeline)}
 
 
 def test_each_step_of_the_matmul_loads_less_and_is_faster_as_the_chapter_says():

@@ -13,10 +13,11 @@ from neuroncore import machine
 from neuroncore.errors import UsageError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.report import estimate as estimates
 from neuroncore.report import perfetto, text, units
 from neuroncore.report.compare import compare
 from neuroncore.report.estimate import bound
-from neuroncore.report.summary import summary
+from neuroncore.report.summary import bound_by, summary
 from neuroncore.schedule import schedule
 
 # --- comparisons ----------------------------------------------------------------------------------
@@ -165,7 +166,7 @@ PROFILER = {  # as the vendor's profiler names them
     ),
 }
 OURS = {
-    *("target", "bound_by", "order", "instruction_count", "opcodes"),
+    *("target", "order", "instruction_count", "opcodes"),
     *("total_time_p10", "total_time_p90"),
     *("sbuf_peak_bytes_per_partition", "psum_peak_bytes_per_partition"),
 }
@@ -191,7 +192,17 @@ def test_times_and_shares_are_within_the_whole(products):
     assert 0 < fields["dma_active_time_percent"] < 1
     assert fields["dma_active_time"] <= fields["dma_transfer_time"]
     assert fields["total_active_time"] + fields["dma_active_time"] < fields["total_time"]
-    assert fields["bound_by"] == bound(products).what
+    assert bound_by(products) == {"bound_by": bound(products).what}
+
+
+def test_figures_and_the_estimate_do_not_look_for_what_bounds_a_run(products, monkeypatch):
+    def asked(timeline):
+        raise AssertionError("a sweep hasn't asked what would help")
+
+    monkeypatch.setattr(estimates, "bound", asked)
+    assert summary(products)["total_time"] == estimates.estimate(products).seconds
+    with pytest.raises(AssertionError, match="hasn't asked"):
+        bound_by(products)
 
 
 def test_an_empty_program_has_figures_too():

@@ -14,7 +14,7 @@ from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.options import Options
 from neuroncore.report import perfetto, saved
-from neuroncore.report.summary import figures
+from neuroncore.report.summary import bound_by, figures
 from neuroncore.schedule import schedule
 
 
@@ -62,7 +62,7 @@ def test_they_are_json_that_any_program_reads(files):
 def test_the_profile_is_the_figures_and_the_timeline_of_the_run(files):
     profile = saved.read(files[1], "ntff")["profile"]
     line = timeline(run())
-    assert profile["cores"] == [{"core": 0, "figures": figures(line)}]
+    assert profile["cores"] == [{"core": 0, "figures": {**figures(line), **bound_by(line)}}]
     assert profile["instructions"] == 3
     assert profile["trace"] == [*perfetto.events([line])]
 

@@ -11,7 +11,7 @@ from neuroncore import machine
 from neuroncore.analysis.path import parts as of_path
 from neuroncore.analysis.path import steps
 from neuroncore.analysis.verdict import bound
-from neuroncore.report.summary import summary
+from neuroncore.report.summary import bound_by, summary
 from neuroncore.schedule import schedule
 
 VECTOR, SCALAR = nisa.engine.vector, nisa.engine.scalar
@@ -74,7 +74,7 @@ def test_what_works_all_the_time_is_the_bound():
     found = bound(timeline)
     assert found.what == "Vector"
     assert 0.4 < found.gain <= timeline.busy[0] * 20 / 2 / timeline.total_ns
-    assert summary(timeline)["bound_by"] == "Vector"
+    assert bound_by(timeline)["bound_by"] == "Vector"
 
 
 def test_loads_that_keep_all_engines_at_work_are_the_bound():
