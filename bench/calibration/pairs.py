@@ -59,6 +59,16 @@ def neighbours(known: Sequence[Variant]) -> Iterator[tuple[Variant, Variant]]:
         yield from pairwise(v for v in known if v.chain == chain)
 
 
+def _told_apart(pair: tuple[Variant, Variant], steps: Sequence[Step]) -> bool:
+    one, other = pair
+    distance = pairs.apart(one.estimated, other.estimated)
+    return pairs.step_of(distance, steps).right >= pairs.UNCERTAIN
+
+
+def _right(found: Sequence[tuple[Variant, Variant]]) -> str:
+    return f"{sum(pairs.in_order(*pair) == 1 for pair in found)} of {len(found)}"
+
+
 def bands(told: Iterable[tuple[float, float]]) -> Iterator[str]:
     """Of pairs with their probability and whether they are in order, what share held."""
     each = list(told)
@@ -87,16 +97,18 @@ def main() -> int:
     given = parser.parse_args()
     known = variants(given.tables, given.records)
     near = list(neighbours(known))
-    told = [(a, b) for a, b in near if pairs.apart(a.measured, b.measured) > DIFFERENT]
-    right = sum(pairs.in_order(*pair) == 1 for pair in told)
-    print(f"neighbours more than {DIFFERENT:.0%} apart: {right} of {len(told)} in order")
+    differ = [(a, b) for a, b in near if pairs.apart(a.measured, b.measured) > DIFFERENT]
+    steps = pairs.fitted(known)
+    told = [pair for pair in differ if _told_apart(pair, steps)]
+    print(f"neighbours more than {DIFFERENT:.0%} apart: {_right(differ)} in order")
+    print(f"of them not in the noise: {_right(told)} in order")
     beside = {(id(a), id(b)) for a, b in near}
     every = [(a, b, p, pairs.in_order(a, b)) for a, b, p in pairs.left_out(known)]
     print("all pairs, their chain left out:")
     print("\n".join(bands((p, held) for *_, p, held in every)))
     print("of them neighbours:")
     print("\n".join(bands((p, held) for a, b, p, held in every if (id(a), id(b)) in beside)))
-    text = document(pairs.fitted(known))
+    text = document(steps)
     print(text.removeprefix(HEADER))
     if given.check:
         return int(pairs.FILE.read_text("utf-8") != text)

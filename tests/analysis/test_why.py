@@ -121,6 +121,7 @@ def unequal(x):
 def test_of_two_cores_the_slower_one_is_told_of():
     both = run(unequal[2], np.zeros((128, 512), np.float32), target="trn2")
     found = both.why(top=1)
+    assert found.answers is not None
     slower = max(timeline.total_ns for timeline in both.timelines)
     assert found.estimate.seconds == slower / 1e9 and found.answers.bound.what == "Vector"
     assert sum(line.ns for line in found.lines) == pytest.approx(slower)
