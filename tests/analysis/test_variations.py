@@ -8,6 +8,8 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from neuroncore import run
 from neuroncore.analysis import alternatives, lines
@@ -66,6 +68,31 @@ def test_a_result_with_a_place_of_its_own_waits_for_no_reader():
     assert (found.begin[loads[1:]] < found.end[adds[:-1]]).all()
     assert (found.begin[adds] > found.end[loads]).all()  # what reads waits still
     assert found.total_ns < base.total_ns
+
+
+MOVES = st.tuples(st.sampled_from(["load", "add", "scale", "sum"]), *[st.integers(0, 2)] * 3)
+
+
+@given(
+    moves=st.lists(MOVES, min_size=1, max_size=25), order=st.sampled_from(["in-order", "scheduled"])
+)
+@settings(max_examples=40)
+def test_what_is_read_is_waited_for_whatever_has_a_place_of_its_own(moves, order):
+    device, writer, reads = Device(), {}, []
+    tiles, source = [device.zeros(SHAPE) for _ in range(3)], device.zeros(SHAPE, buffer="hbm")
+    for number, (what, dst, one, other) in enumerate(moves):
+        used = {"load": (), "sum": (one, other)}.get(what, (one,))
+        reads += [(number, writer[tile]) for tile in used if tile in writer]
+        if what == "load":
+            device.issue("dma_copy", tiles[dst], source)
+        elif what == "sum":
+            device.issue("tensor_tensor", tiles[dst], tiles[one], tiles[other], nl.add)
+        else:
+            unit = engine.vector if what == "add" else engine.scalar
+            device.issue("tensor_scalar", tiles[dst], tiles[one], nl.add, 1.0, engine=unit)
+        writer[dst] = number
+    found = varied(device, order, renamed=True)
+    assert all(found.begin[number] >= found.end[wrote] for number, wrote in reads)
 
 
 def test_sums_of_products_keep_their_order_with_places_of_their_own():
