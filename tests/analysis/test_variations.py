@@ -77,7 +77,7 @@ MOVES = st.tuples(st.sampled_from(["load", "add", "scale", "sum"]), *[st.integer
     moves=st.lists(MOVES, min_size=1, max_size=25), order=st.sampled_from(["in-order", "scheduled"])
 )
 @settings(max_examples=40)
-def test_what_is_read_is_waited_for_whatever_has_a_place_of_its_own(moves, order):
+def test_what_is_read_is_waited_for_whatever_has_a_place_of_its_own(order, moves):
     device, writer, reads = Device(), {}, []
     tiles, source = [device.zeros(SHAPE) for _ in range(3)], device.zeros(SHAPE, buffer="hbm")
     for number, (what, dst, one, other) in enumerate(moves):
