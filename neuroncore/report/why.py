@@ -179,6 +179,8 @@ def _what_ifs(told: Answers, top: int) -> Iterator[str]:
     shown = *told.resources[:top], told.overlap, *told.changes[:top]
     for one in (one for one in shown if one.matters):
         yield f"  {one!s:<50}{duration(one.ns):>10}{-one.gain:>+9.0%}   {one.bound}"
+    if also := [f"{one} {-one.gain:+.0%}" for one in told.resources[top:] if one.matters]:
+        yield f"also: {', '.join(also)}"
     if idle := [str(one) for one in told.resources if not one.matters]:
         yield f"no difference: {', '.join(idle)}"
 

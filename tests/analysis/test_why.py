@@ -53,6 +53,15 @@ def test_text_has_the_path_by_line_and_what_would_be(naive):
     assert "DMA bandwidth twice as high" in idle
 
 
+def test_every_resource_is_told_of_with_its_sign(naive):
+    found = naive.why(top=1)
+    text, (first, *others) = str(found), found.answers.resources
+    also, idle = (line for line in text.splitlines() if line.startswith(("also: ", "no diff")))
+    for one in others:
+        assert f"{one} {-one.gain:+.0%}" in also if one.matters else str(one) in idle
+    assert str(first) not in also + idle
+
+
 def ran(capsys, *words):
     code = main(["why", *words])
     return code, capsys.readouterr().out
