@@ -183,6 +183,7 @@ async function start() {
   drawHead(core, cores, made.version);
   draw(new Set(["core", "theme", "query"]));
   window.view = { decoder, moment, product, state, set, made, core: () => core, timeline, memory, drawn: () => drawn };
+  await drawn;
   return core.count;
 }
 

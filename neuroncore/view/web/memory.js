@@ -82,7 +82,7 @@ class MemoryMap {
     board.axis();
     const now = state.step < 0 ? state.from : core.begin[state.step];
     const alive = this.between(now, now + core.tick_ns);
-    const said = [`${this.memory.toUpperCase()}, per partition`, `${size(this.top)} of ${size(limits.bytes)}`,
+    const said = [`${this.memory.toUpperCase()}, per partition`, `${size(this.tiles.length ? this.top : 0)} of ${size(limits.bytes)}`,
       `by the program ${size(limits.peak)}`, `at ${moment(now, 10)}:`,
       `${alive.length} tiles, ${size(alive.reduce((sum, tile) => sum + tile.bytes, 0))}`];
     said.forEach((line, n) => board.text(line, 4, 14 + 14 * n, ink(n ? "faint" : "ink"), LABELS - 8));
@@ -110,10 +110,16 @@ class MemoryMap {
         this.colour(tile));
       this.drawDead(tile, y, height);
       if (width > 60 && height > 11) {
-        board.text(tensor(this.core, tile.area), Math.max(x, LABELS) + 3, y + 10, "#000", width - 6);
+        board.text(this.called(tile), Math.max(x, LABELS) + 3, y + 10, "#000", width - 6);
       }
     }
     board.context.globalAlpha = 1;
+  }
+
+  /** What is at an address of the kernel's choosing is known by that. */
+  called(tile) {
+    const { placed, memory } = this.core.kindOf(tile.area);
+    return placed ? `${memory} from byte ${tile.at}` : tensor(this.core, tile.area);
   }
 
   /** Written, and not yet read: hatched. */
@@ -185,7 +191,7 @@ class MemoryMap {
     const lies = this.core.kindOf(tile.area).placed ? "at" : "for instance at";
     const waits = Number.isFinite(tile.read) && tile.read > tile.written
       ? `\nwritten ${duration(tile.read - tile.written)} before its first read` : "";
-    card.textContent = `${tensor(this.core, tile.area)}\n${size(tile.bytes)} per partition, ${lies} ${tile.at}\n`
+    card.textContent = `${this.called(tile)}\n${size(tile.bytes)} per partition, ${lies} ${tile.at}\n`
       + `in use from ${moment(tile.born)} to ${moment(tile.dead)}, ${unread}${waits}`;
     const x = Math.min(event.clientX + 14, window.innerWidth - 340);
     Object.assign(card.style, { left: `${x}px`, top: `${event.clientY + 16}px` });
