@@ -8,6 +8,7 @@ import pytest
 
 import neuroncore
 from neuroncore.options import Options
+from neuroncore.report import units
 
 CANVAS = "#timeline canvas"
 
@@ -157,6 +158,44 @@ def test_rectangles_are_where_they_should_be(tab):
 def rgb(tab, script):
     colour = tab.does(script).strip().removeprefix("#")
     return [int(colour[k : k + 2], 16) for k in (0, 2, 4)]
+
+
+def test_a_gap_is_explained_where_the_pointer_is(tab, run):
+    box = tab.page.locator(CANVAS).bounding_box()
+    x, y = place_of(tab, 2)
+    tab.page.mouse.move(box["x"] + 160, box["y"] + y)  # before the first product
+    begin = run.instructions["begin_ns"][2]
+    said = tab.text("#card")
+    assert f"is idle for {units.duration(begin)}" in said
+    assert "2 nc_matmul" in said and "waits for 1 dma_copy" in said
+    tab.page.mouse.move(box["x"] + x, box["y"] + y)
+    assert tab.text("#card").startswith("2 nc_matmul")
+
+
+def test_wheel_drag_and_box_choose_the_window(tab):
+    box, shown = tab.page.locator(CANVAS).bounding_box(), "[view.state.from, view.state.to]"
+    total = tab.does("view.core().total_ns")
+    middle, y = box["x"] + 150 + (box["width"] - 150) / 2, box["y"] + 40
+    tab.page.mouse.move(middle, y)
+    tab.page.mouse.wheel(0, -300)
+    tab.page.wait_for_timeout(50)
+    low, high = tab.does(shown)
+    assert 0 < low < total / 2 < high < total
+    assert low + high == pytest.approx(total, rel=0.01)  # the moment at the pointer stays there
+    tab.page.mouse.down()
+    tab.page.mouse.move(middle + 80, y)
+    tab.page.mouse.up()
+    moved = tab.does(shown)
+    assert moved[0] < low and moved[1] - moved[0] == pytest.approx(high - low)
+    tab.page.keyboard.down("Shift")
+    tab.page.mouse.down()
+    tab.page.mouse.move(middle + 180, y)
+    tab.page.mouse.up()
+    tab.page.keyboard.up("Shift")
+    boxed = tab.does(shown)
+    assert moved[0] < boxed[0] < boxed[1] < moved[1]
+    tab.page.keyboard.press("0")
+    assert tab.does(shown) == [0, total]
 
 
 def test_a_search_finds_by_name_line_and_time(tab):
