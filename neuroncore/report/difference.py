@@ -48,7 +48,7 @@ class Moved:
     new: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Difference:
     """What there is to say of two runs. `faster` is the probability that the new one is, None on
     different machines; `step` are the measured pairs that tell so; `results` says how far the
@@ -87,7 +87,8 @@ class Difference:
         """Whether it is sure enough which is faster."""
         return self.faster is not None and max(self.faster, 1 - self.faster) >= pairs.UNCERTAIN
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        """What a notebook shows, and `print`."""
         return "\n".join(_text(self))
 
 

@@ -71,7 +71,7 @@ class Answers:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Why:
     """How long the slowest core of a launch takes, the source lines on its critical path, those
     that keep it longest first, and what there is to say of that. `top` is how many lines are
@@ -115,7 +115,8 @@ class Why:
         """The critical path alone: for classes in which the rest is what is asked."""
         return replace(self, answers=None)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        """What a notebook shows, and `print`."""
         return "\n".join(_text(self))
 
 

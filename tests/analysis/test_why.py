@@ -43,6 +43,7 @@ def test_what_a_run_names_is_what_saves_most(naive):
 
 def test_text_has_the_path_by_line_and_what_would_be(naive):
     text = str(naive.why(top=2))
+    assert text == repr(naive.why(top=2))  # what a notebook shows
     first, second, *rest = text.splitlines()
     assert first.startswith("naive on trn2   147 us (80 % range")
     assert second.startswith("bound by the issue of DMA transfers")
