@@ -1,5 +1,155 @@
-"""A plugin: `pytest -p neuroncore.pytest` serves `import nki`, in workers of pytest-xdist too."""
+"""A plugin of pytest for tests of kernels, which does nothing until it is asked to.
 
-from neuroncore.frontend.alias import activate
+`--neuroncore`, `neuroncore = true` in the configuration or `-p neuroncore.pytest` asks, also for
+workers of pytest-xdist. Then `import nki` works, what a kernel does wrong is told as `neuroncore
+run` tells it, and a test fails that meets a finding, such as a kernel that issues no instruction.
+"""
 
-activate()
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neuroncore.errors import KernelError, NotEmulated
+from neuroncore.native.lazy import Lazy
+
+alias: Any = Lazy("neuroncore.frontend.alias")
+api: Any = Lazy("neuroncore.api")
+misuse: Any = Lazy("neuroncore.frontend.misuse")
+setting: Any = Lazy("neuroncore.frontend.settings")
+warning: Any = Lazy("neuroncore.frontend.warning")
+
+MARKER = "neuroncore(allow=[]): codes of findings that this test may meet"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("neuroncore", "kernels on an emulated NeuronCore")
+    group.addoption("--neuroncore", action="store_true", help="serve `import nki`, and be strict")
+    group.addoption(
+        "--neuroncore-target",
+        action="append",
+        metavar="MACHINE",
+        help="run tests that take neuroncore_target on it; may be given several times",
+    )
+    group.addoption(
+        "--neuroncore-pages",
+        metavar="FOLDER",
+        help="write there a page for each test that fails, of the kernels that it launched",
+    )
+    parser.addini("neuroncore", "as --neuroncore", type="bool", default=False)
+    parser.addini("neuroncore_targets", "as --neuroncore-target", type="args", default=[])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Before any file is imported that imports nki."""
+    if _asked(early_config, early_config.known_args_namespace):
+        alias.activate()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+    if _asked(config, config.option):
+        alias.activate()
+        # of launches with settings of the test's own, of which nobody else is told
+        warned = "neuroncore.frontend.warning.NeuronWarning"
+        config.addinivalue_line("filterwarnings", f"error::{warned}")
+        config.pluginmanager.register(Kernels(config), f"{__name__}.kernels")
+
+
+def _asked(config: pytest.Config, options: Any) -> bool:
+    return bool(
+        options.neuroncore or __name__ in (options.plugins or ()) or config.getini("neuroncore")
+    )
+
+
+class Watch:
+    """Is told of the launches of a test."""
+
+    def __init__(self) -> None:
+        self.launches: list[Any] = []
+
+    def begun(self, core: Any) -> None:
+        pass
+
+    def done(self, run: Any) -> None:
+        self.launches.append(run)
+
+    def met(self) -> dict[Any, Any]:
+        """What was found in all of them, by the line of a kernel."""
+        found: dict[Any, Any] = warning.by_line(
+            one for run in self.launches for one in run.findings
+        )
+        return found
+
+
+WATCH = pytest.StashKey[Watch]()
+
+
+class Kernels:
+    """The hooks and the fixture of sessions that asked."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.targets = config.option.neuroncore_target or config.getini("neuroncore_targets")
+        self.pages = config.option.neuroncore_pages
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if self.targets and "neuroncore_target" in metafunc.fixturenames:
+            metafunc.parametrize("neuroncore_target", self.targets, indirect=True)
+
+    @pytest.fixture
+    def neuroncore_target(self, request: pytest.FixtureRequest) -> Iterator[str]:
+        """The name of the machine that kernels of the test run on: each of those that were asked
+        for, or the usual one."""
+        name: str = setting.target_machine(getattr(request, "param", None)).name
+        current = setting.current_settings()
+        with setting.settings(name, current.options, current.observer, in_every_thread=True):
+            yield name
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """The test passes if it does, and nothing is found that it may not meet."""
+        watch = item.stash[WATCH] = Watch()
+        current = setting.current_settings()
+        with setting.settings(current.target, current.options, watch, in_every_thread=True):
+            result = yield
+        marks = item.iter_markers("neuroncore")
+        allowed = {code for mark in marks for code in mark.kwargs.get("allow", ())}
+        met = watch.met().items()
+        if told := [warning.counted(same) for line, same in met if line.code not in allowed]:
+            pytest.fail("\n".join(told), pytrace=False)
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """What a kernel does wrong is told alone, unless --full-trace wants all of it."""
+        report = yield
+        if not report.failed or call.excinfo is None:
+            return report
+        if not item.config.option.fulltrace and (said := _said(call.excinfo.value)):
+            report.longrepr = said
+        watch = item.stash.get(WATCH, None)
+        if self.pages and call.when == "call" and watch is not None and watch.launches:
+            report.sections.append(("neuroncore", f"page: {self._page(item, watch.launches)}"))
+        return report
+
+    def _page(self, item: pytest.Item, launches: list[Any]) -> Path:
+        """Write the page of a test's launches, without values: arguments were not kept."""
+        name = re.sub(r"[^\w.-]+", "_", item.nodeid).strip("_")
+        path = Path(self.pages) / f"{name}.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        runs = [api.of(launch, ((), {}), None) for launch in launches]
+        api.viewing.page([run.shown(None) for run in runs]).save(path)
+        return path
+
+
+def _said(error: BaseException) -> str | None:
+    """The message of an error that is the kernel's; None of others."""
+    told = error if isinstance(error, KernelError | NotEmulated) else misuse.told(error)
+    return None if told is None else str(told)
