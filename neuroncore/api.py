@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 replaying: Any = Lazy("neuroncore.replay.cursor")
 tables: Any = Lazy("neuroncore.report.tables")
 viewing: Any = Lazy("neuroncore.view.page")
+cards: Any = Lazy("neuroncore.view.card")
 Array = npt.NDArray[Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -254,6 +255,13 @@ class Run:
             counts = f"{len(got)} arrays, the reference {len(wanted)}"
             raise Incomparable(f"the kernel {verb} {counts}")
         return agreement(got, wanted, tolerance)
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows of it; None, for what `repr` says, if there is no record."""
+        if self._finished.record is None:
+            return None
+        shown: str = cards.card(self.kernel, self.timelines, self.findings)
+        return shown
 
     def __repr__(self) -> str:
         said = f"{len(self.findings)} findings" if self.findings else "no findings"
