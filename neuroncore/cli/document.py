@@ -89,7 +89,8 @@ class Document:
         """Write what was asked for; the exit code."""
         if self.arguments.trace and self.timelines:
             perfetto_file = self.arguments.trace
-            self._write("trace", lambda: perfetto.write(self.timelines, perfetto_file))
+            flows = "all" if self.arguments.trace_flows else "path"
+            self._write("trace", lambda: perfetto.write(self.timelines, perfetto_file, flows))
             self.say(f"trace      {perfetto_file} (open it at ui.perfetto.dev)")
         if self.arguments.save and self.last is not None:
             self.last.save(self.arguments.save)

@@ -33,6 +33,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.allow_abbrev = False
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
+    parser.add_argument(
+        "--trace-flows",
+        action="store_true",
+        help="with arrows from all that instructions waited for, not only on the critical path",
+    )
     add_page(parser, "--html")
     add_running(parser)
 

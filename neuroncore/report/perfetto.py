@@ -11,7 +11,7 @@ import os.path
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.enums import MemoryRegion
 from neuroncore.memory.geometry import View
 from neuroncore.native import boxes as native
+from neuroncore.report.tracks import Track, pending, throughput, usage, whole
 from neuroncore.schedule import GPSIMD, LOADS, STORES, Timeline
 
 Array = npt.NDArray[Any]
@@ -28,43 +29,69 @@ Array = npt.NDArray[Any]
 # so have those that GpSimd issues.
 ROWS = ("TensorMatrix (Matmul)", "Vector", "Scalar", "GpSimd", "Sync")
 RINGS = {LOADS: "qSyncIO0 load", STORES: "qSyncIO1 store", GPSIMD: "qGpSimdDynamic"}
-COUNTERS = {  # of each partition
-    MemoryRegion.sbuf: "State Buffer Usage",
-    MemoryRegion.psum: "PSUM usage",
-}
+Flows = Literal["none", "path", "all"]
 CHUNK = 4096  # events that are made into text together
 
 
-def events(timelines: Sequence[Timeline]) -> Iterator[dict[str, Any]]:
+def events(timelines: Sequence[Timeline], flows: Flows = "path") -> Iterator[dict[str, Any]]:
     """Each timeline is a process of its own. Every instruction is a slice on the row of its queue,
     and a transfer that GpSimd issues on GpSimd's row as well. Operands that are alike stand
     together. Left out are arguments that have the value they have when a kernel leaves them out,
-    and when the result is ready where that is at the end of the slice."""
-    for texts in _texts(timelines):
+    and when the result is ready where that is at the end of the slice. Arrows lead along the
+    critical path, or with "all" to each instruction from the one that it waited for."""
+    for texts in _texts(timelines, flows):
         yield from json.loads(f"[{texts}]")
 
 
-def write(timelines: Sequence[Timeline], path: Path) -> None:
+def write(timelines: Sequence[Timeline], path: Path, flows: Flows = "path") -> None:
     """Write the trace of one or more launches as JSON."""
     with path.open("w") as file:
         file.write('{"displayTimeUnit":"ns","traceEvents":[')
-        for i, texts in enumerate(_texts(timelines)):
+        for i, texts in enumerate(_texts(timelines, flows)):
             file.write(",\n" * (i > 0) + texts)
         file.write("]}\n")
 
 
-def _texts(timelines: Sequence[Timeline]) -> Iterator[str]:
+def _texts(timelines: Sequence[Timeline], flows: Flows) -> Iterator[str]:
     """The events as JSON, several at a time, with commas in between."""
     for pid, timeline in enumerate(timelines):
         row, names = _rows(timeline)
         folder = _folder(timeline)
         yield ",\n".join(map(_json, _names(timeline, pid, names, folder)))
         yield from _slices(timeline, pid, row, _places(timeline, folder))
-        for region, name in COUNTERS.items():
-            event = f'{{"name":"{name}","ph":"C","pid":{pid},"ts":%.3f,'
-            event += '"args":{"bytes":%d}}'
-            time, used = _usage(timeline, region)
-            yield from _formatted([event], np.zeros(len(time), np.int64), time / 1e3, used)
+        yield from _arrows(timeline, pid, row, flows)
+        for name, unit, (time, value) in _counters(timeline):
+            event = f'{{"name":"{name}","ph":"C","pid":{pid},"ts":%.3f,"args":{{{unit}}}}}'
+            yield from _formatted([event], np.zeros(len(time), np.int64), time / 1e3, value)
+
+
+def _counters(timeline: Timeline) -> Iterator[tuple[str, str, Track]]:
+    """The profiler's names, formats of the values, and the values over time; memory is that of a
+    partition."""
+    yield "State Buffer Usage", '"bytes":%d', usage(timeline, MemoryRegion.sbuf)
+    yield "PSUM usage", '"bytes":%d', usage(timeline, MemoryRegion.psum)
+    yield "Pending DMA Count", '"transfers":%d', pending(timeline)
+    yield "DMA Throughput", '"GB/s":%.3f', throughput(timeline)
+
+
+def _arrows(timeline: Timeline, pid: int, row: Array, flows: Flows) -> Iterator[str]:
+    """From what an instruction waited for to it."""
+    if flows == "none":
+        return
+    if flows == "all":
+        waits = np.flatnonzero(timeline.cause >= 0)
+        causes = timeline.cause[waits]
+    else:
+        path = np.array(timeline.critical_path, np.int64)
+        causes, waits = path[:-1], path[1:]
+    event = f'{{"name":"waited for","cat":"flow","ph":"%s","bp":"e","pid":{pid},"tid":%%d,'
+    event += f'"ts":%%.3f,"id":{pid + 1}%%09d}}'  # each process has its own
+    begin, until = whole(timeline.begin), whole(_until(timeline))
+    last = np.minimum(until[causes] - 1, begin[waits])  # where an arrow is still in its slice
+    ends = ("s", row[causes], np.maximum(begin[causes], last)), ("f", row[waits], begin[waits])
+    for phase, rows, ns in ends:
+        formats, kind = [event % phase], np.zeros(len(waits), np.int64)
+        yield from _formatted(formats, kind, rows, ns / 1e3, waits)
 
 
 def _names(
@@ -103,9 +130,9 @@ def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iter
     is_issue = np.diff(each, prepend=-1) == 0
     call, line = timeline.columns.call[each], timeline.columns.line[each]
     tid = np.where(is_issue, GPSIMD, row[each])
-    begin, end = _whole(timeline.begin)[each], _whole(timeline.end)[each]
-    issued = _whole(timeline.begin + timeline.busy)[each]
-    until = np.where(is_issue, issued, _whole(_until(timeline))[each])
+    begin, end = whole(timeline.begin)[each], whole(timeline.end)[each]
+    issued = whole(timeline.begin + timeline.busy)[each]
+    until = np.where(is_issue, issued, whole(_until(timeline))[each])
     like = np.column_stack((call, line, tid, end > until))
     first, kind = native.distinct(like)
     described = [_described(call) for call in timeline.program.calls]
@@ -116,13 +143,6 @@ def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iter
         ready = ',"result_ready_us":%.3f' if later else "%.0s"
         formats.append(f'{head},{numbers}{ready},"nki_source_location":{places[n]},{tail}')
     yield from _formatted(formats, kind, begin / 1e3, (until - begin) / 1e3, each, end / 1e3)
-
-
-def _whole(ns: Array) -> Array:
-    """Whole nanoseconds. What differs by less than a picosecond is the same: sums of the same times
-    in another order."""
-    whole: Array = np.rint(np.round(ns, 3)).astype(np.int64)
-    return whole
 
 
 def _until(timeline: Timeline) -> Array:
@@ -188,28 +208,3 @@ def _places(timeline: Timeline, folder: str) -> list[str]:
     places = [str(timeline.program.place(i)) for i in range(len(timeline.program.lines))]
     within = os.path.join(folder, "") if folder else ""
     return [_quoted(json.dumps(place.removeprefix(within))) for place in places]
-
-
-def _usage(timeline: Timeline, region: MemoryRegion) -> tuple[Array, Array]:
-    """When the bytes per partition of tiles that the system places change, in whole nanoseconds,
-    and what they are from then on."""
-    program, columns = timeline.program, timeline.columns
-    areas = program.boxes().areas
-    bytes_of = [
-        kind.row_bytes if kind.region is region and not kind.placed else 0 for kind in areas.kinds
-    ]
-    size = np.array(bytes_of, np.int64)[areas.kind]
-    area = areas.of_box[columns.operands]
-    users = np.repeat(np.arange(len(timeline.queue)), np.diff(columns.start))
-    first, last = np.full(len(size), np.inf), np.full(len(size), -np.inf)
-    np.minimum.at(first, area, timeline.begin[users])
-    np.maximum.at(last, area, timeline.end[users])
-    used = np.isfinite(first) & (size > 0)
-    size = size[used]
-    time = _whole(np.concatenate([first[used], last[used]]))
-    order = np.argsort(time, kind="stable")
-    time, total = time[order], np.cumsum(np.concatenate([size, -size])[order])
-    settled = np.diff(time, append=np.iinfo(np.int64).max) > 0
-    time, total = time[settled], total[settled]
-    changes = np.diff(total, prepend=0) != 0
-    return time[changes], total[changes]

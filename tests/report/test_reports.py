@@ -16,6 +16,7 @@ from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report import estimate as estimates
 from neuroncore.report import perfetto, text, units
 from neuroncore.report.compare import compare
+from neuroncore.report.counters import counted
 from neuroncore.report.estimate import bound
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.schedule import schedule
@@ -244,11 +245,11 @@ def test_a_trace_is_valid_json_with_the_fields_of_chrome(trace, tmp_path):
     assert document["traceEvents"] == events(line, line)
     assert json.dumps(document, allow_nan=False)
     for event in document["traceEvents"]:
-        assert isinstance(event["name"], str) and event["ph"] in "MXC" and event["pid"] in (0, 1)
+        assert isinstance(event["name"], str) and event["ph"] in "MXCsf" and event["pid"] in (0, 1)
         if event["ph"] == "X":
             assert isinstance(event["tid"], int) and event["ts"] >= 0 and event["dur"] > 0
         if event["ph"] == "C":
-            assert event["ts"] >= 0 and event["args"]["bytes"] >= 0
+            assert event["ts"] >= 0 and min(event["args"].values()) >= 0
 
 
 def test_every_instruction_is_a_slice_once(trace):
@@ -276,8 +277,9 @@ def test_a_slice_tells_its_operands_and_what_is_not_as_usual(trace):
 
 
 def test_a_counter_is_noted_where_it_changes(trace):
-    for name in ("State Buffer Usage", "PSUM usage"):
+    for name in ("State Buffer Usage", "PSUM usage", "Pending DMA Count", "DMA Throughput"):
         counters = [e for e in trace[1] if e["name"] == name and e["pid"] == 0]
+        assert counters
         for one, other in pairwise(counters):
             assert one["ts"] < other["ts"] and one["args"] != other["args"]
 
@@ -320,6 +322,60 @@ def test_space_comes_and_goes_and_there_is_never_more_than_the_machine_has(trace
         used = [e["args"]["bytes"] for e in counters]
         assert used[-1] == 0 and 0 < max(used) <= space
         assert counters == sorted(counters, key=lambda e: e["ts"])
+
+
+def test_transfers_are_pending_until_their_data_are_there(trace):
+    line, made = trace
+    counters = [e for e in made if e["name"] == "Pending DMA Count" and e["pid"] == 0]
+    held = {e["ts"]: e["args"]["transfers"] for e in counters}
+    assert counters[-1]["args"]["transfers"] == 0
+    for ts, count in held.items():
+        under_way = (line.begin / 1e3 <= ts + 0.0005) & (line.end / 1e3 > ts + 0.0005)
+        assert abs(int((under_way & line.moves).sum()) - count) <= 1  # times are whole nanoseconds
+
+
+def test_throughput_over_time_is_the_bytes_that_were_moved(trace):
+    line, made = trace
+    counters = [e for e in made if e["name"] == "DMA Throughput" and e["pid"] == 0]
+    rates = [e["args"]["GB/s"] for e in counters]
+    ns = np.diff([e["ts"] * 1e3 for e in counters])
+    assert rates[-1] == 0
+    assert np.dot(rates[:-1], ns) == pytest.approx(counted(line).transfer_bytes, rel=1e-3)
+
+
+@pytest.mark.parametrize("flows", ["path", "all"])
+def test_arrows_lead_from_slice_to_slice(trace, flows):
+    line, _ = trace
+    made = [*perfetto.events([line, line], flows)]
+    slices = [e for e in made if e["ph"] == "X"]
+    begun, ended = ({e["id"]: e for e in made if e["ph"] == phase} for phase in "sf")
+    path = line.critical_path
+    pairs = [*enumerate(line.cause)] if flows == "all" else [*zip(path[1:], path)]
+    wanted = {(cause, i) for i, cause in pairs if cause >= 0}
+    assert len(begun) == 2 * len(wanted) and begun.keys() == ended.keys()
+    for number, end in ended.items():
+        start = begun[number]
+        assert start["pid"] == end["pid"] and start["ts"] <= end["ts"]
+        (first,) = (e["args"]["id"] for e in slices if _holds(e, start))
+        (second,) = (e["args"]["id"] for e in slices if _holds(e, end))
+        assert (first, second) in wanted
+
+
+def test_a_trace_without_arrows_has_all_else(trace):
+    line, made = trace
+    bare = [*perfetto.events([line, line], "none")]
+    assert bare == [e for e in made if e["ph"] not in "sf"] != made
+
+
+def _holds(piece, arrow):
+    """Whether an end of an arrow is in a slice."""
+    same = all(piece[name] == arrow[name] for name in ("pid", "tid"))
+    begin, at, until = (round(us * 1e3) for us in (piece["ts"], arrow["ts"], _until(piece)))
+    return same and begin <= at < until
+
+
+def _until(piece):
+    return piece["ts"] + piece["dur"]
 
 
 # --- the text -------------------------------------------------------------------------------------
