@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from neuroncore.analysis.changes import RESOURCES, Change, Resource, as_it_is
@@ -13,6 +13,7 @@ from neuroncore.schedule import Timeline
 # How much more a change may save than its part of the critical path, for engines take instructions
 # in another order then: this many times as much, and this part of the whole beside.
 MORE, BESIDE = 1.25, 0.1
+ALONE = 0.1  # what more of one resource has to save for it to bound a run by itself
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,9 @@ class Bound:
     def __str__(self) -> str:
         if self.what == "nothing":
             return "nothing: no instruction was issued"
-        return (
-            f"{self.what} ({self.how}: {abs(self.gain):.0%} {'less' if self.gain >= 0 else 'more'})"
-        )
+        if self.gain < ALONE:
+            return f"no one resource ({self.what} {self.how}: {self.gain:.0%} less)"
+        return f"{self.what} ({self.how}: {self.gain:.0%} less)"
 
 
 _known: WeakKeyDictionary[Timeline, Bound] = WeakKeyDictionary()
@@ -87,3 +88,11 @@ def outcome(change: Change, timeline: Timeline) -> Outcome:
     """Of a change, beside the timeline of a core without it."""
     changed = change.scheduled(timeline.core)
     return Outcome(change, changed, timeline.total_ns)
+
+
+def pair(timeline: Timeline, outcomes: Iterable[Outcome]) -> Outcome:
+    """The two changes of resources that save most together, of which `outcomes` are the first."""
+    every = ((one, other) for one in outcomes for other in _likely(one.change, one.timeline))
+    one, other = min(every, key=lambda both: both[1].timeline.total_ns)
+    both = replace(other.change, what=f"{one.change.what} and {other.change.what}", how="together")
+    return Outcome(both, other.timeline, timeline.total_ns)

@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from neuroncore.analysis.lines import Line
 from neuroncore.analysis.path import Parts
-from neuroncore.analysis.verdict import Bound
+from neuroncore.analysis.verdict import ALONE, Bound
 from neuroncore.report.units import duration, size
 from neuroncore.schedule import QUEUES, Timeline
 
 Array = npt.NDArray[Any]
-ALONE = 0.1  # what one resource has to save for it to bound a run by itself
 
 
 @dataclass(frozen=True)

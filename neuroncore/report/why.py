@@ -11,7 +11,7 @@ import numpy as np
 from neuroncore.analysis import lines
 from neuroncore.analysis.changes import RESOURCES, Change, as_it_is
 from neuroncore.analysis.lines import Line
-from neuroncore.analysis.verdict import Bound, Outcome, bound_of, outcome
+from neuroncore.analysis.verdict import ALONE, Bound, Outcome, bound_of, outcome, pair
 from neuroncore.report.bounds import sentence
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.units import duration
@@ -53,11 +53,12 @@ class WhatIf:
 class Answers:
     """What bounds a core, also in a sentence, and what if: there were more of each resource,
     nothing waited for anything, something were different about the costliest lines. What saves most
-    is first in its list."""
+    is first in its list. Where no one resource saves enough, `pair` are the two that do."""
 
     bound: Bound
     sentence: str
     resources: Sequence[WhatIf]
+    pair: WhatIf | None
     overlap: WhatIf
     changes: Sequence[WhatIf]
 
@@ -66,6 +67,7 @@ class Answers:
             "bound_by": self.bound.what,
             "sentence": self.sentence,
             "resources": [one.to_dict() for one in self.resources],
+            "pair": self.pair.to_dict() if self.pair is not None else None,
             "perfect_overlap": self.overlap.to_dict(),
             "changes": [one.to_dict() for one in self.changes],
         }
@@ -129,21 +131,35 @@ def why(kernel: str, timeline: Timeline, top: int = 5) -> Why:
 
 def _answers(timeline: Timeline, limit: Bound, found: Sequence[Line], top: int) -> Answers:
     base = as_it_is(timeline)
-    resources = _first(timeline, (r.change(base) for r in RESOURCES), top)
+    each = [outcome(resource.change(base), timeline) for resource in RESOURCES]
+    resources = _first(each, top)
     of_lines = (change for line in found[:top] for change in lines.changes(base, line))
+    both = None
+    if limit.gain < ALONE:
+        both = _what_if(pair(timeline, each), asked=True)
     return Answers(
         bound=limit,
-        sentence=sentence(timeline, limit, found) + _contrast(limit, resources),
+        sentence=_sentence(timeline, limit, found, both) + _contrast(limit, resources),
         resources=resources,
-        overlap=_first(timeline, [_overlap(base)], 1)[0],
-        changes=_first(timeline, of_lines, top),
+        pair=both,
+        overlap=_what_if(outcome(_overlap(base), timeline), asked=True),
+        changes=_first([outcome(change, timeline) for change in of_lines], top),
+    )
+
+
+def _sentence(timeline: Timeline, limit: Bound, found: Sequence[Line], both: WhatIf | None) -> str:
+    if both is None or both.gain < ALONE:
+        return sentence(timeline, limit, found)
+    return (
+        f"bound by {both.what} at the same time: more of both saves {both.gain:.0%}, "
+        f"of one at most {limit.gain:.0%}"
     )
 
 
 def _contrast(limit: Bound, resources: Sequence[WhatIf]) -> str:
     """What readers would try where transfers are the matter, if it is in vain."""
     (bandwidth,) = (one for one in resources if one.what == "DMA bandwidth")
-    in_vain = limit.what.startswith("DMA") and not bandwidth.matters
+    in_vain = limit.what.startswith("DMA") and limit.gain >= ALONE and not bandwidth.matters
     return ", bandwidth does not" if in_vain else ""
 
 
@@ -152,9 +168,9 @@ def _overlap(base: Change) -> Change:
     return replace(base, what="perfect overlap", how="where nothing waits", variations=free)
 
 
-def _first(timeline: Timeline, changes: Iterable[Change], top: int) -> list[WhatIf]:
-    """What comes of changes, what saves most first; of so many of them also what bounds it then."""
-    made = sorted((outcome(c, timeline) for c in changes), key=lambda one: -one.gain)
+def _first(outcomes: Iterable[Outcome], top: int) -> list[WhatIf]:
+    """What saves most first; of so many of them also what bounds the run then."""
+    made = sorted(outcomes, key=lambda one: -one.gain)
     return [_what_if(one, number < top) for number, one in enumerate(made)]
 
 
@@ -177,7 +193,8 @@ def _text(told: Why) -> Iterator[str]:
 
 def _what_ifs(told: Answers, top: int) -> Iterator[str]:
     yield f"{'what if':<52}{'estimate':>10}{'change':>9}   then bound by"
-    shown = *told.resources[:top], told.overlap, *told.changes[:top]
+    both = [told.pair] if told.pair is not None else []
+    shown = *told.resources[:top], *both, told.overlap, *told.changes[:top]
     for one in (one for one in shown if one.matters):
         yield f"  {one!s:<50}{duration(one.ns):>10}{-one.gain:>+9.0%}   {one.bound}"
     if also := [f"{one} {-one.gain:+.0%}" for one in told.resources[top:] if one.matters]:

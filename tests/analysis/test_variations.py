@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from neuroncore import run
 from neuroncore.analysis import alternatives, lines
 from neuroncore.analysis.changes import ENGINES, RESOURCES, as_it_is
-from neuroncore.analysis.verdict import bound, bound_of, outcome
+from neuroncore.analysis.verdict import bound, bound_of, outcome, pair
 from neuroncore.clause.operand import PSUM
 from neuroncore.enums import engine
 from neuroncore.numerics.formats import bfloat16, float8_e4m3
@@ -170,6 +170,21 @@ def test_what_bounds_it_then_is_asked_of_what_is_changed():
         as_it_is(base), variations=[Variation(times=np.where(base.queue == VECTOR, 0, 1))]
     )
     assert bound_of(free, free.scheduled(0)).what == "DMA latency"
+
+
+def test_two_engines_that_are_as_busy_bound_a_run_together():
+    device = Device()
+    for unit in (engine.vector, engine.scalar) * 6:
+        add(device, device.empty((128, 4096)), device.zeros((128, 4096)), engine=unit)
+    unequal = device.timeline()
+    vector = unequal.queue == VECTOR
+    times = np.where(vector, unequal.busy[~vector].sum() / unequal.busy[vector].sum(), 1.0)
+    base = replace(as_it_is(unequal), variations=[Variation(times=times)])
+    equal = base.scheduled(0)
+    alone = bound_of(base, equal)
+    assert alone.gain < 0.1 and "no one resource" in str(alone)
+    found = pair(equal, [outcome(r.change(base), equal) for r in RESOURCES])
+    assert set(found.change.what.split(" and ")) == {"Vector", "Scalar"} and found.gain > 0.4
 
 
 # --- lines ----------------------------------------------------------------------------------------

@@ -63,6 +63,15 @@ def test_every_resource_is_told_of_with_its_sign(naive):
     assert str(first) not in also + idle
 
 
+def test_two_resources_are_named_where_neither_is_enough(naive):
+    given = ch05_matmul.inputs(np.random.default_rng(0))
+    found = run(ch05_matmul.blocked_free, *given, target="trn2").why(top=1).answers
+    assert found.bound.gain < 0.1 < found.pair.gain and naive.why(top=1).answers.pair is None
+    assert found.sentence == (
+        "bound by Tensor and DMA issue at the same time: more of both saves 16%, of one at most 8%"
+    )
+
+
 def ran(capsys, *words):
     code = main(["why", *words])
     return code, capsys.readouterr().out
