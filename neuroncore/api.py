@@ -244,13 +244,11 @@ class Run:
         got, wanted, verb = arrays_in(self.results), arrays_in(made), "returns"
         if not got:
             verb = "changes"
-            used = arrays_in(self._used)
-            both = zip(used, arrays_in(given), strict=True)
-            got = [a for a, b in both if a.tobytes() != b.tobytes()]
+            got = list(self._changed().values())
             if not got:
                 raise Incomparable("the kernel returns nothing and changes none of its arguments")
             if not wanted:
-                got, wanted = used, arrays_in(left)
+                got, wanted = arrays_in(self._used), arrays_in(left)
         if len(got) != len(wanted):
             counts = f"{len(got)} arrays, the reference {len(wanted)}"
             raise Incomparable(f"the kernel {verb} {counts}")

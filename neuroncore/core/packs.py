@@ -59,7 +59,7 @@ class Packs:
         return known.kept
 
     def clear(self) -> None:
-        """Keep nothing of what was: the kernel has ended."""
+        """Keep nothing of what was."""
         self._known.clear()
         self.nbytes = 0
 

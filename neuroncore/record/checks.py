@@ -17,7 +17,7 @@ from neuroncore.memory import geometry
 from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import OPERATIONS, VirtualRegister
 from neuroncore.record.boxes import ANYWHERE
-from neuroncore.record.data import NEGATIVE_ZERO, leaves
+from neuroncore.record.data import leaves, value_of
 from neuroncore.record.program import Program
 
 Array = npt.NDArray[Any]
@@ -246,7 +246,7 @@ def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
         raise ValueError(f"{call.name} has other values")
     declared = {p.name: p.declared for p in call.instruction.parameters}
     for name, (value, kind) in zip(names, pairs, strict=False):
-        number = kind(-0.0) if value is NEGATIVE_ZERO else value
+        number = value_of(value, kind)
         one = declared[name]
         if isinstance(one, Register):
             if kind is not VirtualRegister and not (one.number and kind is int):

@@ -40,6 +40,11 @@ def zero(value: Any) -> Any:
     return NEGATIVE_ZERO if floating and copysign(1, value) < 0 else value
 
 
+def value_of(part: Any, kind: type[Any]) -> Any:
+    """The value of which `zero` made a part of a key."""
+    return kind(-0.0) if part is NEGATIVE_ZERO else part
+
+
 class Leaf(NamedTuple):
     """A tensor among a kernel's results: a storage, and a window on it by the number of its
     geometry and its offset in elements."""

@@ -158,6 +158,8 @@ def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[
 
 
 # --- where things are -----------------------------------------------------------------------------
+
+
 def _geometry(given: tuple[Any, ...]) -> Geometry:
     laid_out, shape, strides, dtype = given
     region, whole, kept, spread, pitch, place, placed = laid_out

@@ -10,7 +10,7 @@ import numpy as np
 from neuroncore.errors import UsageError
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
-from neuroncore.record.data import NEGATIVE_ZERO, Leaf, zero
+from neuroncore.record.data import Leaf, value_of, zero
 from neuroncore.record.values import are_dims, plain, value
 
 NUMBERS = {
@@ -32,10 +32,10 @@ def _plain_value(given: Any, kind: type[Any]) -> Any:
         return {"tile": None}
     if kind is VirtualRegister:
         return {"register": given}
-    number = kind(-0.0) if given is NEGATIVE_ZERO else given
-    if isinstance(number, np.generic):
-        return {"number": [type(number).__name__, plain(number)]}
-    return plain(number)
+    found = value_of(given, kind)
+    if isinstance(found, np.generic):
+        return {"number": [type(found).__name__, plain(found)]}
+    return plain(found)
 
 
 def key_of(given: list[Any]) -> tuple[Any, ...]:

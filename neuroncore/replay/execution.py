@@ -19,7 +19,7 @@ from neuroncore.errors import KernelError, UsageError
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Dynamic, Tile
-from neuroncore.record.data import NEGATIVE_ZERO, Leaf, leaves
+from neuroncore.record.data import Leaf, leaves, value_of
 from neuroncore.record.program import Program
 from neuroncore.replay.registers import Registers
 from neuroncore.replay.tensors import Tensors, last_uses, storages
@@ -81,7 +81,7 @@ def _values(key: tuple[Any, ...]) -> list[Any]:
         if kind is VirtualRegister:
             found.append(_Held(value))
         else:
-            found.append(kind(-0.0) if value is NEGATIVE_ZERO else value)
+            found.append(value_of(value, kind))
     return found
 
 
