@@ -63,9 +63,10 @@ class Device:
     def repeat(self, times):
         """Note the last instruction so many times more: the record tells nothing else apart."""
         program = self.core.program
-        row = program._rows[-program._widths[-1] :].tolist()
+        rows, begins = program.raw()
+        call, *row = rows[begins[-2] :].tolist()
         for _ in range(times):
-            program.append(row)
+            program.append([~call, *row])
 
     def timeline(self, target=None):
         """When everything that was issued happens, on this machine or another."""

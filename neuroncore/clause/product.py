@@ -135,7 +135,7 @@ def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> N
 
     Products of a `group` of rows are added before they join the chain.
     """
-    if out.dtype == np.float64:
+    if out.dtype.type is np.float64:
         _double(s, x, out, accumulate)
     else:
         matrices.product(s, x, out, accumulate, group)

@@ -294,11 +294,11 @@ def _note(instruction: Instruction) -> Iterator[str]:
     read = [_window(p) for p in instruction.operands if p.operand and p.operand.reads]
     written = [_window(p) for p in instruction.operands if p.operand and p.operand.writes]
     number = [f"program.data.value(({values}))"] if values else []
-    row = ", ".join(["call.index", "core.line(frame_at(1))", *read, *written, *number])
+    row = ", ".join(["~call.index", "core.line(frame_at(1))", *read, *written, *number])
     yield "program = core.program"
     yield f"if call.dynamic: row = offsets.note(frame_at(1), ({values}))"
     yield "elif program is None: row = -1"
-    yield "elif program.full: row = core.leave_row_out()"
+    yield "elif program.count >= program.limit: row = core.leave_row_out()"
     yield f"else: row = program.append([{row}])"
 
 

@@ -244,7 +244,7 @@ class Core:
             return self.leave_row_out()
         windows = [program.access(tile) for tile in tiles]
         number = program.data.value(values)
-        return program.append([call.index, self.line(frame), *windows, number])
+        return program.append([~call.index, self.line(frame), *windows, number])
 
     def leave_row_out(self) -> int:
         """Count an instruction that the record has no room for."""
@@ -290,8 +290,8 @@ class Core:
         """
         storage = self.memory.allocate(region, shape, dtype, name, address)
         if self.program is not None:
-            above = sys._getframe(1)  # a search from there is shorter than birthplace's
-            storage.born = self.site or source.site(source.user_above(above))
+            # the caller is ours; a frame that is not looked at costs nothing
+            storage.born = self.site or source.site(source.user_above(sys._getframe(2)))
         return storage
 
     def begin(self, program: int) -> None:

@@ -134,7 +134,7 @@ def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
 
 
 def warn_foreign(core: Core, dst: Tile) -> None:
-    if not core.machine.has("accumulate_onto_any") and dst.is_foreign():
+    if dst.is_foreign() and not core.machine.has("accumulate_onto_any"):
         core.report(
             "PSUM_FOREIGN",
             f"dst ({dst}) accumulates onto what another engine wrote; that is undefined on "

@@ -53,42 +53,48 @@ def part(tile: T, keys: tuple[Any, ...], make: Callable[[tuple[Any, ...]], T]) -
     shape, strides, offset = tile.shape, tile.strides, tile.offset
     if tile.dynamic or tile.fault is not None or len(keys) > len(shape):
         return make(keys)
-    alike: tuple[Any, ...] = ()  # with all indices that mean the same, but for where that begins
+    common: list[Any] = []  # to all indices that mean the same, but for where that begins
     axis, sliced = 0, True
     for k in keys:
+        size = shape[axis]
         if type(k) is slice and k.step is None:
             start, stop = k.start, k.stop
-            if start is None and stop is None:
-                alike += (shape[axis],)
-                axis += 1
-                continue
-            start = 0 if start is None else start
-            stop = shape[axis] if stop is None else stop
+            if start is None:
+                if stop is None:
+                    common.append(size)
+                    axis += 1
+                    continue
+                start = 0
+            elif stop is None:
+                stop = size
             if not (isinstance(start, int) and isinstance(stop, int)):
                 return make(keys)
-            if not 0 <= start < stop <= shape[axis]:
+            if not 0 <= start < stop <= size:
                 return make(keys)
-            alike += (stop - start,)
+            common.append(stop - start)
         elif isinstance(k, Affine):
             start, sliced = k.start, False
-            if start + k.form.low < 0 or start + k.form.high >= shape[axis]:
+            if start + k.form.low < 0 or start + k.form.high >= size:
                 return make(keys)
-            alike += (k.form,)
-        elif isinstance(k, int) and type(k) is not bool and 0 <= k < shape[axis]:
+            common.append(k.form)
+        elif isinstance(k, int) and type(k) is not bool and 0 <= k < size:
             start, sliced = k, False
-            alike += (0,)  # the axis goes away
+            common.append(0)  # the axis goes away
         elif k is ... and len(keys) == 1:
             break
         else:
             return make(keys)
         offset += start * strides[axis]
         axis += 1
-    known = tile.geometry.parts.get(alike)
-    if known is not None:
-        found = type(tile)(tile.storage, known, offset)
-        if sliced and tile._array is not None:
-            found._array = tile._array[keys]  # takes half of what an array of its own does
-        return found
-    made = make(keys)
-    tile.geometry.note_part(alike, made.geometry)
-    return made
+    alike, lies = tuple(common), tile.geometry
+    known = lies.parts.get(alike)
+    if known is None:
+        made = make(keys)
+        lies.note_part(alike, made.geometry)
+        return made
+    found = type(tile)(tile.storage, known, offset)
+    if sliced:
+        array = tile.codes() if tile._array is None and lies.fills else tile._array
+        if array is not None:
+            found._array = array[keys]  # takes a third of what an array of its own does
+    return found

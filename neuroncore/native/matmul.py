@@ -32,6 +32,7 @@ Array = npt.NDArray[Any]
 COLUMNS = LANES * VECTORS
 FLOAT_BYTES = 4
 NOTHING = np.empty((0, 0), np.float32)
+EDGE = ROWS, COLUMNS
 
 _block_1, _block_2, _block_3 = (block(v) for v in (1, 2, 3))
 _pair_1, _pair_2 = (block(v, 2) for v in (1, 2))
@@ -219,6 +220,9 @@ def _put(edge: Array, out: Array, accumulate: bool) -> None:
 def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
     """out [M, N] = s.T @ x, or += with one more rounding, for any sizes and strides; s [K, M] and
     x [K, N] float32, K at least 1. For a group of 1 they may have been packed."""
+    if s.ndim == 3 and x.ndim == 1:  # both are packed, as of tiles that stay as they are
+        chain()(s, NOTHING, out, accumulate, x, True, buffers.scratch("edge", EDGE))
+        return
     if is_narrow(*out.shape):
         s, x, out = x, s, out.T  # lanes are for columns; the sums are the same
     if group > 1:
@@ -228,7 +232,7 @@ def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) ->
     weights = s if s.ndim == 3 else _weights(s, buffers.scratch("weights", _weights_shape(s)))
     packed = x.ndim == 1
     panels = x if packed else buffers.scratch("panel", (k * COLUMNS,))
-    edge = buffers.scratch("edge", (ROWS, COLUMNS))
+    edge = buffers.scratch("edge", EDGE)
     chain()(weights, NOTHING if packed else x, out, accumulate, panels, packed, edge)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
@@ -60,8 +60,10 @@ class Program:
         self.data = Data()
         self._edges = array("i")  # pairs
         self._decisions = array("i")  # pairs: which instruction is the first to wait, and for which
-        self.full = self.limit == 0  # whether the next instruction is left out
-        self._rows, self._widths = array("i"), array("H")  # one after the other, and how long each
+        self.count = 0  # of rows
+        # rows one after the other; the first number of each, which alone is less than 0, is ~ that
+        # of its Call
+        self._rows = array("i")
         self._windows = array("q")  # threes: an area, the number of a geometry, an offset
         self.geometries: list[Geometry] = []  # of windows, by number
         self._numbers: dict[Geometry, int] = {}  # of geometries
@@ -71,12 +73,17 @@ class Program:
         self._read: tuple[Columns, Boxes] | None = None
 
     def __len__(self) -> int:
-        return len(self._widths)
+        return self.count
+
+    @property
+    def full(self) -> bool:
+        """Whether the next instruction is left out."""
+        return self.count >= self.limit
 
     @property
     def issued(self) -> int:
         """All instructions, recorded or not."""
-        return len(self._widths) + self.left_out
+        return self.count + self.left_out
 
     @property
     def ending(self) -> str:
@@ -114,14 +121,12 @@ class Program:
         return self.data.derive(operation, left, right)
 
     def append(self, row: list[int]) -> int:
-        """A row of the indices of a Call and a line, of the windows of its tiles, and of its values
-        if it has any; its number."""
+        """A row of ~ the index of a Call, the index of a line, of the windows of its tiles, and of
+        its values if it has any; its number."""
         self._rows.fromlist(row)  # the quickest by far
-        self._widths.append(len(row))
-        count = len(self._widths)
-        if count >= self.limit:
-            self.full = True
-        return count - 1
+        number = self.count
+        self.count = number + 1
+        return number
 
     def line(self, code: CodeType, instruction: int) -> int:
         """The index of a place in the user's code."""
@@ -243,11 +248,12 @@ class Program:
         return int(self.boxes().of_window[window])
 
     def raw(self) -> tuple[Array, Array]:
-        """The rows as they were appended, one after the other, and where each begins and the last
-        one ends."""
-        begins = np.zeros(len(self) + 1, np.int64)
-        np.cumsum(self._widths, out=begins[1:])
-        return _values(self._rows), begins
+        """The rows one after the other, each with the index of its Call first, and where each
+        begins and the last one ends."""
+        rows = _values(self._rows)
+        begins = np.append(np.flatnonzero(rows < 0), len(rows))
+        rows[begins[:-1]] ^= -1
+        return rows, begins
 
     def windows(self) -> Windows:
         return Windows(*_values(self._windows).reshape(-1, 3).T)
@@ -257,10 +263,7 @@ class Program:
         read, size = self._read, (len(self), len(self._windows) // 3)
         if read is None or (len(read[0].call), len(read[1].of_window)) != size:
             found = boxes(self.windows(), self.geometries, self.areas, self.kinds)
-            read = (
-                _columns(_values(self._rows), self._widths, self._valued(), found.of_window),
-                found,
-            )
+            read = _columns(*self.raw(), self._valued(), found.of_window), found
             self._read = read
         return read
 
@@ -291,30 +294,37 @@ class Program:
 
     def kept(self) -> dict[str, Array]:
         """Its columns of numbers, by name; those of windows are apart."""
-        whole = {name: _values(getattr(self, f"_{name}")) for name in WHOLE}
-        return whole | self.windows()._asdict()
+        rows, begins = self.raw()
+        pairs = {name: _values(getattr(self, f"_{name}")) for name in PAIRS}
+        return {"rows": rows, "widths": np.diff(begins), **pairs, **self.windows()._asdict()}
 
     @classmethod
     def restored(cls, geometries: Iterable[Geometry], kept: Mapping[str, Array]) -> Program:
         """A program to be read: nothing can be appended to it. Its tables are the caller's to
-        fill, and then to be held to its columns by `check`."""
-        made = cls(limit=len(kept["widths"]))
+        fill, and then to be held to its columns by `check`. Raises ValueError for rows of other
+        lengths than `widths`."""
+        rows, widths = kept["rows"].copy(), kept["widths"]
+        if (rows < 0).any() or (widths < 2).any() or widths.sum() != len(rows):
+            raise ValueError("rows and their widths differ")
+        made = cls(limit=len(widths))
+        rows[np.cumsum(widths) - widths] ^= -1
+        made.count = len(widths)
         made.geometries = list(geometries)  # some may be alike (memory/geometry.py)
         threes = np.column_stack([kept[name] for name in Windows._fields])
-        for name, numbers in {**{n: kept[n] for n in WHOLE}, "windows": threes}.items():
+        for name, numbers in {
+            "rows": rows,
+            "windows": threes,
+            **{n: kept[n] for n in PAIRS},
+        }.items():
             column: array[int] = getattr(made, f"_{name}")
             column.frombytes(numbers.astype(column.typecode).tobytes())
-        made.full = True
         return made
 
     def check(self) -> None:
         """Raises ValueError unless rows and windows fit the tables: every row has a Call, a line
         and as many windows as its Call has tiles, and every window is inside its tensor."""
-        rows, widths, windows = _values(self._rows), _values(self._widths), self.windows()
-        begins = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
-        if len(widths) and (widths.min() < 2 or begins[-1] != len(rows)):
-            raise ValueError("rows and their widths differ")
-        columns = _columns(rows, self._widths, self._valued(), np.arange(len(windows.area)))
+        windows = self.windows()
+        columns = _columns(*self.raw(), self._valued(), np.arange(len(windows.area)))
         _inside(columns.call, len(self.calls), "calls")
         _inside(columns.line, len(self.lines), "lines")
         _inside(windows.geometry, len(self.geometries), "geometries")
@@ -337,8 +347,8 @@ class Program:
 
 
 # What of a Program is columns of numbers.
-WHOLE = "rows", "widths", "edges", "decisions"
-COLUMNS = (*WHOLE, *Windows._fields)
+PAIRS = "edges", "decisions"
+COLUMNS = ("rows", "widths", *PAIRS, *Windows._fields)
 
 
 def _inside(indices: Array, count: int, what: str) -> None:
@@ -346,14 +356,13 @@ def _inside(indices: Array, count: int, what: str) -> None:
         raise ValueError(f"there are {count} {what}")
 
 
-def _columns(rows: Array, widths: Sequence[int], has_values: Array, box: Array) -> Columns:
+def _columns(rows: Array, bounds: Array, has_values: Array, box: Array) -> Columns:
     """The rows apart, with the box of each window in its place; `has_values` is of Calls."""
-    ends = np.cumsum(widths, dtype=np.int64)
-    begins = ends - widths
+    begins, ends = bounds[:-1], bounds[1:]
     call = rows[begins]
     valued = has_values[call]
     start = np.zeros(len(ends) + 1, np.int64)
-    np.cumsum(np.asarray(widths) - 2 - valued, out=start[1:])
+    np.cumsum(ends - begins - 2 - valued, out=start[1:])
     is_operand = np.ones(len(rows), np.bool_)
     is_operand[begins] = is_operand[begins + 1] = is_operand[ends[valued] - 1] = False
     values = np.full(len(call), -1, np.int64)
