@@ -29,9 +29,11 @@ _HOMES = {
     "activated": "frontend.alias",
     "deactivate": "frontend.alias",
     "load": "api",
+    "load_ipython_extension": "notebook",
     "precision_of": "frontend.precision",
     "run": "api",
     "settings": "frontend.settings",
+    "unload_ipython_extension": "notebook",
 }
 
 

@@ -46,6 +46,10 @@ from neuroncore import source
 class NeuronError(Exception):
     """The root of every error of this package."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows of it, in the place of a traceback through our code."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class KernelError(NeuronError, ValueError, AssertionError):
     """What the hardware or its compiler would refuse.
@@ -104,6 +108,9 @@ class KernelError(NeuronError, ValueError, AssertionError):
         """Code objects don't go from process to process; places do."""
         found = {"place": self.place, "stack": self.stack, "_visits": []}
         return type(self), self.args, {**self.__dict__, **found}
+
+    def _render_traceback_(self) -> list[str]:
+        return str(self).split("\n")
 
     def __str__(self) -> str:
         head = f"error[{self.code}] {self.statement}"

@@ -31,14 +31,22 @@ class Place:
         return linecache.getline(self.file, self.line).rstrip("\n")
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        cell = cell_name(self.file) if cell_name is not None else None
+        return f"{self.file}:{self.line}" if cell is None else f"{cell}, line {self.line}"
+
+
+# What a notebook calls the cell that a file stands for, None for a file, where there is a notebook.
+cell_name: Callable[[str], str | None] | None = None
 
 
 _our_code: set[int] = set()  # ids of code objects of packages, which live as long as those do
 _users_code: dict[int, CodeType] = {}  # by id, and so kept
 # numpy may call the emulator for a kernel, and what torch.compiler.disable makes calls kernels.
 OURS = ("neuroncore.", "numpy.", "torch._dynamo.")
-MACHINERY = ("runpy", "threading", "importlib._bootstrap", "importlib._bootstrap_external")
+MACHINERY = (
+    *("runpy", "threading", "importlib._bootstrap", "importlib._bootstrap_external"),
+    "IPython.core.interactiveshell",
+)
 
 
 def is_ours(frame: FrameType) -> bool:

@@ -75,6 +75,10 @@ class Precision:
         self._numbers: dict[tuple[str, int], int] = {}
         self._sites: dict[tuple[int, int], tuple[Any, int]] = {}  # with the code, to keep its id
 
+    def __repr__(self) -> str:
+        worst = max((result.rel_l2 for result in self.results), default=0.0)
+        return f"<Precision of {len(self.lines)} lines, results within {worst:.3g} of float64>"
+
     def line(self) -> int:
         """The number of the line of the user's code that we are at."""
         frame = source.user_frame()
