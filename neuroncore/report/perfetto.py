@@ -141,7 +141,7 @@ def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iter
         head, tail = described[c]
         numbers = f'"pid":{pid},"tid":{t},"ts":%.3f,"dur":%.3f,"args":{{"id":%d'
         ready = ',"result_ready_us":%.3f' if later else "%.0s"
-        formats.append(f'{head},{numbers}{ready},"nki_source_location":{places[n]},{tail}')
+        formats.append(f'{head},{numbers}{ready},"nki_source_location":{places[n]}{tail}')
     yield from _formatted(formats, kind, begin / 1e3, (until - begin) / 1e3, each, end / 1e3)
 
 
@@ -184,9 +184,10 @@ def _described(call: Call) -> tuple[str, str]:
             alike.setdefault(str(value).replace(" x ", "x"), []).append(name)
         elif value is not None and value is not False and value != usual.get(name):
             others[name] = str(value)
-    operands = {", ".join(names): view for view, names in alike.items()}
+    said = {", ".join(names): view for view, names in alike.items()} | others
     head = _json({"name": call.name, "cat": call.instruction.opcode, "ph": "X"})
-    return _quoted(head)[:-1], _quoted(_json({**operands, **others}))[1:] + "}"
+    tail = "".join(f",{_json(name)}:{_json(value)}" for name, value in said.items())
+    return _quoted(head)[:-1], _quoted(tail) + "}}"
 
 
 def _quoted(text: str) -> str:

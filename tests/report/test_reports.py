@@ -218,7 +218,8 @@ def test_an_empty_program_has_figures_too():
 
 
 def many(x):
-    """Loads, arithmetic on three engines and stores, of many tiles."""
+    """Loads, arithmetic on three engines and stores, of many tiles, and an instruction of none."""
+    nisa.register_move(nisa.register_alloc(0), 1)
     for i in range(6):
         tile = nl.load(x[:, i * 8 : i * 8 + 8])
         powers = nl.exp(nl.add(tile, tile))
