@@ -16,6 +16,7 @@ PAGES = README, ROOT / "docs/why.md", ROOT / "docs/diff.md"  # that show what co
 BIN = Path(sys.executable).parent
 PRINTED = re.compile(r"<!-- prints: (.+?) -->\n```text\n(.*?)```", re.DOTALL)
 FENCE = re.compile(r"^```(sh|python)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+COMPILING = "neuroncore: compiling loops, which is done once after an install\n"
 VERSION = re.compile(r"\d+(\.\d+)+")
 
 
@@ -63,15 +64,17 @@ def without_versions(text):
     return f"{VERSION.sub('x', first) if first.startswith('neuroncore ') else first}\n{rest}"
 
 
+def replacement(shown, folder):
+    """What a page shows of a command, as it is now."""
+    printed = run(shown[1], folder).stdout.replace(COMPILING, "")
+    return f"<!-- prints: {shown[1]} -->\n```text\n{printed}```"
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         prepare(Path(name))
         for page in PAGES:
-            text = PRINTED.sub(
-                lambda m: f"<!-- prints: {m[1]} -->\n```text\n{run(m[1], Path(name)).stdout}```",
-                page.read_text(),
-            )
-            page.write_text(text)
+            page.write_text(PRINTED.sub(lambda m: replacement(m, Path(name)), page.read_text()))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def called(command):
     printed = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(printed):
         code = main(arguments)
-    return code, printed.getvalue()
+    return code, printed.getvalue().replace(readme.COMPILING, "")
 
 
 @pytest.mark.usefixtures("folder")
