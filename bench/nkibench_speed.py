@@ -43,7 +43,7 @@ Measured = dict[str, Any]
 def case(kernel: Path, reference: Path, shares: bool) -> Measured:
     """Run a kernel on the inputs of seed 0, in this process."""
     import numpy as np
-    from nkibench_case import NAMES, kernel_of
+    from baseline import NAMES, kernel_of
     from published import loaded
 
     from neuroncore.frontend.settings import settings

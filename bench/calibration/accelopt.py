@@ -38,6 +38,6 @@ def case(row: Row, checkout: Path, path: str) -> Case:
 
 def module(file: Path) -> ModuleType:
     """A kernel after the imports that the benchmark puts before it."""
-    from nkibench_case import NAMES  # which imports the API
+    from baseline import NAMES  # which imports the API
 
     return loaded(file, **NAMES)

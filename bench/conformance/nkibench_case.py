@@ -18,37 +18,15 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import replayed
+from baseline import NAMES, kernel_of
 from published import loaded
 
-import neuroncore
-
-neuroncore.activate()
-
-import neuronxcc.nki as nki
-import neuronxcc.nki.isa as nisa
-import neuronxcc.nki.language as nl
-import neuronxcc.nki.typing as nt
-import replayed
-
-# What the benchmark puts before a kernel; two of the samples have no imports of their own.
-NAMES = {
-    "np": np,
-    "nki": nki,
-    "nl": nl,
-    "nisa": nisa,
-    "nt": nt,
-    "trace": nki.trace,
-    "par_dim": nl.par_dim,
-}
 CHUNK = 1 << 20  # elements compared at a time, so as not to copy results of a GiB
 
 
 class Disagreement(AssertionError):
     """Results that don't agree with the reference."""
-
-
-def kernel_of(module: ModuleType) -> Any:
-    return module.kernel if hasattr(module, "kernel") else module.optimized_kernel
 
 
 def relative_error(result: Any, reference: Any) -> float:

@@ -50,6 +50,15 @@ def test_arange_is_numpy_s(start, length, step):
     assert nl.arange(start, stop, step).shape == np.arange(start, stop, step).shape
 
 
+def test_arange_counts_in_integers_however_often_it_has():
+    first, second = nl.arange(7), nl.arange(7)
+    shifted = first + 3
+    same(second, np.arange(7))
+    same(shifted, np.arange(7) + 3)
+    with pytest.raises(TypeError):
+        nl.arange(7.0)
+
+
 @given(st.data(), SIZES, SIZES)
 def test_parts_of_an_expression_are_those_of_the_array(data, rows, columns):
     index, want = nl.arange(rows)[:, None] * 7 + nl.arange(columns)[None, :], np.arange(rows)

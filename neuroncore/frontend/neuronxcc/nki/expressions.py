@@ -65,13 +65,14 @@ class Index(Affine):
 
     def __getitem__(self, key: Any) -> Index:
         """New axes by None, parts of axes by slices and ints, as numpy does it."""
-        known = self.form, _new_axes(key)
-        if known in _placed:
-            return self._of(_placed[known], self.start)
+        news = _new_axes(key)
+        if news is None:
+            return self._part(key)
+        if (known := _placed.get((self.form, news))) is not None:
+            return self._of(known, self.start)
         made = self._part(key)
-        if known[1] is not None:
-            make_room(_placed)
-            _placed[known] = made.form
+        make_room(_placed)
+        _placed[self.form, news] = made.form
         return made
 
     def _part(self, key: Any) -> Index:
@@ -228,7 +229,7 @@ class Index(Affine):
 
 
 # What expressions of a form become by new axes, at these places.
-_placed: dict[tuple[Form, tuple[bool, ...] | None], Form] = {}
+_placed: dict[tuple[Form, tuple[bool, ...]], Form] = {}
 
 
 def _new_axes(key: Any) -> tuple[bool, ...] | None:
@@ -456,8 +457,18 @@ class Shifted:
 
 def arange(*args: int) -> Index:
     """`start` (0) to `stop` by `step` (1), as an expression with one axis, as np.arange."""
+    counted = len(args) == 1 and type(args[0]) is int
+    if counted and (known := _counted.get(args[0])) is not None:
+        return known
     values = range(*args)
-    return Index((len(values),), (values.step,), values.start)
+    made = Index((len(values),), (values.step,), values.start)
+    if counted:
+        make_room(_counted)
+        _counted[args[0]] = made
+    return made
+
+
+_counted: dict[int, Index] = {}  # by how many, from 0 on
 
 
 class Grid(tuple[Index, ...]):

@@ -104,7 +104,8 @@ def _unwritten(tile: Tensor) -> bool:
 
 def _setitem(self: Tensor, key: Any, value: Any) -> None:
     """Write a part: the instruction whose result `value` is writes it there itself."""
-    assign(self[key], value)
+    whole = key is ... and not self.dynamic and self.fault is None
+    assign(self if whole else self[key], value)
 
 
 def _set_block(self: Blocks, key: Any, value: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import FrameType
 from typing import Any
 
@@ -37,6 +37,7 @@ from neuroncore.numerics.formats import Format, float32
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 ON_CHIP = (SBUF, PSUM)
 Part = Callable[[Tensor, Box], Tensor]
+Run = Callable[[Tensor, bool | None], None]  # of a destination, and whether to add to it
 
 # What nki.errors calls what an instruction refuses, where the instruction table has no name of it.
 VENDORS: dict[tuple[str, str | None, str], str] = {
@@ -54,7 +55,7 @@ class Pending:
     """A call whose result has no place yet: `run(dst, accumulate)` issues it."""
 
     tile: Tensor  # where it goes if nobody says otherwise
-    run: Callable[[Tensor, bool | None], None]
+    run: Run
     boxes: list[Box]  # which elements it writes; an empty box stands for all
     regions: tuple[MemoryRegion, ...]  # where it may go
     sums: bool  # a matrix product, which PSUM can add to what it holds
@@ -141,6 +142,10 @@ def fill(tile: Tile) -> None:
 
 def issue(name: str, **arguments: Any) -> None:
     """Issue an instruction; parameters that are left out have the clause's defaults."""
+    _issue_checked(name, arguments)
+
+
+def _issue_checked(name: str, arguments: dict[str, Any]) -> None:
     if (dst := arguments.get("dst")) is not None:
         check_write(dst)
         if dst.storage.layout.placed:
@@ -186,36 +191,60 @@ def produce(
         # two axes always are a pattern
         elementwise = part is None and space is None and len(over) > 2
         awaited = not now and _is_awaited(frame)
-        if mask is None and not elementwise and not awaited:
-            arguments["dst"] = made
-            _issue(name, arguments)
-            return made
-        boxes = chosen(mask, over)
-        of_result = part or (lambda dst, box: follow(dst, box, over))
-
-        def run(dst: Tensor, accumulate: bool | None) -> None:
-            given = arguments if accumulate is None else {**arguments, "accumulate": accumulate}
-            cut = boxes
-            if elementwise:
-                cut = _in_patterns(boxes, over, (dst, *arguments.values()))
-            for box in cut:
-                if box:
-                    pieces = {n: follow(v, box, over) for n, v in given.items()}
-                    issue(name, **pieces, dst=of_result(dst, box))
-                else:
-                    issue(name, **given, dst=dst)
-
+        boxes: list[Box] = [()]
+        if mask is None and not elementwise:
+            if not awaited:
+                arguments["dst"] = made
+                _issue(name, arguments)
+                return made
+            run: Run = partial(_run_whole, name, arguments)
+        else:
+            boxes = chosen(mask, over)
+            run = partial(_run_boxes, name, arguments, boxes, over, part, elementwise)
         if not awaited:
             run(made, None)
             return made
         written = boxes
         if mask is not None:
-            written = [_extent(of_result(made, box)) if box else box for box in boxes]
+            written = [_extent(_of_result(made, box, over, part)) if box else box for box in boxes]
         into = _usual_regions(name) if regions is None else regions
         _hold(made, run, written, into, name == "nc_matmul", frame)
     finally:
         core.site = before
     return made
+
+
+def _run_whole(name: str, arguments: dict[str, Any], dst: Tensor, accumulate: bool | None) -> None:
+    arguments["dst"] = dst
+    if accumulate is not None:
+        arguments["accumulate"] = accumulate
+    _issue_checked(name, arguments)
+
+
+def _run_boxes(
+    name: str,
+    arguments: dict[str, Any],
+    boxes: list[Box],
+    over: Dims,
+    part: Part | None,
+    elementwise: bool,
+    dst: Tensor,
+    accumulate: bool | None,
+) -> None:
+    given = arguments if accumulate is None else {**arguments, "accumulate": accumulate}
+    cut = _in_patterns(boxes, over, (dst, *arguments.values())) if elementwise else boxes
+    for box in cut:
+        if box:
+            pieces = {n: follow(v, box, over) for n, v in given.items()}
+            issue(name, **pieces, dst=_of_result(dst, box, over, part))
+        else:
+            issue(name, **given, dst=dst)
+
+
+def _of_result(dst: Tensor, box: Box, over: Dims, part: Part | None) -> Tensor:
+    """The part of a result that belongs to a box of `over`."""
+    found: Tensor = part(dst, box) if part else follow(dst, box, over)
+    return found
 
 
 @cache
@@ -258,7 +287,7 @@ def _extent(part: Tensor) -> Box:
 
 def hold(
     made: Tensor,
-    run: Callable[[Tensor, bool | None], None],
+    run: Run,
     boxes: list[Box],
     regions: tuple[MemoryRegion, ...] = ON_CHIP,
     sums: bool = False,
@@ -283,7 +312,7 @@ def _is_awaited(frame: FrameType | None) -> bool:
 
 def _hold(
     made: Tensor,
-    run: Callable[[Tensor, bool | None], None],
+    run: Run,
     boxes: list[Box],
     regions: tuple[MemoryRegion, ...],
     sums: bool,

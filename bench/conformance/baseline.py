@@ -1,0 +1,32 @@
+"""What NKIBench's kernels find defined, and which function of a file is the kernel."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import neuroncore
+
+neuroncore.activate()
+
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+import neuronxcc.nki.typing as nt
+
+# What the benchmark puts before a kernel; two of the samples have no imports of their own.
+NAMES = {
+    "np": np,
+    "nki": nki,
+    "nl": nl,
+    "nisa": nisa,
+    "nt": nt,
+    "trace": nki.trace,
+    "par_dim": nl.par_dim,
+}
+
+
+def kernel_of(module: ModuleType) -> Any:
+    return module.kernel if hasattr(module, "kernel") else module.optimized_kernel
