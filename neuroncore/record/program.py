@@ -3,8 +3,8 @@
 It is kept as numbers, in columns: a row is a Call's index, a line's index, the number of a window
 for each tile operand and, of a Call that has any, that of its values; a window is an area, a
 geometry and an offset. What readers make of that, such as the boxes of bytes, is made when they
-ask. A kernel that touches a new tile with every
-instruction leaves about 130 bytes for each, others 25.
+ask. A kernel that touches a new tile with every instruction leaves about 100 bytes for each,
+others 20.
 """
 
 from __future__ import annotations

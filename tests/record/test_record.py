@@ -319,3 +319,33 @@ def test_without_a_record_everything_else_is_the_same():
         assert ("allocated at" in device.core.findings[0].message) is record
     assert np.array_equal(*results, equal_nan=True)
     assert np.array_equal(results[1][:2], 2 * x[:2]) and np.isnan(results[1][2:]).all()
+
+
+def added(times):
+    device = Device()
+    a, b = device.zeros((8, 4)), device.zeros((8, 4))
+    for _ in range(times):
+        device.issue("tensor_tensor", b, a, a, nl.add)
+    return device.core.program
+
+
+def test_rows_that_were_kept_are_restored():
+    program = added(3)
+    rows, begins = program.raw()
+    again = Program.restored(program.geometries, program.kept())
+    assert len(again) == len(program) == 3 and again.full
+    for kept, restored in zip((rows, begins), again.raw(), strict=True):
+        assert np.array_equal(kept, restored)
+    assert rows[begins[:-1]].tolist() == [program.calls[-1].index] * 3
+
+
+@pytest.mark.parametrize(
+    ("column", "change"),
+    [("rows", [0, -1, 0, 0, 0]), ("widths", [1]), ("widths", [6]), ("widths", [4]), ("widths", [])],
+)
+def test_rows_of_other_lengths_than_their_widths_are_refused(column, change):
+    program = added(1)
+    assert program.raw()[1].tolist() == [0, 5]
+    kept = program.kept() | {column: np.array(change, np.int64)}
+    with pytest.raises(ValueError, match="widths differ"):
+        Program.restored(program.geometries, kept)
