@@ -263,6 +263,15 @@ def test_what_a_kernel_changed_is_kept(tmp_path):
     assert again.compare(lambda a: 2 * a) and not again.compare([A])
 
 
+def test_arrays_of_the_other_byte_order_come_back(tmp_path):
+    run = neuroncore.run(double_in_place, A.astype(">f4"))
+    run.save(tmp_path / "one.run")
+    again = neuroncore.load(tmp_path / "one.run")
+    assert again.compare(2 * A)
+    for one in (run, again):
+        np.testing.assert_array_equal(one.replay(), (2 * A,))
+
+
 def test_random_numbers_start_from_the_seed():
     runs = [neuroncore.run(noisy, A, seed=seed).results["both"][0] for seed in (None, 0, 7, 7)]
     np.testing.assert_array_equal(runs[0], runs[1])

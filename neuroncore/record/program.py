@@ -344,6 +344,8 @@ class Program:
                 raise ValueError("a window is outside its tensor")
         pairs = np.concatenate([_values(self._edges), _values(self._decisions)])
         _inside(pairs, len(self) + 1, "instructions")
+        if (pairs[::2] <= pairs[1::2]).any():
+            raise ValueError("an instruction waits for one that is not before it")
 
 
 # What of a Program is columns of numbers.

@@ -171,7 +171,8 @@ def _record(content: bytes) -> Record:
 def _array(given: Any, blobs: list[bytes]) -> list[Any]:
     """The format and shape of an array, and the number of its bytes."""
     array = np.asarray(given)
-    blobs.append(np.ascontiguousarray(array).tobytes())
+    array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    blobs.append(array.tobytes())
     return [lookup(array.dtype).name, list(array.shape), len(blobs) - 1]
 
 

@@ -264,6 +264,19 @@ def test_json_of_something_else_is_refused(tmp_path, content):
         load(crafted(tmp_path / "x", content))
 
 
+@pytest.mark.parametrize("waits", ["_edges", "_decisions"])
+@pytest.mark.parametrize(("pair", "fits"), [((2, 1), True), ((2, 2), False), ((1, 2), False)])
+def test_an_instruction_waits_for_one_before_it(tmp_path, waits, pair, fits):
+    made = programs()
+    getattr(made[0], waits).extend(pair)
+    save(Record(made), tmp_path / "x")
+    if fits:
+        assert len(load(tmp_path / "x").programs[0]) == len(made[0])
+        return
+    with pytest.raises(UsageError, match="waits for one that is not before it"):
+        load(tmp_path / "x")
+
+
 @pytest.mark.parametrize("cut", [0, 1, 20, 400, -1])
 def test_a_damaged_record_is_refused(tmp_path, cut):
     save(Record(programs()), tmp_path / "x")
