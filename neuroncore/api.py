@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from neuroncore.replay.cursor import Replay
     from neuroncore.view.document import Shown
     from neuroncore.view.page import Page
+    from neuroncore.view.tiles import Tile
 
 replaying: Any = Lazy("neuroncore.replay.cursor")
 tables: Any = Lazy("neuroncore.report.tables")
+tiles: Any = Lazy("neuroncore.view.tiles")
 viewing: Any = Lazy("neuroncore.view.page")
 cards: Any = Lazy("neuroncore.view.card")
 Array = npt.NDArray[Any]
@@ -144,6 +146,20 @@ class Run:
         given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
         made: Replay = replaying.Replay(self.record, given or None, **options)
         return made
+
+    def tile(self, step: int, name: str, core: int = 0, *, after: bool = False) -> Tile:
+        """What an operand of an instruction held before it, or `after` it, as `Replay.tile` finds
+        it: an array, which a notebook shows as a heat map."""
+        held = self._stepping.tile(step, name, core, after=after)
+        when = "after" if after else "before"
+        title = f"{name} of instruction {step} of core {core}, {when} it"
+        shown: Tile = tiles.Tile(title, held.elements, held.unwritten)
+        return shown
+
+    @cached_property
+    def _stepping(self) -> Replay:
+        """Kept, so that the next tile is near."""
+        return self.steps()
 
     @cached_property
     def timelines(self) -> list[Timeline]:

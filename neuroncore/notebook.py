@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from neuroncore import source
 from neuroncore.api import Run, of
 from neuroncore.core.core import Core
-from neuroncore.errors import UsageError
+from neuroncore.errors import NeuronError, UsageError
 from neuroncore.frontend import misuse
 from neuroncore.frontend.alias import activate
 from neuroncore.frontend.outcome import Launch
@@ -57,7 +57,7 @@ def load_ipython_extension(shell: Any) -> None:
         return None if told is None else " ".join(told)
 
     def tell(_: Any, kind: type, error: BaseException, trace: Any, tb_offset: Any = None) -> None:
-        said = misuse.told(error)
+        said = error if isinstance(error, NeuronError) else misuse.told(error)
         shell.showtraceback((kind, error, trace) if said is None else (type(said), said, trace))
 
     def run_cell(line: str, cell: str) -> None:

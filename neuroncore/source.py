@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import os.path
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -31,8 +32,16 @@ class Place:
         return linecache.getline(self.file, self.line).rstrip("\n")
 
     def __str__(self) -> str:
+        return self._spelt(self.file)
+
+    @property
+    def short(self) -> str:
+        """Without the folder."""
+        return self._spelt(os.path.basename(self.file))
+
+    def _spelt(self, file: str) -> str:
         cell = cell_name(self.file) if cell_name is not None else None
-        return f"{self.file}:{self.line}" if cell is None else f"{cell}, line {self.line}"
+        return f"{file}:{self.line}" if cell is None else f"{cell}, line {self.line}"
 
 
 # What a notebook calls the cell that a file stands for, None for a file, where there is a notebook.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,7 @@ class Line:
     @property
     def name(self) -> str:
         """As it is called in a report."""
-        return f"{Path(self.place.file).name}:{self.place.line}"
+        return self.place.short
 
 
 def on_the_path(timeline: Timeline) -> list[Line]:

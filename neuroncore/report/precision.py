@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 from neuroncore.precision.findings import Line, Precision
@@ -33,9 +32,8 @@ def text(found: Precision) -> Iterator[str]:
         return
     yield "           share and ulps (rms, max) of the error by line; shares are estimates"
     for line in lines[:SHOWN]:
-        where = f"{Path(line.place.file).name}:{line.place.line}"
         figures = f"{line.share:7.1%} {_ulps(line.rms_ulps):>8} {_ulps(line.max_ulps):>8}"
-        yield f"{figures}  {where:<22} {line.place.text.strip()}"[:WIDTH]
+        yield f"{figures}  {line.place.short:<22} {line.place.text.strip()}"[:WIDTH]
     if len(lines) > SHOWN:
         yield f"           and {len(lines) - SHOWN} more lines"
     if found.beyond is not None:

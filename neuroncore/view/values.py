@@ -142,9 +142,7 @@ def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
 
     `low` and `high` are None where nothing is finite; `bins` counts from the one to the other.
     """
-    numbers = elements.astype(np.float64)
-    unwritten = np.zeros(elements.shape, np.bool_) if lost is None else lost.astype(np.bool_)
-    finite = np.isfinite(numbers) & ~unwritten
+    numbers, unwritten, finite = _sorted_out(elements, lost)
     counts = {
         "unwritten": int(unwritten.sum()),
         "nan": int((np.isnan(numbers) & ~unwritten).sum()),
@@ -162,13 +160,24 @@ def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
         "mean": float(inside.mean()),
         **counts,
         "bins": np.bincount(bins.astype(np.int64), minlength=BINS).tolist(),
-        "small": text(_small(numbers, finite, unwritten, low, span).tobytes()),
+        "small": text(levels(elements, lost, SIDE).tobytes()),
     }
 
 
-def _small(numbers: Array, finite: Array, unwritten: Array, low: float, span: float) -> Array:
-    edges = [np.arange(0, n, -(-n // SIDE)) for n in numbers.shape]
-    scaled = np.where(finite, (numbers - low) / (span or 1.0), 0.0)
+def _sorted_out(elements: Array, lost: Array | None) -> tuple[Array, Array, Array]:
+    """The numbers, and flags of those never written and of those that are finite."""
+    numbers = elements.astype(np.float64)
+    unwritten = np.zeros(elements.shape, np.bool_) if lost is None else lost.astype(np.bool_)
+    return numbers, unwritten, np.isfinite(numbers) & ~unwritten
+
+
+def levels(elements: Array, lost: Array | None, side: int) -> Array:
+    """The picture of a tile [P, F] as `picture` describes it, at most `side` pixels each way."""
+    numbers, unwritten, finite = _sorted_out(elements, lost)
+    edges = [np.arange(0, n, -(-n // side)) for n in numbers.shape]
+    inside = numbers[finite]
+    low, high = (inside.min(), inside.max()) if len(inside) else (0.0, 0.0)
+    scaled = np.where(finite, (numbers - low) / ((high - low) or 1.0), 0.0)
     total, count, lost = (_blocks(each, edges) for each in (scaled, finite, unwritten))
     whole = _blocks(np.ones(numbers.shape), edges)
     level = np.rint(1 + 253 * total / np.maximum(count, 1)).astype(np.uint8)

@@ -1,0 +1,97 @@
+"""What a tile held: as text, and as a heat map for notebooks."""
+
+from __future__ import annotations
+
+import base64
+import html
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.view.values import levels, picture
+
+Array = npt.NDArray[Any]
+SIDE = 128  # pixels of a heat map
+WIDTH = 384  # on the screen, at most
+# matplotlib's viridis at equal distances, red and green and blue
+VIRIDIS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
+UNWRITTEN, LOST = (160, 160, 160), (255, 0, 0)  # levels 0 and 255 of a picture
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tile:
+    """What an operand held: its elements, and flags of those that nothing has written; None if all
+    were. `title` says where."""
+
+    title: str
+    elements: Array
+    unwritten: Array | None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.elements, dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        """With the values at its corners; -- is what nothing has written."""
+        shown: Any = self.elements
+        if shown.dtype.kind == "V":  # formats that numpy doesn't know print as float32
+            shown = shown.astype(np.float32)
+        if self.unwritten is not None:
+            shown = np.ma.array(shown, mask=self.unwritten)
+        with np.printoptions(precision=4, threshold=16, edgeitems=2):
+            return f"{self._said}\n{shown}"
+
+    def _repr_html_(self) -> str:
+        rows = self._rows
+        lost = None if self.unwritten is None else self.unwritten.reshape(rows.shape)
+        found = picture(rows, lost)
+        pixels = _coloured(levels(rows, lost, SIDE))
+        source = f"data:image/png;base64,{base64.b64encode(_png(pixels)).decode('ascii')}"
+        figures = [f"{name} {found[name]:,}" for name in ("unwritten", "nan", "infinite")
+                   if found[name]]  # fmt: skip
+        if found["low"] is not None:
+            figures.insert(0, f"from {found['low']:.6g} (dark) to {found['high']:.6g} (bright)")
+        scale = max(1, WIDTH // pixels.shape[1])
+        size = f'width="{pixels.shape[1] * scale}" height="{pixels.shape[0] * scale}"'
+        head, said = html.escape(self._said), html.escape(", ".join(figures))
+        image = f'<img {size} style="image-rendering:pixelated" alt="{said}" src="{source}">'
+        return f"<div><b>{head}</b></div><div>{image}</div><div>{said}</div>"
+
+    @property
+    def _said(self) -> str:
+        shape = "x".join(map(str, self.elements.shape))
+        return f"{self.title}: {shape} {self.elements.dtype.name}"
+
+    @property
+    def _rows(self) -> Array:
+        """Partitions, and all else of each."""
+        found = self.elements
+        return found.reshape(len(found), -1) if found.ndim else found.reshape(1, 1)
+
+
+def _coloured(picture: Array) -> Array:
+    """Red, green and blue of each pixel."""
+    at = np.linspace(1, 254, len(VIRIDIS))
+    ramp = [np.interp(np.arange(256), at, colour) for colour in zip(*VIRIDIS, strict=True)]
+    table = np.column_stack(ramp).astype(np.uint8)
+    table[0], table[255] = UNWRITTEN, LOST
+    return np.asarray(table[picture])
+
+
+def _png(pixels: Array) -> bytes:
+    """Pixels [height, width, 3] as PNG (ISO/IEC 15948): eight bits a channel, no filter."""
+    height, width, _ = pixels.shape
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)
+    parts = {
+        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0),
+        b"IDAT": zlib.compress(lines.tobytes()),
+        b"IEND": b"",
+    }
+    chunks = (
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in parts.items()
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
