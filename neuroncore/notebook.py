@@ -21,6 +21,7 @@ from neuroncore.frontend.alias import activate
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import current_settings, settings
 from neuroncore.native.lazy import Lazy
+from neuroncore.report.progress import issued, progress
 
 display: Any = Lazy("IPython.display")
 TOLD = (*misuse.WRONG, ImportError)
@@ -40,9 +41,10 @@ class Launches:
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
+        self.core: Core | None = None
 
     def begun(self, core: Core) -> None:
-        pass
+        self.core = core
 
     def done(self, run: Launch) -> None:
         self.runs.append(of(run, ((), {}), None))
@@ -85,7 +87,11 @@ def _run_cell(shell: Any, line: str, cell: str) -> None:
     # a comment in the place of the magic's own line, so that lines are those of the notebook
     tree = shell.compile.ast_parse(shell.transform_cell(f"#\n{cell}"), filename=file)
     parts = ast.Module(tree.body[:-1], []), ast.Interactive(tree.body[-1:])  # which is displayed
-    with settings(asked.target, current_settings().options, seen, in_every_thread=True):
+    options = current_settings().options
+    with (
+        settings(asked.target, options, seen, in_every_thread=True),
+        progress(lambda: issued(seen.core)),
+    ):
         try:
             for part, mode in zip(parts, ("exec", "single"), strict=True):
                 exec(shell.compile(part, file, mode), shell.user_ns)

@@ -19,6 +19,7 @@ from neuroncore.frontend.warning import Line, by_line, counted
 from neuroncore.native.lazy import Lazy
 from neuroncore.report import text
 from neuroncore.report.compare import Agreement
+from neuroncore.report.progress import progress
 from neuroncore.schedule import Timeline
 
 if TYPE_CHECKING:
@@ -108,10 +109,11 @@ class Document:
 
     def _write(self, option: str, write: Callable[[], None]) -> None:
         """Raises UsageError if the file of an option can't be written."""
+        path = getattr(self.arguments, option)
         try:
-            write()
+            with progress(lambda: f"writing {path}"):
+                write()
         except OSError as error:
-            path = getattr(self.arguments, option)
             raise UsageError(f"--{option} {path} can't be written: {error.strerror}") from None
 
     def _fields(self, failed: bool) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from neuroncore import machine
 from neuroncore.cli import tools
 from neuroncore.cli.document import Document
 from neuroncore.cli.failures import leaving_told
-from neuroncore.cli.progress import progress
 from neuroncore.cli.session import Session
 from neuroncore.errors import UsageError
 from neuroncore.frontend.alias import activated
@@ -22,6 +21,7 @@ from neuroncore.frontend.vendor import checkouts
 from neuroncore.frontend.vendor.packages import REPOSITORIES
 from neuroncore.options import Options, Order, profile
 from neuroncore.record import saved
+from neuroncore.report.progress import progress
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -243,7 +243,7 @@ def launch(arguments: argparse.Namespace, session: Session, options: Options) ->
         tools.serving(served),
         chosen,
         leaving_told(),
-        progress(session.issued),
+        progress(session.so_far),
     ):
         if kernel:
             session.run_kernel(Path(file), kernel)

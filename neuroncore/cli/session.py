@@ -25,6 +25,7 @@ from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.native.lazy import Lazy
 from neuroncore.report.compare import Agreement, Incomparable
+from neuroncore.report.progress import issued
 
 older: Any = Lazy("neuroncore.frontend.neuronxcc.nki.kernel")
 
@@ -71,10 +72,8 @@ class Session:
                 found = whole.compare(self.reference, self.arguments.tol)
             self.document.add(whole, found)
 
-    def issued(self) -> int:
-        """Instructions of the launch under way, or of the last."""
-        program = self.core.program if self.core else None
-        return program.issued if program is not None else 0
+    def so_far(self) -> str:
+        return issued(self.core)
 
     # --- a kernel --------------------------------------------------------------------------------
 
