@@ -15,6 +15,7 @@ architecture = module("architecture")
 ROOT = Path(__file__).resolve().parent.parent
 ON_TOP = 10  # modules of neuroncore/ itself: what every room reads
 LONGEST = 60  # lines of a function
+MODULE = 500  # lines of a file
 POSITIONAL = 8  # arguments that a reader can still tell apart
 
 
@@ -56,6 +57,11 @@ def test_no_function_is_longer_than_a_page():
     functions = nodes((ast.FunctionDef, ast.AsyncFunctionDef))
     found = [(where, f.end_lineno - f.lineno + 1) for where, f in functions]
     assert [(where, lines) for where, lines in found if lines > LONGEST] == []
+
+
+def test_no_module_is_longer_than_it_may_be():
+    found = [(path, len(path.read_text("utf-8").splitlines())) for path in sources()]
+    assert [(path, lines) for path, lines in found if lines > MODULE] == []
 
 
 def test_no_call_goes_by_the_order_of_many_arguments():

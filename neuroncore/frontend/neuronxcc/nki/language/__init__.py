@@ -3,8 +3,8 @@
 from neuroncore.enums import MemoryRegion as _MemoryRegion
 from neuroncore.frontend import exports as _exports
 from neuroncore.frontend.limits import tile_size as tile_size
-from neuroncore.frontend.neuronxcc.nki.expressions import arange as arange
-from neuroncore.frontend.neuronxcc.nki.expressions import mgrid as mgrid
+from neuroncore.frontend.neuronxcc.nki.grids import arange as arange
+from neuroncore.frontend.neuronxcc.nki.grids import mgrid as mgrid
 from neuroncore.frontend.neuronxcc.nki.isa.constants import bfp16 as bfp16
 from neuroncore.frontend.neuronxcc.nki.isa.constants import fp32 as fp32
 from neuroncore.frontend.neuronxcc.nki.language import constants as constants
