@@ -6,14 +6,18 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from neuroncore.errors import UsageError
+from neuroncore.native.lazy import Lazy
 from neuroncore.report import saved
+from neuroncore.report.progress import progress
 from neuroncore.report.saved import Document
 from neuroncore.report.units import duration
 
+viewing: Any = Lazy("neuroncore.view.page")
 FORMATS = ("summary-text", "summary-json", "json", "perfetto")
 FILES = {"json": "ntff.json", "perfetto": "perfetto.json"}  # too long for a terminal
 SHOWN = 20  # source lines
@@ -52,13 +56,19 @@ def _add_view(actions: Any) -> None:
     parser.add_argument(
         "--output-format",
         choices=FORMATS,
-        default="summary-text",
-        help="perfetto is a timeline for ui.perfetto.dev (default: %(default)s)",
+        help="perfetto is a timeline for ui.perfetto.dev (default: summary-text, and X.html, a "
+        "page for a browser, of X.neff)",
     )
     parser.add_argument(
         "--output-file", type=Path, metavar="FILE", help="where to write instead of printing"
     )
-    parser.add_argument("--disable-ui", action="store_true", help="changes nothing: there is none")
+    parser.add_argument("--disable-ui", action="store_true", help="write no page")
+    parser.add_argument(
+        "--no-answers",
+        dest="answers",
+        action="store_false",
+        help="leave out of the page what bounds a kernel and what would help",
+    )
     parser.set_defaults(command=view)
 
 
@@ -87,7 +97,7 @@ def capture(arguments: argparse.Namespace) -> int:
 
 def view(arguments: argparse.Namespace) -> int:
     neff, profile = _documents(arguments.neff_path, arguments.session_file)
-    form = arguments.output_format
+    form = arguments.output_format or "summary-text"
     text = {
         "summary-text": lambda: "\n".join(_text(profile, neff)),
         "summary-json": lambda: json.dumps(saved.summaries(profile)),  # scripts read one line
@@ -97,13 +107,25 @@ def view(arguments: argparse.Namespace) -> int:
     file = arguments.output_file or (Path(FILES[form]) if form in FILES else None)
     if file is None:
         print(text)
-        return 0
+    else:
+        with _writing(file):
+            file.write_text(text + "\n")
+    if neff and neff.get("record") and not (arguments.output_format or arguments.disable_ui):
+        page = arguments.neff_path.with_suffix(".html")
+        timelines = saved.timelines(arguments.neff_path)
+        shown = viewing.Shown(neff["kernel"], timelines, [], answers=arguments.answers)
+        with _writing(page), progress(lambda: f"writing {page}"):
+            viewing.page([shown]).save(page)
+    return 0
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
     try:
-        file.write_text(text + "\n")
+        yield
     except OSError as error:
         raise UsageError(f"{file} can't be written: {error.strerror}") from None
     print(f"wrote {file}", file=sys.stderr)
-    return 0
 
 
 def _documents(neff: Path | None, trace: Path | None) -> tuple[Document | None, Document]:

@@ -57,28 +57,33 @@ class Record:
 
 def save(record: Record, path: Path) -> None:
     """Write a record; its folder is made. Raises UsageError if it can't be written."""
-    blobs: list[bytes] = []
     try:
-        written = [tables.written(program, blobs) for program in record.programs]
-        columns = [narrowest(column) for _, kept in written for column in kept]
-        head: dict[str, Any] = {
-            "about": dict(record.about),
-            "programs": [texts for texts, _ in written],
-            "columns": [[column.dtype.str[1:], len(column)] for column in columns],
-            "setting": None if record.setting is None else _setting(record.setting, blobs),
-            "outcome": None if record.outcome is None else _outcome(record.outcome, blobs),
-            "blobs": [],
-        }
-        head["blobs"] = [len(blob) for blob in blobs]
-        text = json.dumps(head, default=_number).encode()
+        content = packed(record)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     except (TypeError, UsageError) as error:
         raise UsageError(f"{path} can't be written: {error}") from None
-    content = b"\n".join([text, b"".join([*(c.tobytes() for c in columns), *blobs])])
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(MARK + b"%d\n" % FORMAT + zlib.compress(content, LEVEL))
     except OSError as error:
         raise UsageError(f"{path} can't be written: {error.strerror}") from None
+
+
+def packed(record: Record) -> bytes:
+    """What a file has of a record. Raises TypeError and UsageError for what it can't hold."""
+    blobs: list[bytes] = []
+    written = [tables.written(program, blobs) for program in record.programs]
+    columns = [narrowest(column) for _, kept in written for column in kept]
+    head: dict[str, Any] = {
+        "about": dict(record.about),
+        "programs": [texts for texts, _ in written],
+        "columns": [[column.dtype.str[1:], len(column)] for column in columns],
+        "setting": None if record.setting is None else _setting(record.setting, blobs),
+        "outcome": None if record.outcome is None else _outcome(record.outcome, blobs),
+        "blobs": [],
+    }
+    head["blobs"] = [len(blob) for blob in blobs]
+    text = json.dumps(head, default=_number).encode()
+    content = b"\n".join([text, b"".join([*(c.tobytes() for c in columns), *blobs])])
+    return MARK + b"%d\n" % FORMAT + zlib.compress(content, LEVEL)
 
 
 def is_record(path: Path) -> bool:
@@ -97,7 +102,12 @@ def load(path: Path) -> Record:
         content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None
-    head, _, packed = content.partition(b"\n")
+    return unpacked(content, path)
+
+
+def unpacked(content: bytes, path: Path) -> Record:
+    """What `packed` made, which stands in a file. Raises UsageError as `load` does."""
+    head, _, body = content.partition(b"\n")
     if not head.startswith(MARK):
         raise UsageError(f"{path} is not a record of neuroncore")
     version = head.removeprefix(MARK)
@@ -107,7 +117,7 @@ def load(path: Path) -> Record:
         told = version.decode(errors="replace")
         raise UsageError(f"{path} has format {told}, not {FORMAT}: {then}")
     try:
-        return _record(_unpacked(packed))
+        return _record(_decompressed(body))
     except DAMAGED as error:
         said = getattr(error, "statement", None) or error or type(error).__name__
         raise UsageError(f"{path} is damaged ({said}): record it again") from None
@@ -120,9 +130,9 @@ def narrowest(column: Array) -> Array:
     return column.astype(kind.newbyteorder("<"))
 
 
-def _unpacked(packed: bytes) -> bytes:
+def _decompressed(body: bytes) -> bytes:
     unpacking = zlib.decompressobj()
-    content = unpacking.decompress(packed, LARGEST)
+    content = unpacking.decompress(body, LARGEST)
     if not unpacking.eof:
         raise ValueError(f"it ends too early, or has more than {LARGEST} bytes")
     return content

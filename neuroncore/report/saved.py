@@ -17,11 +17,14 @@ The neff has in addition
 * `instructions`: rows of `core`, `engine`, `name`, `opcode`, `count` and `instruction_time`
   (seconds until the results were there, an estimate);
 * `lines`: the same of source lines, `place`, `text`, `count` and `instruction_time`, the longest
-  first and at most LINES of them; `lines_left_out`, how many more there are.
+  first and at most LINES of them; `lines_left_out`, how many more there are;
+* `record`: the programs as `record.saved` packs them, in base64, of which a page is made; null if
+  they hold what it can't.
 """
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import json
@@ -35,6 +38,9 @@ import numpy as np
 
 from neuroncore.core.core import Core
 from neuroncore.errors import UsageError
+from neuroncore.machine import load
+from neuroncore.record import saved as records
+from neuroncore.record.saved import Record
 from neuroncore.report import perfetto
 from neuroncore.report.summary import bound_by, figures
 from neuroncore.schedule import QUEUES, Timeline, schedule_cores
@@ -71,6 +77,20 @@ def save(run: Finished, neff: Path | None, trace: Path | None) -> None:
         _write(neff, document)
     if trace is not None:
         _write(trace, _profile_of(document))
+
+
+def timelines(neff: Path) -> list[Timeline]:
+    """When everything happened in a saved run, core by core, scheduled again. Raises UsageError as
+    `read` does, and if its record was not kept."""
+    document = read(neff, "neff")
+    if document.get("record") is None:
+        raise UsageError(f"{neff} has no record: run the kernel again")
+    try:
+        packed = base64.b64decode(document["record"])
+    except (TypeError, ValueError):
+        raise UsageError(f"{neff} is damaged: run the kernel again") from None
+    record = records.unpacked(packed, neff)
+    return schedule_cores(record.programs, load(document["target"]))
 
 
 def capture(neff: Path, trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
@@ -186,7 +206,16 @@ def _document(run: Finished) -> Document:
         },
     }
     digest = hashlib.sha1(_json(content), usedforsecurity=False).hexdigest()
-    return {"format": FORMATS["neff"], "id": f"n_{digest}", **content}
+    return {"format": FORMATS["neff"], "id": f"n_{digest}", **content, "record": _record(run)}
+
+
+def _record(run: Finished) -> str | None:
+    programs = [core.program for core in run.cores if core.program is not None]
+    try:
+        packed = records.packed(Record(programs, {"kernel": run.kernel}))
+    except (TypeError, UsageError):
+        return None
+    return base64.b64encode(packed).decode("ascii")
 
 
 def _profile_of(document: Document) -> Document:

@@ -89,6 +89,21 @@ def test_what_was_run_says_of_what_it_consisted(capsys):
     assert "estimate" in instructions and "estimate" in lines
 
 
+def test_without_a_format_there_is_a_page_beside_what_was_run(capsys):
+    assert profile("view", *NEFF, *NTFF) == 0
+    assert capsys.readouterr().err == "wrote x.html\n"
+    page = Path("x.html").read_text()
+    assert "tensor_scalar" in page and '"what_if"' in page
+    assert profile("view", *NEFF, "--no-answers") == 0
+    assert '"what_if"' not in Path("x.html").read_text()
+
+
+@pytest.mark.parametrize("chosen", [["--output-format=summary-text"], ["--disable-ui"]])
+def test_there_is_no_page_where_none_is_asked_for(capsys, chosen):
+    assert profile("view", *NEFF, *NTFF, *chosen) == 0
+    assert not Path("x.html").exists() and capsys.readouterr().err == ""
+
+
 def test_long_lists_of_lines_are_cut(capsys, monkeypatch):
     monkeypatch.setattr("neuroncore.cli.profile.SHOWN", 0)
     assert profile("view", *NEFF) == 0
