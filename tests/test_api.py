@@ -263,6 +263,15 @@ def test_what_a_kernel_changed_is_kept(tmp_path):
     assert again.compare(lambda a: 2 * a) and not again.compare([A])
 
 
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0)])
+def test_results_without_elements_come_back(tmp_path, shape):
+    run = neuroncore.run(lambda a, empty: (empty, add(a, a)), A, np.zeros(shape, np.float32))
+    run.save(tmp_path / "one.run")
+    again = neuroncore.load(tmp_path / "one.run")
+    assert again.estimate == run.estimate and again.results[0].shape == shape
+    np.testing.assert_equal(again.replay(), run.results)
+
+
 def test_arrays_of_the_other_byte_order_come_back(tmp_path):
     run = neuroncore.run(double_in_place, A.astype(">f4"))
     run.save(tmp_path / "one.run")

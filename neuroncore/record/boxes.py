@@ -126,6 +126,7 @@ def _row(
     axis of the tensor there."""
     layout, item, steps = lies.layout, lies.dtype.itemsize, list(lies.bytes_apart)
     pitch = layout.row_bytes if layout.on_chip else layout.shape[-1] * layout.dtype.itemsize
+    pitch = pitch or 1  # of a result without elements, which no box is of
     rows, within = [0], [0]  # how far each axis reaches
     for size, apart in zip(lies.shape, lies.bytes_apart, strict=True):
         rows_apart, bytes_apart = divmod(apart, pitch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple
-from math import prod
 from typing import Any, get_args
 
 import numpy as np
@@ -168,8 +167,8 @@ def _geometry(given: tuple[Any, ...]) -> Geometry:
     numbers = type(spread) is int, type(pitch) is int, type(placed) is bool
     if not all((*lists, *kinds, *numbers, len(shape) == len(strides) > 0, len(place) == 2)):
         raise ValueError("a geometry of something else")
-    if min(*whole, *shape, spread, *place) < 0 or prod(shape) == 0:
-        raise ValueError("a geometry of no elements")
+    if min(*whole, *shape, spread, *place) < 0:
+        raise ValueError("a geometry of something else")
     return layout(*laid_out).geometry(shape, strides, dtype)
 
 
