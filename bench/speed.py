@@ -183,6 +183,8 @@ def main() -> int:
         "memory": memory_lines,
     }
     chosen = sys.argv[1:] or list(rooms)
+    if unknown := set(chosen) - rooms.keys():
+        raise SystemExit(f"no groups of lines: {', '.join(sorted(unknown))}; {__doc__}")
     failed = 0
     for name in chosen:
         for what, measured, limit, remark in rooms[name]():

@@ -110,9 +110,8 @@ class Core:
         }
         self.packs = Packs()
         self.beside: Beside | None = None
-        self.site: Born = (
-            None  # where the user's code is, while a frontend knows and it can't go on
-        )
+        # where the user's code is, while a frontend knows and it can't go on
+        self.site: Born = None
         self.dialect: Any = None  # what a frontend keeps of the running kernel
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
         self._lines: dict[tuple[int, int], int] = {}

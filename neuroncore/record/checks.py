@@ -18,7 +18,7 @@ from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import OPERATIONS, VirtualRegister
 from neuroncore.record.boxes import ANYWHERE
 from neuroncore.record.data import leaves, value_of
-from neuroncore.record.program import Program
+from neuroncore.record.program import Program, inside
 
 Array = npt.NDArray[Any]
 Move = tuple[int, int, int, int]  # of Data.moves, without the window
@@ -71,7 +71,7 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
         moves.setdefault(window, []).append(tuple(move))
     found = {}
     for window, number, offset in _table(data.places, 3, len(windows.area)).tolist():
-        _inside([number], len(program.geometries), "geometries")
+        inside([number], len(program.geometries), "geometries")
         lies, whole = program.geometries[number], program.geometries[windows.geometry[window]]
         if lies.layout.given != whole.layout.given or window not in moves:
             raise ValueError("a window moves in another tensor")
@@ -129,7 +129,7 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
                 if window not in places:
                     raise ValueError(f"{name} of {call.name} has a known place")
                 _moves(program, call.view(name), *places[window], rest)
-    _inside(windows.geometry, len(program.geometries), "geometries")
+    inside(windows.geometry, len(program.geometries), "geometries")
 
 
 def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
@@ -172,7 +172,7 @@ def _moves(
     """A window that moves is such a view, by as many indices."""
     windows = program.windows()
     by_tiles = [next(indices, -1) for *_, by_register in moves if not by_register]
-    _inside(by_tiles, len(windows.offset), "windows")
+    inside(by_tiles, len(windows.offset), "windows")
     views = []
     for window in by_tiles:
         if windows.offset[window] == ANYWHERE:
@@ -198,18 +198,18 @@ def _registers(program: Program) -> None:
     data = program.data
     made = _table(data.registers, 3)
     operation, left, right = made.T
-    _inside(operation, len(OPERATIONS), "operations")
+    inside(operation, len(OPERATIONS), "operations")
     number, computed = np.arange(len(made)), operation >= OPERATIONS.index("load") + 1
     for operand in (left[computed], right[computed]):
         if len(operand) and not ((operand >= 0) & (operand < number[computed])).all():
             raise ValueError("a register is made of one after it")
-    _inside(left[operation == OPERATIONS.index("load")], len(program) + 1, "instructions")
+    inside(left[operation == OPERATIONS.index("load")], len(program) + 1, "instructions")
     branches = _table(data.branches, 4)
-    _inside(branches[:, 0], len(program) + 1, "instructions")
-    _inside(branches[:, 1], len(made), "registers")
-    _inside(branches[:, 3] + 1, len(program.lines) + 1, "lines")
+    inside(branches[:, 0], len(program) + 1, "instructions")
+    inside(branches[:, 1], len(made), "registers")
+    inside(branches[:, 3] + 1, len(program.lines) + 1, "lines")
     programs = _table(data.programs, 2)
-    _inside(programs[:, 0], len(program) + 1, "instructions")
+    inside(programs[:, 0], len(program) + 1, "instructions")
     if len(programs) and programs[:, 1].min() < 0:
         raise ValueError("a program below 0")
 
@@ -219,7 +219,7 @@ def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]
     are as many as those have."""
     keys, columns = list(program.data.values), program.columns()
     registers = len(program.data.registers) // 3
-    _inside(columns.values[columns.values >= 0], len(keys), "values")
+    inside(columns.values[columns.values >= 0], len(keys), "values")
     pairs = np.unique(np.column_stack([columns.call, columns.values]), axis=0)
     for number, value in pairs[pairs[:, 1] >= 0].tolist():
         _takes(program.calls[number], keys[value], registers)
@@ -241,7 +241,7 @@ def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
     pairs = [*zip(key[::2], key[1::2], strict=True)]
     if len(pairs) < len(names) or (len(pairs) > len(names) and not call.dynamic):
         raise ValueError(f"{call.name} has other values")
-    _inside([v for v, kind in pairs if kind is VirtualRegister], registers, "registers")
+    inside([v for v, kind in pairs if kind is VirtualRegister], registers, "registers")
     if any(kind is not VirtualRegister for _, kind in pairs[len(names) :]):
         raise ValueError(f"{call.name} has other values")
     declared = {p.name: p.declared for p in call.instruction.parameters}
@@ -259,7 +259,7 @@ def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
 
 def _results(program: Program, known: dict[int, Geometry]) -> None:
     for leaf in leaves(program.data.results):
-        _inside([leaf.geometry], len(program.geometries), "geometries")
+        inside([leaf.geometry], len(program.geometries), "geometries")
         lies = program.geometries[leaf.geometry]
         if known.setdefault(leaf.storage, lies).layout.given != lies.layout.given:
             raise ValueError(f"tensor {leaf.storage} is there in two layouts")
@@ -271,11 +271,5 @@ def _table(column: Iterable[int], width: int, first: int | None = None) -> Array
     """A column as rows; the first number of each is below `first`, if that is given."""
     rows = np.array(column, np.int64).reshape(-1, width)
     if first is not None:
-        _inside(rows[:, 0], first, "windows")
+        inside(rows[:, 0], first, "windows")
     return rows
-
-
-def _inside(numbers: Any, count: int, what: str) -> None:
-    found = np.asarray(numbers)
-    if found.size and not (found.min() >= 0 and found.max() < count):
-        raise ValueError(f"there are {count} {what}")

@@ -325,19 +325,19 @@ class Program:
         and as many windows as its Call has tiles, and every window is inside its tensor."""
         windows = self.windows()
         columns = _columns(*self.raw(), self._valued(), np.arange(len(windows.area)))
-        _inside(columns.call, len(self.calls), "calls")
-        _inside(columns.line, len(self.lines), "lines")
-        _inside(windows.geometry, len(self.geometries), "geometries")
+        inside(columns.call, len(self.calls), "calls")
+        inside(columns.line, len(self.lines), "lines")
+        inside(windows.geometry, len(self.geometries), "geometries")
         tiles = [len(call.reads + call.indices + call.writes) for call in self.calls]
         if (np.array(tiles, np.int64)[columns.call] != np.diff(columns.start)).any():
             raise ValueError("a row has not the windows of its call")
         if not np.isin(windows.area, np.fromiter(self.areas, np.int64, len(self.areas))).all():
             raise ValueError("a window has no area")
-        _inside(
+        inside(
             np.fromiter(self.areas.values(), np.int64, len(self.areas)), len(self.kinds), "kinds"
         )
         born = np.array([kind.line for kind in self.kinds], np.int64)
-        _inside(born + 1, len(self.lines) + 1, "lines")  # -1 is unknown
+        inside(born + 1, len(self.lines) + 1, "lines")  # -1 is unknown
         for number, lies in enumerate(self.geometries):
             offsets = windows.offset[windows.geometry == number]
             if len(offsets) and 0 in lies.shape:  # only a result may be empty
@@ -345,7 +345,7 @@ class Program:
             if len(offsets) and not lies.has_room(offsets[offsets != ANYWHERE]):
                 raise ValueError("a window is outside its tensor")
         pairs = np.concatenate([_values(self._edges), _values(self._decisions)])
-        _inside(pairs, len(self) + 1, "instructions")
+        inside(pairs, len(self) + 1, "instructions")
         if (pairs[::2] <= pairs[1::2]).any():
             raise ValueError("an instruction waits for one that is not before it")
 
@@ -355,8 +355,10 @@ PAIRS = "edges", "decisions"
 COLUMNS = ("rows", "widths", *PAIRS, *Windows._fields)
 
 
-def _inside(indices: Array, count: int, what: str) -> None:
-    if len(indices) and not (indices.min() >= 0 and indices.max() < count):
+def inside(numbers: Any, count: int, what: str) -> None:
+    """Raises ValueError for a number that is not one of `count` things, counted from 0."""
+    found = np.asarray(numbers)
+    if found.size and not (found.min() >= 0 and found.max() < count):
         raise ValueError(f"there are {count} {what}")
 
 
