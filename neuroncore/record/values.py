@@ -83,6 +83,8 @@ def _view(given: list[Any]) -> View:
         raise ValueError(f"a view at {numbers}")
     if min(*shape, *numbers) < 0 or 0 in shape:
         raise ValueError("a view of no elements")
+    if not 0 <= read < 1 << 16:  # a row of a program has no more windows
+        raise ValueError(f"a view moved by {read} indices")
     if not (index is None or isinstance(index, View)):
         raise ValueError(f"a view picked by {index}")
     return view(*given)

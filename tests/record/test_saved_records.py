@@ -225,6 +225,10 @@ def in_shape(head):
     head["programs"][0]["calls"][0]["arguments"]["dst"]["view"][0][0] = 0
 
 
+def in_indices(head):
+    head["programs"][0]["calls"][0]["arguments"]["dst"]["view"][-1] = 1 << 31
+
+
 def in_area(head):
     head["programs"][0]["kinds"][0][4] = []
 
@@ -251,6 +255,7 @@ def in_area(head):
         (in_tile, "dst of dma_copy is no tile"),
         (in_area, "an area of something else"),
         (in_shape, "a view of no elements"),
+        (in_indices, "moved by 2147483648 indices"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path, change, word):
