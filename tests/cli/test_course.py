@@ -1,0 +1,41 @@
+"""docs/course.md: where the figures stand that handouts name."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from neuroncore.cli import main
+
+pytestmark = pytest.mark.source
+PAGE = Path(__file__).parents[2] / "docs/course.md"
+
+
+def test_what_the_page_names_is_there(tmp_path, capsys, monkeypatch):
+    text = PAGE.read_text()
+    (command,) = re.findall(r"^neuroncore (run .*)$", text, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    words = command.replace("kernels/", f"{PAGE.parents[1]}/kernels/").split()
+    assert main(words) == 0
+    report = capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)["launches"][0]["estimate"]
+    events = json.loads(Path("add.json").read_text())["traceEvents"]
+    traced = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    traced |= {e["name"] for e in events if e["ph"] == "C"}
+    assert "bound" not in report and "bound_by" not in figures
+    assert '"what_if"' not in Path("add.html").read_text()
+    rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) == 9
+    for _, said, field, track, _ in rows:
+        for name in named(said):
+            assert f"\n  {name} " in report
+        assert set(named(field)) <= figures.keys()
+        for name in named(track):
+            assert any(one.startswith(name) for one in traced), name
+
+
+def named(cell):
+    """What a cell of a table spells as code."""
+    return re.findall("`(.*?)`", cell)
