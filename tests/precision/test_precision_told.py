@@ -241,6 +241,7 @@ def test_python_gives_the_same():
         return stored(narrow)
 
     found = neuroncore.precision_of(kernel, X, bound=1e-9)
+    assert repr(found).startswith("<Precision of ") and repr(found).endswith(" of float64>")
     assert blamed(found, "src=x)") == 1 and found.beyond.bound == 1e-9
     with pytest.raises(UsageError, match="launched no kernel"):
         neuroncore.precision_of(lambda: None)
