@@ -208,7 +208,7 @@ class Replay:
         """Execute the instruction that is next, where cores that come first to a meeting wait."""
         if self.step == 0 or (self.room and self.step % self._apart == 0):
             self._keep()
-        while True:
+        for _ in self.cores:  # each begins anew at most once before a row is finished
             rank = self._turn = self._able()
             execution, core = self.executions[rank], self.cores[rank]
             before = core.rounding.issued.copy() if core.rounding and execution.meets else None
@@ -220,6 +220,8 @@ class Replay:
                     core.rounding.issued = before
                 continue
             break
+        else:
+            raise DeadlockError("the cores of the record wait for each other")
         if len(self._order) == self.step:
             self._order.append(rank)
         self.step += 1

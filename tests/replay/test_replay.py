@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import neuroncore
-from neuroncore.errors import OutOfBoundsError, UsageError
+from neuroncore.errors import DeadlockError, OutOfBoundsError, UsageError
 from neuroncore.options import Options
+from neuroncore.replay.meetings import Waits
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((64, 32), np.float32)
@@ -317,3 +318,22 @@ def test_inputs_that_the_kernel_writes_to_are_left_alone():
     (changed,) = run.replay(given, Y)
     np.testing.assert_array_equal(given, X)
     np.testing.assert_array_equal(changed, X + Y)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_cores_that_never_get_on_are_told(monkeypatch, waits):
+    run = neuroncore.run(both[2], X, Y, target="trn2")
+    cursor = run.steps()
+    if waits:
+        for execution in cursor.executions:
+            monkeypatch.setattr(execution, "step", never)
+        with pytest.raises(DeadlockError, match="wait for each other"):
+            cursor.forward()
+    else:
+        cursor.finish()
+        assert cursor.step == cursor.steps
+
+
+def never():
+    """An instruction that begins anew each time, as one of a damaged record may."""
+    raise Waits
