@@ -3,8 +3,8 @@
 import random
 from pathlib import Path
 
-import pages
 import pytest
+import viewed
 
 import neuroncore
 from neuroncore.options import Options
@@ -15,13 +15,13 @@ CANVAS = "#timeline canvas"
 
 @pytest.fixture(scope="module")
 def chromium():
-    with pages.browser() as opened:
+    with viewed.browser() as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def run():
-    return pages.run()
+    return viewed.run()
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def file(run, tmp_path_factory):
 @pytest.fixture
 def tab(chromium, file):
     """The page, open; it asks for nothing and has nothing to complain about."""
-    with pages.tab(chromium) as opened:
+    with viewed.tab(chromium) as opened:
         opened.open(file)
         yield opened
         assert opened.errors == []
@@ -42,7 +42,7 @@ def tab(chromium, file):
 
 
 def test_what_is_on_the_screen_is_in_the_document(tab, run):
-    made = pages.document(run.view())
+    made = viewed.document(run.view())
     (core,) = made["cores"]
     assert " ".join(core["verdict"]["text"].split()) in tab.text("#verdict")
     assert f"{core['count']} instructions" in tab.text("#subtitle")
@@ -68,11 +68,11 @@ def test_what_would_help_is_told_as_why_tells_it(tab, run):
 
 def test_without_answers_nothing_says_what_bounds_it(chromium, run, tmp_path):
     page = run.view(values=None, answers=False)
-    (core,) = pages.document(page)["cores"]
+    (core,) = viewed.document(page)["cores"]
     assert not core.keys() & {"bound", "what_if", "sentence", "path_share"}
     assert "bound_by" not in core["figures"]
     page.save(tmp_path / "page.html")
-    with pages.tab(chromium) as opened:
+    with viewed.tab(chromium) as opened:
         opened.open(tmp_path / "page.html", "pane=figures")
         assert "bound" not in opened.text("body") and not opened.page.is_visible("#sentence")
         assert opened.page.locator("#tabs [data-pane=whatif]").count() == 0
@@ -211,7 +211,7 @@ def test_a_search_finds_by_name_line_and_time(tab):
 
 
 def test_an_address_leads_to_a_step_a_pane_and_a_window(chromium, file):
-    with pages.tab(chromium) as opened:
+    with viewed.tab(chromium) as opened:
         opened.open(file, "step=3&pane=memory&from=100&to=900")
         assert opened.does("[view.state.from, view.state.to]") == [100, 900]
         assert opened.page.is_visible("[data-pane=memory].pane")
@@ -220,9 +220,9 @@ def test_an_address_leads_to_a_step_a_pane_and_a_window(chromium, file):
 
 
 def test_a_step_tells_its_calls_and_the_variables_of_loops(chromium, tmp_path):
-    found = neuroncore.run(pages.product, *pages.operands(), options=Options(stacks=True))
+    found = neuroncore.run(viewed.product, *viewed.operands(), options=Options(stacks=True))
     found.view(values=None).save(tmp_path / "page.html")
-    with pages.tab(chromium) as opened:
+    with viewed.tab(chromium) as opened:
         opened.open(tmp_path / "page.html", "step=7")
         (row,) = (line for line in opened.text("#panes").split("\n") if line.startswith("at\t"))
         assert "in product" in row and "n = 64" in row and "depth = 128" in row
@@ -231,9 +231,9 @@ def test_a_step_tells_its_calls_and_the_variables_of_loops(chromium, tmp_path):
 
 
 def test_both_cores_of_a_launch_can_be_chosen(chromium, tmp_path):
-    both = neuroncore.run(pages.product[2], *pages.operands(64))
+    both = neuroncore.run(viewed.product[2], *viewed.operands(64))
     both.view().save(tmp_path / "cores.html")
-    with pages.tab(chromium) as opened:
+    with viewed.tab(chromium) as opened:
         opened.open(tmp_path / "cores.html")
         assert opened.text("#which").split() == [
             "core",
@@ -254,10 +254,10 @@ def test_both_cores_of_a_launch_can_be_chosen(chromium, tmp_path):
 
 def test_precision_by_line_leads_to_the_line(chromium, tmp_path):
     options = Options(precision=True)
-    found = neuroncore.run(pages.product, *pages.operands(64), options=options)
+    found = neuroncore.run(viewed.product, *viewed.operands(64), options=options)
     found.view().save(tmp_path / "page.html")
-    (first, *_) = pages.document(found.view())["cores"][0]["precision"]["lines"]
-    with pages.tab(chromium) as opened:
+    (first, *_) = viewed.document(found.view())["cores"][0]["precision"]["lines"]
+    with viewed.tab(chromium) as opened:
         opened.open(tmp_path / "page.html", "pane=precision")
         shown = opened.text("[data-pane=precision].pane")
         assert first["text"] in shown and f"{100 * first['share']:.1f} %" in shown
@@ -277,7 +277,7 @@ def test_moments_are_told_from_each_other(tab):
 def test_every_pane_draws_in_light_and_dark_wide_and_narrow(chromium, file, scheme):
     for width in (500, 1800):
         size = {"width": width, "height": 800}
-        with pages.tab(chromium, color_scheme=scheme, viewport=size) as opened:
+        with viewed.tab(chromium, color_scheme=scheme, viewport=size) as opened:
             opened.open(file, "step=2")
             assert opened.does("document.documentElement.dataset.theme") == scheme
             for tab in opened.page.locator("#tabs button").all():
@@ -302,10 +302,10 @@ def test_a_print_has_all_panes(tab):
 
 
 def test_a_picture_has_no_more_rectangles_than_pixels(chromium, tmp_path):
-    long = neuroncore.run(pages.product, *pages.operands(64 * 800))
+    long = neuroncore.run(viewed.product, *viewed.operands(64 * 800))
     path = tmp_path / "long.html"
     long.view(values=None).save(path)
-    with pages.tab(chromium) as opened:
+    with viewed.tab(chromium) as opened:
         count = opened.open(path, "pane=memory")
         rows, width = opened.does("[view.timeline.rows.length, view.timeline.board.width]")
         drawn = opened.does("view.timeline.board.drawn")
@@ -316,7 +316,7 @@ def test_a_picture_has_no_more_rectangles_than_pixels(chromium, tmp_path):
 def test_a_frame_in_a_notebooks_export_shows_the_page(chromium, run, tmp_path):
     path = tmp_path / "notebook.html"
     path.write_text(f"<!doctype html><body>{run.view()._repr_html_()}</body>", "utf-8")
-    with pages.tab(chromium) as opened:
+    with viewed.tab(chromium) as opened:
         opened.page.goto(Path(path).as_uri())
         frame = opened.page.frames[1]
         frame.wait_for_selector("#where:not(:empty)")
@@ -331,7 +331,7 @@ def test_what_the_policy_forbids_is_forbidden(chromium, file, tmp_path):
     other = tmp_path / "other.html"
     more = "<script>window.ran = true</script><img src='http://127.0.0.1:9/x.png'>"
     other.write_text(file.read_text("utf-8").replace("</body>", f"{more}</body>"), "utf-8")
-    with pages.tab(chromium, offline=False) as opened:
+    with viewed.tab(chromium, offline=False) as opened:
         opened.open(other)
         assert opened.does("window.ran === undefined")
         assert all("violates" in error for error in opened.errors) and len(opened.errors) == 2

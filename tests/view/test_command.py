@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from cli_files import KERNEL
-from pages import document
+from viewed import document
 
 from neuroncore.cli import main
 from neuroncore.view.page import Page

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pages import column, document, operands, product, run
+from viewed import column, document, operands, product, run
 
 import neuroncore
 from neuroncore.errors import UsageError

@@ -7,8 +7,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
-import pages
 import pytest
+import viewed
 
 import neuroncore
 from neuroncore.numerics.formats import lookup
@@ -17,26 +17,26 @@ from neuroncore.view.values import BINS, layout, picture
 
 @pytest.fixture(scope="module")
 def chromium():
-    with pages.browser() as opened:
+    with viewed.browser() as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def run():
-    return pages.run()
+    return viewed.run()
 
 
 def of(core, instruction, name):
     """The tile of an operand in a document, by the Python that the page's script repeats."""
-    call = core["calls"][pages.column(core, "call")[instruction]]
+    call = core["calls"][viewed.column(core, "call")[instruction]]
     names = [*call["reads"], *call["indices"], *call["writes"]]
     widths = [
         len(c["reads"] + c["indices"] + c["writes"])
-        for c in (core["calls"][k] for k in pages.column(core, "call"))
+        for c in (core["calls"][k] for k in viewed.column(core, "call"))
     ]
     at = sum(widths[:instruction]) + names.index(name)
     values = {"columns": {"of_operand": core["values"]["of_operand"]}}
-    number = pages.column(values, "of_operand")[at]
+    number = viewed.column(values, "of_operand")[at]
     return core["values"]["tiles"][number - 1]
 
 
@@ -46,8 +46,8 @@ def elements(tile):
 
 
 def test_operands_hold_what_they_held_before_and_after_their_instruction(run):
-    (core,) = pages.document(run.view())["cores"]
-    a_t, b = pages.operands()
+    (core,) = viewed.document(run.view())["cores"]
+    a_t, b = viewed.operands()
     np.testing.assert_array_equal(elements(of(core, 2, "stationary")), a_t)
     np.testing.assert_array_equal(elements(of(core, 2, "moving")), b[:, :64])
     stored = elements(of(core, 9, "dst"))
@@ -78,15 +78,15 @@ def test_a_tile_of_one_number_has_figures(value):
 
 
 def test_named_steps_are_there_in_full_and_others_in_pictures():
-    found = pages.run()
+    found = viewed.run()
     shown = found.view(values=range(2, 3))
-    (core,) = pages.document(shown)["cores"]
+    (core,) = viewed.document(shown)["cores"]
     assert "data" in of(core, 2, "moving") and "data" not in of(core, 9, "src")
     assert "small" in of(core, 9, "src")
 
 
 def test_a_page_without_values_says_so(run):
-    (core,) = pages.document(run.view(values=None))["cores"]
+    (core,) = viewed.document(run.view(values=None))["cores"]
     assert core["values"] == {"reason": "the page was written without values"}
 
 
@@ -96,7 +96,7 @@ FORMATS = ["float8_e4m3", "float8_e5m2", "float8_e4m3fn", "bfloat16", "float16",
 
 def test_codes_of_every_format_are_the_numbers_that_they_are(chromium, run, tmp_path):
     run.view().save(tmp_path / "page.html")
-    with pages.tab(chromium) as tab:
+    with viewed.tab(chromium) as tab:
         tab.open(tmp_path / "page.html")
         for name in FORMATS:
             form = lookup(name)
@@ -114,8 +114,8 @@ def test_codes_of_every_format_are_the_numbers_that_they_are(chromium, run, tmp_
 
 def test_an_element_is_shown_in_bits(chromium, run, tmp_path):
     run.view().save(tmp_path / "page.html")
-    code = int(pages.operands()[0].view(np.uint16)[3, 4])
-    with pages.tab(chromium) as tab:
+    code = int(viewed.operands()[0].view(np.uint16)[3, 4])
+    with viewed.tab(chromium) as tab:
         tab.open(tmp_path / "page.html", "step=2&pane=values&element=3,4")
         tab.does("view.drawn()")
         shown = tab.text("#element")
@@ -176,7 +176,7 @@ def test_what_leaves_the_array_is_what_the_run_has_in_psum(chromium, tmp_path, n
     run = neuroncore.run(kernel, *given, **more)
     run.view().save(tmp_path / "page.html")
     step = run.instructions["opcode"].tolist().index("MATMUL")
-    with pages.tab(chromium) as tab:
+    with viewed.tab(chromium) as tab:
         tab.open(tmp_path / "page.html", f"step={step}&pane=array")
         sums = """async () => {
             const { systolic } = await view.product(view.core()), { columns, count } = systolic;
@@ -201,7 +201,7 @@ def test_what_leaves_the_array_is_what_the_run_has_in_psum(chromium, tmp_path, n
 def test_a_cell_works_on_a_column_a_cycle_after_those_above_and_to_the_left(chromium, tmp_path):
     run = neuroncore.run(one_product, *(random(4, n, dtype="bfloat16") for n in (3, 5)))
     run.view().save(tmp_path / "page.html")
-    with pages.tab(chromium) as tab:
+    with viewed.tab(chromium) as tab:
         tab.open(tmp_path / "page.html", "step=2&pane=array")
         at = """async (cycle) => {
             const { systolic } = await view.product(view.core());
