@@ -22,7 +22,7 @@ tensor, vector, unknown = engine.tensor, engine.vector, engine.unknown
     rules=words.RULES,
     opcode="MATMUL",
     example="F=128; dst=psum bfloat16",
-    traits=Traits(transposes=True),
+    traits=Traits(transposes=True, weights="data", streams=None),
 )
 def nc_transpose(dst: Out, data: In, engine: engine = unknown, *, core: Core) -> Run:
     """dst[f, p] = data[p, f]

@@ -105,4 +105,4 @@ def mx_cost(call: Call, machine: Machine) -> cost.Cost:
     """A packed column per cycle, as of any 8-bit format, with four times its work in it (ARCH3)."""
     s, x = call.view("stationary"), call.view("moving")
     columns = max(x.free_size, cost.strided_cycles(x, machine))
-    return cost.systolic(call, machine, "float8", "stationary", columns, s.free_size)
+    return cost.systolic(call, machine, "float8", columns, s.free_size)

@@ -247,7 +247,7 @@ def matmul_cost(call: Call, machine: Machine) -> cost.Cost:
         kind = "float32_onezero"
     moving = call.view("moving")
     n = max(columns(call, "moving"), cost.strided_cycles(moving, machine))
-    return cost.systolic(call, machine, kind, "stationary", n, columns(call, "stationary"))
+    return cost.systolic(call, machine, kind, n, columns(call, "stationary"))
 
 
 def _rate_of(formats: set[Format]) -> str:

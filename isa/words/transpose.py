@@ -80,4 +80,4 @@ def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
     if call.engine is vector:
         return cost.stream(call, machine, data.free_size)
     kind = cost.transpose_kind(data)
-    return cost.systolic(call, machine, kind, "data", data.partitions, data.free_size)
+    return cost.systolic(call, machine, kind, data.partitions, data.free_size)

@@ -37,7 +37,7 @@ class Transfer:
 @dataclass(frozen=True)
 class Cost:
     """`busy_ns` until the engine takes its next instruction, `latency_ns` more until the result
-    can be read. `weights_ns` is how long the array's input is kept by loading `weights_operand`,
+    can be read. `weights_ns` is how long the array's input is kept by loading weights,
     unless it is already there, and `weights_latency_ns` how long the load takes from its begin
     until a column can stream past: what bench/instructions.py holds against published times of
     single instructions; the schedule has no use for it. `table` names the activation table that
@@ -47,7 +47,6 @@ class Cost:
     busy_ns: float
     latency_ns: float
     weights_ns: float = 0.0
-    weights_operand: str = "stationary"
     table: str | None = None
     transfer: Transfer | None = None
     weights_latency_ns: float = 0.0
@@ -333,11 +332,10 @@ def transpose_kind(data: View) -> str:
     return "transpose_float32" if data.dtype.itemsize == 4 else "transpose"
 
 
-def systolic(
-    call: Call, machine: Machine, kind: str, operand: str, columns: int, weights: int
-) -> Cost:
-    """The Tensor engine: so many columns stream past the tile `operand`, of so many of weights."""
-    unit, fixed, held = machine.engines["tensor"], machine.fixed, call.view(operand)
+def systolic(call: Call, machine: Machine, kind: str, columns: int, weights: int) -> Cost:
+    """The Tensor engine: so many columns stream past so many of weights."""
+    unit, fixed = machine.engines["tensor"], machine.fixed
+    held = call.view(call.instruction.traits.weights)
     rate, least = unit.rate[kind], unit.min_interval_cycles
     passes = fixed.float32_passes if rate == unit.rate["float32"] else 1
     busy = max(least / min(rate, 1), unit.overhead_cycles * passes + columns / rate)
@@ -351,6 +349,5 @@ def systolic(
         busy / unit.clock_ghz,
         latency,
         weights_ns=load / unit.clock_ghz,
-        weights_operand=operand,
         weights_latency_ns=filling / unit.clock_ghz + fixed.weights_latency_ns,
     )

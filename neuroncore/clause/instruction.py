@@ -88,6 +88,10 @@ class Traits:
     """It transposes, of itself; a product does where `is_transpose` asks for it."""
     multiplies: bool = False
     """It is a product of matrices, which the Tensor engine makes."""
+    weights: str = "stationary"
+    """The operand whose elements stay in the Tensor engine's array, of what uses that."""
+    streams: str | None = "moving"
+    """The operand that streams past them; None where that is the identity matrix."""
     accumulates: bool = False
     """It goes through its engine's accumulator registers."""
     exchanges: bool = False

@@ -36,7 +36,7 @@ def evaluation(call: Call) -> Evaluation:
     forms = {n: call.view(n).dtype for n in taken}
     names = {p.name for p in call.instruction.parameters}
     turns = said.transposes or bool(call.arguments.get("is_transpose"))
-    data = [forms[n] for n in call.reads if not (turns and n == "moving")]
+    data = [forms[n] for n in call.reads if not (turns and n == said.streams)]
     moved = bool(data) and all(operand and operand.moved for operand in taken.values())
     moves = turns or moved or said.moves_bits
     floats = tuple(n for n in call.writes if forms[n].is_float)

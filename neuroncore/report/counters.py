@@ -148,12 +148,12 @@ def product(call: Call, machine: Machine) -> Product | None:
     said = call.instruction.traits
     if call.engine is not engine.tensor or not (said.multiplies or said.transposes):
         return None
-    if said.transposes:
-        weights, transposes = call.view("data"), True
+    weights = call.view(said.weights)
+    transposes = said.transposes or bool(call.arguments.get("is_transpose"))
+    if said.streams is None:
         moving = weights.partitions * weights.dtype.itemsize
     else:
-        weights, transposes = call.view("stationary"), bool(call.arguments.get("is_transpose"))
-        moving = _in_a_partition(call.view("moving"))
+        moving = _in_a_partition(call.view(said.streams))
     one = call.arguments.get("is_stationary_onezero") or (
         transposes and machine.has("native_transpose")
     )

@@ -57,12 +57,13 @@ class CallTable:
             else:
                 self.queue[i] = QUEUE_OF[call.engine]
             if call.engine is engine.tensor:
-                held = call.arguments.get(cost.weights_operand)
+                held = call.arguments.get(call.instruction.traits.weights)
                 rows = held.partitions if isinstance(held, View) else machine.limits.partitions
                 self.filled[i] = 2 * rows > machine.limits.partitions
             if cost.weights_ns:
-                self.weights[i] = call.reads.index(cost.weights_operand)
-                self.picks_weights[i] = call.view(cost.weights_operand).picked_by is not None
+                weights = call.instruction.traits.weights
+                self.weights[i] = call.reads.index(weights)
+                self.picks_weights[i] = call.view(weights).picked_by is not None
 
     def rows_for(self, call: Array, policy: Policy) -> Array:
         """The row of each instruction."""

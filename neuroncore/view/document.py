@@ -131,6 +131,7 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
         "queues": QUEUES,
         "rows": {"queues": ROWS, "rings": list(RINGS.items())},
         "memories": _memories(timeline),
+        "cells": {"rows": machine.limits.partitions, "columns": machine.limits.stationary_free},
         "roofline": sources.roofline(timeline),
         "calls": [_call(call, machine) for call in program.calls],
         "sites": [texts.site(program.place(i)) for i in range(len(program.lines))],

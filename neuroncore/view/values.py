@@ -195,17 +195,15 @@ def array(call: Call, machine: Machine) -> dict[str, Any] | None:
     past, and for how many cycles; None of what doesn't use it, and of packed formats."""
     if product(call, machine) is None:
         return None
-    transposes = call.instruction.traits.transposes
-    weights = call.view("data" if transposes else "stationary")
+    said = call.instruction.traits
+    weights = call.view(said.weights)
     if weights.dtype.element is not None:
         return None
-    cost, group = (
-        call.instruction.cost(call, machine),
-        weights.free_size // call.view("dst").shape[0],
-    )
+    cost = call.instruction.cost(call, machine)
+    group = weights.free_size // call.view("dst").shape[0]
     return {
-        "stationary": "data" if transposes else "stationary",
-        "moving": None if transposes else "moving",
+        "stationary": said.weights,
+        "moving": said.streams,
         "rows": weights.partitions,
         "columns": weights.free_size // group,
         "group": group,

@@ -14,17 +14,6 @@ CANVAS = "#timeline canvas"
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    with viewed.browser() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def run():
-    return viewed.run()
-
-
-@pytest.fixture(scope="module")
 def file(run, tmp_path_factory):
     path = tmp_path_factory.mktemp("pages") / "a kernel's page, größer.html"
     run.view().save(path)

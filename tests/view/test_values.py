@@ -15,17 +15,6 @@ from neuroncore.numerics.formats import lookup
 from neuroncore.view.values import BINS, layout, picture
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with viewed.browser() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def run():
-    return viewed.run()
-
-
 def of(core, instruction, name):
     """The tile of an operand in a document, by the Python that the page's script repeats."""
     call = core["calls"][viewed.column(core, "call")[instruction]]

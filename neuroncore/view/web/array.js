@@ -26,7 +26,7 @@ export async function product(core) {
   const count = moving ? tiles.moving.shape[1] / call.array.group : call.array.rows;
   const wide = [tiles.stationary, tiles.moving].some((tile) => tile?.format === "float32") && moving;
   const fourPasses = Boolean(wide && core.values.four_passes);
-  return { array: call.array, tiles, sums, systolic: new Systolic(call.array, weights, passing, count, fourPasses) };
+  return { array: call.array, cells: core.cells, tiles, sums, systolic: new Systolic(call.array, weights, passing, count, fourPasses) };
 }
 
 /** The next step, from this one on, whose product the page can show. */
@@ -80,10 +80,10 @@ function play(systolic) {
   }, 60);
 }
 
-function canvas({ systolic, array }, cycle) {
-  const side = 128 * CELL + 2 * EDGE;
-  const made = el("canvas", { id: "array", width: side, height: side, role: "img", "aria-label": "the array of the Tensor engine" });
-  made.style.width = `${side}px`;
+function canvas({ systolic, array, cells }, cycle) {
+  const width = cells.columns * CELL + 2 * EDGE, height = cells.rows * CELL + 2 * EDGE;
+  const made = el("canvas", { id: "array", width, height, role: "img", "aria-label": "the array of the Tensor engine" });
+  made.style.width = `${width}px`;
   const context = made.getContext("2d"), [top, left] = array.at, most = [systolic.weights, systolic.moving ?? [1]]
     .map((values) => values.reduce((a, b) => Math.max(a, Math.abs(b) || 0), 0) || 1);
   const box = (row, column, fill) => {
@@ -91,7 +91,7 @@ function canvas({ systolic, array }, cycle) {
     context.fillRect(EDGE + (left + column) * CELL, EDGE + (top + row) * CELL, CELL, CELL);
   };
   context.fillStyle = ink("panel");
-  context.fillRect(EDGE, EDGE, 128 * CELL, 128 * CELL);
+  context.fillRect(EDGE, EDGE, cells.columns * CELL, cells.rows * CELL);
   const loaded = Math.min(cycle, systolic.loading);
   for (let row = 0; row < systolic.rows; row++) {
     for (let column = 0; column < systolic.columns; column++) {
@@ -128,12 +128,12 @@ function chosen(systolic) {
 }
 
 function said(shown, cycle, core) {
-  const { systolic, array, tiles, sums } = shown, [row, column] = chosen(systolic), float32 = { bytes: 4 };
+  const { systolic, array, cells, tiles, sums } = shown, [row, column] = chosen(systolic), float32 = { bytes: 4 };
   const phase = cycle < systolic.loading ? `weights come in, a row in each cycle: ${cycle} of ${systolic.rows}` : "columns stream past";
   const now = systolic.at(cycle, row, column), done = systolic.at(cycle, systolic.rows, column);
   const rows = [
     ["array", `${systolic.rows} rows of K by ${systolic.columns} columns of M${systolic.group > 1 ? ", two weights in each cell" : ""}: `
-      + `${((100 * systolic.rows * systolic.columns) / 128 ** 2).toFixed(0)} % of it`],
+      + `${((100 * systolic.rows * systolic.columns) / (cells.rows * cells.columns)).toFixed(0)} % of it`],
     ["moving", `${systolic.count} columns${systolic.passes.length > 1 ? ", four times: float32 goes in halves of 12 bits" : ""}`
       + (array.moving ? "" : ", of the identity matrix")],
     ["estimate", `keeps the engine for ${array.cycles} cycles`],
