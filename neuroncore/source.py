@@ -127,10 +127,7 @@ def instruction_of(frame: FrameType) -> int:
 
 def site(frame: FrameType | None) -> tuple[CodeType, int] | None:
     """Where a frame is, as `place` takes it."""
-    if frame is None:
-        return None
-    there = resumed.get()
-    return frame.f_code, there[1] if there is not None and there[0] is frame else frame.f_lasti
+    return None if frame is None else (frame.f_code, instruction_of(frame))
 
 
 def _span(code: CodeType, instruction: int) -> tuple[int | None, ...]:
