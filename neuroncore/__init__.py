@@ -17,6 +17,7 @@ if not _path.isdir(_path.join(_HERE, "isa")):
 if _TYPE_CHECKING:
     from neuroncore import numerics
     from neuroncore.api import Run, load, run
+    from neuroncore.diagnostics.check import check
     from neuroncore.frontend.alias import activate, activated, deactivate
     from neuroncore.frontend.precision import precision_of
     from neuroncore.frontend.settings import settings
@@ -27,6 +28,7 @@ _HOMES = {
     "Run": "api",
     "activate": "frontend.alias",
     "activated": "frontend.alias",
+    "check": "diagnostics.check",
     "deactivate": "frontend.alias",
     "load": "api",
     "load_ipython_extension": "notebook",
@@ -58,6 +60,7 @@ __all__ = [
     "Run",
     "activate",
     "activated",
+    "check",
     "deactivate",
     "load",
     "numerics",

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
-from neuroncore.core.core import Finding
+from neuroncore.diagnostics.recorded import recorded
 from neuroncore.errors import UsageError
+from neuroncore.findings import Finding
 from neuroncore.frontend.arrays import as_numpy
 from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
@@ -27,7 +28,7 @@ from neuroncore.record.saved import Record
 from neuroncore.report.compare import Agreement, Incomparable, agreement
 from neuroncore.report.difference import Difference, Side, difference
 from neuroncore.report.estimate import Estimate, estimate
-from neuroncore.report.summary import bound_by, overcommitted, summary
+from neuroncore.report.summary import bound_by, summary
 from neuroncore.report.why import Why, why
 from neuroncore.schedule import Timeline, schedule_cores
 
@@ -97,9 +98,9 @@ class Run:
     @cached_property
     def findings(self) -> list[Finding]:
         """Warnings and remarks: in the order in which they were met, and then of the record."""
-        recorded = self._finished.record is not None
-        capacity = [found for t in self.timelines for found in overcommitted(t)] if recorded else []
-        return [*self._finished.findings, *dict.fromkeys(capacity)]
+        record = self._finished.record
+        told = [] if record is None else recorded(record, self.timelines)
+        return [*self._finished.findings, *told]
 
     @property
     def precision(self) -> Precision | None:

@@ -20,6 +20,7 @@ metadata: Any = Lazy("importlib.metadata")
 # gives the command's parser what it takes, and `command`, which carries it out.
 COMMANDS = {
     "run": ("run", "run a kernel, or a script that launches kernels"),
+    "check": ("check", "what is likely wrong with a kernel, or slow, without and with a run of it"),
     "why": ("why", "why a kernel takes as long as it does, and what would help"),
     "diff": ("diff", "which of two kernels is faster, how sure that is, and what else differs"),
     "view": ("view", "write a page that shows a run, for a browser and without a network"),

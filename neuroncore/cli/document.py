@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 perfetto: Any = Lazy("neuroncore.report.perfetto")
 precision: Any = Lazy("neuroncore.report.precision")
 viewing: Any = Lazy("neuroncore.view.page")
-SCHEMA = "neuroncore.run/1"
+SCHEMA = "neuroncore.run/2"
 PACKAGES = ("numpy", "numba", "ml_dtypes")
 
 
@@ -160,6 +160,6 @@ def _launch(run: Run, found: Agreement | None, answers: bool) -> dict[str, Any]:
         "programs": [list(own) for own in run.programs],
         "estimate": shown(run.summary),
         "cores": [*map(shown, run.summaries)],
-        "findings": [*map(str, run.findings)],
+        "findings": [one.to_dict() for one in run.findings],
         **({"precision": precision.document(run.precision)} if run.precision else {}),
     }

@@ -1,8 +1,9 @@
-"""neuroncore explain: what an error means, with an example of it and of how it goes.
+"""neuroncore explain: what an error or a finding means, with an example of it and of how it goes.
 
 A page is a section of a file in explanations/: `## NAME (CODE)`, a text, and an example as a diff.
 With its lines that begin with "-" the example is refused, with those that begin with "+" it runs.
 The Python block at the top of a file stands before each of its examples; tests execute them all.
+What isn't an error is a row of the table of codes, which has the same of each (`findings.Rule`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from importlib.resources import files
 
 from neuroncore import errors
 from neuroncore.errors import KernelError, UsageError, did_you_mean
+from neuroncore.findings import Rule, rules
 
 LEGAL = "legal here"
 SYMPTOMS = "On the device: "  # what begins the line of a page that lists what else it may be called
@@ -23,13 +25,15 @@ SYMPTOMS = "On the device: "  # what begins the line of a page that lists what e
 
 @dataclass(frozen=True)
 class Page:
-    """One name and what it means. `code` is the error's, or LEGAL where nothing is refused."""
+    """One name and what it means. `code` is the error's, or LEGAL where nothing is refused;
+    `severity` is empty for errors that are raised."""
 
     name: str
     code: str
     text: str
     header: str
     diff: str
+    severity: str = ""
 
     @property
     def bad(self) -> str:
@@ -57,7 +61,15 @@ def pages() -> dict[str, Page]:
     """All pages, by name."""
     folder = files("neuroncore.cli") / "explanations"
     texts = [one.read_text("utf-8") for one in folder.iterdir() if one.name.endswith(".md")]
-    return {page.name: page for text in texts for page in _pages(text)}
+    of_rules = {code: _page_of(rule) for code, rule in rules().items()}
+    return of_rules | {page.name: page for text in texts for page in _pages(text)}
+
+
+def _page_of(rule: Rule) -> Page:
+    said = {"because": rule.because, "hint": rule.hint, "source": rule.source}
+    fields = "\n".join(f"  {name:9} {text}" for name, text in said.items())
+    text = f"{rule.severity}: {rule.sentence}\n{fields}"
+    return Page(rule.code, rule.code, text, rule.header.strip(), rule.example, rule.severity)
 
 
 def _pages(text: str) -> Iterator[Page]:
@@ -83,7 +95,7 @@ def codes() -> set[str]:
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", help="an error's code, a name of nki.errors, or what the device says"
+        "name", nargs="?", help="a code, a name of nki.errors, or what the device says"
     )
     parser.set_defaults(command=explain)
 
@@ -119,9 +131,16 @@ def _printed(page: Page) -> Iterator[str]:
     if not page.diff:
         return
     yield ""
-    yield "Refused with the lines marked -, runs with those marked +:" if page.bad else "Runs:"
+    yield _caption(page)
     yield ""
     yield from (f"    {line}".rstrip() for line in _indented(page))
+
+
+def _caption(page: Page) -> str:
+    if not page.bad:
+        return "Runs:"
+    verbs = ("Told", "not") if page.severity else ("Refused", "runs")
+    return f"{verbs[0]} with the lines marked -, {verbs[1]} with those marked +:"
 
 
 def _indented(page: Page) -> Iterator[str]:

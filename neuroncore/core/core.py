@@ -29,6 +29,7 @@ from neuroncore.errors import (
     OutsideKernelError,
     UninitialisedError,
 )
+from neuroncore.findings import Finding
 from neuroncore.machine import Machine
 from neuroncore.memory.storage import Born, Hbm, Memory, Storage
 from neuroncore.memory.tile import Tile
@@ -45,19 +46,6 @@ CLOBBERED = np.uint32(0x7FC0ACC0).view(np.float32)
 
 
 HOW_TO_READ_ZEROS = '0 with --uninitialised zeros, Options(uninitialised="zeros")'
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that was not refused but is likely wrong on the device."""
-
-    code: str
-    message: str
-    place: source.Place | None
-
-    def __str__(self) -> str:
-        where = f"{self.place}:{self.place.column + 1}: " if self.place else ""
-        return f"{where}warning[{self.code}] {self.message}"
 
 
 class Beside(Protocol):

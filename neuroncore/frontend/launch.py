@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.core import results
-from neuroncore.core.core import Core, Finding, on
+from neuroncore.core.core import Core, on
 from neuroncore.core.meeting import cores_together
 from neuroncore.core.system import System
 from neuroncore.enums import MemoryRegion
@@ -21,6 +21,7 @@ from neuroncore.errors import (
     SignatureError,
     UsageError,
 )
+from neuroncore.findings import Finding
 from neuroncore.frontend import ending, misuse
 from neuroncore.frontend.arrays import Library, as_numpy, library
 from neuroncore.frontend.outcome import Launch as Launch

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from neuroncore.core.core import Core, Finding
+from neuroncore.core.core import Core
+from neuroncore.findings import Finding
 from neuroncore.machine import Machine
 from neuroncore.record.data import Input
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from neuroncore import source
-from neuroncore.core.core import Finding
+from neuroncore.findings import Finding
 
 
 class Line(NamedTuple):
@@ -48,8 +48,10 @@ def counted(findings: list[Finding]) -> str:
 
 
 def warn(findings: Iterable[Finding]) -> None:
-    """Tell what has not been told, at the line of the user's that launched the kernel."""
-    for line, same in by_line(findings).items():
+    """Tell what has not been told, at the line of the user's that launched the kernel: what is
+    likely wrong, not notes and advice."""
+    grave = [one for one in findings if one.severity in ("error", "warning")]
+    for line, same in by_line(grave).items():
         text = counted(same)
         if line not in _told or _is_told_each_time(text):
             _told.add(line)

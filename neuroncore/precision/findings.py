@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore import source
-from neuroncore.core.core import Finding
+from neuroncore.findings import Finding
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native.lazy import Lazy
 from neuroncore.numerics.formats import Format, float32

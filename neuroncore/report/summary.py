@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.core.core import Finding
 from neuroncore.core.meeting import cores_together
+from neuroncore.findings import Finding
 from neuroncore.machine import Machine
 from neuroncore.report.counters import SPILLS, Counters, counted
 from neuroncore.report.estimate import Estimate, estimate

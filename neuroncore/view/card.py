@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from neuroncore.core.core import Finding
+from neuroncore.findings import Finding
 from neuroncore.report import tables
 from neuroncore.report.estimate import estimate
 from neuroncore.schedule import Timeline

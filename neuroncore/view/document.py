@@ -16,8 +16,8 @@ from typing import Any
 import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
-from neuroncore.core.core import Finding
 from neuroncore.errors import UsageError
+from neuroncore.findings import Finding
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.precision.findings import Precision

@@ -1,0 +1,101 @@
+"""neuroncore check: what is likely wrong with a kernel, from its source and from a run of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from neuroncore import machine
+from neuroncore.diagnostics.check import Checked, check
+from neuroncore.diagnostics.execution import Limits
+from neuroncore.diagnostics.sarif import log
+from neuroncore.diagnostics.static import RELEASES
+from neuroncore.errors import UsageError
+from neuroncore.findings import Finding
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Read a file of kernels and all that it calls, and tell what the device or its compiler "
+        "refuses, what is likely wrong there, and what is slow. A file that launches kernels when "
+        "it is run, and a kernel with arguments, is run as well, in a process of its own. "
+        "Exit codes: 0 no errors, 1 errors, 2 wrong usage."
+    )
+    parser.allow_abbrev = False
+    parser.add_argument("file", metavar="FILE.py[::KERNEL]")
+    given = parser.add_mutually_exclusive_group()
+    given.add_argument("--args", nargs="+", metavar="ARG", help="the kernel's, as `run` takes them")
+    given.add_argument("--inputs", metavar="FUNC", help="a function that makes them")
+    parser.add_argument(
+        "--api", choices=RELEASES, help="the release to hold it against; by default what it uses"
+    )
+    parser.add_argument("--target", metavar="MACHINE", help=", ".join(machine.names()))
+    parser.add_argument("--static", action="store_true", help="execute nothing")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    form.add_argument(
+        "--sarif", type=Path, metavar="OUT.sarif", help="for editors and code scanning, beside text"
+    )
+    limits = Limits()
+    parser.add_argument(
+        "--seconds", type=float, default=limits.seconds, help="a run may take (%(default)g)"
+    )
+    parser.add_argument(
+        "--memory",
+        type=float,
+        default=limits.memory / 2**30,
+        metavar="GIB",
+        help="of address space a run may take (%(default)g)",
+    )
+    parser.set_defaults(command=command)
+
+
+def command(arguments: argparse.Namespace) -> int:
+    file, _, kernel = arguments.file.partition("::")
+    if arguments.target:
+        machine.load(arguments.target)  # refuses unknown names before anything is read
+    found = check(
+        file,
+        kernel or None,
+        api=arguments.api,
+        target=arguments.target,
+        static=arguments.static,
+        words=_words(arguments, kernel),
+        limits=Limits(arguments.seconds, int(arguments.memory * 2**30)),
+    )
+    if arguments.json:
+        print(json.dumps(found.to_dict(), indent=2))
+    else:
+        print("\n".join(lines(found)))
+    if arguments.sarif:
+        arguments.sarif.write_text(json.dumps(log(found.findings), indent=2), "utf-8")
+    if found.unfinished:
+        print(f"neuroncore: {found.unfinished}", file=sys.stderr)
+    return int(found.count("error") > 0 or (arguments.strict and found.count("warning") > 0))
+
+
+def _words(arguments: argparse.Namespace, kernel: str) -> list[str]:
+    """What a kernel is given, as words of the command line."""
+    if not kernel and (arguments.args or arguments.inputs):
+        raise UsageError(f"--args and --inputs are a kernel's: {arguments.file}::KERNEL")
+    if arguments.args:
+        return ["--args", *arguments.args]
+    return ["--inputs", arguments.inputs] if arguments.inputs else []
+
+
+def lines(found: Checked) -> Iterator[str]:
+    """The findings, each with why and what to do, and what was done."""
+    for one in found.findings:
+        yield from _told(one)
+    yield str(found).rpartition("\n")[2] + f" ({found.extent})"
+
+
+def _told(one: Finding) -> Iterator[str]:
+    yield str(one)
+    for name in ("because", "hint", "source"):
+        if said := getattr(one, name):
+            yield f"  {name:9} {said}"

@@ -1,0 +1,11 @@
+"""What is likely wrong with a kernel: found in its source, and in the record of its run.
+
+* `check` puts both together: `neuroncore check` and `neuroncore.check` are it.
+* `static` reads the file and all that it calls, and executes nothing of it.
+* `execution` runs a file in a process of its own, with limits of time and memory.
+* `recorded` reads what a launch left behind: its record and its schedule.
+* `codes/` is the table of codes, a row each; `neuroncore.findings` reads it, and has `Finding`.
+
+Modules that read the source import neither numpy nor anything that does, so that a check of a file
+is done before those would be loaded.
+"""

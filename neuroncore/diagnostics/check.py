@@ -1,0 +1,99 @@
+"""A file of kernels checked: what its source tells, and what its run does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from neuroncore.diagnostics import execution
+from neuroncore.diagnostics.static import read
+from neuroncore.findings import SEVERITIES, Finding
+
+SCHEMA = "neuroncore.check/1"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found, and how far it went.
+
+    `files` are those that were read and `launches` how many kernels were run, None if nothing was;
+    `unfinished` says in a sentence why the run ended early.
+    """
+
+    findings: Sequence[Finding]
+    files: Sequence[str]
+    api: str
+    launches: int | None = None
+    unfinished: str | None = None
+
+    def count(self, severity: str) -> int:
+        """How many findings have a severity."""
+        return sum(one.severity == severity for one in self.findings)
+
+    @property
+    def extent(self) -> str:
+        """What was done, in a line."""
+        read = f"{len(self.files)} file{'s' * (len(self.files) != 1)} read, API {self.api}"
+        if self.launches is None:
+            return f"{read}; nothing was run"
+        done = f"{self.launches} launch{'es' * (self.launches != 1)} run"
+        return f"{read}; {done}{f'; {self.unfinished}' if self.unfinished else ''}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as fields, for JSON."""
+        return {
+            "schema": SCHEMA,
+            "api": self.api,
+            "files": list(self.files),
+            "launches": self.launches,
+            "unfinished": self.unfinished,
+            "findings": [one.to_dict() for one in self.findings],
+        }
+
+    def __str__(self) -> str:
+        counts = [f"{n} {name}{'s' * (n != 1)}" for name in SEVERITIES if (n := self.count(name))]
+        return "\n".join([*map(str, self.findings), f"{', '.join(counts) or 'no findings'}"])
+
+
+def check(
+    file: str | Path,
+    kernel: str | None = None,
+    *,
+    api: str | None = None,
+    target: str | None = None,
+    static: bool = False,
+    words: Sequence[str] | None = None,
+    limits: execution.Limits | None = None,
+) -> Checked:
+    """Read a file and all that it calls, and run it if it can be run.
+
+    With a `kernel` that has arguments (`words`, as `neuroncore run` takes them, or a function
+    `inputs` in the file), and of a file that launches kernels when it is run, the record is checked
+    as well, in a process of its own with `limits` of time and memory; with `static` nothing is
+    executed. `api` is a release, "0.1" to "0.6", by default what the file's imports and forms
+    belong to; `target` is a machine.
+
+    Raises UsageError for what can't be read, an unknown kernel, release or machine.
+    """
+    seen = read(Path(file), kernel, api, target)
+    if static or not (words or seen.runs):
+        return Checked(_ordered(seen.findings), seen.files, seen.api)
+    ran = execution.run(Path(file), kernel, target, words or (), limits or execution.Limits())
+    found = _ordered([*seen.findings, *ran.findings])
+    return Checked(found, seen.files, seen.api, ran.launches, ran.unfinished)
+
+
+def _ordered(findings: Sequence[Finding]) -> list[Finding]:
+    """Each code once for a line, by file and line, those of no line at the end."""
+    first: dict[Any, Finding] = {}
+    for one in findings:
+        spot = (one.place.file, one.place.line) if one.place else (one.message, 0)
+        first.setdefault((one.code, *spot), one)
+    return sorted(first.values(), key=lambda one: (one.place is None, *_spot(one)))
+
+
+def _spot(one: Finding) -> tuple[Any, ...]:
+    place = one.place
+    return (place.file, place.line, place.column) if place else ("", 0, 0)

@@ -1,0 +1,86 @@
+"""A file that is checked, run in a process of its own, and what that told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from neuroncore.findings import Finding
+from neuroncore.source import Place
+
+PROGRAM = "neuroncore.diagnostics.limited"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a process may use: seconds on the clock, and bytes of address space."""
+
+    seconds: float = 300.0
+    memory: int = 16 << 30
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run told, how many launches finished, and why it ended early if it did."""
+
+    findings: Sequence[Finding]
+    launches: int
+    unfinished: str | None = None
+
+
+def run(
+    file: Path, kernel: str | None, target: str | None, words: Sequence[str], limits: Limits
+) -> Ran:
+    """Run a file, or a kernel of it, by `neuroncore run --json`; `words` are more of its options.
+
+    What refuses the kernel is a finding. A process that ends without an answer is none: `Ran` says
+    so.
+    """
+    what = f"{file}::{kernel}" if kernel else str(file)
+    command = [sys.executable, "-m", PROGRAM, str(limits.memory), "run", "--json", what]
+    command += [*(["--target", target] if target else []), *words]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limits.seconds
+        )
+    except subprocess.TimeoutExpired:
+        return Ran([], 0, f"stopped after {limits.seconds:g} s")
+    return _told(done.stdout.decode("utf-8", "replace"), done.returncode, done.stderr)
+
+
+def _told(output: str, code: int, errors: bytes) -> Ran:
+    try:
+        document = json.loads(output)
+    except ValueError:
+        last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return Ran([], 0, f"the process ended with {code} and no answer: {last}")
+    launches = document["launches"]
+    found = [Finding.from_dict(one) for launch in launches for one in launch["findings"]]
+    failure = document["error"]
+    if failure and failure.get("code"):
+        found.append(_refused(failure))
+        failure = None
+    return Ran(found, len(launches), failure and failure["statement"])
+
+
+def _refused(failure: dict[str, Any]) -> Finding:
+    """What an error of a kernel, as its `to_dict` has it, is among findings."""
+    place = None
+    if failure["line"] is not None:
+        column = failure["column"] - 1
+        place = Place(failure["file"], failure["line"], column, failure["line"], column + 1, "")
+    values = [f"{name} {failure[name]}" for name in ("expected", "got") if failure[name]]
+    return Finding(
+        failure["code"],
+        "; ".join([failure["statement"], *values]),
+        place,
+        severity="error",
+        because=failure["because"] or "",
+        hint=failure["hint"] or "",
+        source=f"neuroncore explain {failure['code']}",
+    )
