@@ -293,46 +293,12 @@ def parse(text: str, where: str) -> Machine:
 T = TypeVar("T")
 
 
-class _Reader:
+class FactReader:
     """Takes a file apart; every key must be known and every number must say how it is known."""
 
     def __init__(self, raw: dict[str, Any], where: str) -> None:
         self.raw, self.where = raw, where
         self.facts: dict[str, Fact] = {}
-
-    def machine(self) -> Machine:
-        tables = ("sources", "features", "start_partitions", "engine", "peak_tflops", *SECTIONS)
-        own = ("name", "generation", "api_version", "aliases", "description", "products")
-        self.exactly(self.raw, (*own, *tables), "")
-        self.exactly(self.raw["engine"], ENGINES, "engine")
-        hints = get_type_hints(Machine)
-        features = self.raw["features"]
-        return Machine(
-            name=self.raw["name"],
-            generation=self.raw["generation"],
-            api_version=self.api_version(),
-            aliases=tuple(self.raw["aliases"]),
-            description=self.raw["description"],
-            products=tuple(self.raw["products"]),
-            features={n: self.fact(v, f"features.{n}") for n, v in features.items()},
-            start_partitions=self.numbers("start_partitions", self.raw["start_partitions"]),
-            engines={n: self.section(Engine, f"engine.{n}", t) for n, t in self.engines()},
-            peak_tflops=self.numbers("peak_tflops", self.raw["peak_tflops"]),
-            facts=self.facts,
-            sources=self.raw["sources"],
-            **{name: self.section(hints[name], name, self.raw[name]) for name in SECTIONS},
-        )
-
-    def api_version(self) -> str:
-        version: str = self.raw["api_version"]
-        if not re.fullmatch(r"gen\d+", version):
-            raise DefinitionError(
-                f"{self.where}: api_version must be gen and a number: {version!r}"
-            )
-        return version
-
-    def engines(self) -> list[tuple[str, Any]]:
-        return list(self.raw["engine"].items())
 
     def section(self, cls: type[T], path: str, table: dict[str, Any]) -> T:
         fields = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
@@ -371,3 +337,39 @@ class _Reader:
                 hint = did_you_mean(key, names)
                 message = f"{self.where}: [{path}] has the unknown key {key!r}"
                 raise DefinitionError(f"{message}; {hint}" if hint else message)
+
+
+class _Reader(FactReader):
+    def machine(self) -> Machine:
+        tables = ("sources", "features", "start_partitions", "engine", "peak_tflops", *SECTIONS)
+        own = ("name", "generation", "api_version", "aliases", "description", "products")
+        self.exactly(self.raw, (*own, *tables), "")
+        self.exactly(self.raw["engine"], ENGINES, "engine")
+        hints = get_type_hints(Machine)
+        features = self.raw["features"]
+        return Machine(
+            name=self.raw["name"],
+            generation=self.raw["generation"],
+            api_version=self.api_version(),
+            aliases=tuple(self.raw["aliases"]),
+            description=self.raw["description"],
+            products=tuple(self.raw["products"]),
+            features={n: self.fact(v, f"features.{n}") for n, v in features.items()},
+            start_partitions=self.numbers("start_partitions", self.raw["start_partitions"]),
+            engines={n: self.section(Engine, f"engine.{n}", t) for n, t in self.engines()},
+            peak_tflops=self.numbers("peak_tflops", self.raw["peak_tflops"]),
+            facts=self.facts,
+            sources=self.raw["sources"],
+            **{name: self.section(hints[name], name, self.raw[name]) for name in SECTIONS},
+        )
+
+    def api_version(self) -> str:
+        version: str = self.raw["api_version"]
+        if not re.fullmatch(r"gen\d+", version):
+            raise DefinitionError(
+                f"{self.where}: api_version must be gen and a number: {version!r}"
+            )
+        return version
+
+    def engines(self) -> list[tuple[str, Any]]:
+        return list(self.raw["engine"].items())

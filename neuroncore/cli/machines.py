@@ -1,19 +1,25 @@
-"""neuroncore machines: the numbers of each generation, with their grades and sources."""
+"""neuroncore machines: the numbers of generations and instances, with their grades and sources."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from neuroncore import machine
+from neuroncore.cli import instances as drawn
 from neuroncore.cli import published
+from neuroncore.errors import UsageError
+from neuroncore.instances import instance as instances
+from neuroncore.instances.instance import Instance
 from neuroncore.machine import Fact, Machine
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="one machine; all side by side without it")
+    parser.add_argument("name", nargs="?", help="one machine or instance; all without it")
     parser.add_argument(
-        "--check", action="store_true", help="peaks and bandwidths beside every printed number"
+        "--check",
+        action="store_true",
+        help="what follows from the files beside every printed number",
     )
     parser.set_defaults(command=machines)
 
@@ -21,11 +27,21 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def machines(arguments: argparse.Namespace) -> int:
     if arguments.check:
         return published.check()
-    if arguments.name:
-        print("\n".join(_one_machine(machine.load(arguments.name))))
+    name = arguments.name
+    if name is None:
+        print("\n".join(_side_by_side([machine.load(each) for each in machine.names()])))
+    elif instances.known(name):
+        print("\n".join(_one_instance(instances.find(name))))
     else:
-        print("\n".join(_side_by_side([machine.load(name) for name in machine.names()])))
+        print("\n".join(_one_machine(_machine(name))))
     return 0
+
+
+def _machine(name: str) -> Machine:
+    try:
+        return machine.load(name)
+    except UsageError as error:
+        raise UsageError(f"{error}; instances are {', '.join(instances.names())}") from None
 
 
 def _side_by_side(found: list[Machine]) -> Iterator[str]:
@@ -37,6 +53,7 @@ def _side_by_side(found: list[Machine]) -> Iterator[str]:
         yield f"{path:{width}}  " + "  ".join(f"{c:24}" for c in cells).rstrip()
     yield ""
     yield "d documented, m measured, a assumed; `neuroncore machines NAME` gives the sources"
+    yield f"Instances, printed and drawn by name: {', '.join(instances.names())}"
 
 
 def _cell(fact: Fact | None) -> str:
@@ -45,10 +62,21 @@ def _cell(fact: Fact | None) -> str:
 
 def _one_machine(one: Machine) -> Iterator[str]:
     yield f"{one.name}: {one.generation}, {one.description}"
-    path_width = max(map(len, one.facts))
-    value_width = max(len(str(fact.value)) for fact in one.facts.values())
-    for path, fact in one.facts.items():
+    yield from _facts(one.facts, one.sources)
+
+
+def _one_instance(one: Instance) -> Iterator[str]:
+    yield from drawn.lines(one)
+    yield ""
+    yield from _facts({**one.facts, **one.chip.facts}, {**one.chip.sources, **one.sources})
+
+
+def _facts(facts: Mapping[str, Fact], sources: Mapping[str, str]) -> Iterator[str]:
+    """Every number with its grade and source, then what the sources are."""
+    path_width = max(map(len, facts))
+    value_width = max(len(str(fact.value)) for fact in facts.values())
+    for path, fact in facts.items():
         yield f"{path:{path_width}}  {fact.value!s:{value_width}}  {fact.grade:10}  {fact.source}"
     yield ""
-    key_width = max(map(len, one.sources))
-    yield from (f"{key:{key_width}}  {text}" for key, text in one.sources.items())
+    key_width = max(map(len, sources))
+    yield from (f"{key:{key_width}}  {text}" for key, text in sources.items())

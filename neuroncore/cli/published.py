@@ -13,9 +13,11 @@ from typing import Any
 
 from neuroncore import machine
 from neuroncore.errors import DefinitionError
+from neuroncore.instances import instance as instances
 from neuroncore.machine import Machine
 
-UNITS = {"TFLOPS": 1.0, "PFLOPS": 1e-3}  # per TFLOPS
+UNITS = {"TFLOPS": 1.0, "TOPS": 1.0, "PFLOPS": 1e-3}  # per TFLOPS
+BINARY = {"GiB": ("GB", 2**30 / 1e9), "GiB/s": ("GB/s", 2**30 / 1e9)}  # what is compared in decimal
 LANES, GPSIMD_LANES = 128, 8 * 16
 ARITHMETIC = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -25,7 +27,8 @@ ARITHMETIC = {
 @dataclass(frozen=True)
 class Claim:
     """One printed number. `rate` is the Tensor engine's beside bfloat16's, if it is about that;
-    `formula` what gives the number, if anything does, rounded to `to` or `cut` off there."""
+    `formula` what gives the number, if anything does, rounded to `to` or `cut` off there, of the
+    core and of the `instance`. Claims of one `quantity` are about the same thing."""
 
     of: str
     machine: str
@@ -33,6 +36,8 @@ class Claim:
     what: str
     printed: str
     source: str
+    instance: str = ""
+    quantity: str = ""
     unit: str = "TFLOPS"
     name: str = ""
     rate: float | None = None
@@ -45,6 +50,12 @@ class Claim:
     def step(self) -> float:
         """What it was rounded to: its last digit, if nothing else is said."""
         return self.to or 10.0 ** -len(self.printed.partition(".")[2])
+
+    @property
+    def decimal(self) -> tuple[float, str]:
+        """The number and its unit, in powers of ten."""
+        unit, factor = BINARY.get(self.unit, (self.unit, 1.0))
+        return float(self.printed) * factor, unit
 
     def is_met_by(self, value: float) -> bool:
         steps = value / self.step
@@ -82,6 +93,21 @@ def quantities(core: Machine) -> dict[str, float]:
         "S": LANES * 8 * clocks["scalar"],
         "G": GPSIMD_LANES * 4 * clocks["gpsimd"],
         "H": core.hbm.gigabytes_per_s,
+    }
+
+
+def of_instance(name: str) -> dict[str, float]:
+    """What the formulas call the parts of an instance: GiB of HBM, GB/s of links, Gb/s of EFA."""
+    if not name:
+        return {}
+    one = instances.load(name)
+    links = {f"L_{group.name}": 2 * group.each_way for group in one.links}
+    return {
+        "M": one.hbm_bytes / 2**30,
+        "C": one.chip.cc_cores,
+        "L": 2 * one.links_each_way,
+        "E": one.host.efa_interfaces * one.host.efa_gigabits_per_s,
+        **links,
     }
 
 
@@ -126,8 +152,22 @@ def compared(every: list[Claim], cores: Mapping[str, Machine]) -> Iterator[Line]
         if claim.rate is not None:
             alone = claim.cores * tensor_tflops(core, claim.rate) * UNITS[claim.unit]
         if claim.formula:
-            derived = evaluated(claim.formula, {**printed, **quantities(core)})
+            names = {**printed, **quantities(core), **of_instance(claim.instance)}
+            derived = evaluated(claim.formula, names)
         yield Line(claim, alone, derived)
+
+
+def contradictions(every: list[Claim]) -> dict[str, list[Claim]]:
+    """The quantities of which different numbers are printed, and what those are."""
+    found: dict[str, list[Claim]] = {}
+    for claim in every:
+        if claim.quantity:
+            found.setdefault(claim.quantity, []).append(claim)
+    return {
+        quantity: claims
+        for quantity, claims in found.items()
+        if len({claim.decimal for claim in claims}) > 1
+    }
 
 
 def check() -> int:
@@ -144,9 +184,19 @@ def check() -> int:
             head = line.claim.of
             print(f"\n{head:26} {'Tensor alone':>12} {'derived':>10} {'printed':>10}")
         print(_row(line))
+    print()
+    print("\n".join(_contradictions(contradictions([line.claim for line in lines]))))
     wrong = sum(not line.holds for line in lines)
     print(f"\n{len(lines)} printed numbers, {wrong} that the machine files do not give")
     return int(wrong > 0)
+
+
+def _contradictions(found: Mapping[str, list[Claim]]) -> Iterator[str]:
+    yield f"{len(found)} contradictions: quantities of which different numbers are printed"
+    yield "(the files have the first, if a formula gives it)"
+    for quantity, every in found.items():
+        printed = (f"{c.printed} {c.unit}".rstrip() + f" ({c.source}: {c.what})" for c in every)
+        yield f"  {quantity}: " + "; ".join(printed)
 
 
 def _row(line: Line) -> str:

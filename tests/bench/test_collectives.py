@@ -1,0 +1,61 @@
+"""bench/collectives.py: the published table of 64 ranks, of which 20 rows are fitted to."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+
+import collectives
+
+CSV = ROOT / "tests/data/collectives.csv"
+
+pytestmark = pytest.mark.source
+
+
+def test_rows_that_nothing_is_fitted_to_are_within_the_limits():
+    every = list(collectives.rows(CSV))
+    fitted = [row for row in every if row.is_fitted]
+    assert len(every) == 50 and len(fitted) == 20
+    assert {(row.op, row.dtype) for row in fitted} == {
+        ("all_gather", "fp32"),
+        ("reduce_scatter", "fp32"),
+    }
+    held_out = collectives.errors(every, False, "A")
+    assert len(held_out) == 30 and held_out[-1] <= 0.20 and held_out[15] <= 0.08
+    assert collectives.within_limits(every)
+
+
+def test_the_limits_can_be_missed():
+    every = list(collectives.rows(CSV))
+    slower = [row._replace(microseconds=1.2 * row.microseconds) for row in every]
+    assert not collectives.within_limits(slower)
+    assert not collectives.within_limits([row for row in every if row.is_fitted])
+
+
+def test_the_numbers_of_the_file_are_those_of_the_fit():
+    pytest.importorskip("scipy")
+    found = list(collectives.fit(list(collectives.rows(CSV))))
+    assert found == [
+        "mesh: step_us 5.38, gather 76, scatter 113 GB/s",
+        "rdh: step_us 3.64, gather 187, scatter 151 GB/s",
+        "kangaring: step_us 3.86, gather 351, scatter 286 GB/s",
+    ]
+
+
+def test_what_has_no_estimate_is_told(tmp_path, monkeypatch, capsys):
+    head, first, *_ = CSV.read_text().splitlines()
+    rows = [
+        first,
+        first.replace(",1,64,2,", ",2,64,2,"),
+        "unstated,1,64,,all_gather,fp32,1024,1.0,B",
+        "unstated,1,64,,all_gather,fp32,1024,1.0,X",
+    ]
+    (tmp_path / "some.csv").write_text("\n".join([head, *rows]))
+    monkeypatch.setattr(sys, "argv", ["collectives.py", str(tmp_path / "some.csv")])
+    assert collectives.main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6 and sum("no estimate" in line for line in lines) == 2
+    assert lines[1].endswith("mesh, held out")
