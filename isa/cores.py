@@ -20,7 +20,7 @@ from .words import control as words
     cost=words.one_cycle,  # a semaphore is sent to the other core, and one is waited for
     rules=[words.both_cores],
     feature="logical_core",
-    meets=True,
+    meets=words.own_rank,
     traits=Traits(computes=False),
 )
 def core_barrier(
@@ -44,7 +44,7 @@ def core_barrier(
     rules=words.EXCHANGE,
     feature="logical_core",
     opcode="SENDRECV",
-    meets=True,
+    meets=words.own_rank,
     traits=Traits(exchanges=True),
 )
 def sendrecv(

@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
+from neuroncore.clause.world import ALONE, World
 from neuroncore.diagnostics.recorded import recorded
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
+from neuroncore.frontend.arguments import (
+    Arguments,
+    arrays_in,
+    copied,
+    of_a_rank,
+    takes_rank,
+    values_in,
+)
 from neuroncore.frontend.arrays import as_numpy
 from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
@@ -45,7 +54,6 @@ tiles: Any = Lazy("neuroncore.view.tiles")
 viewing: Any = Lazy("neuroncore.view.page")
 cards: Any = Lazy("neuroncore.view.card")
 Array = npt.NDArray[Any]
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,7 @@ class Finished:
     findings: list[Finding]
     record: Record | None
     precision: Precision | None = None
+    world: World = ALONE
 
 
 class Run:
@@ -67,12 +76,23 @@ class Run:
     Figures, lines, tiles and instructions are those of the recorded program, and their times are
     estimates; all are made when they are first asked for. Without a record (`Options.record`) they
     raise UsageError. One that was loaded from a file has all of it but what float64 told.
+
+    That of several ranks has the results, the cores and the times of all, rank by rank, and a Run
+    for each in `ranks`, of which only the whole can be replayed and saved.
     """
 
-    def __init__(self, finished: Finished, used: Arguments, given: Arguments | None) -> None:
+    def __init__(
+        self,
+        finished: Finished,
+        used: Arguments,
+        given: Arguments | None,
+        whole: Run | None = None,
+    ) -> None:
         """`used` are the arguments as the kernel left them, `given` copies of them as they were,
-        if there are any."""
+        if there are any; of several ranks the arguments are those of each. `whole` is the Run of
+        all ranks, of that of one."""
         self._finished, self._used, self._given = finished, used, given
+        self._whole = whole
 
     @property
     def kernel(self) -> str:
@@ -90,9 +110,38 @@ class Run:
         return self._finished.programs
 
     @property
+    def world(self) -> World:
+        """How many ranks it ran on, each of how many cores."""
+        return self._finished.world
+
+    @cached_property
+    def ranks(self) -> Sequence[Run]:
+        """A Run for each rank; their findings are those of all."""
+        if self.world.ranks == 1:
+            return (self,)
+        return tuple(map(self._rank, range(self.world.ranks)))
+
+    def _rank(self, rank: int) -> Run:
+        done, own = self._finished, self.world.cores_of(rank)
+        part = slice(own.start, own.stop)
+        record = None
+        if done.record is not None:
+            about = {**done.record.about, "rank": rank}
+            record = Record(done.record.programs[part], about)
+        finished = replace(
+            done,
+            programs=done.programs[part],
+            results=done.results[rank],
+            record=record,
+            world=World(1, self.world.cores, self.world.instance),
+        )
+        given = None if self._given is None else self._given[0][rank]
+        return Run(finished, self._used[0][rank], given, self)
+
+    @property
     def results(self) -> Any:
         """What the kernel returned, its tensors as arrays of the library that it got some of; of
-        numpy if they were loaded."""
+        numpy if they were loaded. Of several ranks it is a list."""
         return self._finished.results
 
     @cached_property
@@ -165,7 +214,12 @@ class Run:
     @cached_property
     def timelines(self) -> list[Timeline]:
         """When everything happened, core by core."""
-        return schedule_cores(self.record.programs, self.machine)
+        if self._whole is not None:
+            own = self._whole.world.cores_of(self.record.about["rank"])
+            return self._whole.timelines[own.start : own.stop]
+        programs, each = self.record.programs, self.world.cores
+        of_ranks = [programs[i : i + each] for i in range(0, len(programs), each)]
+        return [one for own in of_ranks for one in schedule_cores(own, self.machine)]
 
     @property
     def estimate(self) -> Estimate:
@@ -257,7 +311,7 @@ class Run:
         if given is None:
             raise UsageError("the arguments of this launch, as they were given, were not kept")
         left = copy.deepcopy(given)  # a reference may work in place
-        made = reference(*left[0], **left[1]) if callable(reference) else reference
+        made = self._referred(reference, left) if callable(reference) else reference
         got, wanted, verb = arrays_in(self.results), arrays_in(made), "returns"
         if not got:
             verb = "changes"
@@ -270,6 +324,14 @@ class Run:
             counts = f"{len(got)} arrays, the reference {len(wanted)}"
             raise Incomparable(f"the kernel {verb} {counts}")
         return agreement(got, wanted, tolerance)
+
+    def _referred(self, reference: Callable[..., Any], given: Arguments) -> Any:
+        """What a reference makes of the arguments; of each rank's, if there are several."""
+        if self.world.ranks == 1:
+            return reference(*given[0], **given[1])
+        ranks = [{"rank": n} if takes_rank(reference) else {} for n in range(self.world.ranks)]
+        each = zip(given[0], ranks, strict=True)
+        return [reference(*args, **named, **rank) for (args, named), rank in each]
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows of it; None, for what `repr` says, if there is no record."""
@@ -286,6 +348,8 @@ class Run:
 def run(
     kernel: Callable[..., Any],
     *args: Any,
+    per_rank: Sequence[Sequence[Any] | Mapping[str, Any]] | None = None,
+    lnc: int | None = None,
     target: str | None = None,
     seed: int | None = None,
     options: Options | None = None,
@@ -300,45 +364,82 @@ def run(
     (`rng_seed` and `stochastic_seed` of the options). Arguments that the kernel writes are changed;
     the Run keeps copies of them as they were given.
 
+    With `per_rank`, a tuple or dict of arguments for each rank, it runs on so many ranks of `lnc`
+    cores together, by default as many cores as the kernel's grid asks for, else one. An array that
+    several ranks are given is each rank's own, and the caller's stays as it is.
+
     Raises KernelError for what the device would refuse, UsageError if nothing was launched.
     """
     if seed is not None:
         base = options or current_settings().options or environment_options()
         options = replace(base, stochastic_seed=seed, rng_seed=seed)
-    launched = jit(kernel) if isinstance(kernel, FunctionType) else kernel
-    given = copied((args, kwargs))
-    return of(last_launch(launched, args, kwargs, target, options), (args, kwargs), given)
+    launched: Any = jit(kernel) if isinstance(kernel, FunctionType) else kernel
+    if per_rank is None:
+        given = copied((args, kwargs))
+        return of(last_launch(launched, args, kwargs, target, options), (args, kwargs), given)
+    if args or kwargs:
+        raise UsageError("arguments are given rank by rank, in per_rank, or all together")
+    ranks = [of_a_rank(one) for one in per_rank]
+    kept = [copied(one) for one in ranks]
+    launches = launched.on_ranks(ranks, lnc, target=target, options=options)
+    return of_ranks(launches, [(one.arguments, one.named) for one in launches], kept)
 
 
 def of(launch: Launch, used: Arguments, given: Arguments | None) -> Run:
     """The Run of a launch; `used` are the arguments as the kernel left them, `given` copies of them
     as they were, if there are any."""
-    programs = [core.program for core in launch.cores if core.program is not None]
+    return of_ranks([launch], [used], [given])
+
+
+def of_ranks(
+    launches: Sequence[Launch], used: Sequence[Arguments], given: Sequence[Arguments | None]
+) -> Run:
+    """The Run of the launches of all ranks of a world, with the arguments of each."""
+    first, several = launches[0], len(launches) > 1
+    cores = [core for launch in launches for core in launch.cores]
+    programs = [core.program for core in cores if core.program is not None]
     record = None
-    if len(programs) == len(launch.cores):
-        record = Record(programs, {"kernel": launch.kernel}, _setting(launch, used, given))
+    if len(programs) == len(cores):
+        each = zip(launches, used, given, strict=True)
+        settings = [_setting(rank, *one) for rank, one in enumerate(each)]
+        record = Record(programs, {"kernel": first.kernel}, _together(settings))
     finished = Finished(
-        kernel=launch.kernel,
-        machine=launch.machine,
-        programs=launch.programs,
-        results=launch.outputs,
-        findings=launch.findings,
+        kernel=first.kernel,
+        machine=first.machine,
+        programs=[share for launch in launches for share in launch.programs],
+        results=[launch.outputs for launch in launches] if several else first.outputs,
+        findings=list(dict.fromkeys(found for launch in launches for found in launch.findings)),
         record=record,
-        precision=launch.precision,
+        precision=first.precision,
+        world=first.core.world,
     )
-    return Run(finished, used, given)
+    if not several:
+        return Run(finished, used[0], given[0])
+    kept = [one for one in given if one is not None]
+    whole: Arguments | None = (tuple(kept), {}) if len(kept) == len(given) else None
+    return Run(finished, (tuple(used), {}), whole)
 
 
-def _setting(launch: Launch, used: Arguments, given: Arguments | None) -> Setting:
+def _setting(rank: int, launch: Launch, used: Arguments, given: Arguments | None) -> Setting:
     """What a launch's programs ran in, with the arrays that they were given if there are copies."""
     kept: dict[int, Any] = {}
     if given is not None:
-        kept = {id(one): was for one, was in zip(_leaves(used), _leaves(given), strict=True)}
-    core, inputs = launch.core, tuple(one for one, _ in launch.inputs)
-    arrays = {
-        one.name: as_numpy(kept[id(value)]) for one, value in launch.inputs if id(value) in kept
-    }
-    return Setting(core.machine, core.options, core.grid, inputs, arrays)
+        kept = {id(one): was for one, was in zip(values_in(used), values_in(given), strict=True)}
+    core, several = launch.core, launch.core.world.ranks > 1
+    inputs, arrays = [], {}
+    for one, value in launch.inputs:
+        name = f"{one.name}@{rank}" if several else one.name
+        inputs.append(one._replace(name=name, rank=rank))
+        if id(value) in kept:
+            arrays[name] = as_numpy(kept[id(value)])
+    return Setting(core.machine, core.options, core.grid, tuple(inputs), arrays, core.world)
+
+
+def _together(settings: Sequence[Setting]) -> Setting:
+    """Those of all ranks in one."""
+    inputs = tuple(one for each in settings for one in each.inputs)
+    arrays = {name: array for each in settings for name, array in each.arrays.items()}
+    return replace(settings[0], inputs=inputs, arrays=arrays)
 
 
 def load(path: str | Path) -> Run:
@@ -352,8 +453,9 @@ def load(path: str | Path) -> Run:
     setting, outcome = record.setting, record.outcome
     if setting is None or outcome is None:
         raise UsageError(f"{path} is the record of programs alone: Run.save writes all of a run")
-    given: Arguments = tuple(setting.arrays.values()), {}
-    used = tuple(outcome.changed.get(n, array) for n, array in enumerate(given[0]))
+    arrays = [*setting.arrays.values()]
+    left = [outcome.changed.get(n, array) for n, array in enumerate(arrays)]
+    given, used = (_by_rank(setting, those) for those in (arrays, left))
     finished = Finished(
         kernel=str(record.about.get("kernel", "kernel")),
         machine=setting.machine,
@@ -361,31 +463,16 @@ def load(path: str | Path) -> Run:
         results=outcome.results,
         findings=[Finding(*one) for one in outcome.findings],
         record=record,
+        world=setting.world,
     )
-    return Run(finished, (used, {}), given)
+    return Run(finished, used, given)
 
 
-def copied(arguments: Arguments) -> Arguments:
-    """The arguments as they are now. Raises UsageError for what can't be copied."""
-    try:
-        return copy.deepcopy(arguments)
-    except TypeError as error:
-        raise UsageError(f"the kernel's arguments can't be kept: {error}") from None
-
-
-def _leaves(value: Any) -> list[Any]:
-    """What is in arguments, in order."""
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, tuple | list):
-        return [leaf for item in value for leaf in _leaves(item)]
-    return [value]
-
-
-def arrays_in(value: Any) -> list[Array]:
-    """The arrays in a result or in arguments, in order, as numpy's."""
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, tuple | list):
-        return [array for item in value for array in arrays_in(item)]
-    return [as_numpy(value)] if hasattr(value, "dtype") else []
+def _by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
+    """The arrays of a record's inputs as arguments: of several ranks, those of each."""
+    if setting.world.ranks == 1:
+        return tuple(arrays), {}
+    ranks = {one.name: one.rank for one in setting.inputs}
+    numbered = list(zip((ranks[name] for name in setting.arrays), arrays, strict=True))
+    each = range(setting.world.ranks)
+    return tuple((tuple(one for at, one in numbered if at == rank), {}) for rank in each), {}

@@ -111,6 +111,10 @@ class Options:
     once what a loop repeats and writes descriptors of transfers before the kernel runs, too). None
     is what the kernel's API has."""
 
+    turns: int = 0
+    """The seed of the order in which cores that run together take turns, 0 for that of their
+    numbers. No result of a kernel without a race depends on it."""
+
     record: bool = True
     """Keep the Program that the schedule, the checks and the reports read."""
 

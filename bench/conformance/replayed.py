@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.frontend import inputs
 from neuroncore.frontend import launch as launching
 from neuroncore.frontend.arrays import as_numpy
 from neuroncore.frontend.neuronxcc.nki import kernel as older
@@ -31,7 +32,7 @@ class Unlike(AssertionError):
 
 def install() -> None:
     entered: dict[str, Any] = {}
-    adopt = launching._Inputs._adopt
+    adopt = inputs.Inputs._adopt
 
     @functools.wraps(adopt)
     def kept(self: Any, value: Any, name: str) -> Any:
@@ -42,7 +43,7 @@ def install() -> None:
         totals["run"] -= time.thread_time() - begun  # the copy is no part of it
         return storage
 
-    launching._Inputs._adopt = kept  # type: ignore[method-assign]
+    inputs.Inputs._adopt = kept  # type: ignore[method-assign]
     held = _held(launching.launch, entered)
     for module in (older, current):
         module.launch = held  # type: ignore[attr-defined]
@@ -66,7 +67,8 @@ def check(run: Launch, arrays: dict[str, Any]) -> None:
     """Raise Unlike unless the record of a launch on these arrays gives its results again."""
     programs = [core.program for core in run.cores if core.program is not None]
     inputs = tuple(one for one, _ in run.inputs)
-    setting = Setting(run.machine, run.core.options, run.core.grid, inputs, arrays)
+    core = run.core
+    setting = Setting(run.machine, core.options, core.grid, inputs, arrays, core.world)
     begun = time.thread_time()
     replay = Replay(Record(programs, {}, setting), snapshots=0)
     results, changed = replay.results(), replay.changed()

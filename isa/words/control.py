@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from neuroncore.clause import HBM, SBUF, Call, Immediate, cost, reads, writes
 from neuroncore.clause.rules import holds, one_of, same_dtype
+from neuroncore.clause.world import World
 from neuroncore.core.meeting import CORES
 from neuroncore.enums import MemoryRegion, dma_engine
 from neuroncore.errors import FreeSizeError
@@ -32,6 +33,11 @@ def one_cycle(call: Call, machine: Machine) -> cost.Cost:
 def memory_access(call: Call, machine: Machine) -> cost.Cost:
     """The sequencer waits for the memory; that a store takes as long as a load is assumed."""
     return cost.Cost(machine.fixed.register_load_ns, 0.0)
+
+
+def own_rank(call: Call, world: World, number: int) -> range:
+    """The cores of one rank."""
+    return world.cores_of(world.rank(number))
 
 
 def most_by_gpsimd(call: Call) -> int:

@@ -74,7 +74,7 @@ def parts(timeline: Timeline, found: Steps, chosen: Array | None = None) -> Part
     own = found.instruction[kept]
     work = np.bincount(timeline.queue[own], found.working[kept], len(QUEUES))
     moves, waiting = timeline.moves[own], found.waiting[kept]
-    meets = [call.instruction.meets for call in timeline.program.calls]
+    meets = [call.instruction.meets is not None for call in timeline.program.calls]
     met = np.array(meets, np.bool_)[timeline.columns.call[own]]
     return Parts(
         work={name: float(ns) for name, ns in zip(QUEUES, work, strict=True) if ns > 0},

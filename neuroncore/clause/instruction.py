@@ -26,6 +26,7 @@ from neuroncore.clause import letters
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static
 from neuroncore.clause.table import Table
+from neuroncore.clause.world import World
 from neuroncore.enums import engine
 from neuroncore.errors import (
     DefinitionError,
@@ -37,6 +38,7 @@ from neuroncore.memory.geometry import View
 
 Cost = Callable[["Call", Machine], Any]
 Run = Callable[..., None]  # of the core, if the clause wants it, and of what varies
+Meets = Callable[["Call", World, int], Sequence[int]]  # the cores that meet, of a core's number
 
 
 Declared = Operand | Op | Act | Static | Immediate | Register
@@ -161,7 +163,8 @@ class Instruction:
     wants_core: bool
     named: bool  # whether the API's function takes a `name`
     example: str  # what `neuroncore.clause.example` does not guess
-    meets: bool  # whether it ends when the other core is at the same point
+    meets: Meets | None  # of what ends when other cores are at the same point: which ones
+    module: str  # of the API, that has a function for it
     traits: Traits
     older_compiler: Fusion
 
@@ -279,7 +282,8 @@ def instruction(
     feature: str | None = None,
     opcode: str | None = None,
     named: bool = True,
-    meets: bool = False,
+    meets: Meets | None = None,
+    module: str = "nki.isa",
     example: str = "",
     traits: Traits = Traits(),
     older_compiler: Fusion = Fusion(),
@@ -289,8 +293,8 @@ def instruction(
     `shapes` and `given` are of `neuroncore.clause.letters`. `choose` picks an engine where the
     kernel leaves it open; otherwise it is the first of `engines`. `feature` is what a machine must
     have. `opcode` is the profiler's name for it; `named` says that the API's function takes a
-    `name`. With `meets` it is not over before the other core has done its part of it, the same one
-    of its program. `example` is for `neuroncore.clause.example`.
+    `name`, `module` where the API has that. With `meets` it is not over before these cores have
+    come to the same point of their programs. `example` is for `neuroncore.clause.example`.
     """
 
     def define(meaning: Callable[..., Any]) -> Instruction:
@@ -313,6 +317,7 @@ def instruction(
             wants_core="core" in inspect.signature(meaning).parameters,
             named=named,
             meets=meets,
+            module=module,
             example=example,
             traits=traits,
             older_compiler=older_compiler,

@@ -16,11 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from neuroncore import machine
-from neuroncore.api import Arguments, Run, copied, load, of
+from neuroncore.api import Run, load, of
 from neuroncore.cli import failures, values
 from neuroncore.core.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
 from neuroncore.frontend import misuse
+from neuroncore.frontend.arguments import Arguments, copied
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.native.lazy import Lazy

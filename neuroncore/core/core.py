@@ -20,6 +20,7 @@ from neuroncore import source
 from neuroncore.clause.alu import NUMBERS
 from neuroncore.clause.instruction import Call, Instruction
 from neuroncore.clause.operand import Operand
+from neuroncore.clause.world import ALONE, World
 from neuroncore.core import indirection, legality
 from neuroncore.core.leftovers import Leftovers
 from neuroncore.core.packs import Packs
@@ -60,12 +61,28 @@ class Beside(Protocol):
         ...
 
 
+CarryOut = Callable[[dict[int, Any]], None]  # of what each core of a meeting brought
+
+
 class Peers(Protocol):
     """The other cores of a launch, as an instruction sees them."""
 
-    def meet(self, rank: int, point: str, cores: Sequence[int], bring: Any) -> dict[int, Any]:
-        """Wait at a named point until every one of `cores` is there; what each brought."""
+    def meet(
+        self,
+        number: int,
+        point: str,
+        cores: Sequence[int],
+        bring: Any,
+        carry_out: CarryOut | None = None,
+    ) -> dict[int, Any]:
+        """Wait at a named point until every one of `cores` is there; what each brought. The last
+        to come does what is to be carried out before anyone goes on."""
         ...
+
+
+def launch_memory(options: Options, rank: int = 0) -> Hbm:
+    """The HBM of a rank's cores."""
+    return Hbm(rounding(options), wide=options.storage == "float32", rank=rank)
 
 
 @dataclass(eq=False, repr=False)
@@ -76,12 +93,14 @@ class Core:
     options: Options = field(default_factory=Options)
     program_id: int = 0
     grid: tuple[int, ...] = ()
-    shared: Hbm | None = None  # with the other cores of the launch
+    shared: Hbm | None = None  # with the other cores of the rank
     peers: Peers | None = None  # the cores it runs with, if there are others
+    number: int = 0  # among the cores of the launch
+    world: World = ALONE  # of the launch
 
     def __post_init__(self) -> None:
         options = self.options
-        self.hbm = self.shared or Hbm(rounding(options), wide=options.storage == "float32")
+        self.hbm = self.shared or launch_memory(options)
         self.rounding = self.hbm.rounding if isinstance(self.hbm.rounding, Stochastic) else None
         self.memory = Memory(self.machine, self.hbm)
         kind = Witness if options.stacks else Program
@@ -108,6 +127,10 @@ class Core:
     def __repr__(self) -> str:
         issued = "no record" if self.program is None else f"{len(self.program)} instructions"
         return f"Core({self.machine.name}, program {self.program_id}, {issued})"
+
+    @property
+    def rank(self) -> int:
+        return self.world.rank(self.number)
 
     # --- checking --------------------------------------------------------------------------------
 

@@ -31,9 +31,9 @@ def cores_together(machine: Machine) -> int:
 
 
 def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
-    """What each core brings to a named point, once all are there. Raises TargetError where they
-    are not the two cores of a logical core."""
-    if core.peers is None:
+    """What each core of the rank brings to a named point, once all are there, by which one of
+    them it is. Raises TargetError where they are not the two cores of a logical core."""
+    if core.peers is None or core.world.cores != len(CORES):
         raise TargetError(
             f"{point} needs two cores that can meet, and the kernel runs on "
             + ("more" if prod(core.grid) > len(CORES) else "one"),
@@ -41,7 +41,9 @@ def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
             got=f"grid {core.grid or 1}",
             because="the cores of a logical core (LNC2) are the only ones that can meet",
         )
-    return core.peers.meet(core.program_id, point, CORES, bring)
+    own = core.world.cores_of(core.rank)
+    brought = core.peers.meet(core.number, point, own, bring)
+    return {core.world.core(number): one for number, one in brought.items()}
 
 
 def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile) -> Array:
@@ -50,7 +52,7 @@ def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile)
     Raises KernelError if the sender has another addressee, ShapeError if it sends another tile.
     """
     received: Parcel = meet(core, point, Parcel(to, src.codes().copy(), src.dtype))[sender]
-    rank, codes = core.program_id, received.codes
+    rank, codes = core.world.core(core.number), received.codes
     if received.to != rank:
         raise KernelError(
             f"{point}: core {rank} expects data from core {sender}, which sends to core "

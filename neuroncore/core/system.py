@@ -1,23 +1,28 @@
-"""Several cores that run one kernel together: each has its own program, all share HBM.
+"""Several cores that run one kernel together: each has its own program, those of a rank share HBM.
 
-The programs take turns. A program runs until it meets the others (at a barrier or an exchange of
-data) and they are not there yet, or until it ends; then the next in line goes on. So a run is the
-same every time, whatever the operating system does with the threads that hold the programs.
+The programs take turns. A program runs until it meets others (at a barrier, an exchange of data or
+a collective) and they are not there yet, or until it ends; then the next in line goes on. So a run
+is the same every time, whatever the operating system does with the threads that hold the programs.
 """
 
 from __future__ import annotations
 
 import contextvars
+import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from neuroncore import source
-from neuroncore.core.core import Core, on
+from neuroncore.clause.world import World
+from neuroncore.core.core import CarryOut, Core, on
 from neuroncore.errors import DeadlockError
 
 T = TypeVar("T")
+FEW = 2  # cores whose threads have stacks of the usual size
+STACK = 4 << 20  # bytes of a thread's stack, of many: what loops are compiled on needs most of it
 
 
 @dataclass(eq=False)
@@ -29,7 +34,7 @@ class _Meeting:
 
     @property
     def complete(self) -> bool:
-        return self.brought.keys() == self.cores
+        return len(self.brought) == len(self.cores)
 
 
 @dataclass(frozen=True)
@@ -46,14 +51,20 @@ class _Stopped(BaseException):
 
 
 class System:
-    """The cores of one launch, numbered from 0."""
+    """The cores of one launch, numbered from 0, of the ranks of a world. `turns` is the seed of the
+    order in which they take turns, 0 for that of their numbers."""
 
-    def __init__(self, cores: Sequence[Core]) -> None:
-        self.cores = cores
+    def __init__(self, cores: Sequence[Core], world: World, turns: int = 0) -> None:
+        self.cores, self.world = cores, world
+        self._line = list(range(len(cores)))  # the numbers in the order of turns
+        if turns:
+            random.Random(turns).shuffle(self._line)
+        self._at = {number: at for at, number in enumerate(self._line)}
+        self._able = bytearray(b"\1" * len(cores))  # in the order of turns, who can go on
         self._turn = [threading.Semaphore(0) for _ in cores]
         self._waits: dict[int, _Wait] = {}
         self._ended: set[int] = set()
-        self._open: dict[str, _Meeting] = {}
+        self._open: dict[tuple[str, frozenset[int]], _Meeting] = {}
         self._failure: BaseException | None = None
 
     def run(self, program: Callable[[Core], T]) -> list[T]:
@@ -63,84 +74,135 @@ class System:
         """
         results: dict[int, T] = {}
         threads = []
-        for rank, core in enumerate(self.cores):
+        for number, core in enumerate(self.cores):
             core.peers = self
             context = contextvars.copy_context()
-            body = (self._body, rank, core, program, results)
+            body = (self._body, number, core, program, results)
             threads.append(threading.Thread(target=context.run, args=body, daemon=True))
-        for thread in threads:
-            thread.start()
-        self._turn[0].release()
+        with _stacks(len(threads)):
+            for thread in threads:
+                thread.start()
+        self._turn[self._line[0]].release()
         for thread in threads:
             thread.join()
         if self._failure is not None:
             raise self._failure
-        return [results[rank] for rank in range(len(self.cores))]
+        return [results[number] for number in range(len(self.cores))]
 
     def _body(
-        self, rank: int, core: Core, program: Callable[[Core], T], results: dict[int, T]
+        self, number: int, core: Core, program: Callable[[Core], T], results: dict[int, T]
     ) -> None:
-        self._turn[rank].acquire()
+        self._turn[number].acquire()
         try:
             if self._failure is None:
                 with on(core):
-                    results[rank] = program(core)
+                    results[number] = program(core)
         except _Stopped:
             pass
         except BaseException as error:
             self._failure = self._failure or error
-        self._ended.add(rank)
-        self._hand_over(rank)
+        self._ended.add(number)
+        self._able[self._at[number]] = 0
+        self._hand_over(number)
 
     def meet(
-        self, rank: int, point: str, cores: Sequence[int], bring: Any = None
+        self,
+        number: int,
+        point: str,
+        cores: Sequence[int],
+        bring: Any = None,
+        carry_out: CarryOut | None = None,
     ) -> dict[int, Any]:
-        """Wait at a named point until every one of `cores` is there; what each brought."""
-        meeting = self._open.setdefault(point, _Meeting(frozenset(cores)))
-        meeting.brought[rank] = bring
+        """Wait at a named point until every one of `cores` is there; what each brought. The last
+        to come does what is to be carried out before anyone goes on."""
+        members = frozenset(cores)
+        meeting = self._open.setdefault((point, members), _Meeting(members))
+        meeting.brought[number] = bring
         if meeting.complete:
-            del self._open[point]
+            del self._open[point, members]
+            if carry_out is not None:
+                carry_out(meeting.brought)
+            for member in members:
+                self._able[self._at[member]] = 1
             return meeting.brought
         frame = source.user_frame()
         place = source.place(frame.f_code, frame.f_lasti) if frame else None
-        self._waits[rank] = _Wait(point, meeting, place)
-        self._hand_over(rank)
-        self._turn[rank].acquire()
+        self._waits[number] = _Wait(point, meeting, place)
+        self._able[self._at[number]] = 0
+        self._hand_over(number)
+        self._turn[number].acquire()
         if self._failure is not None:
             raise _Stopped
-        del self._waits[rank]
+        del self._waits[number]
         return meeting.brought
 
-    def _hand_over(self, rank: int) -> None:
+    def _hand_over(self, number: int) -> None:
         """Let the next program that can go on do so; if none can, none ever will."""
-        order = [(rank + step) % len(self.cores) for step in range(1, len(self.cores) + 1)]
-        left = [other for other in order if other not in self._ended]
-        if not left:
+        if len(self._ended) == len(self.cores):
             return
         if self._failure is None:
-            for other in left:
-                if other not in self._waits or self._waits[other].meeting.complete:
-                    self._turn[other].release()
-                    return
+            after = self._able.find(1, self._at[number] + 1)
+            at = after if after >= 0 else self._able.find(1)
+            if at >= 0:
+                self._turn[self._line[at]].release()
+                return
             self._failure = self._deadlock()
-        self._turn[left[0]].release()  # it stops, and hands over to the next
+        left = next(n for n in self._line if n not in self._ended)
+        self._turn[left].release()  # it stops, and hands over to the next
 
     def _deadlock(self) -> DeadlockError:
         """The error for cores of which none can go on; it points at the first that waits."""
-        parts = []
-        for rank, wait in sorted(self._waits.items()):
-            absent = sorted(wait.meeting.cores - wait.meeting.brought.keys())
-            for other in absent:
-                ended = other in self._ended
-                doing = "has ended" if ended else f"waits at {self._waits[other].point}"
-                parts.append(
-                    f"core {rank} waits for core {other} at {wait.point} ({wait.place}), "
-                    f"but core {other} {doing}"
-                )
+        first: dict[_Meeting, tuple[int, _Wait]] = {}
+        for number, wait in sorted(self._waits.items()):
+            first.setdefault(wait.meeting, (number, wait))
+        parts = [part for _, wait in first.values() for part in self._absences(wait)]
         error = DeadlockError(
             f"the cores wait for each other: {'; '.join(parts)}",
             because="the device would hang here until it is reset",
-            hint="every core must reach the same barriers and exchanges, in the same order",
+            hint="every core must reach the same barriers, exchanges and collectives, in the same "
+            "order",
         )
         error.place, error.stack = self._waits[min(self._waits)].place, []
         return error
+
+    def _absences(self, wait: _Wait) -> list[str]:
+        """Who waits at a meeting, for whom, and what those do, all that do the same together."""
+        there = wait.meeting.brought
+        waiting = f"{self._do(there, 'waits', 'wait')} for"
+        doing: dict[str, list[int]] = {}
+        for other in sorted(wait.meeting.cores - there.keys()):
+            doing.setdefault(self._elsewhere(other), []).append(other)
+        return [
+            f"{waiting} {self.world.all_named(others)} at {wait.point} ({wait.place}), but "
+            + (
+                f"{self._do(others, 'waits', 'wait')} at {where}"
+                if where
+                else self._do(others, "has ended", "have ended")
+            )
+            for where, others in doing.items()
+        ]
+
+    def _do(self, numbers: Collection[int], one: str, several: str) -> str:
+        """Who does something, in the form of the verb that goes with them."""
+        verb = several if self.world.several(numbers) else one
+        return f"{self.world.all_named(numbers)} {verb}"
+
+    def _elsewhere(self, number: int) -> str:
+        """Where a program waits; empty for one that has ended."""
+        if number in self._ended:
+            return ""
+        wait = self._waits[number]
+        return wait.point + (f" ({wait.place})" if self.world.ranks > 1 else "")
+
+
+@contextmanager
+def _stacks(count: int) -> Iterator[None]:
+    """Threads that are started here have small stacks where there are many."""
+    if count <= FEW:
+        yield
+        return
+    before = threading.stack_size(STACK)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)

@@ -5,37 +5,27 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from neuroncore.clause.world import World, listed
 from neuroncore.core import results
-from neuroncore.core.core import Core, on
+from neuroncore.core.core import Core, launch_memory, on
 from neuroncore.core.meeting import cores_together
 from neuroncore.core.system import System
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import (
-    DtypeError,
-    NeuronError,
-    SignatureError,
-    UsageError,
-)
+from neuroncore.errors import NeuronError, UsageError
 from neuroncore.findings import Finding
 from neuroncore.frontend import ending, misuse
-from neuroncore.frontend.arrays import Library, as_numpy, library
+from neuroncore.frontend.arguments import Arguments
+from neuroncore.frontend.inputs import Inputs
 from neuroncore.frontend.outcome import Launch as Launch
 from neuroncore.frontend.settings import current_settings, environment_options, target_machine
+from neuroncore.frontend.sharing import apart
 from neuroncore.frontend.warning import NeuronWarning as NeuronWarning
 from neuroncore.frontend.warning import warn
 from neuroncore.machine import Machine
-from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.native.lazy import Lazy
-from neuroncore.numerics import codec
-from neuroncore.numerics.formats import Format, lookup
 from neuroncore.options import Options
-from neuroncore.record.data import Input, like
 from neuroncore.record.program import Order
 
 if TYPE_CHECKING:
@@ -44,7 +34,7 @@ if TYPE_CHECKING:
 doubles: Any = Lazy("neuroncore.precision.doubles")
 findings: Any = Lazy("neuroncore.precision.findings")
 shadows: Any = Lazy("neuroncore.precision.shadow")
-Array = npt.NDArray[Any]
+SMALL_WORLDS = (1, 2, 4, 8, 16)
 
 
 def launch(
@@ -75,38 +65,135 @@ def launch(
     current = current_settings()
     shares = [[rank] for rank in range(prod(grid))] if programs is None else programs
     chosen = options or current.options or environment_options()
-    cores = _cores(target_machine(target), chosen, grid, len(shares))
+    machine = target_machine(target)
+    cores = _cores(machine, chosen, grid, World(cores=len(shares)))
     _set_order(cores, chosen.order or order)
     if programs is None:
         _check_cores(cores)
     precision = _precision(cores)
     if current.observer is not None:
         current.observer.begun(cores[0])
-    inputs = _Inputs(cores, tensor)
-    names = _names(function, args)
+    rank = _Rank(cores, function, (tuple(args), kwargs or {}), Way(tensor, shares, finished))
+    rank.ends(_on_all(cores, rank.program, chosen.turns))
+    if precision is not None:
+        precision.close(rank.left(), _findings(cores))
+    return rank.close(precision)
 
-    def programs_of(core: Core) -> Any:
-        first, *_ = [one_program(core, rank) for rank in shares[cores.index(core)]]
+
+def launch_ranks(
+    function: Callable[..., Any],
+    per_rank: Sequence[Arguments],
+    way: Way,
+    *,
+    order: Order = "scheduled",
+    grid: tuple[int, ...] = (),
+    target: str | None = None,
+    options: Options | None = None,
+) -> list[Launch]:
+    """Run a kernel function on several ranks together, each on its own arguments and HBM, on as
+    many cores as `way` has shares of the grid's programs; the launches rank by rank.
+
+    Arrays are as `launch` has them; those of which several ranks are given some memory are each
+    rank's own, copied from the caller's. Raises UsageError for numbers of ranks and cores that
+    there are not.
+    """
+    current = current_settings()
+    chosen = options or current.options or environment_options()
+    machine = target_machine(target)
+    world = World(len(per_rank), len(way.shares))
+    _check_world(world, machine)
+    cores = _cores(machine, chosen, grid, world)
+    _set_order(cores, chosen.order or order)
+    precision = _precision(cores)
+    if current.observer is not None:
+        current.observer.begun(cores[0])
+    ranks = [
+        _Rank([cores[n] for n in world.cores_of(rank)], function, given, way)
+        for rank, given in enumerate(apart(per_rank))
+    ]
+    returned = System(cores, world, chosen.turns).run(lambda core: ranks[core.rank].program(core))
+    for number, rank in enumerate(ranks):
+        rank.ends([returned[n] for n in world.cores_of(number)])
+    if precision is not None:
+        precision.close([tile for rank in ranks for tile in rank.left()], _findings(cores))
+    return [rank.close(precision) for rank in ranks]
+
+
+def _check_world(world: World, machine: Machine) -> None:
+    """Refuse what no launch of several ranks is (collectives of the runtime, as nki-library's
+    harness asks for them: 1, 2, 4, 8, 16 or a multiple of 32 ranks)."""
+    if world.ranks not in SMALL_WORLDS and (world.ranks % 32 or not world.ranks):
+        raise UsageError(
+            f"{world.ranks} ranks: a world has {listed(SMALL_WORLDS)} ranks, or a multiple of 32"
+        )
+    if world.cores > cores_together(machine):
+        raise UsageError(
+            f"a rank of {machine.name} has at most {cores_together(machine)} cores, not "
+            f"{world.cores}"
+        )
+
+
+class Way(NamedTuple):
+    """How a dialect's kernels run: its type of tensors, the programs of the grid that each core of
+    a rank runs, one after the other, and what is called at the end of each."""
+
+    tensor: type[Tile]
+    shares: Sequence[Sequence[int]]
+    finished: Callable[[], None] | None = None
+
+
+class _Rank:
+    """A kernel on the cores of one rank: what it is given there, and what comes of it."""
+
+    def __init__(
+        self, cores: list[Core], function: Callable[..., Any], given: Arguments, way: Way
+    ) -> None:
+        self.cores, self.function, self.way = cores, function, way
+        self.args, self.kwargs = given
+        self.inputs = Inputs(cores, way.tensor)
+        self.names = _names(function, self.args)
+        self.result: Any = None
+
+    def program(self, core: Core) -> Any:
+        """What the kernel returns on one of the cores."""
+        share = self.way.shares[self.cores.index(core)]
+        first, *_ = [self._one_program(core, program) for program in share]
         core.packs.clear()
         return core.returns(first)
 
-    def one_program(core: Core, rank: int) -> Any:
-        core.begin(rank)
-        tensors = [inputs.enter(v, n) for v, n in zip(args, names, strict=True)]
-        named = {name: inputs.enter(value, name) for name, value in (kwargs or {}).items()}
-        result = _called(function, tensors, named)
-        if finished is not None:
-            finished()
+    def _one_program(self, core: Core, program: int) -> Any:
+        core.begin(program)
+        enter = self.inputs.enter
+        tensors = [enter(v, n) for v, n in zip(self.args, self.names, strict=True)]
+        named = {name: enter(value, name) for name, value in self.kwargs.items()}
+        result = _called(self.function, tensors, named)
+        if self.way.finished is not None:
+            self.way.finished()
         return result
 
-    result = _on_all(cores, programs_of)
-    ending.check(function, result, cores, inputs.storages())
-    if precision is not None:
-        precision.close(inputs.left(result), _findings(cores))
-    outputs = inputs.close(result)
-    name = getattr(function, "__name__", "kernel")
-    found = _findings(cores), precision, tuple(inputs.entered)
-    return Launch(name, outputs, cores, shares, tuple(args), *found)
+    def ends(self, returned: Sequence[Any]) -> None:
+        """Every core has returned: the result is the first one's, with what others wrote of it."""
+        self.result, *others = returned
+        for other in others:
+            _complete(self.result, other)
+        ending.check(self.function, self.result, self.cores, self.inputs.storages())
+
+    def left(self) -> list[Tile]:
+        return self.inputs.left(self.result)
+
+    def close(self, precision: Precision | None) -> Launch:
+        """The finished launch; the caller's arrays are as the kernel left them."""
+        return Launch(
+            kernel=getattr(self.function, "__name__", "kernel"),
+            outputs=self.inputs.close(self.result),
+            cores=self.cores,
+            programs=self.way.shares,
+            arguments=tuple(self.args),
+            findings=_findings(self.cores),
+            precision=precision,
+            inputs=tuple(self.inputs.entered),
+            named=dict(self.kwargs),
+        )
 
 
 def _set_order(cores: list[Core], order: Order) -> None:
@@ -128,15 +215,11 @@ def _check_cores(cores: list[Core]) -> None:
         )
 
 
-def _on_all(cores: list[Core], programs_of: Callable[[Core], Any]) -> Any:
-    """What the first of the cores returns, with what the others wrote of it."""
+def _on_all(cores: list[Core], program: Callable[[Core], Any], turns: int) -> list[Any]:
+    """What a program returns on each core: on a logical core's together, else one by one."""
     if 1 < len(cores) <= cores_together(cores[0].machine):
-        result, *others = System(cores).run(programs_of)
-    else:
-        result, *others = [_on_one(core, programs_of) for core in cores]
-    for other in others:
-        _complete(result, other)
-    return result
+        return System(cores, cores[0].world, turns).run(program)
+    return [_on_one(core, program) for core in cores]
 
 
 def _on_one(core: Core, programs_of: Callable[[Core], Any]) -> Any:
@@ -158,10 +241,15 @@ def _findings(cores: list[Core]) -> list[Finding]:
     return [finding for core in cores for finding in core.findings]
 
 
-def _cores(machine: Machine, options: Options, grid: tuple[int, ...], count: int) -> list[Core]:
-    """The cores of a launch; they share HBM."""
-    first = Core(machine, options, 0, grid)
-    cores = [first, *(Core(machine, options, n, grid, first.hbm) for n in range(1, count))]
+def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: World) -> list[Core]:
+    """The cores of a launch, rank by rank; those of a rank share HBM."""
+    cores = []
+    for rank in range(world.ranks):
+        shared = launch_memory(options, rank)
+        for number in world.cores_of(rank):
+            program = world.core(number)
+            made = Core(machine, options, program, grid, shared, number=number, world=world)
+            cores.append(made)
     for core in cores:
         core.keeps_back = True
     return cores
@@ -195,120 +283,6 @@ def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
     return [*names, *[""] * len(args)][: len(args)]
 
 
-class _Inputs:
-    """The caller's values on their way into a kernel and out of it."""
-
-    def __init__(self, cores: list[Core], tensor: type[Tile]) -> None:
-        self.core, self.tensor = cores[0], tensor
-        shared = len(cores) > 1
-        self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
-        self.library: Library | None = None  # whose arrays the results become
-        self.given: dict[int, Any] = {}  # id of a storage -> the caller's object it came from
-        self.adopted: dict[int, tuple[Any, Storage]] = {}  # id of a caller's object -> both
-        # arrays to update, from which storage, and what that was before: a change shows in an array
-        # that shares memory with it, and isn't undone by what another copy still has there
-        self.copies: list[tuple[Array, Storage, Array]] = []
-        self.entered: list[tuple[Input, Any]] = []  # with the caller's objects, in their order
-
-    def enter(self, value: Any, name: str = "") -> Any:
-        if isinstance(value, list | tuple):
-            return like(value, [self.enter(v, name) for v in value])
-        if isinstance(value, dict):
-            return {k: self.enter(v, str(k)) for k, v in value.items()}
-        if not ending.is_host_array(value) and library(value) is None:
-            return value
-        if id(value) not in self.adopted:
-            self.adopted[id(value)] = value, self._adopt(value, name)
-        return self._tensor(self.adopted[id(value)][1])
-
-    def _tensor(self, storage: Storage) -> Tile:
-        return self.tensor.of(storage)
-
-    def _adopt(self, value: Any, name: str) -> Storage:
-        made_by = library(value)
-        self.library = self.library or made_by
-        form = _format(value, name)
-        array = as_numpy(value)
-        memory, data = self.core.memory, array
-        if not (array.flags.carray and array.dtype.isnative and array.ndim):
-            data = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
-        data = memory.widened(data, form)
-        storage = memory.adopt(self.region, data, form, name)
-        names = {one.name for one, _ in self.entered}
-        unique = name if name not in names else f"{name}#{len(names)}"
-        self.entered.append((Input(unique, storage.id, storage.shape, form), value))
-        if data is not array and array.flags.writeable:
-            self.copies.append((array, storage, storage.data.copy()))
-        if array.flags.writeable and (array is value or made_by is not None):
-            self.given[storage.id] = value
-        return storage
-
-    def leave(self, value: Any) -> Any:
-        if isinstance(value, Tile):
-            return self._array(value)
-        if isinstance(value, list | tuple):
-            return like(value, [self.leave(v) for v in value])
-        if isinstance(value, dict):
-            return {k: self.leave(v) for k, v in value.items()}
-        return value
-
-    def storages(self) -> set[int]:
-        """Those of the arguments."""
-        return {storage.id for _, storage in self.adopted.values()}
-
-    def close(self, result: Any) -> Any:
-        """What the caller gets for a kernel's result; the caller's arrays are as it left them."""
-        with on(self.core):
-            outputs = self.leave(result)
-        self.write_back()
-        self.core.hbm.tensors.clear()  # each knows its launch: a circle that would keep gigabytes
-        return outputs
-
-    def left(self, result: Any) -> list[Tile]:
-        """The tensors that the kernel returns, and then those it was given and has changed."""
-        returned = [value for value in ending.leaves(result) if isinstance(value, Tile)]
-        ids = {tile.storage.id for tile in returned}
-        given = (storage for _, storage in self.adopted.values())
-        changed = [s for s in given if s.version and s.id not in ids]
-        return returned + [self._tensor(storage) for storage in changed]
-
-    def _array(self, tile: Tile) -> Any:
-        storage = tile.storage
-        if storage.on_chip:
-            raise SignatureError(
-                f"the kernel returns {tile!r}",
-                expected="tensors in hbm",
-                because="on-chip memory doesn't outlive the kernel",
-                hint="store it into an nl.ndarray(..., buffer=nl.shared_hbm)",
-            ).placed(storage.born)
-        if tile.covers_storage and storage.id in self.given and tile.shape == storage.shape:
-            return self.given[storage.id]
-        tile = tile.resolved("the result") if tile.dynamic else tile
-        missing = results.unwritten(tile)
-        if missing:
-            self._report_leftovers(tile, missing)
-        codes = results.contents(tile, self.core.options.zeros_as_leftovers)
-        return self.library.given(codes) if self.library else codes
-
-    def _report_leftovers(self, tile: Tile, count: int) -> None:
-        self.core.report(
-            "OUTPUT_NOT_WRITTEN",
-            f"the kernel returns {tile!r}, of which {count} of {tile.size} elements "
-            "were never written; the caller gets leftovers of the device's memory there",
-            tile.storage.id,
-            site=tile.storage.born,
-        )
-
-    def write_back(self) -> None:
-        for array, storage, before in self.copies:
-            bits = f"u{storage.held.itemsize}"
-            changed = storage.data.view(bits) != before.view(bits)
-            values = storage.data.view(storage.held.numpy)
-            if storage.held is not storage.dtype:
-                values = codec.encode(storage.dtype, values).view(storage.dtype.numpy)
-            np.copyto(array, values.reshape(array.shape), where=changed.reshape(array.shape))
-
-
 def _complete(result: Any, other: Any) -> None:
     for mine, theirs, brought in results.complete(result, other):
         own, double = mine.storage.double, theirs.storage.double
@@ -316,20 +290,3 @@ def _complete(result: Any, other: Any) -> None:
             exact = doubles.on(double.storage, theirs).codes()
             doubles.on(own.storage, mine).codes()[brought] = exact[brought]
             findings.add(own.energy, double.energy)
-
-
-def _format(value: Any, name: str) -> Format:
-    """The format of an argument. Raises DtypeError if no NeuronCore has it."""
-    dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
-    try:
-        return lookup(dtype)
-    except UsageError as unknown:
-        made_by = library(value)
-        to = made_by.cast if made_by else ".astype(np.{})"
-        raise DtypeError(
-            f"argument {name or 'of the kernel'} has dtype {dtype}",
-            expected="a NeuronCore format of at most 32 bits",
-            because="the engines have no 64-bit numbers",
-            hint=f"convert it with {to.format('float32')} or {to.format('int32')}",
-            also=str(unknown),
-        ) from None

@@ -27,6 +27,7 @@ class Launch:
     findings: list[Finding] = field(default_factory=list)
     precision: Precision | None = None  # with Options.precision
     inputs: tuple[tuple[Input, Any], ...] = ()  # and the caller's objects that they were
+    named: dict[str, Any] = field(default_factory=dict)
 
     @property
     def core(self) -> Core:

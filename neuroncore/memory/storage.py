@@ -32,6 +32,7 @@ from neuroncore.numerics.formats import Format, float32
 
 Array = npt.NDArray[Any]
 Rounding = Callable[..., Array]  # of a format, values, and where to put the codes, if anywhere
+APART = 1 << 32  # from the numbers of storages of one rank to those of the next
 Born = tuple[CodeType, int] | None  # code object and bytecode offset of the line that allocated it
 
 
@@ -131,10 +132,12 @@ class Hbm:
     narrower than float32 are held as float32, in every memory.
     """
 
-    def __init__(self, rounding: Rounding = codec.encode, wide: bool = False) -> None:
+    def __init__(
+        self, rounding: Rounding = codec.encode, wide: bool = False, rank: int = 0
+    ) -> None:
         self.rounding, self.wide = rounding, wide
         self.lasting = 0  # bytes of arguments and of what outlives the kernel
-        self.ids = itertools.count()
+        self.ids = itertools.count(rank * APART)
         self.tensors: dict[tuple[str, int], Storage] = {}
 
     def held(self, dtype: Format) -> Format:

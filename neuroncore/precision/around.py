@@ -56,6 +56,7 @@ class Stand:
         self.machine, self.program_id, self.grid = core.machine, core.program_id, core.grid
         self.options, self.accumulators, self.peers = around.options, accumulators, peers
         self.operators = core.operators
+        self.number, self.world, self.rank = core.number, core.world, core.rank
         self.generators = {unit: states.copy() for unit, states in core.generators.items()}
 
     def check_written(self, *_: Any, **__: Any) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import Operand
-from neuroncore.core.core import Core
+from neuroncore.core.core import CarryOut, Core
 from neuroncore.core.indirection import Picked, scatter
 from neuroncore.core.staging import perform
 from neuroncore.enums import engine
@@ -50,11 +50,27 @@ class _Peers:
     def __init__(self, shadow: Shadow) -> None:
         self.shadow = shadow
 
-    def meet(self, rank: int, point: str, cores: Sequence[int], bring: Any) -> dict[int, Any]:
+    def meet(
+        self,
+        number: int,
+        point: str,
+        cores: Sequence[int],
+        bring: Any,
+        carry_out: CarryOut | None = None,
+    ) -> dict[int, Any]:
         peers = self.shadow.core.peers
         assert peers is not None
-        met = peers.meet(rank, f"{point}, in float64", cores, (bring, self.shadow.sent))
-        (self.shadow.received,) = (owed for other, (_, owed) in met.items() if other != rank)
+
+        def carried(met: dict[int, Any]) -> None:
+            if carry_out is not None:
+                carry_out({other: brought for other, (brought, _) in met.items()})
+
+        sent = bring, self.shadow.sent
+        met = peers.meet(number, f"{point}, in float64", cores, sent, carried)
+        self.shadow.received = {}
+        for other, (_, owed) in met.items():
+            if other != number:
+                add(self.shadow.received, owed)
         return {other: brought for other, (brought, _) in met.items()}
 
 
@@ -113,7 +129,9 @@ class Shadow:
         perform(call, arguments, self.core)
         received: Energy = {}
         if exchanges:  # once the chip's cores have met
-            self.sent = inexact["src"].energy if inexact else {}
+            self.sent = {}
+            for double in inexact.values():
+                add(self.sent, double.energy)
             step.evaluate(self.accumulators, {}, _Peers(self))
             received = self.received
         owed = step.compare(received)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.clause.world import ALONE, World
 from neuroncore.machine import Machine
 from neuroncore.memory.register import OPERATIONS, VirtualRegister
 from neuroncore.memory.storage import Storage
@@ -55,12 +56,13 @@ class Leaf(NamedTuple):
 
 
 class Input(NamedTuple):
-    """An array that a kernel was launched with, and the storage that it became."""
+    """An array that a kernel was launched with, the storage that it became, and on which rank."""
 
     name: str
     storage: int
     shape: tuple[int, ...]
     dtype: Format
+    rank: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class Setting:
     inputs: tuple[Input, ...]
     arrays: Mapping[str, Array]
     """The inputs as they were given, by name, as far as they were kept."""
+    world: World = ALONE
+    """Whose cores the programs are of, rank by rank; `grid` is that of each rank."""
 
 
 @dataclass(frozen=True)

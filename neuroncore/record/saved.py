@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.clause.world import World
 from neuroncore.errors import NeuronError, UsageError
 from neuroncore.machine import Machine
 from neuroncore.numerics.formats import Format, lookup
@@ -32,7 +33,7 @@ from neuroncore.record.values import are_dims, plain, value
 
 Array = npt.NDArray[Any]
 
-FORMAT = 7  # of the files: others are refused
+FORMAT = 8  # of the files: others are refused
 LEVEL = 1  # of compression
 LARGEST = 1 << 33  # bytes that a file may have when they are no longer compressed
 MARK = b"neuroncore.record.saved/"
@@ -204,8 +205,9 @@ def _setting(setting: Setting, blobs: list[bytes]) -> dict[str, Any]:
         "machine": plain(setting.machine),
         "options": {name: plain(one) for name, one in asdict(setting.options).items()},
         "grid": list(setting.grid),
-        "inputs": [[*one[:2], list(one.shape), one.dtype.name] for one in setting.inputs],
+        "inputs": [[*one[:2], list(one.shape), one.dtype.name, one.rank] for one in setting.inputs],
         "arrays": {name: _array(one, blobs) for name, one in setting.arrays.items()},
+        "world": list(astuple(setting.world)),
     }
 
 
@@ -221,10 +223,21 @@ def _setting_of(given: dict[str, Any], programs: list[Program], blobs: list[byte
         grid=grid,
         inputs=tuple(_input(*one) for one in given["inputs"]),
         arrays={name: _array_of(one, blobs) for name, one in given["arrays"].items()},
+        world=_world(given["world"], len(programs)),
     )
     if len({one.name for one in made.inputs}) < len(made.inputs):
         raise ValueError("two inputs of one name")
     return made
+
+
+def _world(given: Any, programs: int) -> World:
+    ranks, cores, instance = given
+    if not are_dims((ranks, cores)) or not isinstance(instance, str | None):
+        raise ValueError("a world of something else")
+    world = World(ranks, cores, instance)
+    if world.size != programs:
+        raise ValueError(f"{programs} programs of {world.size} cores")
+    return world
 
 
 def _options(given: dict[str, Any]) -> Options:
@@ -235,12 +248,12 @@ def _options(given: dict[str, Any]) -> Options:
     return Options(**named)
 
 
-def _input(name: Any, storage: Any, shape: Any, dtype: Any) -> Input:
+def _input(name: Any, storage: Any, shape: Any, dtype: Any, rank: Any) -> Input:
     form = lookup(dtype)
-    fits = isinstance(name, str) and are_dims((storage, *shape)) and isinstance(form, Format)
+    fits = isinstance(name, str) and are_dims((storage, rank, *shape)) and isinstance(form, Format)
     if not fits or min(shape, default=0) < 0:
         raise ValueError("an input of something else")
-    return Input(name, storage, tuple(shape), form)
+    return Input(name, storage, tuple(shape), form, rank)
 
 
 def _outcome(outcome: Outcome, blobs: list[bytes]) -> dict[str, Any]:

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuroncore.core import results
-from neuroncore.core.core import Core, on
+from neuroncore.core.core import Core, launch_memory, on
 from neuroncore.core.meeting import cores_together
 from neuroncore.errors import DeadlockError, UsageError
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format
+from neuroncore.numerics.stochastic import Stochastic
 from neuroncore.record.data import Setting, is_leaf, is_tile, leaves, mapped
 from neuroncore.record.saved import Record
 from neuroncore.replay.execution import Execution
@@ -65,18 +66,17 @@ class Replay:
                 "record: on other inputs it may be inside; run the kernel on them"
             )
         self.record, self.setting, self.room = record, setting, snapshots
-        first = _core(setting, 0)
-        others = [_core(setting, n, first) for n in range(1, len(record.programs))]
-        self.cores = [first, *others]
-        given = entered(setting, inputs, first.memory)
+        self.world = setting.world
+        self.cores = _cores(setting)
+        given = entered(setting, inputs, self.cores[0].memory)
         self._tensors = Tensors(self.cores, record.programs, given)
         self.executions = [
             Execution(program, core, self._tensors)
             for program, core in zip(record.programs, self.cores, strict=True)
         ]
-        self._together = 1 < len(self.cores) <= cores_together(setting.machine)
+        self._together = len(self.cores) > 1 and self.world.cores <= cores_together(setting.machine)
         self._meetings = Meetings()
-        self._order = array("b")  # which core each step is of, as far as it has been
+        self._order = array("h")  # which core each step is of, as far as it has been
         self._snapshots: list[Snapshot] = []
         self._apart = APART
         self._turn = 0
@@ -100,7 +100,7 @@ class Replay:
         if not 0 <= instruction <= len(execution.program):
             raise UsageError(f"core {core} has {len(execution.program)} instructions")
         if execution.row > instruction:
-            ranks = np.array(self._order, np.int8)
+            ranks = np.array(self._order, np.int16)
             self.to_step(int(np.flatnonzero(ranks == core)[instruction]))
         while execution.row < instruction:
             self.forward()
@@ -157,20 +157,30 @@ class Replay:
 
     def results(self) -> Any:
         """What the kernel returns, as arrays of numpy; of a kernel that returns none, the inputs
-        that it has changed, in their order. It goes to the end."""
+        that it has changed, in their order. Of several ranks it is a list. It goes to the end."""
         self.finish()
-        returned, *others = [self._returned(execution) for execution in self.executions]
+        found = [self._results_of(rank) for rank in range(self.world.ranks)]
+        return found if len(found) > 1 else found[0]
+
+    def _results_of(self, rank: int) -> Any:
+        own = self.world.cores_of(rank)
+        returned, *others = [self._returned(self.executions[number]) for number in own]
         for other in others:
             for _ in results.complete(returned, other):
                 pass
-        if not leaves(self.record.programs[0].data.results):
-            return tuple(self.changed().values())
+        if not leaves(self.record.programs[own[0]].data.results):
+            return tuple(self._changed(rank).values())
         return mapped(returned, self._elements, is_tile)
 
     def changed(self) -> dict[str, Array]:
         """The inputs that the kernel writes to, by name, as it has left them so far."""
+        return self._changed(None)
+
+    def _changed(self, rank: int | None) -> dict[str, Array]:
+        """Those of one rank, or of all."""
         written, roots = self._tensors.written, self._tensors.roots
-        names = {one.storage: one.name for one in self.setting.inputs}
+        asked = (one for one in self.setting.inputs if rank in (None, one.rank))
+        names = {one.storage: one.name for one in asked}
         found = [number for number in names if number in written and number in roots]
         return {names[number]: self._elements(roots[number]).copy() for number in found}
 
@@ -210,21 +220,26 @@ class Replay:
             self._keep()
         for _ in self.cores:  # each begins anew at most once before a row is finished
             rank = self._turn = self._able()
-            execution, core = self.executions[rank], self.cores[rank]
-            before = core.rounding.issued.copy() if core.rounding and execution.meets else None
-            try:
-                with on(core):
-                    execution.step()
-            except Waits:
-                if core.rounding is not None and before is not None:
-                    core.rounding.issued = before
-                continue
-            break
+            if self._attempt(rank):
+                break
         else:
             raise DeadlockError("the cores of the record wait for each other")
         if len(self._order) == self.step:
             self._order.append(rank)
         self.step += 1
+
+    def _attempt(self, number: int) -> bool:
+        """Let a core execute its next instruction; False if it has to wait for others there."""
+        execution, core = self.executions[number], self.cores[number]
+        before = core.rounding.issued.copy() if core.rounding and execution.meets else None
+        try:
+            with on(core):
+                execution.step()
+        except Waits:
+            if core.rounding is not None and before is not None:
+                core.rounding.issued = before
+            return False
+        return True
 
     # --- going back ------------------------------------------------------------------------------
 
@@ -254,7 +269,7 @@ class Replay:
                 before = content(self._tensors.owners[number], storage)
                 new += before.data.nbytes
             kept[number] = before
-        rounding = self.cores[0].rounding
+        issued = [rounding.issued.copy() for rounding in self._roundings()]
         cores = tuple(
             state(e.core, e.row, e.registers.loaded, [*storages.values()]) for e in self.executions
         )
@@ -263,17 +278,23 @@ class Replay:
             turn=self._turn,
             contents=kept,
             cores=cores,
-            issued=rounding.issued.copy() if rounding is not None else None,
+            issued=issued,
             meetings=self._meetings.copy(),
             nbytes=new + sum(core.nbytes for core in cores),
         )
+
+    def _roundings(self) -> list[Stochastic]:
+        """What rounds stochastically, if that is on: one of each rank."""
+        firsts = (self.cores[self.world.cores_of(rank)[0]] for rank in range(self.world.ranks))
+        return [core.rounding for core in firsts if core.rounding is not None]
 
     def _return_to(self, step: int) -> None:
         """Put back the last snapshot before a step, of which there is always the first."""
         *_, snapshot = (one for one in self._snapshots if one.step <= step)
         unchanged = {n: r for n, r in self._tensors.roots.items() if n not in self._tensors.written}
         self._tensors.roots = unchanged
-        self.cores[0].hbm.lasting = 0
+        for each in self.cores:
+            each.hbm.lasting = 0
         for number, one in snapshot.contents.items():
             root = self._tensors.get(one.core, number, one.layout)
             one.put_back(root.storage)
@@ -282,10 +303,13 @@ class Replay:
             core.put_back(execution.core, storages)
             execution.registers.loaded = dict(core.loaded)
             execution.restart(core.row)
-        if self.cores[0].rounding is not None:
-            self.cores[0].rounding.issued = snapshot.issued.copy()
-        self._meetings = snapshot.meetings.copy()
+        for rounding, issued in zip(self._roundings(), snapshot.issued, strict=True):
+            rounding.issued = issued.copy()
+        self._meetings = Meetings()
+        self._meetings.complete = dict(snapshot.meetings.complete)
         self._set_peers()
+        for rank in snapshot.meetings.waiting:
+            self._attempt(rank)
         self._turn, self.step = snapshot.turn, snapshot.step
 
 
@@ -299,9 +323,15 @@ def _complete(record: Record) -> Setting:
     return record.setting
 
 
-def _core(setting: Setting, number: int, first: Core | None = None) -> Core:
+def _cores(setting: Setting) -> list[Core]:
+    """Cores such as the programs ran on, rank by rank."""
     options = replace(setting.options, record=False, precision=False)
-    shared = None if first is None else first.hbm
-    core = Core(setting.machine, options, number, setting.grid, shared)
-    core.keeps_back = True
-    return core
+    cores, world = [], setting.world
+    for rank in range(world.ranks):
+        shared = launch_memory(options, rank)
+        for number in world.cores_of(rank):
+            program, on_what = world.core(number), (setting.machine, options)
+            core = Core(*on_what, program, setting.grid, shared, number=number, world=world)
+            core.keeps_back = True
+            cores.append(core)
+    return cores

@@ -131,7 +131,7 @@ class Execution:
     @property
     def meets(self) -> bool:
         """Whether the next instruction is one that waits for the other core."""
-        return not self.over and self.plans[self._row()[0]].call.instruction.meets
+        return not self.over and self.plans[self._row()[0]].call.instruction.meets is not None
 
     def step(self) -> None:
         """Execute the next row. Raises what the kernel would, at its line, and UsageError where

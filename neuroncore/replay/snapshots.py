@@ -103,6 +103,6 @@ class Snapshot:
     turn: int  # which core goes on
     contents: Mapping[int, Content]  # by the numbers of storages
     cores: tuple[CoreState, ...]
-    issued: Any  # of stochastic rounding
+    issued: Any  # of stochastic rounding, rank by rank
     meetings: Any
     nbytes: int

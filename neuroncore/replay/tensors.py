@@ -35,13 +35,14 @@ class Tensors:
         self.owners: dict[int, Core] = {}  # in whose memory they are
 
     def get(self, core: Core, number: int, layout: Layout) -> Tile:
-        """All of a storage, on a core; what is shared is in the first one's memory.
+        """All of a storage, on a core; what is shared is in the memory of its rank's first one.
 
         Raises UsageError if a tensor of such a layout isn't what memory makes of it.
         """
         root = self.roots.get(number)
         if root is None:
-            owner = self.cores[0] if layout.region is MemoryRegion.shared_hbm else core
+            shared = layout.region is MemoryRegion.shared_hbm
+            owner = self.cores[core.world.cores_of(core.rank)[0]] if shared else core
             self.owners[number] = owner
             storage = self._made(owner, number, layout)
             if storage.layout.given != layout.given:

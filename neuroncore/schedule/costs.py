@@ -42,7 +42,7 @@ class CallTable:
         # What keeps its place among loads: the other core waits for it, or it reads a tile, whose
         # space somebody takes over.
         self.stays = np.array([_stays(c) for c in calls], np.bool_)
-        self.meets = np.array([c.instruction.meets for c in calls], np.bool_)
+        self.meets = np.array([c.instruction.meets is not None for c in calls], np.bool_)
         self.shares = np.array([c.shares_sbuf for c in costs], np.bool_) & ~self.meets
         self.lane = np.full((count, 2), -1, np.int32)
         self.lane_ns = np.zeros(count, np.float64)
@@ -76,7 +76,9 @@ class CallTable:
 
 
 def _stays(call: Call) -> bool:
-    return call.instruction.meets or any(view.on_chip for view in call.views(*call.reads))
+    return call.instruction.meets is not None or any(
+        view.on_chip for view in call.views(*call.reads)
+    )
 
 
 def busy(table: CallTable, row: Array, queue: Array, reload: Array, machine: Machine) -> Array:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from types import MethodType
 from typing import Any
 
 from neuroncore.core.core import running
-from neuroncore.errors import SignatureError
+from neuroncore.errors import SignatureError, UsageError
 from neuroncore.frontend import grids
+from neuroncore.frontend.arguments import Arguments
 from neuroncore.frontend.dialects import dialect
-from neuroncore.frontend.launch import finish, launch
+from neuroncore.frontend.launch import Launch, Way, finish, launch, launch_ranks
 from neuroncore.frontend.nki import keywords
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.traced import in_graph, is_traced
@@ -67,6 +69,19 @@ class Kernel:
             _explain(error, self.function)
             raise
         return finish(run)
+
+    def on_ranks(
+        self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any
+    ) -> list[Launch]:
+        """The launches of the kernel on several ranks together, each on its own arguments, of
+        `lnc` cores; `options` are a target and Options. Raises what `launch_ranks` does."""
+        cores = lnc or prod(self.grid)
+        if self.grid and cores != prod(self.grid):
+            raise UsageError(f"the kernel's grid is {self.grid}, and a rank's cores are {cores}")
+        way = Way(NkiTensor, [[program] for program in range(cores)])
+        grid = self.grid or (cores,)
+        with keywords.known():
+            return launch_ranks(self.function, per_rank, way, grid=grid, **options)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Kernel:
         if instance is None:

@@ -1,0 +1,59 @@
+"""What a kernel is given: positional and named arguments, and the arrays among them."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy.typing as npt
+
+from neuroncore.errors import UsageError
+from neuroncore.frontend.arrays import as_numpy
+
+Array = npt.NDArray[Any]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def of_a_rank(given: Any) -> Arguments:
+    """The arguments of one rank: a dict of them by name, else a sequence. Raises UsageError for
+    anything else."""
+    if isinstance(given, Mapping):
+        return (), dict(given)
+    if isinstance(given, list | tuple):
+        return tuple(given), {}
+    raise UsageError(
+        f"the arguments of a rank are a tuple or a dict by name, not {type(given).__name__}"
+    )
+
+
+def takes_rank(function: Callable[..., Any]) -> bool:
+    """Whether a function has a parameter `rank`, which is to be given the number of one."""
+    return "rank" in inspect.signature(function).parameters
+
+
+def copied(arguments: Arguments) -> Arguments:
+    """The arguments as they are now. Raises UsageError for what can't be copied."""
+    try:
+        return copy.deepcopy(arguments)
+    except TypeError as error:
+        raise UsageError(f"the kernel's arguments can't be kept: {error}") from None
+
+
+def values_in(value: Any) -> list[Any]:
+    """What is in arguments, in order."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        return [leaf for item in value for leaf in values_in(item)]
+    return [value]
+
+
+def arrays_in(value: Any) -> list[Array]:
+    """The arrays in a result or in arguments, in order, as numpy's."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        return [array for item in value for array in arrays_in(item)]
+    return [as_numpy(value)] if hasattr(value, "dtype") else []

@@ -1,0 +1,153 @@
+"""The caller's values on their way into a kernel and out of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.core import results
+from neuroncore.core.core import Core, on
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import DtypeError, SignatureError, UsageError
+from neuroncore.frontend import ending
+from neuroncore.frontend.arrays import Library, as_numpy, library
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics import codec
+from neuroncore.numerics.formats import Format, lookup
+from neuroncore.record.data import Input, like
+
+Array = npt.NDArray[Any]
+
+
+class Inputs:
+    """The caller's values on their way into a kernel and out of it."""
+
+    def __init__(self, cores: list[Core], tensor: type[Tile]) -> None:
+        self.core, self.tensor = cores[0], tensor
+        shared = len(cores) > 1
+        self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
+        self.library: Library | None = None  # whose arrays the results become
+        self.given: dict[int, Any] = {}  # id of a storage -> the caller's object it came from
+        self.adopted: dict[int, tuple[Any, Storage]] = {}  # id of a caller's object -> both
+        # arrays to update, from which storage, and what that was before: a change shows in an array
+        # that shares memory with it, and isn't undone by what another copy still has there
+        self.copies: list[tuple[Array, Storage, Array]] = []
+        self.entered: list[tuple[Input, Any]] = []  # with the caller's objects, in their order
+
+    def enter(self, value: Any, name: str = "") -> Any:
+        if isinstance(value, list | tuple):
+            return like(value, [self.enter(v, name) for v in value])
+        if isinstance(value, dict):
+            return {k: self.enter(v, str(k)) for k, v in value.items()}
+        if not ending.is_host_array(value) and library(value) is None:
+            return value
+        if id(value) not in self.adopted:
+            self.adopted[id(value)] = value, self._adopt(value, name)
+        return self._tensor(self.adopted[id(value)][1])
+
+    def _tensor(self, storage: Storage) -> Tile:
+        return self.tensor.of(storage)
+
+    def _adopt(self, value: Any, name: str) -> Storage:
+        made_by = library(value)
+        self.library = self.library or made_by
+        form = _format(value, name)
+        array = as_numpy(value)
+        memory, data = self.core.memory, array
+        if not (array.flags.carray and array.dtype.isnative and array.ndim):
+            data = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
+        data = memory.widened(data, form)
+        storage = memory.adopt(self.region, data, form, name)
+        names = {one.name for one, _ in self.entered}
+        unique = name if name not in names else f"{name}#{len(names)}"
+        self.entered.append((Input(unique, storage.id, storage.shape, form), value))
+        if data is not array and array.flags.writeable:
+            self.copies.append((array, storage, storage.data.copy()))
+        if array.flags.writeable and (array is value or made_by is not None):
+            self.given[storage.id] = value
+        return storage
+
+    def leave(self, value: Any) -> Any:
+        if isinstance(value, Tile):
+            return self._array(value)
+        if isinstance(value, list | tuple):
+            return like(value, [self.leave(v) for v in value])
+        if isinstance(value, dict):
+            return {k: self.leave(v) for k, v in value.items()}
+        return value
+
+    def storages(self) -> set[int]:
+        """Those of the arguments."""
+        return {storage.id for _, storage in self.adopted.values()}
+
+    def close(self, result: Any) -> Any:
+        """What the caller gets for a kernel's result; the caller's arrays are as it left them."""
+        with on(self.core):
+            outputs = self.leave(result)
+        self.write_back()
+        self.core.hbm.tensors.clear()  # each knows its launch: a circle that would keep gigabytes
+        return outputs
+
+    def left(self, result: Any) -> list[Tile]:
+        """The tensors that the kernel returns, and then those it was given and has changed."""
+        returned = [value for value in ending.leaves(result) if isinstance(value, Tile)]
+        ids = {tile.storage.id for tile in returned}
+        given = (storage for _, storage in self.adopted.values())
+        changed = [s for s in given if s.version and s.id not in ids]
+        return returned + [self._tensor(storage) for storage in changed]
+
+    def _array(self, tile: Tile) -> Any:
+        storage = tile.storage
+        if storage.on_chip:
+            raise SignatureError(
+                f"the kernel returns {tile!r}",
+                expected="tensors in hbm",
+                because="on-chip memory doesn't outlive the kernel",
+                hint="store it into an nl.ndarray(..., buffer=nl.shared_hbm)",
+            ).placed(storage.born)
+        if tile.covers_storage and storage.id in self.given and tile.shape == storage.shape:
+            return self.given[storage.id]
+        tile = tile.resolved("the result") if tile.dynamic else tile
+        missing = results.unwritten(tile)
+        if missing:
+            self._report_leftovers(tile, missing)
+        codes = results.contents(tile, self.core.options.zeros_as_leftovers)
+        return self.library.given(codes) if self.library else codes
+
+    def _report_leftovers(self, tile: Tile, count: int) -> None:
+        self.core.report(
+            "OUTPUT_NOT_WRITTEN",
+            f"the kernel returns {tile!r}, of which {count} of {tile.size} elements "
+            "were never written; the caller gets leftovers of the device's memory there",
+            tile.storage.id,
+            site=tile.storage.born,
+        )
+
+    def write_back(self) -> None:
+        for array, storage, before in self.copies:
+            bits = f"u{storage.held.itemsize}"
+            changed = storage.data.view(bits) != before.view(bits)
+            values = storage.data.view(storage.held.numpy)
+            if storage.held is not storage.dtype:
+                values = codec.encode(storage.dtype, values).view(storage.dtype.numpy)
+            np.copyto(array, values.reshape(array.shape), where=changed.reshape(array.shape))
+
+
+def _format(value: Any, name: str) -> Format:
+    """The format of an argument. Raises DtypeError if no NeuronCore has it."""
+    dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
+    try:
+        return lookup(dtype)
+    except UsageError as unknown:
+        made_by = library(value)
+        to = made_by.cast if made_by else ".astype(np.{})"
+        raise DtypeError(
+            f"argument {name or 'of the kernel'} has dtype {dtype}",
+            expected="a NeuronCore format of at most 32 bits",
+            because="the engines have no 64-bit numbers",
+            hint=f"convert it with {to.format('float32')} or {to.format('int32')}",
+            also=str(unknown),
+        ) from None

@@ -1,0 +1,146 @@
+"""Kernels on several ranks: what each has for itself, what a Run of all has, what is refused."""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+
+import neuroncore
+from neuroncore.clause.world import World, listed
+from neuroncore.errors import CapacityError, KernelError, UsageError
+from neuroncore.options import Options
+
+X = np.arange(64 * 3, dtype=np.float32).reshape(64, 3)
+
+
+@nki.jit
+def added(x, number):
+    """x + number, which x becomes as well."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    nisa.tensor_scalar(tile, tile, nl.add, number)
+    nl.store(out, tile)
+    nl.store(x, tile)
+    return out
+
+
+@nki.jit
+def crossed(x):
+    """Each core of a rank writes its half of x, and after the barrier reads the other's."""
+    core, rows = nl.program_id(0), x.shape[0] // 2
+    middle, out = (nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm) for _ in range(2))
+    mine, other = (slice(c * rows, (c + 1) * rows) for c in (core, 1 - core))
+    nl.store(middle[mine], nl.load(x[mine]))
+    nisa.core_barrier(middle, (0, 1))
+    nl.store(out[mine], nl.load(middle[other]))
+    return out
+
+
+def test_each_rank_runs_on_its_own_arguments():
+    arrays = [X * rank for rank in range(4)]
+    run = neuroncore.run(added, per_rank=[(x, float(rank)) for rank, x in enumerate(arrays)])
+    for rank, (result, x) in enumerate(zip(run.results, arrays, strict=True)):
+        np.testing.assert_array_equal(result, X * rank + rank)
+        np.testing.assert_array_equal(x, result)  # as with one rank, the caller sees it
+
+
+@pytest.mark.parametrize("rows", [64, 1 << 14])  # that are copied at once, and page by page
+def test_an_array_that_several_ranks_are_given_is_each_ones_own(rows):
+    x = np.arange(rows * 4, dtype=np.float32).reshape(-1, 128)
+    before = x.copy()
+    run = neuroncore.run(added, per_rank=[{"x": x[:128], "number": 1.0}, (x[:128], 2.0)])
+    for rank, result in enumerate(run.results):
+        np.testing.assert_array_equal(result, before[:128] + rank + 1)
+    np.testing.assert_array_equal(x, before)
+
+
+def test_parts_that_no_other_rank_is_given_are_the_callers():
+    x = np.zeros((64, 3), np.float32)
+    neuroncore.run(added, per_rank=[(x[:32], 1.0), (x[32:], 2.0)])
+    assert (x[:32] == 1).all() and (x[32:] == 2).all()
+
+
+def test_the_cores_of_a_rank_meet_and_share_its_hbm_alone():
+    run = neuroncore.run(crossed, per_rank=[(X,), (X + 1,)], lnc=2)
+    for rank, result in enumerate(run.results):
+        np.testing.assert_array_equal(result, np.concatenate([X[32:], X[:32]]) + rank)
+    assert run.world == World(2, 2) and len(run.record.programs) == len(run.timelines) == 4
+    assert [len(rank.timelines) for rank in run.ranks] == [2, 2]
+    assert neuroncore.run(crossed[2], per_rank=[(X,), (X,)]).world.cores == 2
+
+
+def test_ranks_are_runs_of_their_own():
+    run = neuroncore.run(added, per_rank=[(X + 0, 1.0), (X + 0, 2.0)])
+    assert [rank.results[0, 0] for rank in run.ranks] == [1, 2]
+    assert run.summary in [rank.summary for rank in run.ranks]
+    assert run.ranks[0].ranks == (run.ranks[0],)
+    assert run.compare(lambda x, number: x + number)
+    assert run.compare(lambda x, number, rank: x + rank + 1)
+    with pytest.raises(UsageError, match="only what times it"):
+        run.ranks[0].replay()
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_results_and_replays_are_the_same_in_whatever_turns(turns, tmp_path):
+    given = [(X * rank,) for rank in range(4)]
+    run = neuroncore.run(crossed, per_rank=given, lnc=2, options=Options(turns=turns))
+    run.save(tmp_path / "world.run")
+    loaded = neuroncore.load(tmp_path / "world.run")
+    assert loaded.world == run.world and len(loaded.ranks) == 4
+    for results in (run.results, run.replay(), loaded.results, loaded.replay()):
+        for rank, result in enumerate(results):
+            want = np.concatenate([X[32:], X[:32]]) * rank
+            assert result.tobytes() == want.astype(np.float32).tobytes()
+
+
+def test_an_error_of_one_rank_is_the_error_of_all():
+    @nki.jit
+    def some(x):
+        nisa.tensor_copy(nl.ndarray((64, 3), x.dtype), nl.ndarray((64, 4), x.dtype))
+
+    with pytest.raises(KernelError):
+        neuroncore.run(some, per_rank=[(X,)] * 64)
+
+
+def test_each_rank_has_the_room_of_its_own_hbm():
+    @nki.jit
+    def large(x):
+        nl.ndarray((1 << 20, 15 << 10), nl.uint8, buffer=nl.shared_hbm)  # 15 of 24 GiB
+        return x
+
+    assert len(neuroncore.run(large, per_rank=[(X,), (X,)]).results) == 2
+
+    @nki.jit
+    def larger(x):
+        nl.ndarray((1 << 20, 25 << 10), nl.uint8, buffer=nl.shared_hbm)
+        return x
+
+    with pytest.raises(CapacityError):
+        neuroncore.run(larger, per_rank=[(X,), (X,)])
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"per_rank": [(X,)] * 3}, "3 ranks: a world has 1, 2, 4, 8, 16 ranks, or a multiple"),
+        ({"per_rank": []}, "0 ranks"),
+        ({"per_rank": [(X,)] * 2, "lnc": 3}, "at most 2 cores, not 3"),
+        ({"per_rank": [(X,)] * 2, "lnc": 2, "target": "trn1"}, "at most 1 cores, not 2"),
+        ({"per_rank": [X]}, "a tuple or a dict by name, not ndarray"),
+        ({"per_rank": [(X,)], "x": X}, "rank by rank"),
+    ],
+)
+def test_worlds_that_there_are_not(given, why):
+    with pytest.raises(UsageError, match=why):
+        neuroncore.run(crossed, **given)
+    with pytest.raises(UsageError, match="the kernel's grid is"):
+        neuroncore.run(crossed[2], per_rank=[(X,)] * 2, lnc=1)
+
+
+def test_how_cores_are_called():
+    world = World(8, 2)
+    assert world.all_named(range(4)) == "ranks 0, 1" and world.named(5) == "rank 2 (core 1)"
+    assert world.all_named([6, 7]) == "rank 3" and world.all_named([6]) == "rank 3 (core 0)"
+    assert World(1, 2).all_named([0, 1]) == "core 0, core 1"
+    assert listed([0, 1, 2, 5, 7, 8]) == "0 to 2, 5, 7, 8"
