@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from neuroncore.analysis.changes import RESOURCES, Change, Resource, as_it_is
@@ -29,6 +30,10 @@ class Outcome:
         """The part of the time that is saved; less than 0 if it takes longer."""
         return 1 - self.timeline.total_ns / self.before_ns
 
+    @property
+    def effect(self) -> Effect:
+        return Effect(self.change, self.timeline.total_ns, self.gain)
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -47,20 +52,38 @@ class Bound:
         return f"{self.what} ({self.how}: {self.gain:.0%} less)"
 
 
-_known: WeakKeyDictionary[Timeline, Bound] = WeakKeyDictionary()
+class Effect(NamedTuple):
+    """What is left of an outcome without its timeline: nanoseconds, and the part that is saved."""
+
+    change: Change
+    ns: float
+    gain: float
+
+
+_known: WeakKeyDictionary[Timeline, list[Effect]] = WeakKeyDictionary()
+
+
+def tried(timeline: Timeline) -> list[Effect]:
+    """The changes of resources by which the bound of a core was found; scheduled once."""
+    found = _known.get(timeline)
+    if found is None:
+        likely = _likely(as_it_is(timeline), timeline)
+        found = _known[timeline] = [one.effect for one in likely]
+    return found
 
 
 def bound(timeline: Timeline) -> Bound:
-    """Of a core, by its timeline; found once."""
-    found = _known.get(timeline)
-    if found is None:
-        found = _known[timeline] = bound_of(as_it_is(timeline), timeline)
-    return found
+    """Of a core, by its timeline."""
+    return _best(tried(timeline))
 
 
 def bound_of(change: Change, timeline: Timeline) -> Bound:
     """The same where something is changed; the timeline is of that."""
-    best = max(_likely(change, timeline), key=lambda found: found.gain, default=None)
+    return _best(one.effect for one in _likely(change, timeline))
+
+
+def _best(effects: Iterable[Effect]) -> Bound:
+    best = max(effects, key=lambda found: found.gain, default=None)
     if best is None:
         return Bound("nothing")
     return Bound(best.change.what, best.change.how, best.gain)

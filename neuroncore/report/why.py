@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,17 @@ import numpy as np
 from neuroncore.analysis import lines
 from neuroncore.analysis.changes import RESOURCES, Change, as_it_is
 from neuroncore.analysis.lines import Line
-from neuroncore.analysis.verdict import ALONE, Bound, Outcome, bound_of, outcome, pair
+from neuroncore.analysis.promise import promising
+from neuroncore.analysis.verdict import (
+    ALONE,
+    Bound,
+    Effect,
+    Outcome,
+    bound_of,
+    outcome,
+    pair,
+    tried,
+)
 from neuroncore.report.bounds import sentence
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.units import duration
@@ -19,6 +30,9 @@ from neuroncore.schedule import Timeline, Variation
 
 SCHEMA = "neuroncore.why/1"
 NOTHING = 0.01  # a part of the time: what changes it by less changes nothing
+ROOM = 24_000_000  # instructions to schedule again, each as often as it is: some 15 s
+SOME = "the run is long: only changes of what its critical path consists of most were scheduled"
+ALL = 120  # times that a run is scheduled for all what-ifs, at most
 
 
 @dataclass(frozen=True)
@@ -53,14 +67,24 @@ class WhatIf:
 class Answers:
     """What bounds a core, also in a sentence, and what if: there were more of each resource,
     nothing waited for anything, something were different about the costliest lines. What saves most
-    is first in its list. Where no one resource saves enough, `pair` are the two that do."""
+    is first in its list. Where no one resource saves enough, `pair` are the two that do.
+
+    Of a run too long for `all` of that, the lists have the changes of what the critical path
+    consists of most, `overlap` may be None, and nobody asks what bounds the run then.
+    """
 
     bound: Bound
     sentence: str
     resources: Sequence[WhatIf]
     pair: WhatIf | None
-    overlap: WhatIf
+    overlap: WhatIf | None
     changes: Sequence[WhatIf]
+    all: bool
+
+    @property
+    def together(self) -> list[WhatIf]:
+        """The pair and the overlap, as far as they are there."""
+        return [one for one in (self.pair, self.overlap) if one is not None]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -68,8 +92,9 @@ class Answers:
             "sentence": self.sentence,
             "resources": [one.to_dict() for one in self.resources],
             "pair": self.pair.to_dict() if self.pair is not None else None,
-            "perfect_overlap": self.overlap.to_dict(),
+            "perfect_overlap": self.overlap.to_dict() if self.overlap is not None else None,
             "changes": [one.to_dict() for one in self.changes],
+            "all": self.all,
         }
 
 
@@ -122,11 +147,40 @@ class Why:
         return "\n".join(_text(self))
 
 
-def why(kernel: str, timeline: Timeline, top: int = 5) -> Why:
-    """Of a core, by its timeline; that of the slowest core is what counts of a launch."""
+def why(kernel: str, timeline: Timeline, top: int = 5, room: int = ROOM) -> Why:
+    """Of a core, by its timeline; that of the slowest core is what counts of a launch. So many
+    instructions, in all, are scheduled again for what-ifs."""
     said, found = estimate(timeline), lines.on_the_path(timeline)
-    answers = _answers(timeline, said.bound, found, top) if found else None
+    answers, times = None, room // (sum(map(len, timeline.launch)) or 1)
+    if found and times >= ALL:
+        answers = _answers(timeline, said.bound, found, top)
+    elif found:
+        answers = _some_answers(timeline, said.bound, found, top, times)
     return Why(kernel, timeline.machine.name, said, found, answers, top)
+
+
+def _some_answers(
+    timeline: Timeline, limit: Bound, found: Sequence[Line], top: int, times: int
+) -> Answers:
+    """As many as scheduling so many times gives, besides what the bound was found by."""
+    overlap = _overlap(as_it_is(timeline))
+    each = chain([overlap], promising(timeline, found[:top]))
+    made = [outcome(change, timeline).effect for change in islice(each, times)]
+    names = {resource.name for resource in RESOURCES}
+    ranked = sorted([*tried(timeline), *made], key=lambda one: -one.gain)
+    resources = [_effect(one) for one in ranked if one.change.what in names]
+    return Answers(
+        bound=limit,
+        sentence=sentence(timeline, limit, found) + _contrast(limit, resources),
+        resources=resources,
+        pair=None,
+        overlap=next((_effect(one) for one in made if one.change is overlap), None),
+        changes=[
+            _effect(one) for one in ranked
+            if one.change is not overlap and one.change.what not in names
+        ],
+        all=False,
+    )  # fmt: skip
 
 
 def _answers(timeline: Timeline, limit: Bound, found: Sequence[Line], top: int) -> Answers:
@@ -144,6 +198,7 @@ def _answers(timeline: Timeline, limit: Bound, found: Sequence[Line], top: int) 
         pair=both,
         overlap=_what_if(outcome(_overlap(base), timeline), asked=True),
         changes=_first([outcome(change, timeline) for change in of_lines], top),
+        all=True,
     )
 
 
@@ -158,8 +213,9 @@ def _sentence(timeline: Timeline, limit: Bound, found: Sequence[Line], both: Wha
 
 def _contrast(limit: Bound, resources: Sequence[WhatIf]) -> str:
     """What readers would try where transfers are the matter, if it is in vain."""
-    (bandwidth,) = (one for one in resources if one.what == "DMA bandwidth")
-    in_vain = limit.what.startswith("DMA") and limit.gain >= ALONE and not bandwidth.matters
+    bandwidth = (one for one in resources if one.what == "DMA bandwidth")
+    in_vain = limit.what.startswith("DMA") and limit.gain >= ALONE
+    in_vain &= any(not one.matters for one in bandwidth)
     return ", bandwidth does not" if in_vain else ""
 
 
@@ -176,7 +232,11 @@ def _first(outcomes: Iterable[Outcome], top: int) -> list[WhatIf]:
 
 def _what_if(one: Outcome, asked: bool) -> WhatIf:
     then = bound_of(one.change, one.timeline).what if asked else None
-    return WhatIf(one.change.what, one.change.how, one.timeline.total_ns, one.gain, then)
+    return _effect(one.effect, then)
+
+
+def _effect(one: Effect, bound: str | None = None) -> WhatIf:
+    return WhatIf(one.change.what, one.change.how, one.ns, one.gain, bound)
 
 
 def _text(told: Why) -> Iterator[str]:
@@ -192,15 +252,17 @@ def _text(told: Why) -> Iterator[str]:
 
 
 def _what_ifs(told: Answers, top: int) -> Iterator[str]:
-    yield f"{'what if':<52}{'estimate':>10}{'change':>9}   then bound by"
-    both = [told.pair] if told.pair is not None else []
-    shown = *told.resources[:top], *both, told.overlap, *told.changes[:top]
+    yield f"{'what if':<52}{'estimate':>10}{'change':>9}   {'then bound by' * told.all}".rstrip()
+    shown = *told.resources[:top], *told.together, *told.changes[:top]
     for one in (one for one in shown if one.matters):
-        yield f"  {one!s:<50}{duration(one.ns):>10}{-one.gain:>+9.0%}   {one.bound}"
+        row = f"  {one!s:<50}{duration(one.ns):>10}{-one.gain:>+9.0%}   {one.bound or ''}"
+        yield row.rstrip()
     if also := [f"{one} {-one.gain:+.0%}" for one in told.resources[top:] if one.matters]:
         yield f"also: {', '.join(also)}"
     if idle := [str(one) for one in told.resources if not one.matters]:
         yield f"no difference: {', '.join(idle)}"
+    if not told.all:
+        yield f"({SOME})"
 
 
 def _path(told: Why) -> Iterator[str]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from neuroncore.analysis.path import parts, steps
 from neuroncore.report.estimate import estimate
-from neuroncore.report.why import WhatIf, why
+from neuroncore.report.why import SOME, Answers, WhatIf, why
 from neuroncore.schedule import Timeline
 
-MOST = 8_000  # instructions of a run that is scheduled again, some forty times, for what-ifs
+ROOM = 2_400_000  # instructions to schedule again for what-ifs, each as often as it is: a second
+
+_known: WeakKeyDictionary[Timeline, Answers | None] = WeakKeyDictionary()
 
 
 def verdict(timeline: Timeline) -> dict[str, Any]:
@@ -20,7 +23,8 @@ def verdict(timeline: Timeline) -> dict[str, Any]:
 
 def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
     """The bound in a sentence, what the critical path consists of, and what if something were
-    different: nanoseconds, the part of the time that is saved, and what bounds it then."""
+    different: nanoseconds, the part of the time that is saved, and what bounds it then. Of long
+    runs `covers` says which of that is there."""
     found, total = estimate(timeline), timeline.total_ns or 1.0
     on_path = parts(timeline, steps(timeline)).named
     said: dict[str, Any] = {
@@ -29,11 +33,14 @@ def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
         "path_share": {name: ns / total for name, ns in on_path.items()},
         "what_if": [],
     }
-    told = why(kernel, timeline).answers if len(timeline.begin) <= MOST else None
+    if timeline not in _known:
+        _known[timeline] = why(kernel, timeline, room=ROOM).answers
+    told = _known[timeline]
     if told is not None:
         said["sentence"] = told.sentence
-        rows = [*told.resources, told.overlap, *told.changes]
+        rows = [*told.resources, *told.together, *told.changes]
         said["what_if"] = [_row(one) for one in sorted(rows, key=lambda one: -one.gain)]
+        said["covers"] = "" if told.all else SOME
     return said
 
 

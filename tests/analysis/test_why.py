@@ -72,6 +72,28 @@ def test_two_resources_are_named_where_neither_is_enough(naive):
     )
 
 
+def test_of_a_long_run_the_most_promising_changes_are_told_as_they_are_of_all(naive):
+    (timeline,) = naive.timelines
+    whole = why("naive", timeline, 3).answers
+    told = why("naive", timeline, 3, room=8 * len(timeline.begin))
+    some = told.answers
+    assert whole.all and not some.all and some.bound == whole.bound
+    assert whole.sentence.startswith(some.sentence) and some.overlap.ns == whole.overlap.ns
+    known = {str(one): one.ns for one in (*whole.resources, *whole.changes)}
+    found = [*some.resources, *some.changes]
+    assert 8 <= len(found) < len(known)  # besides the overlap, with those that found the bound
+    assert all(known[str(one)] == one.ns for one in found)
+    assert str(some.resources[0]) == "DMA issue free" and "naive" in str(told)
+    assert str(some.changes[0]) == "ch05_matmul.py:120 free"
+    assert "only changes of what its critical path consists of most" in str(told)
+    assert json.loads(json.dumps(told.to_dict()))["all"] is False
+
+
+def test_of_a_run_longer_than_its_room_the_bound_is_still_told(naive):
+    some = why("naive", naive.timelines[0], room=1).answers
+    assert some.bound == naive.estimate.bound and some.overlap is None and some.resources
+
+
 def ran(capsys, *words):
     code = main(["why", *words])
     return code, capsys.readouterr().out

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from neuroncore.kernels import ch05_matmul
 from viewed import column, document, operands, product, run
 
 import neuroncore
@@ -68,6 +69,20 @@ def test_figures_and_shares_of_lines_are_those_of_the_run(shown):
         assert 0 <= line["efficiency"] <= 1
         assert line["flying_ns"] <= found.timelines[0].total_ns
     assert sum(line["flops"] for line in core["lines"]) == core["figures"]["model_flops"]
+
+
+def test_two_resources_that_help_together_are_among_the_what_ifs():
+    given = ch05_matmul.inputs(np.random.default_rng(0))
+    found = neuroncore.run(ch05_matmul.blocked_free, *given, target="trn2")
+    (core,) = document(found.view(values=None))["cores"]
+    told = found.why().answers
+    (row,) = (one for one in core["what_if"] if one["change"] == str(told.pair))
+    assert row == {
+        "change": "Tensor and DMA issue together",
+        "ns": told.pair.ns,
+        "gain": told.pair.gain,
+        "bound": told.pair.bound,
+    }
 
 
 def test_nothing_of_a_kernel_ends_the_document_or_fills_the_template(shown):

@@ -58,7 +58,7 @@ export function drawWhatIf(pane, core) {
     return [one.change, duration(one.ns), signed(one.gain), bar, one.bound ?? ""];
   });
   pane.replaceChildren(el("p", { class: "faint" },
-    "The same instructions, scheduled again with one thing different."),
+    "The same instructions, scheduled again with one thing different.", core.covers ? ` (${core.covers}.)` : ""),
     table(["if", "it takes", "change", "", "then bound by"], rows, [1, 2]));
 }
 
