@@ -376,7 +376,7 @@ def run(
     launched: Any = jit(kernel) if isinstance(kernel, FunctionType) else kernel
     if per_rank is None:
         given = copied((args, kwargs))
-        return of(last_launch(launched, args, kwargs, target, options), (args, kwargs), given)
+        return of(last_launch(launched, args, kwargs, target, options), ((args, kwargs), given))
     if args or kwargs:
         raise UsageError("arguments are given rank by rank, in per_rank, or all together")
     ranks = [of_a_rank(one) for one in per_rank]
@@ -385,10 +385,17 @@ def run(
     return of_ranks(launches, [(one.arguments, one.named) for one in launches], kept)
 
 
-def of(launch: Launch, used: Arguments, given: Arguments | None) -> Run:
-    """The Run of a launch; `used` are the arguments as the kernel left them, `given` copies of them
-    as they were, if there are any."""
+def of(launch: Launch, arguments: tuple[Arguments, Arguments] | None = None) -> Run:
+    """The Run of a launch. `arguments` are those that the kernel was called with, as it left them,
+    and copies of them as they were; without them they are the arrays alone, if the launch kept
+    any."""
+    used, given = _kept(launch) if arguments is None else arguments
     return of_ranks([launch], [used], [given])
+
+
+def _kept(launch: Launch) -> tuple[Arguments, Arguments | None]:
+    used: Arguments = tuple(value for _, value in launch.inputs), {}
+    return used, None if launch.given is None else (launch.given, {})
 
 
 def of_ranks(

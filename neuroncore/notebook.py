@@ -47,7 +47,7 @@ class Launches:
         self.core = core
 
     def done(self, run: Launch) -> None:
-        self.runs.append(of(run, ((), {}), None))
+        self.runs.append(of(run))
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -89,7 +89,7 @@ def _run_cell(shell: Any, line: str, cell: str) -> None:
     parts = ast.Module(tree.body[:-1], []), ast.Interactive(tree.body[-1:])  # which is displayed
     options = current_settings().options
     with (
-        settings(asked.target, options, seen, in_every_thread=True),
+        settings(asked.target, options, seen, keeps=True, in_every_thread=True),
         progress(lambda: issued(seen.core)),
     ):
         try:

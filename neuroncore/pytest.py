@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +108,22 @@ class Kernels:
         for, or the usual one."""
         name: str = setting.target_machine(getattr(request, "param", None)).name
         current = setting.current_settings()
-        with setting.settings(name, current.options, current.observer, in_every_thread=True):
+        with self._settings(name, current.observer):
             yield name
+
+    def _settings(self, target: str | None, observer: Any) -> AbstractContextManager[None]:
+        """Of all that a test launches; pages of it show values."""
+        options, keeps = setting.current_settings().options, bool(self.pages)
+        made: AbstractContextManager[None] = setting.settings(
+            target, options, observer, keeps=keeps, in_every_thread=True
+        )
+        return made
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """The test passes if it does, and nothing is found that it may not meet."""
         watch = item.stash[WATCH] = Watch()
-        current = setting.current_settings()
-        with setting.settings(current.target, current.options, watch, in_every_thread=True):
+        with self._settings(setting.current_settings().target, watch):
             result = yield
         marks = item.iter_markers("neuroncore")
         allowed = {code for mark in marks for code in mark.kwargs.get("allow", ())}
@@ -139,13 +147,19 @@ class Kernels:
             report.sections.append(("neuroncore", f"page: {self._page(item, watch.launches)}"))
         return report
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        """Its launches may hold gigabytes, and items stay."""
+        if WATCH in item.stash:
+            del item.stash[WATCH]
+
     def _page(self, item: pytest.Item, launches: list[Any]) -> Path:
-        """Write the page of a test's launches, without values: arguments were not kept."""
+        """Write the page of a test's launches."""
         name = re.sub(r"[^\w.-]+", "_", item.nodeid).strip("_")
         path = Path(self.pages) / f"{name}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
-        runs = [api.of(launch, ((), {}), None) for launch in launches]
-        api.viewing.page([run.shown(None) for run in runs]).save(path)
+        runs = map(api.of, launches)
+        api.viewing.page([run.shown() for run in runs]).save(path)
         return path
 
 

@@ -236,7 +236,7 @@ def launch(arguments: argparse.Namespace, session: Session, options: Options) ->
             )
     served = [checkouts.parsed(text) for text in arguments.checkouts]
     file, _, kernel = arguments.file.partition("::")
-    chosen = settings(arguments.target, options, session, in_every_thread=True)
+    chosen = settings(arguments.target, options, session, keeps=session.keeps, in_every_thread=True)
     with (
         activated(),
         tools.on_the_path(),

@@ -52,13 +52,12 @@ class Session:
         keeps: bool = False,
     ) -> None:
         """`compares` says that results are held against the reference, where there is one, and
-        `keeps` that Runs have the arguments that a kernel is given."""
+        `keeps` that Runs have the arrays that kernels are given."""
         self.arguments, self.compares, self.keeps = arguments, compares, keeps
         self.document = document
         self.core: Core | None = None
         self.reference: Callable[..., Any] | None = None
-        self.used: Arguments = (), {}  # of a kernel, as it leaves them
-        self.given: Arguments | None = None  # and as they were
+        self.called: tuple[Arguments, Arguments] | None = None  # with what: as left, as it was
         self.one_by_one = threading.Lock()  # launches of several threads
 
     # --- launches, as settings tell them to an observer ------------------------------------------
@@ -67,7 +66,7 @@ class Session:
         self.core = core
 
     def done(self, run: Launch) -> None:
-        whole, found = of(run, self.used, self.given), None
+        whole, found = of(run, self.called), None
         with self.one_by_one:
             if self.reference is not None:
                 found = whole.compare(self.reference, self.arguments.tol)
@@ -88,8 +87,8 @@ class Session:
             values.check_call(kernel, name, args, kwargs)
             if self.compares:
                 self._refer(home, args, kwargs)
-            if self.keeps or self.reference is not None:
-                self.used, self.given = (args, kwargs), copied((args, kwargs))
+            if self.reference is not None:
+                self.called = (args, kwargs), copied((args, kwargs))
             self.document.header()
             is_ours = isinstance(kernel, Kernel) or _is_older(kernel)
             (kernel if is_ours else jit(kernel))(*args, **kwargs)

@@ -25,8 +25,9 @@ Array = npt.NDArray[Any]
 class Inputs:
     """The caller's values on their way into a kernel and out of it."""
 
-    def __init__(self, cores: list[Core], tensor: type[Tile]) -> None:
-        self.core, self.tensor = cores[0], tensor
+    def __init__(self, cores: list[Core], tensor: type[Tile], keeps: bool) -> None:
+        """`keeps` says that arrays are copied as they enter."""
+        self.core, self.tensor, self.keeps = cores[0], tensor, keeps
         shared = len(cores) > 1
         self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
         self.library: Library | None = None  # whose arrays the results become
@@ -36,6 +37,7 @@ class Inputs:
         # that shares memory with it, and isn't undone by what another copy still has there
         self.copies: list[tuple[Array, Storage, Array]] = []
         self.entered: list[tuple[Input, Any]] = []  # with the caller's objects, in their order
+        self.copied: list[Array] = []  # of those, if it keeps
 
     def enter(self, value: Any, name: str = "") -> Any:
         if isinstance(value, list | tuple):
@@ -64,11 +66,17 @@ class Inputs:
         names = {one.name for one, _ in self.entered}
         unique = name if name not in names else f"{name}#{len(names)}"
         self.entered.append((Input(unique, storage.id, storage.shape, form), value))
+        if self.keeps:
+            self.copied.append(array.copy())
         if data is not array and array.flags.writeable:
             self.copies.append((array, storage, storage.data.copy()))
         if array.flags.writeable and (array is value or made_by is not None):
             self.given[storage.id] = value
         return storage
+
+    @property
+    def kept(self) -> tuple[Array, ...] | None:
+        return tuple(self.copied) if self.keeps else None
 
     def leave(self, value: Any) -> Any:
         if isinstance(value, Tile):

@@ -150,7 +150,7 @@ class _Rank:
     ) -> None:
         self.cores, self.function, self.way = cores, function, way
         self.args, self.kwargs = given
-        self.inputs = Inputs(cores, way.tensor)
+        self.inputs = Inputs(cores, way.tensor, current_settings().keeps)
         self.names = _names(function, self.args)
         self.result: Any = None
 
@@ -193,6 +193,7 @@ class _Rank:
             precision=precision,
             inputs=tuple(self.inputs.entered),
             named=dict(self.kwargs),
+            given=self.inputs.kept,
         )
 
 

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy.typing as npt
+
 from neuroncore.core.core import Core
 from neuroncore.findings import Finding
 from neuroncore.machine import Machine
 from neuroncore.record.data import Input
+
+Array = npt.NDArray[Any]
 
 if TYPE_CHECKING:
     from neuroncore.precision.findings import Precision
@@ -28,6 +32,7 @@ class Launch:
     precision: Precision | None = None  # with Options.precision
     inputs: tuple[tuple[Input, Any], ...] = ()  # and the caller's objects that they were
     named: dict[str, Any] = field(default_factory=dict)
+    given: tuple[Array, ...] | None = None  # copies of the inputs as they were, if they were kept
 
     @property
     def core(self) -> Core:

@@ -34,11 +34,13 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """A launch's own arguments come before these."""
+    """A launch's own arguments come before these. One that `keeps` has copies of the arrays that it
+    was given."""
 
     target: str | None = None
     options: Options | None = None
     observer: Observer | None = None
+    keeps: bool = False
 
 
 _settings: ContextVar[Settings | None] = ContextVar("settings", default=None)
@@ -55,11 +57,13 @@ def settings(
     options: Options | None = None,
     observer: Observer | None = None,
     *,
+    keeps: bool = False,
     in_every_thread: bool = False,
 ) -> Iterator[None]:
-    """Launch kernels with these settings, from this thread or from every one."""
+    """Launch kernels with these settings, from this thread or from every one. What launches tell an
+    observer can be executed again, if each `keeps` copies of the arrays that it is given."""
     global _process
-    chosen, before = Settings(target, options, observer), _process
+    chosen, before = Settings(target, options, observer, keeps), _process
     token = _settings.set(chosen)
     if in_every_thread:
         _process = chosen
@@ -100,7 +104,8 @@ def last_launch(
     """
     current = current_settings()
     last = _Last(current.observer)
-    with settings(target or current.target, options or current.options, last):
+    chosen = target or current.target, options or current.options
+    with settings(*chosen, last, keeps=current.keeps):
         kernel(*args, **kwargs)
     if last.run is None:
         raise UsageError(f"{getattr(kernel, '__name__', kernel)!r} launched no kernel")

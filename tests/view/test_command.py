@@ -34,7 +34,17 @@ def test_a_page_of_a_script_has_all_its_launches(folder, capsys):
     assert main(["run", "script.py", "--html", "out.html", "--json"]) == 0
     cores = document(Page((folder / "out.html").read_text("utf-8")))["cores"]
     assert [core["kernel"] for core in cores] == ["double", "in_place"]
+    assert all(len(core["values"]["tiles"]) > 0 for core in cores)
     assert capsys.readouterr().out.startswith("{")
+
+
+def test_a_scripts_values_are_those_before_its_kernels_changed_them(folder):
+    again = "\nin_place(x), in_place(x)"
+    (folder / "again.py").write_text(f"{KERNEL}\nx = inputs_of_ones(){again}")
+    assert main(["view", "again.py", "-o", "out.html"]) == 0
+    first, second = document(Page((folder / "out.html").read_text("utf-8")))["cores"]
+    assert first["values"]["tiles"][0]["high"] == 1.0
+    assert second["values"]["tiles"][0]["high"] == first["values"]["tiles"][-1]["high"] == 2.0
 
 
 def test_a_page_that_cant_be_written_is_refused_before_the_run(capsys):
