@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from neuroncore import machine
+from neuroncore.clause.instruction import INSTRUCTIONS, Call
 from neuroncore.core.core import Core, on
 from neuroncore.enums import MemoryRegion
 from neuroncore.frontend.nki import isa
@@ -13,6 +14,7 @@ from neuroncore.frontend.settings import settings
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import lookup
 from neuroncore.options import Options
+from neuroncore.record.columns import packer
 from neuroncore.schedule import schedule
 
 TARGETS = tuple(machine.names())
@@ -64,9 +66,25 @@ class Device:
         """Note the last instruction so many times more: the record tells nothing else apart."""
         program = self.core.program
         rows, begins = program.raw()
-        call, *row = rows[begins[-2] :].tolist()
+        number, line, *row = rows[begins[-2] :].tolist()
+        call, windows = program.calls[number], np.transpose(program.windows()[:3]).tolist()
+        tiles = len(row) - call.has_values
+        noted = [number for window in row[:tiles] for number in windows[window]]
         for _ in range(times):
-            program.append([~call, *row])
+            program.append(call.pack(line, ~number, *noted, *row[tiles:]))
+
+    def boxes_of(self, tiles):
+        """The numbers of the boxes of tiles, of a row that is noted for this: an instruction that
+        reads all of them."""
+        program = self.core.program
+        read, some = tuple(str(i) for i in range(len(tiles))), INSTRUCTIONS["tensor_tensor"]
+        program.calls.append(
+            Call(some, self.core.machine, {}, index=len(program.calls), reads=read)
+        )
+        windows = [number for tile in tiles for number in program.window(tile)]
+        program.append(packer(len(tiles), False)(0, -len(program.calls), *windows))
+        columns = program.columns()
+        return columns.operands[columns.start[-2] :].tolist()
 
     def timeline(self, target=None):
         """When everything that was issued happens, on this machine or another."""

@@ -224,6 +224,9 @@ class Call:
     dynamic: tuple[str, ...] = field(default=())
     indices: tuple[str, ...] = ()  # an operand per index that is noted, after those that are read
     run: Run | None = field(default=None, init=False)  # what it does, once its core has done it
+    pack: Callable[..., bytes] | None = field(
+        default=None, init=False
+    )  # makes its rows in a record
 
     @property
     def has_values(self) -> bool:

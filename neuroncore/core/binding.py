@@ -41,8 +41,8 @@ class _Missing:
 
 MISSING = _Missing()
 LOCALS = {
-    *("call", "core", "extra", "key", "name", "offsets", "program", "row", "run"),
-    *("special", "tile", "unknown"),
+    *("call", "core", "extra", "key", "name", "number", "numbers", "offsets"),
+    *("program", "row", "run", "special", "tile", "unknown"),
 }
 
 
@@ -294,21 +294,23 @@ def _note(instruction: Instruction) -> Iterator[str]:
     read = [_window(p) for p in instruction.operands if p.operand and p.operand.reads]
     written = [_window(p) for p in instruction.operands if p.operand and p.operand.writes]
     number = [f"program.data.value(({values}))"] if values else []
-    row = ", ".join(["~call.index", "core.line(frame_at(1))", *read, *written, *number])
+    row = ", ".join(["core.line(frame_at(1))", "~call.index", *read, *written, *number])
     yield "program = core.program"
     yield f"if call.dynamic: row = offsets.note(frame_at(1), ({values}))"
     yield "elif program is None: row = -1"
     yield "elif program.count >= program.limit: row = core.leave_row_out()"
-    yield f"else: row = program.append([{row}])"
+    yield "else:"
+    yield "    numbers = program.numbers"
+    yield f"    row = program.append(call.pack({row}))"
 
 
 def _window(parameter: Parameter) -> str:
-    """The number of an operand's window in a row, if there is a tile; of each tile of a list."""
+    """An operand's window in a row, if there is a tile; that of each tile of a list."""
     name = parameter.name
     if parameter.operand and parameter.operand.many:
-        return f"*[program.access(tile) for tile in {name}]"
-    window = f"{name}._access if {name}._access >= 0 else program.access({name})"
-    return window if parameter.always_tile else f"*([{window}] if {_is_tile(parameter)} else [])"
+        return f"*[number for tile in {name} for number in program.window(tile)]"
+    window = f"{name}.storage.id, numbers[{name}.geometry], {name}.offset"
+    return window if parameter.always_tile else f"*(({window}) if {_is_tile(parameter)} else ())"
 
 
 def _values(instruction: Instruction) -> str:

@@ -37,6 +37,7 @@ from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic, rounding
 from neuroncore.options import Options
+from neuroncore.record.columns import packer
 from neuroncore.record.program import Program
 from neuroncore.record.stacks import Witness
 
@@ -122,6 +123,7 @@ class Core:
         self.dialect: Any = None  # what a frontend keeps of the running kernel
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
         self._lines: dict[tuple[int, int], int] = {}
+        self._births: dict[tuple[int, int], tuple[int, Born]] = {}
         self._reported: dict[tuple[Any, ...], Finding] = {}
 
     def __repr__(self) -> str:
@@ -144,6 +146,8 @@ class Core:
         call = copy(legality.checked(instruction, key, arguments, self.machine))
         if self.program is not None:
             call.index = len(self.program.calls)
+            tiles = len(call.reads) + len(call.indices) + len(call.writes)
+            call.pack = packer(tiles, call.has_values)
             self.program.calls.append(call)
         self.calls[key] = call
         return call
@@ -252,9 +256,10 @@ class Core:
             return -1
         if program.full:
             return self.leave_row_out()
-        windows = [program.access(tile) for tile in tiles]
+        windows = [number for tile in tiles for number in program.window(tile)]
         number = program.data.value(values)
-        return program.append([~call.index, self.line(frame), *windows, number])
+        assert call.pack is not None
+        return program.append(call.pack(self.line(frame), ~call.index, *windows, number))
 
     def leave_row_out(self) -> int:
         """Count an instruction that the record has no room for."""
@@ -301,8 +306,22 @@ class Core:
         storage = self.memory.allocate(region, shape, dtype, name, address)
         if self.program is not None:
             # the caller is ours; a frame that is not looked at costs nothing
-            storage.born = self.site or source.site(source.user_above(sys._getframe(2)))
+            line, storage.born = self._birth(self.program, sys._getframe(2))
+            self.program.born(storage, line)
         return storage
+
+    def _birth(self, program: Program, frame: FrameType) -> tuple[int, Born]:
+        """The line of the user's code that led to a frame, by its number in the record, and where
+        that is; -1 if there is none. Remembered as lines of instructions are."""
+        key = id(frame.f_code), frame.f_lasti
+        known = self._births.get(key) if self.site is None else None
+        if known is None:
+            user = source.user_above(frame)
+            born = self.site or source.site(user)
+            known = -1 if born is None else program.line(*born), born
+            if user is frame and self.site is None:
+                self._births[key] = known
+        return known
 
     def begin(self, program: int) -> None:
         """Go on with a program of the launch grid."""

@@ -28,6 +28,7 @@ class Inputs:
     def __init__(self, cores: list[Core], tensor: type[Tile], keeps: bool) -> None:
         """`keeps` says that arrays are copied as they enter."""
         self.core, self.tensor, self.keeps = cores[0], tensor, keeps
+        self.programs = [core.program for core in cores if core.program is not None]
         shared = len(cores) > 1
         self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
         self.library: Library | None = None  # whose arrays the results become
@@ -63,6 +64,8 @@ class Inputs:
             data = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
         data = memory.widened(data, form)
         storage = memory.adopt(self.region, data, form, name)
+        for program in self.programs:
+            program.names[storage.id] = name
         names = {one.name for one, _ in self.entered}
         unique = name if name not in names else f"{name}#{len(names)}"
         self.entered.append((Input(unique, storage.id, storage.shape, form), value))

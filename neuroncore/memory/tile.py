@@ -79,7 +79,7 @@ T = TypeVar("T", bound="Tile")
 class Tile:
     __slots__ = (
         *("storage", "geometry", "shape", "strides", "offset", "dtype", "dynamic"),
-        *("held", "fault", "_array", "_signature", "_access"),
+        *("held", "fault", "_array", "_signature"),
     )
 
     def __init__(
@@ -99,7 +99,6 @@ class Tile:
         self.fault = fault  # why no instruction can use it
         self._array: Array | None = None
         self._signature: View | None = None
-        self._access = -1  # the number of its window in the program
 
     @classmethod
     def of(cls: type[T], storage: Storage) -> T:

@@ -15,21 +15,11 @@ from neuroncore.enums import MemoryRegion
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.native import boxes as native
+from neuroncore.record.columns import Windows
 from neuroncore.record.overlap import Form, Patterns, neighbours
+from neuroncore.record.storages import Area, Storages
 
 Array = npt.NDArray[Any]
-ANYWHERE = native.ANYWHERE
-
-
-class Area(NamedTuple):
-    """What the record keeps of a storage, or of a whole memory that tensors were placed in."""
-
-    region: MemoryRegion
-    name: str
-    partitions: int
-    row_bytes: int
-    placed: bool
-    line: int  # of its birth; -1 unknown
 
 
 class Box(NamedTuple):
@@ -80,39 +70,25 @@ class Boxes:
         return neighbours(self.areas.of_box, self.table[:, 1:5].copy(), self.pattern, self.patterns)
 
 
-class Windows(NamedTuple):
-    """Windows on storage, in columns: an area, the number of a geometry, and where it begins, in
-    elements, or ANYWHERE."""
-
-    area: Array
-    geometry: Array
-    offset: Array
-
-
-def boxes(
-    windows: Windows,
-    geometries: Sequence[Geometry],
-    areas: Mapping[int, int],
-    kinds: Sequence[Area],
-) -> Boxes:
-    """The boxes of windows on areas, each of which is of one of the kinds."""
-    count = len(windows.area)
-    memories = {kind.region: kind.row_bytes for kind in kinds if kind.placed}
+def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) -> Boxes:
+    """The boxes of windows on storages."""
+    count = len(windows.storage)
+    memories = {kind.region: kind.row_bytes for kind in storages.kinds if kind.placed}
     forms: dict[Form, int] = {}
     rows = [_row(lies, memories, forms) for lies in geometries]
     lies = np.array(rows, np.int64).reshape(-1, native.FORM + 1)
     each = np.empty((count, native.OWN_FORM + 1), np.int64)
-    each[:, 0] = windows.area
+    each[:, 0] = storages.areas()[storages.of_window]
     native.extents.over(count)(windows.geometry, windows.offset, lies, each)
-    first, of_window = native.distinct(each)
-    each = each[first]
+    shown, of_window = native.distinct(each)
+    each = each[shown]
     strided = np.flatnonzero(each[:, native.OWN_FORM] >= 0)
     pattern = np.full(len(each), -1, np.int64)
     first, pattern[strided] = native.distinct(each[strided, 1:])
     start, form = each[strided[first], native.START :].T
     return Boxes(
         table=each[:, : native.START],
-        areas=_areas(each[:, 0], areas, kinds),
+        areas=_areas(each[:, 0], storages, storages.of_window[shown]),
         pattern=pattern,
         patterns=Patterns(start, form, list(forms)),
         of_window=of_window,
@@ -151,9 +127,7 @@ def _row(
     )
 
 
-def _areas(area: Array, areas: Mapping[int, int], kinds: Sequence[Area]) -> Areas:
-    """`area` is the storage of each box, `areas` which kind each storage is of."""
-    storages = np.fromiter(areas, np.int64, len(areas))
-    order = np.argsort(storages, kind="stable")
-    number = order[np.searchsorted(storages[order], area)]
-    return Areas(kinds, np.fromiter(areas.values(), np.int64, len(areas)), number)
+def _areas(area: Array, storages: Storages, on: Array) -> Areas:
+    """Of boxes in these areas, each of which a window on one of the storages shows."""
+    first, of_box = native.distinct(area[:, np.newaxis])
+    return Areas(storages.kinds, storages.kind[on[first]], of_box)

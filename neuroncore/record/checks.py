@@ -16,9 +16,9 @@ from neuroncore.enums import MemoryRegion
 from neuroncore.memory import geometry
 from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import OPERATIONS, VirtualRegister
-from neuroncore.record.boxes import ANYWHERE
+from neuroncore.record.columns import inside
 from neuroncore.record.data import leaves, value_of
-from neuroncore.record.program import Program, inside
+from neuroncore.record.program import Program
 
 Array = npt.NDArray[Any]
 Move = tuple[int, int, int, int]  # of Data.moves, without the window
@@ -40,14 +40,13 @@ def check(program: Program) -> None:
 def _tensors(program: Program) -> dict[int, Geometry]:
     """Windows on one storage lie in the same layout, which is that of its area. One of them, by
     the numbers of storages."""
-    windows, data = program.windows(), program.data
-    placed = _table(data.tensors, 2, len(windows.area))
-    storage = windows.area.copy()
-    storage[placed[:, 0]] = placed[:, 1]
+    windows, kinds = program.windows(), program.storages()
+    if len(np.unique(kinds.number)) < len(kinds.number):
+        raise ValueError("a tensor is there twice")
     known: dict[int, Geometry] = {}
-    rows = np.column_stack([storage, windows.area, windows.geometry])
-    for number, area, lies in np.unique(rows, axis=0).tolist():
-        layout, kind = program.geometries[lies].layout, program.area(area)
+    rows = np.column_stack([windows.storage, windows.geometry])
+    for number, lies in np.unique(rows, axis=0).tolist():
+        layout, kind = program.geometries[lies].layout, program.area(number)
         if known.setdefault(number, program.geometries[lies]).layout.given != layout.given:
             raise ValueError(f"tensor {number} is there in two layouts")
         if (kind.region, kind.placed) != (layout.region, layout.placed):
@@ -55,10 +54,6 @@ def _tensors(program: Program) -> dict[int, Geometry]:
         whole = kind.partitions, kind.row_bytes
         if not kind.placed and whole != (layout.partitions, layout.row_bytes):
             raise ValueError(f"tensor {number} has another size than its area")
-    apart = {lies for lies in windows.geometry.tolist() if program.geometries[lies].layout.placed}
-    at_address = np.isin(windows.geometry, list(apart))
-    if sorted(placed[:, 0].tolist()) != np.flatnonzero(at_address).tolist():
-        raise ValueError("windows at addresses lack their tensors")
     return known
 
 
@@ -66,20 +61,27 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
     """How each window lies whose place is only known at run time, from where it moves, and how.
     Wherever an index may take it, it is inside its tensor."""
     windows, data = program.windows(), program.data
+    pairs = _table(data.places, 2)
     moves: dict[int, list[Move]] = {}
-    for window, *move in _table(data.moves, 5, len(windows.area)).tolist():
-        moves.setdefault(window, []).append(tuple(move))
-    found = {}
-    for window, number, offset in _table(data.places, 3, len(windows.area)).tolist():
-        inside([number], len(program.geometries), "geometries")
-        lies, whole = program.geometries[number], program.geometries[windows.geometry[window]]
-        if lies.layout.given != whole.layout.given or window not in moves:
-            raise ValueError("a window moves in another tensor")
-        _stays_inside(lies, whole, offset, moves[window])
-        found[window] = lies, offset, moves[window]
-    anywhere = np.flatnonzero(windows.offset == ANYWHERE).tolist()
-    if sorted(found) != anywhere or found.keys() != moves.keys():
+    for number, *move in _table(data.moves, 5, len(pairs)).tolist():
+        moves.setdefault(number, []).append(tuple(move))
+    moving = np.flatnonzero(windows.moving >= 0)
+    all_there = np.array_equal(windows.moving[moving], np.arange(len(pairs)))
+    if not all_there or len(moves) < len(pairs):
         raise ValueError("windows that move lack their places")
+    if (windows.offset[windows.moving < 0] < 0).any():
+        raise ValueError("a window has no place")
+    if (windows.offset[moving] != data.offsets()).any():
+        raise ValueError("a window moves from another place")
+    inside(pairs[:, 0], len(program.geometries), "geometries")
+    found: dict[int, tuple[Geometry, int, list[Move]]] = {}
+    for window, (number, offset) in zip(moving.tolist(), pairs.tolist(), strict=True):
+        lies, whole = program.geometries[number], program.geometries[windows.geometry[window]]
+        how = moves[len(found)]
+        if lies.layout.given != whole.layout.given:
+            raise ValueError("a window moves in another tensor")
+        _stays_inside(lies, whole, offset, how)
+        found[window] = lies, offset, how
     return found
 
 
@@ -146,8 +148,8 @@ def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
 def _seen(program: Program, wanted: View, used: Array) -> None:
     """Windows at known places are such views."""
     windows = program.windows()
-    if (windows.offset[used] == ANYWHERE).any():
-        raise ValueError("a window has no place")
+    if (windows.moving[used] >= 0).any():
+        raise ValueError("a window moves that its call takes to be still")
     for number in np.unique(windows.geometry[used]).tolist():
         lies = program.geometries[number]
         offsets = windows.offset[used][windows.geometry[used] == number]
@@ -175,8 +177,8 @@ def _moves(
     inside(by_tiles, len(windows.offset), "windows")
     views = []
     for window in by_tiles:
-        if windows.offset[window] == ANYWHERE:
-            raise ValueError("an index has no place")
+        if windows.moving[window] >= 0:
+            raise ValueError("an index moves")
         views.append(program.geometries[windows.geometry[window]].view(int(windows.offset[window])))
     kind = max(kind for kind, *_ in moves) + 1
     found = lies.view(offset)

@@ -20,6 +20,7 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
 from neuroncore.options import Options
+from neuroncore.record.columns import ANYWHERE
 from neuroncore.source import Place
 
 Array = npt.NDArray[Any]
@@ -102,11 +103,11 @@ class Data:
       registers; of a constant its value, of a load the row that loads it.
     * `branches`: fours, the row before which Python decided, on which register, that had which
       value, in which line.
-    * `tensors`: pairs, a window and the storage that it is on, of storages at an address.
-    * `places`: threes, a window whose place is only known at run time, the geometry of the tile,
-      and its offset without what is added at run time.
-    * `moves`: fives, such a window, how its index moves it (`memory.tile.Dynamic`): 0 all of it, 1
-      each row, 2 each element; its step and limit; and 1 for a register, 0 for a tile.
+    * `places`: pairs, of each window that moves, since its place is only known at run time, the
+      geometry of the tile, and its offset without what is added at run time.
+    * `moves`: fives, the number of such a window among them, how its index moves it
+      (`memory.tile.Dynamic`): 0 all of it, 1 each row, 2 each element; its step and limit; and 1
+      for a register, 0 for a tile.
     * `programs`: pairs, a row and the program of the grid that begins there.
     * `constants`: the bytes of arrays of the host that entered by themselves, by storage.
     * `copies`: where the host took a tensor from that it made of one on the chip, by storage.
@@ -116,7 +117,6 @@ class Data:
     values: dict[tuple[Hashable, ...], int] = field(default_factory=dict)
     registers: array[int] = field(default_factory=lambda: array("q"))
     branches: array[int] = field(default_factory=lambda: array("q"))
-    tensors: array[int] = field(default_factory=lambda: array("q"))
     places: array[int] = field(default_factory=lambda: array("q"))
     moves: array[int] = field(default_factory=lambda: array("q"))
     programs: array[int] = field(default_factory=lambda: array("q"))
@@ -141,16 +141,25 @@ class Data:
             return self.derive("constant", register.value, 0)
         return register.load.number
 
-    def lies(self, window: int, tile: Tile, geometry: int) -> None:
-        """Note where a window is that no offset tells."""
-        if tile.storage.image is not None:
-            self.tensors.extend((window, tile.storage.id))
-        if tile.dynamic:
-            self.places.extend((window, geometry, tile.offset))
+    def moving(self, tile: Tile, geometry: int) -> int:
+        """Note how the window that a tile is moves; its number among those that do."""
+        number = len(self.places) // 2
+        self.places.extend((geometry, tile.offset))
         for move in tile.dynamic:
             kind = 2 if move.picks else int(move.vector)
             by_register = isinstance(move.index, VirtualRegister)
-            self.moves.extend((window, kind, move.step, move.limit, int(by_register)))
+            self.moves.extend((number, kind, move.step, move.limit, int(by_register)))
+        return number
+
+    def offsets(self) -> Array:
+        """Where each window that moves begins: what elements are picked from, at its offset, others
+        ANYWHERE."""
+        moves, places = (np.array(one, np.int64) for one in (self.moves, self.places))
+        offset = np.full(len(places) // 2, ANYWHERE)
+        number, kind = moves.reshape(-1, 5)[:, :2].T
+        picks = number[kind == 2]
+        offset[picks] = places.reshape(-1, 2)[picks, 1]
+        return offset
 
     def constant(self, storage: Storage) -> None:
         """Note what the host has put into a tensor."""

@@ -1,10 +1,8 @@
 """The record of a run: which instructions were issued, on which windows, from which lines.
 
-It is kept as numbers, in columns: a row is a Call's index, a line's index, the number of a window
-for each tile operand and, of a Call that has any, that of its values; a window is an area, a
-geometry and an offset. What readers make of that, such as the boxes of bytes, is made when they
-ask. A kernel that touches a new tile with every instruction leaves about 100 bytes for each,
-others 20.
+It is kept as numbers, in rows (`record.columns`). What readers make of that, such as the windows
+that are distinct and the boxes of bytes, is made when they ask. A kernel that touches a new tile
+with every instruction leaves about 80 bytes for each, others 60.
 """
 
 from __future__ import annotations
@@ -12,8 +10,9 @@ from __future__ import annotations
 import copy
 import sys
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import CodeType
 from typing import Any
 
@@ -22,28 +21,56 @@ import numpy.typing as npt
 
 from neuroncore import source
 from neuroncore.clause.instruction import Call
-from neuroncore.memory.geometry import Geometry, Layout
+from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.options import Order as Order
-from neuroncore.record.boxes import ANYWHERE, Area, Boxes, Windows, boxes
+from neuroncore.record.boxes import Boxes, boxes
+from neuroncore.record.columns import ANYWHERE, MOVING, Windows, apart, inside, joined, parted
+from neuroncore.record.columns import Columns as Columns
 from neuroncore.record.data import Data, Leaf, is_tile, mapped
+from neuroncore.record.storages import Area, Storages, birth, restored, storages
 
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The rows as arrays: `operands[start[i]:start[i + 1]]` are the boxes of instruction i, in
-    the order of its Call's `reads + indices + writes`; `values[i]` are its values, -1 if it has
-    none."""
+class _Numbers(dict[Geometry, int]):
+    """Numbers of geometries, each of which gets the next when it is first asked for."""
 
-    call: Array
-    line: Array
-    start: Array
-    operands: Array
-    values: Array
+    def __init__(self, listed: list[Geometry]) -> None:
+        super().__init__()
+        self.listed = listed
+
+    def __missing__(self, lies: Geometry) -> int:
+        number = self[lies] = len(self.listed)
+        self.listed.append(lies)
+        return number
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """What readers make of the rows there are."""
+
+    columns: Columns  # their operands are windows
+    windows: Windows
+    storages: Storages
+    geometries: Sequence[Geometry]
+
+    @cached_property
+    def boxes(self) -> Boxes:
+        return boxes(self.windows, self.geometries, self.storages)
+
+    @cached_property
+    def boxed(self) -> Columns:
+        """The columns, with the box of each window in its place."""
+        return replace(self.columns, operands=self.boxes.of_window[self.columns.operands])
+
+    @cached_property
+    def areas(self) -> dict[int, Area]:
+        """Of storages, by number."""
+        kinds = map(self.storages.kinds.__getitem__, self.storages.kind.tolist())
+        return dict(zip(self.storages.number.tolist(), kinds, strict=True))
 
 
 class Program:
@@ -55,22 +82,17 @@ class Program:
         self.left_out = 0  # instructions after the last one that is recorded
         self.calls: list[Call] = []
         self.lines: list[tuple[CodeType, int] | source.Place] = []
-        self.areas: dict[int, int] = {}  # by storage, in the order of their first use: which kind
-        self.kinds: list[Area] = []
         self.data = Data()
         self._edges = array("i")  # pairs
         self._decisions = array("i")  # pairs: which instruction is the first to wait, and for which
         self.count = 0  # of rows
-        # rows one after the other; the first number of each, which alone is less than 0, is ~ that
-        # of its Call
-        self._rows = array("i")
-        self._windows = array("q")  # threes: an area, the number of a geometry, an offset
+        self._rows = bytearray()
+        self._births = bytearray()  # of storages
+        self.names: dict[int, str] = {}  # of storages that have one
         self.geometries: list[Geometry] = []  # of windows, by number
-        self._numbers: dict[Geometry, int] = {}  # of geometries
-        self._kinds: dict[Area, int] = {}  # tensors of a loop have equal ones
-        self._alike: dict[tuple[Layout, str, int, int], int] = {}  # by where it is made
+        self.numbers = _Numbers(self.geometries)
         self._line_index: dict[tuple[int, int], int] = {}
-        self._read: tuple[Columns, Boxes] | None = None
+        self._read: _Read | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -120,10 +142,9 @@ class Program:
         """The number of a register, by how it is made (`Data.registers`)."""
         return self.data.derive(operation, left, right)
 
-    def append(self, row: list[int]) -> int:
-        """A row of ~ the index of a Call, the index of a line, of the windows of its tiles, and of
-        its values if it has any; its number."""
-        self._rows.fromlist(row)  # the quickest by far
+    def append(self, row: bytes) -> int:
+        """Note a row that a `packer` has made; its number."""
+        self._rows += row
         number = self.count
         self.count = number + 1
         return number
@@ -137,38 +158,19 @@ class Program:
             self.lines.append((code, instruction))  # keeps the code, and so its id, alive
         return index
 
-    def access(self, tile: Tile) -> int:
-        """The number of the window that a tile is; what is picked may be anywhere."""
-        if tile._access >= 0:
-            return tile._access
-        if tile.dynamic or tile.storage.image is not None:
-            return self._access_elsewhere(tile)
-        storage = tile.storage
-        if storage.id not in self.areas:
-            self.areas[storage.id] = self._born(storage)
-        number = self._numbers.get(tile.geometry)
-        if number is None:
-            number = self.geometry(tile.geometry)
-        windows = self._windows
-        tile._access = window = len(windows) // 3
-        windows.fromlist([storage.id, number, tile.offset])
-        return window
+    def born(self, storage: Storage, line: int) -> None:
+        """Note a storage that the kernel has allocated in a line; -1 if it is unknown."""
+        self._births += birth(storage.id, line)
+        if storage.name:
+            self.names[storage.id] = storage.name
 
-    def _access_elsewhere(self, tile: Tile) -> int:
-        """The same of a tile whose place no offset tells."""
-        number = self.geometry(tile.geometry)
-        if tile.picks is not None:
-            tile._access = self.access(tile.picked_from)
-        else:
-            storage, image = tile.storage, tile.storage.image
-            area = storage.id if image is None else image.id
-            if area not in self.areas:
-                self.areas[area] = self._born(storage)
-            tile._access = len(self._windows) // 3
-            offset = ANYWHERE if tile.dynamic else tile.offset
-            self._windows.fromlist([area, number, offset])
-        self.data.lies(tile._access, tile, number)
-        return tile._access
+    def window(self, tile: Tile) -> tuple[int, int, int]:
+        """The window that a tile is, which may move."""
+        if not tile.dynamic:
+            return tile.storage.id, self.numbers[tile.geometry], tile.offset
+        lies = tile.geometry if tile.picks is None else tile.picked_from.geometry
+        moving = self.data.moving(tile, self.numbers[tile.geometry])
+        return tile.storage.id, self.numbers[lies], MOVING + moving
 
     def stands_for(self, copied: Storage, tile: Tile) -> None:
         """Note that the host has copied a tile."""
@@ -184,40 +186,7 @@ class Program:
         if tile.dynamic:
             self.data.skipped += 1
             tile = tile.resolved("the result")
-        return Leaf(tile.storage.id, self.geometry(tile.geometry), tile.offset)
-
-    def geometry(self, lies: Geometry) -> int:
-        """The number of a geometry."""
-        number = self._numbers.get(lies)
-        if number is None:
-            number = self._numbers[lies] = len(self.geometries)
-            self.geometries.append(lies)
-        return number
-
-    def _born(self, storage: Storage) -> int:
-        """The number of the kind of area that a storage is, or the memory that it is placed in."""
-        if storage.image is not None:
-            return self._kind(storage)
-        code, instruction = storage.born or (None, -1)
-        key = storage.layout, storage.name, id(code), instruction
-        number = self._alike.get(key)
-        if number is None:
-            number = self._alike[key] = self._kind(storage)
-        return number
-
-    def _kind(self, storage: Storage) -> int:
-        region, image = storage.region, storage.image
-        if image is not None:
-            kind = Area(region, region.value, image.rows, image.row_bytes, True, -1)
-        else:
-            line = self.line(*storage.born) if storage.born else -1  # keeps the code's id
-            name, rows, row_bytes = storage.name, storage.partitions, storage.row_bytes
-            kind = Area(region, name, rows, row_bytes, False, line)
-        number = self._kinds.get(kind)
-        if number is None:
-            number = self._kinds[kind] = len(self.kinds)
-            self.kinds.append(kind)
-        return number
+        return Leaf(tile.storage.id, self.numbers[tile.geometry], tile.offset)
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -234,56 +203,60 @@ class Program:
         return np.maximum.accumulate(last)
 
     def columns(self) -> Columns:
-        return self._reading()[0]
+        """Its rows, with a box for each tile."""
+        return self._reading().boxed
 
     def box_table(self) -> Array:
         """A row of integers for each Box, with its fields in their order."""
         return self.boxes().table
 
     def boxes(self) -> Boxes:
-        return self._reading()[1]
-
-    def box(self, window: int) -> int:
-        """The number of the box that a window is in."""
-        return int(self.boxes().of_window[window])
+        return self._reading().boxes
 
     def raw(self) -> tuple[Array, Array]:
         """The rows one after the other, each with the index of its Call first, and where each
         begins and the last one ends."""
-        rows = _values(self._rows)
-        begins = np.append(np.flatnonzero(rows < 0), len(rows))
-        rows[begins[:-1]] ^= -1
-        return rows, begins
+        return joined(self._reading().columns)
 
     def windows(self) -> Windows:
-        return Windows(*_values(self._windows).reshape(-1, 3).T)
+        return self._reading().windows
 
-    def _reading(self) -> tuple[Columns, Boxes]:
-        """What readers make of the rows there are, once."""
-        read, size = self._read, (len(self), len(self._windows) // 3)
-        if read is None or (len(read[0].call), len(read[1].of_window)) != size:
-            found = boxes(self.windows(), self.geometries, self.areas, self.kinds)
-            read = _columns(*self.raw(), self._valued(), found.of_window), found
-            self._read = read
-        return read
+    def storages(self) -> Storages:
+        return self._reading().storages
 
-    def _valued(self) -> Array:
-        """Of each Call whether its rows end with the number of its values."""
-        return np.array([call.has_values for call in self.calls], np.bool_)
+    @property
+    def kinds(self) -> Sequence[Area]:
+        return self.storages().kinds
 
     def area(self, storage: int) -> Area:
-        return self.kinds[self.areas[storage]]
+        return self._reading().areas[storage]
+
+    def called(self) -> dict[int, str]:
+        """What tensors are called that are not at an address, by their storages."""
+        areas = self._reading().areas.items()
+        return {number: area.name for number, area in areas if not area.placed}
+
+    def _reading(self) -> _Read:
+        """What readers make of the rows there are, once."""
+        if self._read is None or len(self._read.columns.call) != len(self):
+            written, moved = bytes(self._rows), self.data.offsets()
+            columns, windows = apart(written, self.count, self.calls, moved)
+            names, births = self.names, bytes(self._births)
+            found = storages(windows, self.geometries, births, names, self.calls)
+            self._read = _Read(columns, windows, found, self.geometries)
+        return self._read
 
     def with_calls(self, instead: Mapping[tuple[int, int], Call]) -> Program:
         """The same instructions, to be scheduled, of which those of line k and call c make the Call
         at (k, c): it works on the same bytes as before, whatever it takes them for."""
-        columns, found = self._reading()
+        read = self._reading()
+        columns = read.columns
         call = columns.call.copy()
         for number, (line, old) in enumerate(instead, len(self.calls)):
             call[(columns.line == line) & (columns.call == old)] = number
         varied = copy.copy(self)
         varied.calls = [*self.calls, *instead.values()]
-        varied._read = replace(columns, call=call), found
+        varied._read = replace(read, columns=replace(columns, call=call))
         return varied
 
     def place(self, line: int) -> source.Place:
@@ -293,49 +266,35 @@ class Program:
     # --- saving --------------------------------------------------------------------------------
 
     def kept(self) -> dict[str, Array]:
-        """Its columns of numbers, by name; those of windows are apart."""
+        """Its columns of numbers, by name; those of storages are apart."""
         rows, begins = self.raw()
         pairs = {name: _values(getattr(self, f"_{name}")) for name in PAIRS}
         return {"rows": rows, "widths": np.diff(begins), **pairs, **self.windows()._asdict()}
 
-    @classmethod
-    def restored(cls, geometries: Iterable[Geometry], kept: Mapping[str, Array]) -> Program:
-        """A program to be read: nothing can be appended to it. Its tables are the caller's to
-        fill, and then to be held to its columns by `check`. Raises ValueError for rows of other
-        lengths than `widths`."""
-        rows, widths = kept["rows"].copy(), kept["widths"]
-        if (rows < 0).any() or (widths < 2).any() or widths.sum() != len(rows):
-            raise ValueError("rows and their widths differ")
-        made = cls(limit=len(widths))
-        rows[np.cumsum(widths) - widths] ^= -1
-        made.count = len(widths)
-        made.geometries = list(geometries)  # some may be alike (memory/geometry.py)
-        threes = np.column_stack([kept[name] for name in Windows._fields])
-        for name, numbers in {
-            "rows": rows,
-            "windows": threes,
-            **{n: kept[n] for n in PAIRS},
-        }.items():
-            column: array[int] = getattr(made, f"_{name}")
-            column.frombytes(numbers.astype(column.typecode).tobytes())
-        return made
+    def restore(
+        self, kept: Mapping[str, Array], number: Array, kind: Array, kinds: Sequence[Area]
+    ) -> None:
+        """Take what was `kept`, on storages of these numbers and kinds; nothing can be appended
+        then. The Calls and geometries are there. Raises ValueError for rows that don't fit the
+        Calls, and windows that are on no storage."""
+        columns = parted(kept["rows"], kept["widths"], self.calls)
+        windows = Windows(*(kept[name] for name in Windows._fields))
+        found = restored(number, kind, kinds, windows)
+        self.count = self.limit = len(columns.call)
+        self._read = _Read(columns, windows, found, self.geometries)
+        for name in PAIRS:
+            column: array[int] = getattr(self, f"_{name}")
+            column.frombytes(kept[name].astype(column.typecode).tobytes())
 
     def check(self) -> None:
-        """Raises ValueError unless rows and windows fit the tables: every row has a Call, a line
-        and as many windows as its Call has tiles, and every window is inside its tensor."""
-        windows = self.windows()
-        columns = _columns(*self.raw(), self._valued(), np.arange(len(windows.area)))
-        inside(columns.call, len(self.calls), "calls")
+        """Raises ValueError unless rows and windows fit the tables: every row has a line and its
+        windows, and every window is inside its tensor."""
+        read = self._reading()
+        columns, windows = read.columns, read.windows
+        inside(columns.operands, len(windows.storage), "windows")
         inside(columns.line, len(self.lines), "lines")
         inside(windows.geometry, len(self.geometries), "geometries")
-        tiles = [len(call.reads + call.indices + call.writes) for call in self.calls]
-        if (np.array(tiles, np.int64)[columns.call] != np.diff(columns.start)).any():
-            raise ValueError("a row has not the windows of its call")
-        if not np.isin(windows.area, np.fromiter(self.areas, np.int64, len(self.areas))).all():
-            raise ValueError("a window has no area")
-        inside(
-            np.fromiter(self.areas.values(), np.int64, len(self.areas)), len(self.kinds), "kinds"
-        )
+        inside(read.storages.kind, len(self.kinds), "kinds")
         born = np.array([kind.line for kind in self.kinds], np.int64)
         inside(born + 1, len(self.lines) + 1, "lines")  # -1 is unknown
         for number, lies in enumerate(self.geometries):
@@ -353,27 +312,6 @@ class Program:
 # What of a Program is columns of numbers.
 PAIRS = "edges", "decisions"
 COLUMNS = ("rows", "widths", *PAIRS, *Windows._fields)
-
-
-def inside(numbers: Any, count: int, what: str) -> None:
-    """Raises ValueError for a number that is not one of `count` things, counted from 0."""
-    found = np.asarray(numbers)
-    if found.size and not (found.min() >= 0 and found.max() < count):
-        raise ValueError(f"there are {count} {what}")
-
-
-def _columns(rows: Array, bounds: Array, has_values: Array, box: Array) -> Columns:
-    """The rows apart, with the box of each window in its place; `has_values` is of Calls."""
-    begins, ends = bounds[:-1], bounds[1:]
-    call = rows[begins]
-    valued = has_values[call]
-    start = np.zeros(len(ends) + 1, np.int64)
-    np.cumsum(ends - begins - 2 - valued, out=start[1:])
-    is_operand = np.ones(len(rows), np.bool_)
-    is_operand[begins] = is_operand[begins + 1] = is_operand[ends[valued] - 1] = False
-    values = np.full(len(call), -1, np.int64)
-    values[valued] = rows[ends[valued] - 1]
-    return Columns(call, rows[begins + 1], start, box[rows[is_operand]], values)
 
 
 def _values(column: array[int]) -> Array:

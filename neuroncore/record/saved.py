@@ -33,7 +33,7 @@ from neuroncore.record.values import are_dims, plain, value
 
 Array = npt.NDArray[Any]
 
-FORMAT = 8  # of the files: others are refused
+FORMAT = 9  # of the files: others are refused
 LEVEL = 1  # of compression
 LARGEST = 1 << 33  # bytes that a file may have when they are no longer compressed
 MARK = b"neuroncore.record.saved/"

@@ -27,7 +27,7 @@ class Witness(Program):
         self.stack = array("i")
         self._stack_numbers: dict[tuple[Frame, ...], int] = {}
 
-    def append(self, row: list[int]) -> int:
+    def append(self, row: bytes) -> int:
         frames = tuple(
             Frame(source.place(code, at), tuple(variables.items()))
             for code, at, variables in source.visits()

@@ -21,15 +21,15 @@ from neuroncore.memory.geometry import Geometry, View, layout
 from neuroncore.numerics.formats import Format
 from neuroncore.options import Order
 from neuroncore.record import checks
-from neuroncore.record.boxes import Area
 from neuroncore.record.data import Data, Leaf
 from neuroncore.record.program import COLUMNS, Program
+from neuroncore.record.storages import Area
 from neuroncore.record.trees import key_of, leaf, plain_tree, plain_values, tree
 from neuroncore.record.values import are_dims, plain, value
 from neuroncore.source import Place
 
 Array = npt.NDArray[Any]
-DATA = "registers", "branches", "tensors", "places", "moves", "programs"  # columns of Data
+DATA = "registers", "branches", "places", "moves", "programs"  # columns of Data
 EACH = 2 + len(COLUMNS) + len(DATA)  # columns of a program
 
 
@@ -49,10 +49,9 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
         "results": plain_tree(data.results, lambda one: one if isinstance(one, Leaf) else None),
         "skipped": data.skipped,
     }
-    areas = np.fromiter(program.areas, np.int64, len(program.areas))
-    kind = np.fromiter(program.areas.values(), np.int64, len(program.areas))
+    storages, kept = program.storages(), program.kept()
     more = [np.array(getattr(data, name), np.int64) for name in DATA]
-    return tables, [areas, kind, *(program.kept()[name] for name in COLUMNS), *more]
+    return tables, [storages.number, storages.kind, *(kept[name] for name in COLUMNS), *more]
 
 
 def _numbered(content: bytes, blobs: list[bytes]) -> int:
@@ -76,16 +75,16 @@ def _call(call: Call) -> dict[str, Any]:
 def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -> Program:
     """What `written` was given. Raises what damaged tables lead to: ValueError with what does not
     fit, KernelError for a call that its machine refuses."""
-    areas, kind, *kept = columns
-    geometries = [_geometry(value(given)) for given in tables["geometries"]]
-    made = Program.restored(geometries, dict(zip(COLUMNS, kept, strict=False)))
+    number, kind, *kept = columns
+    made = Program()
+    made.geometries += [_geometry(value(given)) for given in tables["geometries"]]
     made.order, made.left_out = tables["order"], int(tables["left_out"])
     if made.order not in get_args(Order) or made.left_out < 0:
         raise ValueError(f"no order is called {made.order!r}")
     made.calls = [_called(given, i) for i, given in enumerate(tables["calls"])]
     made.lines = [place(*line) for line in tables["lines"]]
-    made.kinds = [_area(value(given)) for given in tables["kinds"]]
-    made.areas = dict(zip(areas.tolist(), kind.tolist(), strict=True))
+    kinds = [_area(value(given)) for given in tables["kinds"]]
+    made.restore(dict(zip(COLUMNS, kept, strict=False)), number, kind, kinds)
     made.data = _data(tables, kept[len(COLUMNS) :], blobs)
     made.check()
     checks.check(made)

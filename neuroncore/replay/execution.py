@@ -22,7 +22,7 @@ from neuroncore.memory.tile import Dynamic, Tile
 from neuroncore.record.data import Leaf, leaves, value_of
 from neuroncore.record.program import Program
 from neuroncore.replay.registers import Registers
-from neuroncore.replay.tensors import Tensors, last_uses, storages
+from neuroncore.replay.tensors import Tensors, last_uses
 
 CHUNK = 4096  # rows that are lists of Python at a time
 
@@ -105,9 +105,9 @@ class Execution:
         self._rows, self._begins = program.raw()
         windows = program.windows()
         self._geometry, self._offset = windows.geometry.tolist(), windows.offset.tolist()
-        self._storage = storages(program).tolist()
+        self._storage, self._moving = windows.storage.tolist(), windows.moving.tolist()
         self._values = [_values(key) for key in program.data.values]
-        self._places = _by_first(program.data.places, 3)
+        self._places = np.array(program.data.places, np.int64).reshape(-1, 2).tolist()
         self._moves = _by_first(program.data.moves, 5)
         self._branches = _by_first(program.data.branches, 4)
         self._begun = _by_first(program.data.programs, 2)
@@ -242,10 +242,11 @@ class Execution:
         held = iter(self._values[row[-1]][len(call.instruction.values) :])
         for name in call.dynamic:
             at = plan.operands[name]
-            ((geometry, offset),) = self._places[row[at]]
+            moving = self._moving[row[at]]
+            geometry, offset = self._places[moving]
             lies = self.program.geometries[geometry]
             tile = self._on(self._storage[row[at]], lies, offset)
-            moves = tuple(self._move(move, indices, held) for move in self._moves[row[at]])
+            moves = tuple(self._move(move, indices, held) for move in self._moves[moving])
             found[at] = Tile(tile.storage, lies, offset, moves)
         return found
 

@@ -29,7 +29,7 @@ class Tensors:
     ) -> None:
         self.cores, self.inputs = cores, inputs
         self.constants = {n: c for p in programs for n, c in p.data.constants.items()}
-        self.names = {n: p.area(n).name for p in programs for n in p.areas}
+        self.names = {n: name for p in programs for n, name in p.called().items()}
         self.written = {int(n) for p in programs for n in _written(p)}
         self.roots: dict[int, Tile] = {}
         self.owners: dict[int, Core] = {}  # in whose memory they are
@@ -70,20 +70,12 @@ class Tensors:
         return memory.adopt(region, codes, form, name)
 
 
-def storages(program: Program) -> Array:
-    """Of each window the number of its storage."""
-    numbers = program.windows().area.copy()
-    placed = np.array(program.data.tensors, np.int64).reshape(-1, 2)
-    numbers[placed[:, 0]] = placed[:, 1]
-    return numbers
-
-
 def _written(program: Program) -> Array:
     """The numbers of storages that a program writes to."""
     rows, begins = program.raw()
     call = rows[begins[:-1]]
     found = [np.empty(0, np.int64)]
-    of_window = storages(program)
+    of_window = program.windows().storage
     for n, one in enumerate(program.calls):
         begin, first = begins[:-1][call == n], 2 + len(one.reads) + len(one.indices)
         found += [of_window[rows[begin + first + i]] for i in range(len(one.writes))]
@@ -99,7 +91,7 @@ def last_uses(program: Program) -> tuple[Array, Array]:
     operand = np.ones(len(rows), np.bool_)
     operand[begins[:-1]] = operand[begins[:-1] + 1] = False
     operand[begins[1:][valued] - 1] = False
-    numbers = storages(program)
+    numbers = program.windows().storage
     window = np.full(len(numbers), -1, np.int64)
     np.maximum.at(window, rows[operand], row[operand])
     _, same = np.unique(numbers, return_inverse=True)

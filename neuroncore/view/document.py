@@ -21,8 +21,8 @@ from neuroncore.findings import Finding
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.precision.findings import Precision
-from neuroncore.record.boxes import Area
 from neuroncore.record.program import Program
+from neuroncore.record.storages import Area
 from neuroncore.report import precision
 from neuroncore.report.perfetto import RINGS, ROWS
 from neuroncore.report.summary import bound_by, summary

@@ -21,10 +21,8 @@ def offsets(tile):
 
 def near(device, tiles):
     """For each tile the tiles that are said to share bytes with it."""
-    program = device.core.program
-    windows = [program.access(tile) for tile in tiles]
-    boxes = np.array([program.box(window) for window in windows])
-    found, start = program.boxes().near
+    boxes = np.array(device.boxes_of(tiles))
+    found, start = device.core.program.boxes().near
     said = [set(found[start[box] : start[box + 1]].tolist()) for box in boxes]
     return [{other for other, box in enumerate(boxes) if box in own} for own in said]
 
@@ -55,7 +53,7 @@ def test_what_runs_on_over_the_ends_of_rows_reaches_the_end_of_its_last_element(
 def test_a_program_s_boxes_stay_as_they_are():
     device = Device()
     tensor = device.zeros((128, 64, 2), address=(0, 0))
-    device.core.program.access(tensor[1:128:2, :, 0:1])
+    device.boxes_of([tensor[1:128:2, :, 0:1]])
     boxes = device.core.program.boxes()
     before = boxes.table.copy()
     assert len(boxes.near[0]) and (boxes.table == before).all()

@@ -22,9 +22,9 @@ def boxes_in(program):
     return [Box(*row, dense > 0) for *row, dense in program.box_table().tolist()]
 
 
-def box_of(program, tile):
-    index = program.box(program.access(tile))
-    return boxes_in(program)[index]
+def box_of(device, tile):
+    (index,) = device.boxes_of([tile])
+    return boxes_in(device.core.program)[index]
 
 
 def boxes_of(device, row=-1):
@@ -139,8 +139,7 @@ def test_boxes_of_simple_windows():
 )
 def test_hbm_is_cut_into_rows_of_the_last_axis(key, box):
     device = Device()
-    program = device.core.program
-    assert box_of(program, device.empty((4, 6, 5), buffer="hbm")[key])[1:] == box
+    assert box_of(device, device.empty((4, 6, 5), buffer="hbm")[key])[1:] == box
 
 
 def random_view(data, tile, offsets):
@@ -193,8 +192,8 @@ def test_the_record_knows_every_byte(buffer, data):
         for byte in range(offset, offset + item)
     }
     program = device.core.program
-    index = program.box(program.access(tile))
-    assert program.box(program.access(tile)) == index
+    index, again = device.boxes_of([tile, tile])
+    assert again == index
     assert touched(program, index, pitch) == expected
     box = boxes_in(program)[index]
     rows, columns = zip(*expected)
@@ -206,11 +205,10 @@ def test_the_record_knows_every_byte(buffer, data):
 
 def test_tensors_of_one_geometry_and_different_rows_don_t_mix():
     device = Device()
-    program = device.core.program
     wide = device.empty((2, 4), "float32", "hbm").view("bfloat16")
     narrow = device.empty((4, 4), "bfloat16", "hbm").reshape((2, 8))
-    assert box_of(program, wide)[1:] == (0, 2, 0, 16, True)
-    assert box_of(program, narrow)[1:] == (0, 4, 0, 8, False)
+    assert box_of(device, wide)[1:] == (0, 2, 0, 16, True)
+    assert box_of(device, narrow)[1:] == (0, 4, 0, 8, False)
 
 
 def test_a_run_time_index_may_touch_the_whole_tensor():
@@ -329,13 +327,20 @@ def added(times):
     return device.core.program
 
 
+def restored(program, kept):
+    again, storages = Program(), program.storages()
+    again.calls, again.geometries = program.calls, program.geometries
+    again.restore(kept, storages.number, storages.kind, storages.kinds)
+    return again
+
+
 def test_rows_that_were_kept_are_restored():
     program = added(3)
     rows, begins = program.raw()
-    again = Program.restored(program.geometries, program.kept())
+    again = restored(program, program.kept())
     assert len(again) == len(program) == 3 and again.full
-    for kept, restored in zip((rows, begins), again.raw(), strict=True):
-        assert np.array_equal(kept, restored)
+    for kept, read in zip((rows, begins), again.raw(), strict=True):
+        assert np.array_equal(kept, read)
     assert rows[begins[:-1]].tolist() == [program.calls[-1].index] * 3
 
 
@@ -347,5 +352,5 @@ def test_rows_of_other_lengths_than_their_widths_are_refused(column, change):
     program = added(1)
     assert program.raw()[1].tolist() == [0, 5]
     kept = program.kept() | {column: np.array(change, np.int64)}
-    with pytest.raises(ValueError, match="widths differ"):
-        Program.restored(program.geometries, kept)
+    with pytest.raises(ValueError, match=r"widths|windows of its call"):
+        restored(program, kept)

@@ -46,10 +46,10 @@ def mixed(x, w, index):
     return out
 
 
-def programs(kernel=mixed, grid=()):
+def programs(kernel=mixed, grid=(), target="trn2"):
     x = np.ones((128, 128), nl.bfloat16)
     inputs = x, np.ones((8, 64), np.float32), np.array([[1], [3]], np.int32)
-    run = launch(kernel, inputs, tensor=NkiTensor, target="trn2", grid=grid)
+    run = launch(kernel, inputs, tensor=NkiTensor, target=target, grid=grid)
     return [core.program for core in run.cores]
 
 
@@ -120,6 +120,18 @@ def test_geometries_that_are_alike_are_kept_apart(tmp_path, monkeypatch):
     np.testing.assert_array_equal(after.box_table(), before.box_table())
     chip = machine.load("trn2")
     assert summary(schedule(after, chip)) == summary(schedule(before, chip))
+
+
+def test_elements_that_are_picked_from_a_tile_at_an_address_come_back(tmp_path):
+    def kernel(x, w, index):
+        placed = nl.ndarray((128, 64), nl.float32, buffer=nl.sbuf, address=(0, 1024))
+        nisa.memset(placed, 1.0)
+        chosen, some = nl.zeros((128, 2), nl.uint32), nl.ndarray((128, 32), nl.float32)
+        nisa.tensor_copy(some, placed.indirect(chosen, 32))
+
+    (before,) = programs(kernel, target="trn3")
+    (after,) = back(tmp_path / "x", before).programs
+    np.testing.assert_array_equal(after.box_table(), before.box_table())
 
 
 def test_an_empty_program_and_one_that_ended_early_come_back(tmp_path):
