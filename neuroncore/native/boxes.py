@@ -67,7 +67,8 @@ def distinct(rows: Array) -> tuple[Array, Array]:
 
 @compiled
 def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
-    """Keeps in `slots`, from that of its hash on, the number of each that is different."""
+    """Keeps in `slots`, from that of its hash on, the number of each that is different: as many
+    steps as rows, as long as hashes differ where rows do."""
     different, width = 0, rows.shape[1]
     for i in range(rows.shape[0]):
         key = 0

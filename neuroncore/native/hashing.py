@@ -19,8 +19,11 @@ def no_slots(count: int) -> npt.NDArray[Any]:
 
 @inlined
 def mixed(key: Any, value: Any) -> Any:
-    """A hash of 30 bits, so that plain Python and compiled loops go through the same numbers."""
-    return ((key << 5) ^ (key >> 25) ^ value ^ (value >> 30)) & 0x3FFFFFFF
+    """A hash of 30 bits, so that plain Python and compiled loops go through the same numbers. The
+    product spreads small numbers; without it rows of them share slots by the thousand."""
+    low = ((key << 5) ^ (key >> 25) ^ value ^ (value >> 30)) & 0x3FFFFFFF
+    spread = (low * 0x2C1B3C6D) & 0x3FFFFFFF
+    return spread ^ (spread >> 15)
 
 
 @inlined
