@@ -1,0 +1,140 @@
+"""Compiles a library: its sources, against headers of our own, become one program.
+
+The program is kept in a cache by what the preprocessor makes of all that it is made of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+from neuroncore.customop.limits import limits
+from neuroncore.errors import UsageError
+
+COMPILERS = ("g++", "clang++", "c++")
+HEADERS = Path(str(files("neuroncore.customop") / "headers"))
+# The device compiles C++14. Its size_t has 32 bits, so that sizes in braces don't narrow there.
+FLAGS = ("-std=c++14", "-O1", "-w", "-Wno-narrowing")
+CLANG_FLAGS = ("-Wno-c++11-narrowing",)
+DEFINITION = re.compile(r"\.\s*def\s*\(\s*\"([^\"]+)\"\s*,\s*&?\s*[\w:]+\s*,\s*\"([^\"]+)\"\s*\)")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a library is made of. Paths are absolute."""
+
+    compute: tuple[Path, ...]
+    shape: tuple[Path, ...]
+    cores: int
+    flags: tuple[str, ...]
+
+
+def compiler(chosen: str | None) -> list[str]:
+    """The command of a C++ compiler: the chosen one, $CXX, what is installed, or zig's wheel.
+
+    Raises UsageError if there is none.
+    """
+    for command in (chosen, os.environ.get("CXX")):
+        if command:
+            words = shlex.split(command)
+            if shutil.which(words[0]) is None:
+                raise UsageError(f"there is no C++ compiler called {words[0]!r}")
+            return words
+    for name in COMPILERS:
+        if shutil.which(name):
+            return [name]
+    if find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "c++"]
+    raise UsageError(
+        "custom operators are compiled, and no C++ compiler is here: install g++ or clang "
+        "(apt install g++), or pip install 'neuroncore[customop]', which brings zig's"
+    )
+
+
+def build(sources: Sources, chosen: str | None, verbose: bool) -> Path:
+    """The program of a library, compiled unless it has been before.
+
+    Raises UsageError if a source is missing or doesn't compile, or if a kernel that is registered
+    is defined nowhere.
+    """
+    for path in (*sources.compute, *sources.shape):
+        if not path.is_file():
+            raise UsageError(f"there is no source {path}")
+    command = _command(sources, compiler(chosen))
+    parts = [f'#include "{path}"' for path in (*sources.shape, *sources.compute)]
+    parts.append("#include <neuroncore/program.h>")
+    preprocessed = _compiled([*command, "-E", "-P"], "\n".join(parts), verbose=False)
+    text = "\n".join([*parts, _table(sources, preprocessed)])
+    key = hashlib.sha256("\0".join([*command, preprocessed, text]).encode()).hexdigest()
+    program = _cache() / f"{key[:32]}.so"
+    if not program.is_file():
+        unfinished = program.with_suffix(f".{os.getpid()}")
+        _compiled([*command, "-o", str(unfinished)], text, verbose)
+        unfinished.replace(program)
+    return program
+
+
+def _command(sources: Sources, command: list[str]) -> list[str]:
+    own = limits()
+    defined = {
+        "NEURONCORE_CORES": sources.cores,
+        "NEURONCORE_TCM_BYTES": own.tcm_bytes,
+        "NEURONCORE_STREAM_BYTES": own.stream_bytes,
+    }
+    definitions = [f"-D{name}={value}" for name, value in defined.items()]
+    flags = list(FLAGS)
+    if "g++" not in Path(command[0]).name:
+        flags += CLANG_FLAGS
+    included = ["-I", str(HEADERS)]
+    return [*command, *flags, *definitions, *included, *sources.flags, "-x", "c++", "-"]
+
+
+def _table(sources: Sources, preprocessed: str) -> str:
+    """The generated function that gives the program its kernels by their names."""
+    registered = DEFINITION.findall(preprocessed)
+    if not registered:
+        named = ", ".join(path.name for path in sources.shape)
+        raise UsageError(
+            f"{named} registers no operator: NEURON_LIBRARY(name, m) {{ m.def(...); }}"
+        )
+    names = list(dict.fromkeys(kernel for _, kernel in registered))
+    code = "".join(path.read_text(errors="replace") for path in sources.compute)
+    for operator, kernel in registered:
+        if not re.search(rf"\b{re.escape(kernel.rpartition(':')[2])}\s*\(", code):
+            told = ", ".join(path.name for path in sources.compute)
+            raise UsageError(
+                f"the kernel function of {operator!r} is {kernel!r}, which {told} does not define"
+            )
+    rows = ", ".join(f'{{"{name}", neuroncore::function(&{name})}}' for name in names)
+    return f"std::vector<neuroncore::Kernel> neuroncore::kernels() {{ return {{{rows}}}; }}\n"
+
+
+def _compiled(command: list[str], text: str, verbose: bool) -> str:
+    if verbose:
+        print(shlex.join(command))
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    if done.returncode:
+        raise UsageError(f"the sources don't compile ({command[0]}):\n{done.stderr.strip()}")
+    return done.stdout
+
+
+def _cache() -> Path:
+    """Where programs are kept: below $XDG_CACHE_HOME, or ~/.cache."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "neuroncore" / "customop"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def absolute(paths: Sequence[str | os.PathLike[str]]) -> tuple[Path, ...]:
+    return tuple(Path(path).resolve() for path in paths)

@@ -1,0 +1,301 @@
+"""Libraries of operators: loaded, and called with numpy arrays.
+
+Each call is a process of its own, which may crash, hang or take memory without harm to this one.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.customop.build import Sources, absolute, build
+from neuroncore.customop.fault import CustomOpFault, CustomOpWarning, Told
+from neuroncore.customop.limits import limits, time
+from neuroncore.errors import UsageError
+
+Array = npt.NDArray[Any]
+Paths = Sequence[str | os.PathLike[str]]
+
+# In the order of c10::ScalarType in headers/neuroncore/formats.h.
+FORMATS = [np.dtype(name) for name in ("uint8", "int8", "int16", "int32", "float16", "float32")] + [
+    np.dtype(ml_dtypes.bfloat16)
+]
+KINDS = {"T": "Tensor", "S": "Scalar", "D": "double", "I": "int64_t"}
+ORDERS = ("forward", "reverse", "random")
+MEMORY_BYTES = 8 << 30
+
+
+class Counts(NamedTuple):
+    """What one core did: touches of HBM, elements copied to or from TCM, elements of streams."""
+
+    touches: int
+    tcm_elements: int
+    stream_elements: int
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator of a library: its parameters' kinds, letters of KINDS."""
+
+    library: str
+    name: str
+    parameters: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: its result, what it printed, what each core did, and what is worth telling."""
+
+    result: Array
+    printed: str
+    counts: tuple[Counts, ...]
+    findings: tuple[Told, ...]
+
+    @property
+    def microseconds(self) -> float:
+        """The time of HBM and TCM on the slowest core: all that measurements tell of. A launch,
+        arithmetic and streams are not in it."""
+        known = time()
+        return max(
+            (each.touches * known.touch_ns + each.tcm_elements / 2 * known.tcm_element_ns) / 1e3
+            for each in self.counts
+        )
+
+
+class Library:
+    """Operators as attributes: `library.relu(x)` gives the result of `library.run("relu", x)`."""
+
+    def __init__(self, program: Path, cores: int, operators: dict[str, Operator]) -> None:
+        self.program, self.cores, self.operators = program, cores, operators
+
+    def __getattr__(self, name: str) -> Callable[..., Array]:
+        if name.startswith("_") or name not in self.operators:
+            there = ", ".join(self.operators)
+            raise AttributeError(f"the library has no operator {name!r}; it has {there}")
+        return lambda *arguments: self._told(name, *arguments)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.operators]
+
+    def _told(self, name: str, *arguments: Any) -> Array:
+        """A call whose output goes to stdout and whose findings become warnings."""
+        call = self.run(name, *arguments)
+        sys.stdout.write(call.printed)
+        for finding in call.findings:
+            warnings.warn(str(finding), CustomOpWarning, stacklevel=3)
+        return call.result
+
+    def run(self, name: str, *arguments: Any, order: str = "forward", seconds: float = 60) -> Call:
+        """Call an operator on arrays and numbers.
+
+        The cores of a library of several run one after the other, in that order; the device has
+        none, and what depends on it is refused. Raises UsageError for arguments that the operator
+        doesn't take, and CustomOpFault for what the device would refuse, a crash, or more than
+        `seconds`.
+        """
+        operator = self.operators.get(name)
+        if operator is None:
+            raise UsageError(f"no operator {name!r}; there are {', '.join(self.operators)}")
+        request = _request(operator, arguments)
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [Path(folder, part) for part in ("request", "response")]
+            paths[0].write_bytes(request)
+            cores = "".join(map(str, _order(order, self.cores)))
+            words = [str(self.program), "run", name, *map(str, paths), cores]
+            done = _run(words, seconds)
+            printed = _kept(done.stdout)
+            if not paths[1].is_file():
+                why = done.stderr.decode(errors="replace").strip() or "without a word"
+                raise CustomOpFault(
+                    Told("CRASH", 0, "", 0, f"{name} ended by {_ending(done.returncode)}: {why}"),
+                    printed,
+                )
+            return _response(paths[1].read_bytes(), printed)
+
+
+def load(
+    sources: Paths,
+    shape_sources: Paths,
+    *,
+    name: str = "ops",
+    multicore: bool = False,
+    build_directory: str | os.PathLike[str] | None = None,
+    extra_cflags: Sequence[str] = (),
+    compiler: str | None = None,
+    verbose: bool = False,
+) -> Library:
+    """Compile kernel functions and the shape functions that register them, and load the library.
+
+    With `build_directory` the library is also written there, as lib<name>.so. Raises UsageError if
+    there is no compiler, if sources don't compile, or if the device refuses such a library.
+    """
+    if name == "builtin":
+        raise UsageError("a library may not be called 'builtin': the runtime has that name")
+    _check_stack(extra_cflags)
+    cores = limits().cores if multicore else 1
+    parts = Sources(absolute(sources), absolute(shape_sources), cores, tuple(extra_cflags))
+    program = build(parts, compiler, verbose)
+    found = load_library(program)
+    if build_directory is not None:
+        shutil.copy(program, Path(build_directory, f"lib{name}.so"))
+    return found
+
+
+def load_library(path: str | os.PathLike[str]) -> Library:
+    """The library that `load` has written there.
+
+    Raises UsageError if it isn't one, or one that the device refuses.
+    """
+    program = Path(path).resolve()
+    if not program.is_file():
+        raise UsageError(f"there is no library {program}")
+    try:
+        listed = subprocess.run([str(program), "list"], capture_output=True, text=True, timeout=60)
+    except (OSError, UnicodeDecodeError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"{program} is no library of custom operators: {error}") from None
+    head, *rows = listed.stdout.splitlines() or [""]
+    if listed.returncode or not head.startswith("neuroncore "):
+        raise UsageError(f"{program} is no library of custom operators that load() has built")
+    operators = dict(_operator(row) for row in rows)
+    if len(operators) > limits().functions:
+        raise UsageError(
+            f"{program.name} registers {len(operators)} functions; a library has at most "
+            f"{limits().functions}"
+        )
+    return Library(program, int(head.split()[1]), operators)
+
+
+def _operator(row: str) -> tuple[str, Operator]:
+    library, name, kernel, taken, shape = row.split()
+    if taken != shape:
+        raise UsageError(
+            f"{name}: the kernel {kernel} takes ({_words(taken)}), its shape function "
+            f"({_words(shape)}): both take the same"
+        )
+    return name, Operator(library, name, taken.rstrip("."))
+
+
+def _words(kinds: str) -> str:
+    return ", ".join(KINDS[kind] for kind in kinds.rstrip("."))
+
+
+def _check_stack(flags: Sequence[str]) -> None:
+    for flag in flags:
+        head, _, size = flag.partition("=")
+        if head == "-DSTACK_SIZE" and size.isdigit() and int(size) > limits().stack_bytes:
+            raise UsageError(f"{flag}: a stack has at most {limits().stack_bytes} bytes")
+
+
+def _order(order: str, cores: int) -> list[int]:
+    if order not in ORDERS:
+        raise UsageError(f"order is one of {', '.join(ORDERS)}, not {order!r}")
+    every = list(range(cores))
+    if order == "reverse":
+        every.reverse()
+    elif order == "random":
+        random.shuffle(every)
+    return every
+
+
+def _request(operator: Operator, arguments: tuple[Any, ...]) -> bytes:
+    taken = operator.parameters
+    if len(arguments) != len(taken):
+        raise UsageError(
+            f"{operator.name} takes ({_words(taken)}), and is given {len(arguments)} arguments"
+        )
+    head, data = [f"memory {MEMORY_BYTES}"], []
+    for place, (kind, argument) in enumerate(zip(taken, arguments, strict=True)):
+        if kind == "T":
+            array = _array(operator, place, argument)
+            sizes = " ".join(map(str, (FORMATS.index(array.dtype), array.ndim, *array.shape)))
+            head.append(f"T {sizes}")
+            data.append(array.tobytes())
+        else:
+            head.append(_number(operator, place, kind, argument))
+    return "\n".join([*head, "data\n"]).encode() + b"".join(data)
+
+
+def _array(operator: Operator, place: int, argument: Any) -> Array:
+    array = np.ascontiguousarray(argument)
+    if not isinstance(argument, np.ndarray) or array.dtype not in FORMATS:
+        known = ", ".join(map(str, FORMATS))
+        got = argument.dtype if isinstance(argument, np.ndarray) else type(argument).__name__
+        raise UsageError(f"{operator.name}: argument {place} is an array of {known}, not {got}")
+    if not limits().allow(argument.shape):
+        own = limits()
+        raise UsageError(
+            f"{operator.name}: argument {place} has the shape {argument.shape}; a tensor has up to "
+            f"{own.axes} axes of {own.axis_elements}, or {own.long_axes} of "
+            f"{own.long_axis_elements}"
+        )
+    return array.reshape(argument.shape)
+
+
+def _number(operator: Operator, place: int, kind: str, argument: Any) -> str:
+    if isinstance(argument, bool) or not isinstance(argument, int | float | np.number):
+        raise UsageError(
+            f"{operator.name}: argument {place} is a {KINDS[kind]}, not {type(argument).__name__}"
+        )
+    if kind == "I":
+        if argument != int(argument):
+            raise UsageError(f"{operator.name}: argument {place} is an int64_t, not {argument}")
+        return f"I {int(argument)}"
+    return f"D {float(argument)!r}"
+
+
+def _run(words: list[str], seconds: float) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(words, capture_output=True, timeout=seconds)
+    except subprocess.TimeoutExpired as late:
+        told = Told("TIME_LIMIT", 0, "", 0, f"{words[2]} ran for more than {seconds:g} s")
+        raise CustomOpFault(told, _kept(late.stdout or b"")) from None
+
+
+def _kept(printed: bytes) -> str:
+    """What the device's buffer keeps of what core 0 prints: the last of it."""
+    return printed[-limits().printed_bytes :].decode(errors="replace")
+
+
+def _ending(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _response(data: bytes, printed: str) -> Call:
+    head, _, body = data.partition(b"\ndata\n")
+    counts, findings, unwritten, result = [], [], 0, np.empty(0)
+    for line in head.decode().splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "counts":
+            counts.append(Counts(*map(int, rest.split()[1:])))
+        elif word == "finding":
+            findings.append(_finding(rest))
+        elif word == "fault":
+            raise CustomOpFault(_finding(rest), printed)
+        elif word == "unwritten":
+            unwritten = int(rest)
+        else:
+            form, _, *sizes = map(int, rest.split())
+            result = np.frombuffer(body, FORMATS[form]).reshape(sizes).copy()
+    if unwritten:
+        told = f"{unwritten} of {result.size} elements of the result are written by nobody"
+        findings.append(Told("OUTPUT_NOT_WRITTEN", 0, "", 0, told))
+    return Call(result, printed, tuple(counts), tuple(findings))
+
+
+def _finding(text: str) -> Told:
+    place, _, statement = text.partition("\t")
+    code, core, line, *file = place.split(" ", 3)
+    return Told(code, int(core), "".join(file), int(line), statement)

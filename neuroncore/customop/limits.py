@@ -1,0 +1,61 @@
+"""What a library of operators may have, and what its time is known by: `isa/customop.toml`."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from neuroncore.machine import FactReader
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sizes in bytes; tensors have at most `axes` of `axis_elements`, or `long_axes` of more."""
+
+    cores: int
+    functions: int
+    tcm_bytes: int
+    stream_bytes: int
+    stack_bytes: int
+    printed_bytes: int
+    axes: int
+    axis_elements: int
+    long_axes: int
+    long_axis_elements: int
+
+    def allow(self, shape: tuple[int, ...]) -> bool:
+        """Whether a tensor of that shape may be passed or returned."""
+        largest = max(shape, default=0)
+        return (len(shape) <= self.axes and largest <= self.axis_elements) or (
+            len(shape) <= self.long_axes and largest <= self.long_axis_elements
+        )
+
+
+@dataclass(frozen=True)
+class Time:
+    """Of one touch of HBM, and of one element copied to TCM, computed with and copied back."""
+
+    touch_ns: float
+    tcm_element_ns: float
+
+
+@cache
+def _reader() -> FactReader:
+    text = (files("neuroncore.isa") / "customop.toml").read_text("utf-8")
+    reader = FactReader(tomllib.loads(text), "isa/customop.toml")
+    reader.exactly(reader.raw, ("sources", "limits", "time"), "")
+    return reader
+
+
+@cache
+def limits() -> Limits:
+    """Raises DefinitionError if the file is wrong."""
+    return _reader().section(Limits, "limits", _reader().raw["limits"])
+
+
+@cache
+def time() -> Time:
+    """Raises DefinitionError if the file is wrong."""
+    return _reader().section(Time, "time", _reader().raw["time"])
