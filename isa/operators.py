@@ -89,7 +89,7 @@ _OPERATORS = (
 )  # fmt: skip
 
 _FUNCTIONS = (
-    Function("copy", alu.copy, "x"),
+    Function("copy", alu.copy, "x", adds_bias=False),  # aws-neuron-sdk#1296
     Function("square", alu.squared, "x^2"),
     Function("relu", alu.rectified, "max(x, 0)"),
     Function("prelu", alu.rectified, "x if x > 0 else relu_param * x"),

@@ -119,7 +119,7 @@ def range_select(
     out = np.where(chosen, kept, np.float32(LEAST))
     accumulate(core, vector, on_true_tile, out, reduce_op, reduce_cmd)
     dst.store(out)
-    read_out(core, vector, on_true_tile, reduce_res)
+    read_out(core, vector, on_true_tile, words.wide(core, reduce_res))
 
 
 @instruction(

@@ -29,7 +29,9 @@ class Device:
 
     @property
     def findings(self):
-        return [finding.code for finding in self.core.findings]
+        """What is likely wrong, without what is only worth a note."""
+        grave = ("error", "warning")
+        return [finding.code for finding in self.core.findings if finding.severity in grave]
 
     @property
     def opcodes(self):

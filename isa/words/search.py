@@ -21,10 +21,11 @@ from neuroncore.clause import (
     rules,
     writes,
 )
+from neuroncore.core.core import Core
 from neuroncore.errors import FreeSizeError, OperatorError, PartitionLimitError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import FLOATS
+from neuroncore.numerics.formats import FLOATS, float32
 
 EIGHT = 8  # values that the lane's registers hold to compare with what streams past
 LEAST = float(np.finfo(np.float32).min)  # what hardware fills in where a comparison fails
@@ -123,3 +124,16 @@ def topk_cost(call: Call, machine: Machine) -> cost.Cost:
     """4 n + K cycles (ISA); the groups are worked on at the same time."""
     cycles = 4 * call["n"] + call.view("val_dst").free_size
     return cost.stream(call, machine, cycles, machine.fixed.gpsimd_start_cycles)
+
+
+def wide(core: Core, reduce_res: Tile | None) -> Tile | None:
+    """reduce_res, which is better float32: in a narrower format the maximum of a row of fillings is
+    -inf, and -inf - -inf is NaN in the activation that follows (ISA, range_select)."""
+    if reduce_res is not None and reduce_res.dtype is not float32:
+        core.report(
+            "NARROW_MAXIMUM",
+            f"reduce_res is {reduce_res.dtype}, in which the maximum of a row that is all filling "
+            "may become -inf",
+            reduce_res.storage.id,
+        )
+    return reduce_res

@@ -59,6 +59,7 @@ class Function:
 
     `valid` is the input range outside which the device's tables give invalid results, of |x| with
     `of_magnitude`. `table` names the set of polynomials it needs; without one it is in all sets.
+    `adds_bias` says that the device adds a bias to its operand.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Function:
     valid: tuple[float, float] = (-np.inf, np.inf)
     table: str | None = None
     of_magnitude: bool = False
+    adds_bias: bool = True
 
     @property
     def function(self) -> Function:

@@ -21,7 +21,7 @@ from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static, are_tiles,
 from neuroncore.core.core import current
 from neuroncore.core.legality import misused
 from neuroncore.core.offsets import resolve
-from neuroncore.core.staging import stage
+from neuroncore.core.staging import staged
 from neuroncore.enums import engine, oob_mode
 from neuroncore.errors import DefinitionError, KernelError
 from neuroncore.memory.register import VirtualRegister
@@ -113,7 +113,7 @@ def _scope(
         "resolve": resolve,
         "settle": settle,
         "spread": spread,
-        "stage": stage,
+        "staged": staged,
         "zero": zero,
         **{f"_{p.name}": MISSING if p.required else p.default for p in instruction.parameters},
     }
@@ -266,7 +266,7 @@ def _execute(instruction: Instruction) -> Iterator[str]:
     yield "if core.rounding is not None: core.rounding.begin(core.program_id, call.engine.value)"
     passed = ["core"] * instruction.wants_core + [p.name for p in instruction.varying]
     yield "run = call.run"
-    yield f"if run is None: run = call.run = stage(call, {_everything(instruction)}, core)"
+    yield f"if run is None: run = call.run = staged(call, {_everything(instruction)}, core)"
     yield f"if core.beside is None: run({', '.join(passed)})"
     yield f"else: core.beside.perform(call, {_everything(instruction)})"
     yield "if core.leftovers is not None:"

@@ -5,7 +5,7 @@ that `neuroncore.core.binding` makes are the only way by which anything happens 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from neuroncore import source
 from neuroncore.clause.alu import NUMBERS
-from neuroncore.clause.instruction import Call, Instruction
+from neuroncore.clause.instruction import Call, Instruction, Run
 from neuroncore.clause.operand import Operand
 from neuroncore.clause.world import ALONE, World
 from neuroncore.core import indirection, legality
@@ -63,6 +63,14 @@ class Beside(Protocol):
 
 
 CarryOut = Callable[[dict[int, Any]], None]  # of what each core of a meeting brought
+
+
+class Watching(Protocol):
+    """What looks at the numbers that calls read and write."""
+
+    def over(self, call: Call, arguments: Mapping[str, Any], run: Run) -> Run:
+        """What a call runs, and what is looked at before and after."""
+        ...
 
 
 class Peers(Protocol):
@@ -118,8 +126,11 @@ class Core:
         }
         self.packs = Packs()
         self.beside: Beside | None = None
+        self.watch: Watching | None = None
         # where the user's code is, while a frontend knows and it can't go on
         self.site: Born = None
+        # how many turns loops took that the device runs, by the line of each
+        self.turns: dict[Born, list[int]] = {}
         self.dialect: Any = None  # what a frontend keeps of the running kernel
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
         self._lines: dict[tuple[int, int], int] = {}

@@ -22,6 +22,12 @@ def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
     return run
 
 
+def staged(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
+    """The same, with what looks at the numbers if something does (`Core.watch`)."""
+    run = stage(call, arguments, core)
+    return run if core.watch is None else core.watch.over(call, arguments, run)
+
+
 def _unstaged(call: Call, given: dict[str, Any]) -> Run:
     """A meaning that is a function of all arguments, as one of those that vary."""
     meaning, names = call.instruction.meaning, [p.name for p in call.instruction.varying]

@@ -1,18 +1,31 @@
 """What the record of a launch, and its schedule, tell: `Run.findings` has it behind what the launch
-itself told."""
+itself told.
+
+* `capacity`: tiles that don't fit.
+* `races`: bytes that cores and programs of a grid use in no order, by `happens_before`.
+* `aliases`: tensors at addresses that overlap.
+* `accumulation`: sums in PSUM that go on after they were read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from neuroncore.clause.world import World
+from neuroncore.diagnostics import accumulation, aliases, capacity, races
+from neuroncore.diagnostics.uses import Uses
 from neuroncore.findings import Finding
 from neuroncore.record.saved import Record
-from neuroncore.report.summary import overcommitted
 from neuroncore.schedule import Timeline
 
 
 def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
     """Findings of a finished launch. `record` has a program for each core and what they ran in,
     `timelines` the schedule of each; nothing is executed."""
-    capacity = [found for timeline in timelines for found in overcommitted(timeline)]
-    return list(dict.fromkeys(capacity))
+    found = [one for timeline in timelines for one in capacity.findings(timeline)]
+    world = record.setting.world if record.setting else World(cores=len(record.programs))
+    for rank in range(world.ranks):
+        found += races.findings([record.programs[n] for n in world.cores_of(rank)])
+    for uses in map(Uses, record.programs):
+        found += [*aliases.findings(uses), *accumulation.findings(uses)]
+    return list(dict.fromkeys(found))

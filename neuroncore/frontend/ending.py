@@ -46,6 +46,28 @@ def check(
         )
 
 
+def check_turns(cores: Sequence[Core]) -> None:
+    """Report a loop that the device runs, and that cores leave after different numbers of turns:
+    what runs on the cores of a logical core is one program (SDK release notes, NKI 0.3)."""
+    first, *others = cores
+    for rank, core in enumerate(others, 1):
+        for site in first.turns.keys() | core.turns.keys():
+            here, there = first.turns.get(site, []), core.turns.get(site, [])
+            if here != there:
+                first.report(
+                    "DIVERGENT_LOOP",
+                    f"core 0 runs this loop {_listed(here)}, core {rank} {_listed(there)}",
+                    site=site,
+                )
+
+
+def _listed(turns: list[int]) -> str:
+    if not turns:
+        return "never"
+    shown = ", ".join(map(str, turns[:4])) + (", ..." if len(turns) > 4 else "")
+    return f"for {shown} turns"
+
+
 def _has_issued(core: Core) -> bool:
     """Whether it has come to an instruction, be it one that is left out for its size of 0."""
     return bool(core.calls) or any(found.code == "NO_ELEMENTS" for found in core.findings)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 doubles: Any = Lazy("neuroncore.precision.doubles")
 findings: Any = Lazy("neuroncore.precision.findings")
 shadows: Any = Lazy("neuroncore.precision.shadow")
+watches: Any = Lazy("neuroncore.precision.watch")
 SMALL_WORLDS = (1, 2, 4, 8, 16)
 
 
@@ -177,6 +178,7 @@ class _Rank:
         for other in others:
             _complete(self.result, other)
         ending.check(self.function, self.result, self.cores, self.inputs.storages())
+        ending.check_turns(self.cores)
 
     def left(self) -> list[Tile]:
         return self.inputs.left(self.result)
@@ -253,6 +255,7 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: Wor
             cores.append(made)
     for core in cores:
         core.keeps_back = True
+        core.watch = watches.Watch(core) if not options.precision else None
     return cores
 
 

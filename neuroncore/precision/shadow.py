@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,35 +14,21 @@ from neuroncore.core.core import CarryOut, Core
 from neuroncore.core.indirection import Picked, scatter
 from neuroncore.core.staging import perform
 from neuroncore.enums import engine
-from neuroncore.memory.storage import Storage
-from neuroncore.memory.tile import Array, Tile
-from neuroncore.numerics.formats import Format, bool_
-from neuroncore.precision.around import Around, Stand
+from neuroncore.precision import integers
+from neuroncore.precision.around import Around
 from neuroncore.precision.doubles import (
-    Beside,
     Doubles,
     Energy,
     adopted,
     begun,
-    chip_doubles,
     copied,
     is_float,
-    made,
     on,
     source_of,
 )
-from neuroncore.precision.evaluation import WIDE_INTEGERS, Evaluation, evaluation
-from neuroncore.precision.findings import (
-    ROUNDED,
-    SATURATED,
-    Precision,
-    add,
-    distance,
-    portions,
-)
+from neuroncore.precision.evaluation import Evaluation, evaluation
+from neuroncore.precision.findings import Precision, add, distance, portions
 from neuroncore.precision.step import Step, Written
-
-EXACT_INTEGER = 1 << 24  # float32 has all integers up to here
 
 
 class _Peers:
@@ -98,7 +85,8 @@ class Shadow:
             return
         floats = [n for n in known.floats if is_float(arguments[n])]
         if not floats:
-            self._whole_numbers(call, arguments, known)
+            run = partial(perform, call, arguments, self.core)
+            integers.check_written(self._around, call, arguments, known, True, run)
         else:
             self._floats(call, arguments, known, floats)
         others = [n for n in call.writes if n not in floats]
@@ -121,7 +109,7 @@ class Shadow:
             perform(call, arguments, self.core)
             self.doubles.end(source_of(arguments[n]).storage for n in floats)
             return
-        self._rounded_on_reading(arguments, known)
+        integers.check_read(self.core, arguments, known)
         step = Step(self._around, call, arguments, known, before, inexact)
         unit = call.engine if known.registers else None
         if not exchanges:
@@ -183,86 +171,3 @@ class Shadow:
             add(double.energy, written.energy)
             double.infinite |= written.infinite
             self.doubles.put(double, storage)
-
-    # --- integers --------------------------------------------------------------------------------
-
-    def _rounded_on_reading(self, arguments: dict[str, Any], known: Evaluation) -> None:
-        for name in known.integers:
-            codes = arguments[name].codes()
-            if _beyond(codes):
-                count = int((codes.astype(np.float32).astype(np.float64) != codes).sum())
-                self._rounded(name, arguments[name], count)
-
-    def _rounded(self, name: str, tile: Tile, count: int) -> None:
-        if not count:
-            return
-        self.core.report(
-            ROUNDED,
-            f"{name} ({tile}) has {count} integers beyond 2^24 that float32, in which the engine "
-            "computes, does not have",
-            tile.storage.id,
-        )
-
-    def _whole_numbers(self, call: Call, arguments: dict[str, Any], known: Evaluation) -> None:
-        """Integers are what the chip makes of them; but they may have been cut off or rounded."""
-        tiles = {n: arguments[n] for n in (*call.reads, *call.writes)}
-        results = [n for n in call.writes if _counts(tiles[n].dtype)]
-        dynamic = any(tile.dynamic for tile in tiles.values())
-        if not known.casts or not results or dynamic:
-            perform(call, arguments, self.core)
-            return
-        written = [tiles[n].storage for n in call.writes]
-        given = {n: _apart(tiles[n], written) for n in call.reads}
-        perform(call, arguments, self.core)
-        if not any(_suspect(tile, n in results) for n, tile in tiles.items()):
-            return
-        exact = {n: made(np.zeros(tiles[n].shape), tiles[n]) for n in call.writes}
-        registers = {unit: a.astype(np.float64) for unit, a in self.core.accumulators.items()}
-        stand = Stand(self._around, registers)
-        perform(call, {**arguments, **given, **exact}, stand)
-        for name in results:
-            self._cut_off(name, tiles[name], exact[name].codes())
-
-    def _cut_off(self, name: str, tile: Tile, exact: Array) -> None:
-        low, high = tile.dtype.range
-        outside = int(((exact > high + 0.5) | (exact < low - 0.5)).sum())
-        if outside:
-            self.core.report(
-                SATURATED,
-                f"{outside} of {tile.size} results for {name} ({tile}) are outside {low} to "
-                f"{high}, and have become the nearest of these",
-                tile.storage.id,
-            )
-        elif tile.dtype in WIDE_INTEGERS:
-            self._rounded(name, tile, int((np.abs(exact - tile.codes()) >= 1).sum()))
-
-
-def _counts(form: Format) -> bool:
-    return form.is_integer and form is not bool_
-
-
-def _beyond(codes: Array) -> bool:
-    """Whether 32-bit integers are as large as float32 has no longer all."""
-    return bool(codes.size) and (
-        int(codes.max()) >= EXACT_INTEGER or int(codes.min()) <= -EXACT_INTEGER
-    )
-
-
-def _suspect(tile: Tile, written: bool) -> bool:
-    """Whether a tile has integers that may be cut off or rounded."""
-    if not _counts(tile.dtype) or not tile.size:
-        return False
-    codes = tile.codes()
-    if tile.dtype in WIDE_INTEGERS:
-        return _beyond(codes)
-    low, high = tile.dtype.range
-    return written and (int(codes.max()) == high or int(codes.min()) == low)
-
-
-def _apart(tile: Tile, written: list[Storage]) -> Beside:
-    """An input for float64, that the chip's results don't overwrite."""
-    if is_float(tile):
-        return made(chip_doubles(tile), tile)
-    if any(storage.data is tile.storage.data for storage in written):
-        return made(np.array(tile.codes(), order="C"), tile, tile.held)
-    return on(tile.storage, tile)

@@ -218,6 +218,10 @@ class Program:
         begins and the last one ends."""
         return joined(self._reading().columns)
 
+    def operand_windows(self) -> Array:
+        """The number of the window of each operand, in the order of `Columns.operands`."""
+        return self._reading().columns.operands
+
     def windows(self) -> Windows:
         return self._reading().windows
 

@@ -84,16 +84,10 @@ def _written(program: Program) -> Array:
 
 def last_uses(program: Program) -> tuple[Array, Array]:
     """The last row that uses each window, and that of each window's storage; -1 for none."""
-    rows, begins = program.raw()
-    widths = np.diff(begins)
-    row = np.repeat(np.arange(len(widths)), widths)
-    valued = np.array([call.has_values for call in program.calls], np.bool_)[rows[begins[:-1]]]
-    operand = np.ones(len(rows), np.bool_)
-    operand[begins[:-1]] = operand[begins[:-1] + 1] = False
-    operand[begins[1:][valued] - 1] = False
-    numbers = program.windows().storage
+    columns, numbers = program.columns(), program.windows().storage
+    row = np.repeat(np.arange(len(columns.call)), np.diff(columns.start))
     window = np.full(len(numbers), -1, np.int64)
-    np.maximum.at(window, rows[operand], row[operand])
+    np.maximum.at(window, program.operand_windows(), row)
     _, same = np.unique(numbers, return_inverse=True)
     last = np.full(same.max(initial=-1) + 1, -1, np.int64)
     np.maximum.at(last, same, window)

@@ -7,14 +7,12 @@ a part of one, as in published profiles: 0.45 is 45 %.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.core.meeting import cores_together
-from neuroncore.findings import Finding
 from neuroncore.machine import Machine
 from neuroncore.report.counters import SPILLS, Counters, counted
 from neuroncore.report.estimate import Estimate, estimate
@@ -25,20 +23,11 @@ Array = npt.NDArray[Any]
 ENGINE_FIELDS = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
 
-def overcommitted(timeline: Timeline) -> Iterator[Finding]:
-    """A warning for each memory that doesn't hold the tiles that are alive at one time."""
+def is_overcommitted(timeline: Timeline) -> bool:
+    """Whether some memory doesn't hold the tiles that are alive at one time."""
     machine = timeline.machine
-    for name, peak, size, also in (
-        ("sbuf", timeline.peak_sbuf, machine.sbuf.partition_bytes, "GCA035"),
-        ("psum", timeline.peak_psum, machine.psum.partition_bytes, "NLA001"),
-    ):
-        if peak > size:
-            message = (
-                f"the tiles that are alive at one point need {peak} bytes of {name} per "
-                f"partition; {machine.name} has {size}: the device's compiler would spill or "
-                f"refuse them ({also})"
-            )
-            yield Finding("CAPACITY", message, None)
+    beyond_sbuf = timeline.peak_sbuf > machine.sbuf.partition_bytes
+    return beyond_sbuf or timeline.peak_psum > machine.psum.partition_bytes
 
 
 def figures(timeline: Timeline) -> dict[str, Any]:
@@ -146,7 +135,7 @@ def _dma(timeline: Timeline, counters: Counters) -> dict[str, Any]:
 def _moved(timeline: Timeline, counters: Counters) -> dict[str, int]:
     """Bytes that were moved. Today's API spills nothing: tiles that don't fit are the kernel's to
     do something about, and what its compiler would make of them is not known."""
-    unknown = timeline.order != "compiled" and any(True for _ in overcommitted(timeline))
+    unknown = timeline.order != "compiled" and is_overcommitted(timeline)
     return {
         name: count for name, count in counters.bytes.items() if not (unknown and name in SPILLS)
     }

@@ -25,7 +25,7 @@ def test_a_core_is_one_short_line():
 def test_one_function_binds_checks_executes_and_notes(name):
     function = inspect.unwrap(getattr(nisa, name))
     assert function.__code__.co_name == name
-    assert {"prepare", "settle", "stage", "ISSUED"} <= {*function.__code__.co_names}
+    assert {"prepare", "settle", "staged", "ISSUED"} <= {*function.__code__.co_names}
 
 
 @pytest.mark.parametrize("name", ["core", "key", "settle", "tile"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.core.core import running
+from neuroncore.core.core import current, running
 from neuroncore.errors import DynamicControlError
 from neuroncore.frontend import integers
 from neuroncore.frontend.nki.tensor import NkiTensor
@@ -44,6 +44,12 @@ def _value(bound: Bound) -> int:
     return bound.decide() if isinstance(bound, VirtualRegister) else int(bound)
 
 
+def _note(turns: int) -> None:
+    """Note on the core how many turns the loop of this line takes."""
+    core = current()
+    core.turns.setdefault(core.birthplace(), []).append(turns)
+
+
 def dynamic_range(
     start: Bound, stop: Bound | None = None, step: int = 1
 ) -> Iterator[VirtualRegister]:
@@ -55,7 +61,9 @@ def dynamic_range(
             got=repr(step),
         )
     first, last = (0, _value(start)) if stop is None else (_value(start), _value(stop))
-    for i in builtins.range(first, last, step):
+    turns = builtins.range(first, last, step)
+    _note(len(turns))
+    for i in turns:
         yield VirtualRegister(i, frozen=True)
 
 
@@ -74,8 +82,9 @@ def while_loop(
 
     The body has the value in a register of its own, which it may write and return.
     """
-    register = init
+    register, turns = init, 0
     while register.decide() != 0:
+        turns += 1
         register = body_fun(VirtualRegister(register.value))
         if not isinstance(register, VirtualRegister):
             raise DynamicControlError(
@@ -84,6 +93,7 @@ def while_loop(
                 expected="a register",
                 got=repr(register),
             )
+    _note(turns)
 
 
 # Outside kernels the functions of the published package have no body, and return None: the three

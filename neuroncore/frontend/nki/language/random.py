@@ -57,6 +57,13 @@ def random_seed(seed: NkiTensor) -> None:
             because="the engine's generators read their start from memory",
             hint="nl.full((1, 1), 7, nl.uint32) is such a tile",
         )
+    core = current()
+    if not core.machine.has("uniform_random"):
+        core.report(
+            "SEED_OF_ANOTHER_ENGINE",
+            f"nl.rand on {core.machine.name} draws by nisa.rng, which may run on another engine "
+            "than random_seed; the seed may have no effect on it",
+        )
     isa.set_rng_seed(seed)
 
 

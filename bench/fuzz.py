@@ -1,0 +1,361 @@
+"""Random calls of every instruction on every machine: each is legal, or refused with a sentence.
+
+    python bench/fuzz.py [COUNT] [SEED]
+
+A call begins as one that a recipe of the tests makes (tests/recipes*.py). Most then get other data,
+another view or another argument in some place, or lose or gain one. What is refused has to be
+refused by an error of ours that can be printed as JSON, and to leave no trace: neither in the
+tiles that it was given nor in the core nor in its record. The script prints how many calls were
+legal and refused, instruction by instruction, and every fault with what repeats it; the exit code
+says whether there was one, or less than a third of the calls were legal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import neuroncore
+
+neuroncore.activate()
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import nki.isa as nisa
+import nki.language as nl
+import recipes_compute  # noqa: F401  fills the table
+import recipes_move  # noqa: F401  so does this
+from accepted import accepted
+from device import TARGETS, Device
+from recipes import RECIPES, given
+
+from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.errors import KernelError, NeuronError, NotEmulated
+from neuroncore.memory.register import VirtualRegister
+from neuroncore.memory.tile import Tile
+
+CALLS = 100  # made of what one recipe does
+SLOW_SECONDS = 5.0
+AS_IT_IS, OTHER_DATA = 0.2, 0.5  # shares of calls: what is left is changed more
+NUMBERS = (
+    *(None, True, False, -1, 0, 1, 2, 7, 128, 1 << 31, -(1 << 31), 1 << 70),
+    *(0.5, -0.0, 1e39, float("nan"), float("inf"), np.float32(2), np.int64(3)),
+)
+OBJECTS = (
+    *("", "vector", b"x", [], (), {}, [0], [[1, 4]], [[0, 1], [2, 3]], (0, 1), [None], object, 1j),
+    *(nl.float32, "bfloat16", nl.add, nl.exp, nl.sbuf, nisa.engine.vector, nisa.engine.gpsimd),
+    *(nisa.reduce_cmd.idle, nisa.dge_mode.hwdge, nisa.oob_mode.skip, np.zeros(3)),
+)
+
+
+class Made(NamedTuple):
+    """A call of an instruction."""
+
+    name: str
+    positional: tuple[Any, ...]
+    named: dict[str, Any]
+
+    def tiles(self) -> Iterator[Tile]:
+        """Those among its arguments and in lists of them."""
+        for value in (*self.positional, *self.named.values()):
+            for one in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(one, Tile):
+                    yield one
+
+    def __str__(self) -> str:
+        given = [*map(repr, self.positional), *(f"{n}={v!r}" for n, v in self.named.items())]
+        return f"{self.name}({', '.join(given)})"
+
+
+class Fault(Exception):
+    """What must not happen."""
+
+
+@dataclass
+class Tally:
+    """What became of calls, by instruction."""
+
+    legal: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def calls(self) -> int:
+        return self.legal.total() + self.refused.total() + len(self.faults)
+
+
+# --- legal calls ----------------------------------------------------------------------------------
+
+
+class Alone:
+    """The other core, which brings the same."""
+
+    def meet(self, rank: int, point: str, cores: Any, bring: Any) -> dict[int, Any]:
+        return {core: bring and replace(bring, to=rank) for core in cores}
+
+
+class Recording(Device):
+    """A device that keeps the calls of a recipe."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(target)
+        self.core.peers = Alone()
+        self.made: list[Made] = []
+
+    def issue(self, name: str, *args: Any, **kwargs: Any) -> None:
+        self.made.append(Made(name, args, kwargs))
+        super().issue(name, *args, **kwargs)
+
+
+def barrier(device: Recording, form: str) -> Iterator[Any]:
+    data, _ = given(device, form, buffer="hbm")
+    device.issue("core_barrier", data, (0, 1))
+    yield data, None
+
+
+def exchange(device: Recording, form: str) -> Iterator[Any]:
+    src, _ = given(device, form)
+    device.issue("sendrecv", src, device.empty(src.shape, form), 1, 1, 0)
+    yield src, None
+
+
+def move(device: Recording, form: str) -> Iterator[Any]:
+    one, other = (device.call(nisa.register_alloc, n) for n in (3, 5))
+    device.issue("register_move", one, other)
+    device.issue("register_move", one, 9)
+    yield one, None
+
+
+SEEDS = {**RECIPES, "core_barrier": barrier, "sendrecv": exchange, "register_move": move}
+
+
+def seeds(target: str) -> list[tuple[str, str]]:
+    """Instructions that a machine has, each with a format that an operand of it may have."""
+    found = [(name, form) for name in SEEDS for form in _forms(name, target)]
+    assert {name for name, _ in found} <= {*INSTRUCTIONS}
+    return found
+
+
+def _forms(name: str, target: str) -> list[str]:
+    has_tiles = any(p.operand for p in INSTRUCTIONS[name].operands)
+    return [str(form) for form in accepted(name, target)] if has_tiles else ["float32"]
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+def changed(made: Made, pool: list[Tile], rng: np.random.Generator) -> Made:
+    """A call with other data or with another argument, or as it is."""
+    draw = rng.random()
+    if draw < AS_IT_IS:
+        return made
+    if draw < OTHER_DATA:
+        return _other_data(made, rng)
+    for _ in range(rng.choice([1, 1, 1, 2])):
+        made = _other_arguments(made, pool, rng)
+    return made
+
+
+def _other_data(made: Made, rng: np.random.Generator) -> Made:
+    """Any bits in one of its tiles; a part that the device would not address otherwise."""
+    for tile in made.tiles():
+        data = tile.storage.data
+        if tile.storage.image is None and rng.random() < 0.5:
+            data[: len(data)] = rng.integers(0, 256, len(data), np.uint8)
+    return made
+
+
+def _other_arguments(made: Made, pool: list[Tile], rng: np.random.Generator) -> Made:
+    positional, named = list(made.positional), dict(made.named)
+    places = [*range(len(positional)), *named]
+    if not places or rng.random() < 0.08:
+        # Python itself refuses what has a place already
+        free = [p.name for p in INSTRUCTIONS[made.name].parameters[len(positional) :]]
+        named[str(rng.choice([*free, "bogus"]))] = _value(pool, rng)
+        return Made(made.name, tuple(positional), named)
+    place = places[rng.integers(len(places))]
+    if rng.random() < 0.05:
+        if isinstance(place, int):
+            del positional[place:]
+        else:
+            del named[place]
+        return Made(made.name, tuple(positional), named)
+    into: Any = positional if isinstance(place, int) else named
+    into[place] = _instead(into[place], pool, rng)
+    return Made(made.name, tuple(positional), named)
+
+
+def _instead(value: Any, pool: list[Tile], rng: np.random.Generator) -> Any:
+    """Another value, near the one that was there or far from it."""
+    near = rng.random() < 0.6
+    if isinstance(value, Tile) and near:
+        return _view(value, rng)
+    if isinstance(value, bool | None) and near:
+        return bool(rng.integers(2))
+    if isinstance(value, float) and near:
+        return float(rng.normal())
+    if isinstance(value, int) and near:
+        return value + int(rng.integers(-2, 3))
+    if isinstance(value, list | tuple) and value and near:
+        items = list(value)
+        at = rng.integers(len(items))
+        items[at] = _instead(items[at], pool, rng)
+        return items if rng.random() < 0.7 else tuple(items)
+    if hasattr(type(value), "__members__") and near:
+        return list(type(value))[rng.integers(len(type(value)))]
+    return _value(pool, rng)
+
+
+def _value(pool: list[Tile], rng: np.random.Generator) -> Any:
+    """A tile, a number, a register, or something else."""
+    draw = rng.random()
+    if draw < 0.4:
+        tile = pool[rng.integers(len(pool))]
+        return tile if rng.random() < 0.5 else _view(tile, rng)
+    if draw < 0.7:
+        return NUMBERS[rng.integers(len(NUMBERS))]
+    if draw < 0.8:
+        return VirtualRegister(None if rng.random() < 0.2 else int(rng.integers(-2, 9)))
+    return OBJECTS[rng.integers(len(OBJECTS))]
+
+
+def _view(tile: Any, rng: np.random.Generator) -> Any:
+    """A part of a tile, the same in another shape or format, or the tile where there is none."""
+    if not tile.size:
+        return tile
+    size = [int(rng.integers(1, n + 1)) for n in tile.shape]
+    step = int(rng.integers(1, 3))
+    views = (
+        lambda: tile[tuple(slice(0, n) for n in size)],
+        lambda: tile[int(rng.integers(tile.shape[0])) :],
+        lambda: tile[..., ::step],
+        lambda: tile.reshape((tile.shape[0], tile.size // tile.shape[0])),
+        lambda: tile.view(FORMS[rng.integers(len(FORMS))]),
+        lambda: tile.ap([[1, n] for n in size]),
+    )
+    try:
+        return views[rng.integers(len(views))]()
+    except KernelError:
+        return tile
+
+
+FORMS = ("float32", "bfloat16", "float16", "int32", "uint32", "int16", "uint16", "uint8", "int8")
+
+
+def pool(device: Recording) -> list[Tile]:
+    """Tiles to stand where others should: of each memory, of few elements and none, unwritten."""
+    shapes = ((33, 5, 3), (33, 1), (1, 1), (128, 8), (16, 0))
+    buffers = ("sbuf", "psum", "hbm")
+    made = [device.zeros(shape, "float32", buffer) for shape in shapes for buffer in buffers]
+    made += [device.zeros((33, 15), form) for form in FORMS]
+    return [*made, *(device.empty((33, 15), "float32", buffer) for buffer in buffers)]
+
+
+# --- what a refusal leaves ------------------------------------------------------------------------
+
+
+def state(device: Recording, made: Made) -> tuple[Any, ...]:
+    """All that a refused call must leave as it was: tiles, registers and what the core has. Whose
+    values alone are illegal may be known to the core afterwards."""
+    core, program = device.core, device.core.program
+    assert program is not None
+    digest = hashlib.blake2b()
+    for tile in made.tiles():
+        storage = tile.storage
+        digest.update(storage.data)
+        if storage.gaps is not None:
+            digest.update(np.repeat(storage.gaps.mask, storage.gaps.granule))
+    for numbers in (*core.accumulators.values(), *core.generators.values()):
+        digest.update(np.ascontiguousarray(numbers))
+    registers = [one for one in (*made.positional, *made.named.values())]
+    held = [(r._value, r.load) for r in registers if isinstance(r, VirtualRegister)]
+    counts = len(program), len(core.findings), len(program.data.registers)
+    return digest.digest(), counts, repr(held)
+
+
+def attempt(device: Recording, made: Made) -> bool:
+    """Issue a call; whether it was legal. Raises Fault."""
+    before, began = state(device, made), time.process_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of keywords that old releases ignored
+            device.call(getattr(nisa, made.name), *made.positional, **made.named)
+        legal = True
+    except (KernelError, NotEmulated) as refusal:
+        _tellable(refusal)
+        legal = False
+    except Exception as error:
+        raise Fault(f"{type(error).__name__}: {error}") from error
+    if time.process_time() - began > SLOW_SECONDS:
+        raise Fault("it takes long")
+    if not legal and state(device, made) != before:
+        raise Fault("it is refused, and leaves a trace")
+    return legal
+
+
+def _tellable(refusal: NeuronError) -> None:
+    """Raises Fault for an error without a code or a sentence."""
+    if isinstance(refusal, KernelError):
+        fields = json.loads(json.dumps(refusal.to_dict()))
+        if not (fields["code"] and fields["statement"]):
+            raise Fault(f"{type(refusal).__name__} says nothing")
+    if not str(refusal):
+        raise Fault(f"{type(refusal).__name__} says nothing")
+
+
+# --- rounds ---------------------------------------------------------------------------------------
+
+
+def round_of(name: str, form: str, target: str, seed: int, count: int, tally: Tally) -> None:
+    """The calls that one recipe leads to on one machine."""
+    rng = np.random.default_rng([seed, *name.encode(), *form.encode(), *target.encode()])
+    device = Recording(target)
+    for _ in SEEDS[name](device, form):
+        pass
+    seeds, others = [made for made in device.made if made.name == name], pool(device)
+    for number in range(count):
+        made = changed(seeds[rng.integers(len(seeds))], others, rng)
+        try:
+            among = tally.legal if attempt(device, made) else tally.refused
+            among[name] += 1
+        except Fault as fault:
+            where = f"round_of({name!r}, {form!r}, {target!r}, {seed}, {number + 1}, Tally())"
+            tally.faults.append(f"{made}: {fault}\n    {where}")
+
+
+def fuzz(count: int, seed: int = 0, calls: int = CALLS) -> Tally:
+    """So many calls, in rounds of recipes, formats and machines in turn."""
+    tally, turn = Tally(), 0
+    everything = [(*one, target) for target in TARGETS for one in seeds(target)]
+    order = np.random.default_rng(seed).permutation(len(everything))
+    with np.errstate(all="ignore"):
+        while tally.calls < count:
+            name, form, target = everything[order[turn % len(order)]]
+            left = min(calls, count - tally.calls)
+            round_of(name, form, target, seed + turn // len(order), left, tally)
+            turn += 1
+    return tally
+
+
+def main(count: int = 100_000, seed: int = 0) -> int:
+    tally = fuzz(count, seed)
+    for name in sorted({*tally.legal, *tally.refused}):
+        print(f"{name:28}{tally.legal[name]:9} legal{tally.refused[name]:9} refused")
+    for fault in tally.faults:
+        print(fault)
+    share = tally.legal.total() / tally.calls
+    print(f"{tally.calls} calls, {share:.0%} of them legal, {len(tally.faults)} faults")
+    return int(bool(tally.faults) or share < 1 / 3)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))

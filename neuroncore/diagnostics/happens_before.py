@@ -1,0 +1,84 @@
+"""What has certainly happened on one core before something happens on another: vector clocks.
+
+A thread is one program of the launch grid on its core. Its instructions are in segments, which end
+where it meets others. Whoever takes part in a meeting has, from then on, behind it all that each
+of the others had behind it: a meeting may join any set of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.record.program import Program
+
+Array = npt.NDArray[Any]
+Meeting = Mapping[int, int]  # the instruction of each thread that takes part, by its number
+
+
+@dataclass(frozen=True)
+class Thread:
+    """The instructions from `first` to before `last` of a core's program, of one of the grid."""
+
+    core: int
+    number: int  # in the grid
+    first: int
+    last: int
+
+
+def threads(programs: Sequence[Program]) -> list[Thread]:
+    """Those of a launch, core by core, in the order in which each core ran them."""
+    found = []
+    for core, program in enumerate(programs):
+        begun = np.array(program.data.programs, np.int64).reshape(-1, 2).tolist() or [[0, core]]
+        for (first, number), (last, _) in pairwise([*begun, [len(program), -1]]):
+            found.append(Thread(core, number, first, last))
+    return found
+
+
+def meetings(programs: Sequence[Program], among: Sequence[Thread]) -> list[Meeting]:
+    """The meetings of a launch, in an order in which they may have happened. The cores of a launch
+    meet all at once, the n-th time each: records don't say more (`isa.words.control`)."""
+    met = [_meets(programs[one.core], one) for one in among]
+    count = min(map(len, met), default=0) if len(programs) == len(among) else 0
+    return [{n: int(rows[k]) for n, rows in enumerate(met)} for k in range(count)]
+
+
+def _meets(program: Program, thread: Thread) -> Array:
+    meets = np.array([call.instruction.meets for call in program.calls], np.bool_)
+    if not meets.any():
+        return np.empty(0, np.int64)
+    found: Array = np.flatnonzero(meets[program.columns().call])
+    return found[(found >= thread.first) & (found < thread.last)]
+
+
+class HappensBefore:
+    """The order that meetings make of the instructions of several threads."""
+
+    def __init__(self, count: int, met: Sequence[Meeting]) -> None:
+        """`count` threads that have met so, one meeting after the other."""
+        self._ends: list[list[int]] = [[] for _ in range(count)]  # of segments: the last row
+        self._behind = [[np.zeros(count, np.int64)] for _ in range(count)]
+        for meeting in met:
+            known = np.zeros(count, np.int64)
+            for thread, row in meeting.items():
+                self._ends[thread].append(row)
+                np.maximum(known, self._behind[thread][-1], out=known)
+                known[thread] = max(known[thread], len(self._ends[thread]))
+            for thread in meeting:
+                self._behind[thread].append(known)
+
+    def segment(self, thread: int, rows: Array) -> Array:
+        """The segment of each instruction of a thread; what meets ends its own."""
+        found: Array = np.searchsorted(self._ends[thread], rows)
+        return found
+
+    def are_concurrent(self, one: int, segment: int, other: int, others: int) -> bool:
+        """Whether segments of two threads are in no order."""
+        behind_other = self._behind[other][others][one] <= segment
+        return bool(behind_other and self._behind[one][segment][other] <= others)

@@ -1,0 +1,91 @@
+"""Who uses which bytes of a record, and who wrote them last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.clause.instruction import Call
+from neuroncore.native.lazy import Lazy
+from neuroncore.record.boxes import Areas
+from neuroncore.record.program import Columns, Program
+from neuroncore.schedule.timeline import QUEUES
+from neuroncore.source import Place
+
+Array = npt.NDArray[Any]
+dataflow: Any = Lazy("neuroncore.native.dependencies")
+
+
+@dataclass(frozen=True, eq=False)
+class Uses:
+    """The operands of a program, in columns as long as `box`: operand k is of instruction
+    `user[k]`, which reads it or writes it."""
+
+    program: Program
+
+    @cached_property
+    def columns(self) -> Columns:
+        return self.program.columns()
+
+    @property
+    def box(self) -> Array:
+        """Its box, a row of `Program.box_table`."""
+        return self.columns.operands
+
+    @cached_property
+    def user(self) -> Array:
+        widths = np.diff(self.columns.start)
+        return np.repeat(np.arange(len(widths)), widths)
+
+    @cached_property
+    def place(self) -> Array:
+        """Which of its instruction's operands it is: reads, indices, and then writes."""
+        found: Array = np.arange(len(self.box)) - self.columns.start[self.user]
+        return found
+
+    @cached_property
+    def writes(self) -> Array:
+        """Whether it is written."""
+        reads = np.array([len(c.reads) + len(c.indices) for c in self.program.calls], np.int64)
+        found: Array = self.place >= reads[self.columns.call[self.user]]
+        return found
+
+    @property
+    def areas(self) -> Areas:
+        return self.program.boxes().areas
+
+    @cached_property
+    def area(self) -> Array:
+        """The number of its area, in the order of their first use."""
+        found: Array = self.areas.of_box[self.box]
+        return found
+
+    @cached_property
+    def reaching(self) -> Array:
+        """Of each operand that is read, the instruction that wrote any of its bytes last; -1 for
+        none. Of one that is written, who wrote there before."""
+        count = len(self.columns.call)
+        near = self.program.boxes().near
+        reads = np.bincount(self.user[~self.writes], minlength=count).astype(np.int32)
+        accesses = dataflow.Accesses(self.columns.start, self.box, reads, *near)
+        flow = dataflow.Flow(
+            previous=np.full((count, len(QUEUES)), -1, np.int32),
+            reload=np.zeros(count, np.bool_),
+            reaching=np.zeros(len(self.box), np.int32),
+            killer=np.full(count, count, np.int32),
+        )
+        nobody = np.zeros(count, np.int32)
+        dataflow.dependencies(nobody, accesses, nobody - 1, flow)
+        found: Array = flow.reaching
+        return found
+
+    def call(self, instruction: int) -> Call:
+        return self.program.calls[int(self.columns.call[instruction])]
+
+    def line(self, instruction: int) -> Place:
+        """The line of the kernel that issued it."""
+        return self.program.place(int(self.columns.line[instruction]))

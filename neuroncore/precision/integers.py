@@ -1,0 +1,124 @@
+"""Integers beyond what float32 has: rounded when they are read, or when they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from neuroncore.clause.instruction import Call
+from neuroncore.core.core import Core
+from neuroncore.core.staging import perform
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import Format, bool_
+from neuroncore.precision.around import Around, Stand
+from neuroncore.precision.doubles import Beside, chip_doubles, is_float, made, on
+from neuroncore.precision.evaluation import WIDE_INTEGERS, Evaluation
+from neuroncore.precision.findings import ROUNDED, SATURATED
+
+EXACT_INTEGER = 1 << 24  # float32 has all integers up to here
+
+
+def check_read(core: Core, arguments: Mapping[str, Any], known: Evaluation) -> None:
+    """Report integers that an engine rounds before it computes with them."""
+    for name in known.integers:
+        codes = arguments[name].codes()
+        if _beyond(codes):
+            inexact = codes.astype(np.float32).astype(np.float64) != codes
+            _report(core, name, arguments[name], codes, inexact)
+
+
+def check_written(
+    around: Around,
+    call: Call,
+    arguments: dict[str, Any],
+    known: Evaluation,
+    narrow: bool,
+    run: Callable[[], None],
+) -> None:
+    """Let a call `run`, and report what it has written as integers other than they are: rounded to
+    what float32 has, or cut off; as integers of less than 32 bits only if those are meant too. What
+    looks suspicious is then evaluated in float64."""
+    core, tiles = around.core, {n: arguments[n] for n in (*call.reads, *call.writes)}
+    results = [n for n in call.writes if _counts(tiles[n].dtype, narrow)]
+    if not known.casts or not results or any(tile.dynamic for tile in tiles.values()):
+        run()
+        return
+    written = [tiles[n].storage for n in call.writes]
+    kept = {n: _kept(tiles[n], written) for n in call.reads}
+    exact = {n: made(_before(tiles[n], n in known.partial), tiles[n]) for n in call.writes}
+    run()
+    if not any(_suspect(tile, n in results) for n, tile in tiles.items()):
+        return
+    given = {n: _in_float64(tile) for n, tile in kept.items()}
+    registers = {unit: a.astype(np.float64) for unit, a in core.accumulators.items()}
+    perform(call, {**arguments, **given, **exact}, Stand(around, registers))
+    for name in results:
+        _check_result(core, name, tiles[name], exact[name].codes())
+
+
+def _check_result(core: Core, name: str, tile: Tile, exact: Array) -> None:
+    low, high = tile.dtype.range
+    outside = int(((exact > high + 0.5) | (exact < low - 0.5)).sum())
+    if outside:
+        core.report(
+            SATURATED,
+            f"{outside} of {tile.size} results for {name} ({tile}) are outside {low} to "
+            f"{high}, and have become the nearest of these",
+            tile.storage.id,
+        )
+    elif tile.dtype in WIDE_INTEGERS:
+        _report(core, name, tile, exact, np.abs(exact - tile.codes()) >= 1)
+
+
+def _report(core: Core, name: str, tile: Tile, values: Array, inexact: Array) -> None:
+    if not inexact.any():
+        return
+    first = int(values.reshape(-1)[inexact.reshape(-1).argmax()])
+    core.report(
+        ROUNDED,
+        f"{name} ({tile}) has {int(inexact.sum())} integers beyond 2^24 that float32, in which the "
+        f"engine computes, does not have: {first} becomes {int(np.float32(first))}",
+        tile.storage.id,
+    )
+
+
+def _counts(form: Format, narrow: bool) -> bool:
+    return form in WIDE_INTEGERS or (narrow and form.is_integer and form is not bool_)
+
+
+def _beyond(codes: Array) -> bool:
+    """Whether 32-bit integers are as large as float32 has no longer all."""
+    return bool(codes.size) and (
+        int(codes.max()) >= EXACT_INTEGER or int(codes.min()) <= -EXACT_INTEGER
+    )
+
+
+def _suspect(tile: Tile, written: bool) -> bool:
+    """Whether a tile has integers that may be cut off or rounded."""
+    if not (tile.dtype.is_integer and tile.dtype is not bool_) or not tile.size:
+        return False
+    codes = tile.codes()
+    if tile.dtype in WIDE_INTEGERS:
+        return _beyond(codes)
+    low, high = tile.dtype.range
+    return written and (int(codes.max()) == high or int(codes.min()) == low)
+
+
+def _before(tile: Tile, partial: bool) -> Array:
+    """What float64 finds in a result: where some elements stay, those."""
+    return chip_doubles(tile) if partial else np.zeros(tile.shape)
+
+
+def _kept(tile: Tile, written: list[Storage]) -> Tile:
+    """An input that the chip's results don't overwrite."""
+    if any(storage.data is tile.storage.data for storage in written):
+        return made(np.array(tile.codes(), order="C"), tile, tile.held)
+    return on(tile.storage, tile)
+
+
+def _in_float64(tile: Tile) -> Beside:
+    """An input as float64 computes with it."""
+    return made(chip_doubles(tile), tile) if is_float(tile) else on(tile.storage, tile)
