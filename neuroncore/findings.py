@@ -23,7 +23,8 @@ class Rule:
     """What a code means: a row of `diagnostics/codes/*.toml`.
 
     `sentence` says in general what a finding's message says of one place; `source` is the public
-    text that the rule is from. `example` is a diff that follows the lines of `header`: with its
+    text that the rule is from. `releases` are those of the API in which it holds, such as "0.3-" or
+    "0.2-0.5", all if it is empty. `example` is a diff that follows the lines of `header`: with its
     lines "-" the code is told, at one of those, and with its lines "+" it isn't. Codes that are
     errors' too have none: `neuroncore explain` has their page.
     """
@@ -34,6 +35,7 @@ class Rule:
     because: str
     hint: str
     source: str
+    releases: str = ""
     header: str = ""
     example: str = ""
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from neuroncore import machine
 from neuroncore.diagnostics.check import Checked, check
 from neuroncore.diagnostics.execution import Limits
+from neuroncore.diagnostics.releases import RELEASES
 from neuroncore.diagnostics.sarif import log
-from neuroncore.diagnostics.static import RELEASES
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from neuroncore.diagnostics import dynamic, older, purity, signatures, subset, usage
+from neuroncore.diagnostics.kernels import Program
+from neuroncore.diagnostics.modules import Module, Modules
+from neuroncore.diagnostics.releases import RELEASES, is_in
+from neuroncore.diagnostics.values import Scopes
+from neuroncore.diagnostics.walk import Spot, Told, spots
 from neuroncore.errors import UsageError
-from neuroncore.findings import Finding
+from neuroncore.findings import Finding, rule
 
-RELEASES = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6")
+RULES = (subset.RULES, dynamic.RULES, purity.RULES, older.RULES, usage.RULES)
 
 
 @dataclass(frozen=True)
@@ -25,17 +31,89 @@ class Read:
 
 
 def read(file: Path, kernel: str | None, api: str | None, target: str | None) -> Read:
-    """Read a file. Raises UsageError as `check` does."""
+    """Read a file, hold it against a release, by default the latest of those that it fits best.
+    Raises UsageError as `check` does."""
     if api is not None and api not in RELEASES:
         raise UsageError(f"{api!r} is no release of the API: {', '.join(RELEASES)}")
-    try:
-        tree = ast.parse(file.read_bytes(), str(file))
-    except OSError as error:
-        raise UsageError(f"{file} can't be read: {error.strerror}") from None
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None) or 1
-        raise UsageError(f"{file}:{line}: {getattr(error, 'msg', error)}") from None
-    return Read([], [str(file)], api or RELEASES[-1], _runs(tree, kernel))
+    modules = Modules(file)
+    program = Program(modules, kernel)
+    scopes, others = (Scopes(program, api), ()) if api else _fitting(program)
+    seen = [spot for scope in scopes.all() for spot in spots(scope)]
+    found = [*_told(scopes, seen), *_issues(seen, scopes.release, target)]
+    if api is None:
+        found += _of_other_releases(seen, scopes.release, others, target)
+    return Read(found, program.files, scopes.release, _runs(modules.first.tree, kernel))
+
+
+def _fitting(program: Program) -> tuple[Scopes, Sequence[str]]:
+    """The functions for the latest release of those whose names and parameters they fit best, and
+    the others of these."""
+    if program.modules.first.is_older or any(one.module.is_older for one in program.functions[:1]):
+        return Scopes(program, RELEASES[0]), ()
+    latest = Scopes(program, RELEASES[-1])
+    uses = [
+        spot
+        for scope in latest.all()
+        for spot in spots(scope)
+        if isinstance(spot.node, ast.Call | ast.Attribute | ast.Name)
+    ]
+    strange = {
+        release: sum(1 for spot in uses for _ in usage.misfits(spot, release))
+        for release in RELEASES[1:]
+    }
+    fewest = min(strange.values())
+    fitting = [release for release, count in strange.items() if count == fewest]
+    same = fitting[-1] == latest.release
+    return latest if same else Scopes(program, fitting[-1]), fitting[:-1]
+
+
+def _told(scopes: Scopes, seen: Sequence[Spot]) -> Iterator[Finding]:
+    """All that the rules tell, as far as their codes hold in the release."""
+    for scope in scopes.all():
+        for one in (*signatures.kernels(scope), *signatures.decorators(scope)):
+            yield from _finding(scope.module, scope.release, one, scope.device.name)
+    for spot in seen:
+        for rules in RULES:
+            for one in rules.told(spot):
+                yield from _finding(
+                    spot.scope.module, spot.scope.release, one, spot.scope.device.name
+                )
+    for module, one in signatures.launches(scopes.program):
+        yield from _finding(module, scopes.release, one, "")
+
+
+def _finding(module: Module, release: str, told: Told, function: str) -> Iterator[Finding]:
+    code, node, sentence = told
+    if is_in(rule(code).releases, release):
+        yield Finding(code, sentence, module.place(node, function))
+
+
+def _of_other_releases(
+    seen: Sequence[Spot], release: str, others: Sequence[str], target: str | None
+) -> Iterator[Finding]:
+    """Of a release that was not asked for: what newer ones don't have any more, as warnings, and
+    known issues of the older ones that the kernels would fit as well, as notes."""
+    for spot in seen if release not in (RELEASES[0], RELEASES[-1]) else ():
+        for code, node, sentence in usage.misfits(spot, RELEASES[-1]):
+            place = spot.scope.module.place(node, spot.scope.device.name)
+            said = f"{sentence}; the file is held against {release}"
+            yield Finding(code, said, place, severity="warning")
+    told = {(one.code, one.place) for one in _issues(seen, release, target)}
+    for other in others:
+        for one in _issues(seen, other, target):
+            if (one.code, one.place) not in told:
+                yield replace(one, severity="note")
+
+
+def _issues(seen: Sequence[Spot], release: str, target: str | None) -> Iterator[Finding]:
+    """What the vendor lists of a release, for all machines or the one that is asked for."""
+    for spot in seen:
+        for one in usage.known_issues(spot, release):
+            if not one.targets or target in one.targets:
+                place = spot.scope.module.place(spot.node, spot.scope.device.name)
+                said = {"because": one.because, "hint": one.hint, "source": one.source}
+                text = f"{one.sentence} (releases {one.releases})"
+                yield Finding(one.code, text, place, **said)  # type: ignore[arg-type]
 
 
 def _runs(tree: ast.Module, kernel: str | None) -> bool:

@@ -1,0 +1,178 @@
+"""What only the device knows, used as if the compiler did; and the rules of loops that it runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from neuroncore.diagnostics.kernels import nested
+from neuroncore.diagnostics.releases import ROLES
+from neuroncore.diagnostics.values import RUNTIME, Scope, argument
+from neuroncore.diagnostics.walk import Rules, Spot, Told, loops_of_assignments
+
+RULES = Rules()
+WHAT = {
+    "tensor": "a tensor, whose elements are known at run time",
+    "register": "a register, whose value is known at run time",
+    "index": "the index of a loop that the device runs, whose value is known at run time",
+}
+OF_NUMBERS = ("int", "float", "bool", "range")
+
+
+def _runtime(scope: Scope, node: ast.expr) -> str:
+    """What an expression is, if the compiler can't know its value."""
+    kind = scope.value(node).kind
+    return WHAT[kind] if kind in RUNTIME else ""
+
+
+@RULES.about(ast.If, ast.IfExp, ast.Assert, ast.While, ast.BoolOp, ast.UnaryOp)
+def conditions(spot: Spot) -> Iterator[Told]:
+    """Truth values that the compiler would have to know."""
+    node, scope = spot.node, spot.scope
+    asked: list[ast.expr] = []
+    match node:
+        case ast.If() | ast.IfExp() | ast.Assert():
+            asked = [node.test]
+        case ast.While() if scope.value(node.test).kind != "register":
+            asked = [node.test]
+        case ast.While(test=ast.Compare() | ast.BinOp() | ast.UnaryOp()):
+            asked = [node.test]
+        case ast.BoolOp():
+            asked = node.values
+        case ast.UnaryOp(op=ast.Not()):
+            asked = [node.operand]
+    for one in asked:
+        if isinstance(one, ast.BoolOp) or (isinstance(one, ast.UnaryOp) and not scope.is_older):
+            continue  # which are spots of their own
+        if what := _runtime(scope, one):
+            yield "DYNAMIC_CTRL", one, f"{ast.unparse(one)} is asked for its truth: {what}"
+
+
+@RULES.about(ast.For, ast.Call)
+def conversions(spot: Spot) -> Iterator[Told]:
+    """Numbers, ranges and arrays of Python made of what the device holds."""
+    node, scope = spot.node, spot.scope
+    if isinstance(node, ast.For) and scope.value(node.iter).kind in RUNTIME:
+        yield "DYNAMIC_CTRL", node.iter, f"a loop goes over {WHAT[scope.value(node.iter).kind]}"
+    if not isinstance(node, ast.Call) or not node.args:
+        return
+    own = isinstance(node.func, ast.Name) and node.func.id in OF_NUMBERS
+    found = scope.program.modules.meaning(scope.module, node.func)
+    if not own and not (isinstance(found, str) and found.startswith("numpy.")):
+        return
+    for one in node.args:
+        if what := _runtime(scope, one):
+            yield "DYNAMIC_CTRL", node, f"{ast.unparse(node.func)} gets {what}"
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+@RULES.about(ast.For, ast.While, ast.Call, ast.Break, ast.Continue, ast.Return)
+def loops(spot: Spot) -> Iterator[Told]:
+    """Where loops of the device may stand, and what ends them."""
+    node, scope = spot.node, spot.scope
+    if spot.ordered and _is_a_loop(scope, node):
+        at = node.iter if isinstance(node, ast.For) else node
+        yield "LOOP_IN_NO_REORDER", at, "a loop of the device stands in a block of no_reorder"
+    if isinstance(node, ast.Break | ast.Continue) and spot.loops and _ends(spot):
+        word = "break" if isinstance(node, ast.Break) else "continue"
+        yield "LEAVING_A_LOOP", node, f"{word} in a loop that the device runs"
+    if isinstance(node, ast.Return) and any(
+        isinstance(one, ast.For | ast.While) for one in spot.loops
+    ):
+        yield "LEAVING_A_LOOP", node, "return in a loop that the device runs"
+
+
+def _is_a_loop(scope: Scope, node: ast.AST) -> bool:
+    if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
+        return scope.api(node.iter.func) in ROLES["dynamic_ranges"]
+    if isinstance(node, ast.While):
+        return scope.value(node.test).kind == "register"
+    return isinstance(node, ast.Call) and scope.api(node.func) in ROLES["loop_bodies"]
+
+
+def _ends(spot: Spot) -> bool:
+    """Whether the innermost loop around a `break` is the device's."""
+    around = [one for one in spot.scope.nodes if isinstance(one, ast.For | ast.While)]
+    holding = [one for one in around if any(inner is spot.node for inner in nested(one))]
+    return bool(holding) and holding[-1] in spot.loops
+
+
+@RULES.about(ast.Call)
+def bodies(spot: Spot) -> Iterator[Told]:
+    """What functions do that a loop of the device is given as its body."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    body = scope.body_of(node)
+    if body is None:
+        return
+    name = body.node.name
+    made = [one.value for one in body.nodes if isinstance(one, ast.Return) and one.value]
+    made = [one for one in made if not (isinstance(one, ast.Constant) and one.value is None)]
+    if scope.api(node.func) in ROLES["counted_loops"]:
+        if made:
+            yield "LOOP_BODY_RESULT", node, f"the body {name} returns a value"
+    elif any(isinstance(one, ast.Tuple | ast.List) for one in made):
+        yield "LOOP_BODY_RESULT", node, f"the body {name} returns more than the next condition"
+
+
+@RULES.about(ast.Call, ast.Assign)
+def escapes(spot: Spot) -> Iterator[Told]:
+    """Tensors of a loop's body that are kept beyond it."""
+    node, scope = spot.node, spot.scope
+    if not scope.is_loop_body:
+        return
+    kept: list[ast.expr] = []
+    match node:
+        case ast.Call(func=ast.Attribute(attr="append" | "insert", value=ast.Name() as held)):
+            kept = node.args[-1:] if held.id not in scope.bindings else []
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name() as held) | (ast.Name() as held)]):
+            kept = [node.value] if held.id not in scope.bindings else []
+    for one in kept:
+        if _is_born_in(scope, one):
+            said = f"{ast.unparse(one)}, a tensor of the loop's body, is kept beyond it"
+            yield "LOOP_TENSOR_KEPT", node, said
+
+
+def _is_born_in(scope: Scope, node: ast.expr) -> bool:
+    found = scope.value(node)
+    return found.kind == "tensor" and found.born is not None
+
+
+@RULES.about(ast.Call, ast.AugAssign)
+def induction(spot: Spot) -> Iterator[Told]:
+    """The index of a loop of the device, which it counts in a register of its own."""
+    node, scope = spot.node, spot.scope
+    if isinstance(node, ast.Call) and scope.api(node.func) in ROLES["register_writers"]:
+        written = argument(node, 0, "dst")
+        if written is not None and scope.value(written).kind == "index":
+            yield "INDUCTION_WRITE", node, f"{ast.unparse(written)} counts a loop, and is written"
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        bound = scope.bindings.get(node.target.id, [])
+        if any(_counts(scope, how, one) for how, one in bound):
+            yield "INDUCTION_WRITE", node, f"{node.target.id} counts a loop, and is written"
+
+
+def _counts(scope: Scope, how: str, source: ast.expr) -> bool:
+    is_call = how == "each" and isinstance(source, ast.Call)
+    return is_call and scope.api(source.func) in ROLES["dynamic_ranges"]  # type: ignore[attr-defined]
+
+
+@RULES.about(ast.Call)
+def orderings(spot: Spot) -> Iterator[Told]:
+    """Waits of an instruction for another, where a loop of the device lies between them."""
+    node, scope = spot.node, spot.scope
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return
+    if node.func.attr not in ROLES["ordering_methods"]:
+        return
+    waiting, assigned = node.func.value, loops_of_assignments(scope)
+    name = waiting.id if isinstance(waiting, ast.Name) else ""
+    consumer = assigned.get(name, spot.loops)
+    for one in node.args:
+        producer = assigned.get(one.id, ()) if isinstance(one, ast.Name) else ()
+        if producer != consumer[: len(producer)]:
+            said = f"{ast.unparse(waiting)} waits for {ast.unparse(one)}"
+            where = "which is issued in a loop of the device that it isn't in"
+            yield "ORDER_ACROSS_LOOPS", node, f"{said}, {where}"

@@ -1,0 +1,180 @@
+"""Which functions of the files become a program of the device: kernels and all that they call."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from neuroncore.diagnostics.modules import DEFINITIONS, Definition, Module, Modules
+from neuroncore.diagnostics.releases import ROLES
+from neuroncore.errors import UsageError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Device:
+    """A function, or a class, that the compiler reads; a kernel is what launches call."""
+
+    module: Module
+    node: Definition
+    is_kernel: bool
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+
+class Program:
+    """A file's kernels, and what they call in it and in others."""
+
+    def __init__(self, modules: Modules, kernel: str | None) -> None:
+        self.modules = modules
+        self.functions: list[Device] = []
+        self._seen: set[int] = set()
+        self._called: set[int] = set()
+        roots = self._roots(kernel)
+        for module, node in roots or self._without_kernels():
+            self._add(module, node, is_kernel=bool(roots))
+        self._started = {id(device.node) for _, device in self.launches()}
+        self._started |= {id(node) for _, node in roots if kernel is not None}
+        for found in self._given():
+            self._add(*found, is_kernel=False)
+
+    @property
+    def files(self) -> list[str]:
+        """The files that were read for them, the first that of the user."""
+        found = [str(self.modules.first.path), *(str(one.module.path) for one in self.functions)]
+        return list(dict.fromkeys(found))
+
+    def api_name(self, module: Module, expression: ast.expr) -> str | None:
+        """What the API calls what an expression names; None if it isn't the API's."""
+        found = self.modules.meaning(module, expression)
+        return found if isinstance(found, str) and found.split(".")[0] == "nki" else None
+
+    def is_launched(self, module: Module, node: Definition) -> bool:
+        """Whether a decorator makes a function something that launches."""
+        return any(self.launcher(module, one) for one in node.decorator_list)
+
+    def is_called_by_kernels(self, node: Definition) -> bool:
+        """Whether a function of the device calls a function by its name."""
+        return id(node) in self._called
+
+    def starts(self, node: Definition) -> bool:
+        """Whether a kernel is launched by the file, or asked for: what it returns is the host's."""
+        return id(node) in self._started
+
+    def launcher(self, module: Module, decorator: ast.expr) -> str | None:
+        """What of the API a decorator is, with arguments or without, if it makes kernels."""
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        name = self.api_name(module, called)
+        if name is None and isinstance(decorator, ast.Call) and decorator.args:
+            name = self.api_name(module, decorator.args[0])  # functools.partial(nki.jit, ...)
+        return name if name in ROLES["launchers"] else None
+
+    def _roots(self, kernel: str | None) -> list[tuple[Module, Definition]]:
+        first = self.modules.first
+        if kernel is not None:
+            if kernel not in first.definitions:
+                hint = did_you_mean(kernel, first.definitions)
+                raise UsageError(f"{first.path} has no {kernel}" + (f"; {hint}" if hint else ""))
+            return [(first, first.definitions[kernel])]
+        own = [(first, one) for one in _functions(first) if self.is_launched(first, one)]
+        return [*own, *self._handed_over()]
+
+    def _given(self) -> Iterator[tuple[Module, Definition]]:
+        """Classes of which the file gives objects to kernels."""
+        first = self.modules.first
+        for call, _ in self.launches():
+            for given in (*call.args, *(one.value for one in call.keywords)):
+                value = first.values.get(given.id) if isinstance(given, ast.Name) else given
+                found = self._definition(first, value.func) if isinstance(value, ast.Call) else None
+                if found is not None and isinstance(found[1], ast.ClassDef):
+                    yield found
+
+    def launches(self) -> Iterator[tuple[ast.Call, Device]]:
+        """The calls by which the file launches kernels: k(...), k[2](...), nki.jit(k)(...),
+        nki.simulate(k)(...)."""
+        kernels = {one.node: one for one in self.functions if one.is_kernel}
+        within = {inner for one in self.functions for inner in ast.walk(one.node)}
+        for call in ast.walk(self.modules.first.tree):
+            if isinstance(call, ast.Call) and call not in within:
+                found = self._launched(call)
+                if found is not None and found[1] in kernels:
+                    yield call, kernels[found[1]]
+
+    def _launched(self, call: ast.Call) -> tuple[Module, Definition] | None:
+        first, called = self.modules.first, call.func
+        if isinstance(called, ast.Subscript):
+            called = called.value
+        if isinstance(called, ast.Call) and called.args:
+            if self.api_name(first, called.func) not in ROLES["launchers"]:
+                return None
+            called = called.args[0]
+        return self._definition(first, called)
+
+    def _without_kernels(self) -> list[tuple[Module, Definition]]:
+        """What kernels of other files will call, in a file that has none."""
+        first = self.modules.first
+        return [(first, one) for one in _functions(first) if self._issues(first, one)]
+
+    def _handed_over(self) -> Iterator[tuple[Module, Definition]]:
+        """What the file launches of other files, and what it gives to a launcher by a call."""
+        first = self.modules.first
+        for call in (one for one in ast.walk(first.tree) if isinstance(one, ast.Call)):
+            if self.api_name(first, call.func) in ROLES["launchers"] and call.args:
+                if (found := self._definition(first, call.args[0])) is not None:
+                    yield found
+                continue
+            found = self._definition(first, call.func)
+            if found is not None and self.is_launched(*found):
+                yield found
+
+    def _issues(self, module: Module, node: ast.AST) -> bool:
+        """Whether a function calls instructions by itself."""
+        calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+        return any((self.api_name(module, one) or "").startswith("nki.isa.") for one in calls)
+
+    def _definition(self, module: Module, expression: ast.expr) -> tuple[Module, Definition] | None:
+        found = self.modules.meaning(module, expression)
+        return found if isinstance(found, tuple) else None
+
+    def _add(self, module: Module, node: Definition, is_kernel: bool) -> None:
+        """A function and, after it, what it names."""
+        if id(node) in self._seen:
+            return
+        self._seen.add(id(node))
+        self.functions.append(Device(module, node, is_kernel))
+        self._called |= {id(found[1]) for found in self._calls(module, node)}
+        for expression in _named(node):
+            if (found := self._definition(module, expression)) is not None:
+                self._add(*found, is_kernel=False)
+
+    def _calls(self, module: Module, node: Definition) -> Iterator[tuple[Module, Definition]]:
+        """What a function calls, also with a launch grid."""
+        for statement in node.body:
+            for call in (one for one in ast.walk(statement) if isinstance(one, ast.Call)):
+                called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
+                if (found := self._definition(module, called)) is not None:
+                    yield found
+
+
+def _functions(module: Module) -> Iterator[Definition]:
+    for one in module.definitions.values():
+        if not isinstance(one, ast.ClassDef):
+            yield one
+
+
+def _named(node: Definition) -> Iterator[ast.expr]:
+    """Names in the body of a function or a class, not in its decorators and annotations."""
+    for statement in node.body:
+        for inner in ast.walk(statement):
+            if isinstance(inner, ast.Name | ast.Attribute):
+                yield inner
+
+
+def nested(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes in a node, but those of functions and classes that are defined in it."""
+    for inner in ast.iter_child_nodes(node):
+        yield inner
+        if not isinstance(inner, (*DEFINITIONS, ast.Lambda)):
+            yield from nested(inner)

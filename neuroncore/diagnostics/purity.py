@@ -1,0 +1,81 @@
+"""What a kernel's program depends on beside its arguments, and changes beside its results: compiled
+kernels are kept by their arguments, and such things are then those of another time."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from neuroncore.diagnostics.modules import name_of
+from neuroncore.diagnostics.releases import ROLES
+from neuroncore.diagnostics.values import Scope
+from neuroncore.diagnostics.walk import Rules, Spot, Told
+
+RULES = Rules()
+CHANGING = (
+    *("append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "popitem"),
+    *("add", "discard", "sort", "reverse"),
+)
+
+
+@RULES.about(ast.Attribute, ast.Name)
+def host_state(spot: Spot) -> Iterator[Told]:
+    """Random numbers, the environment, clocks and files of the host."""
+    node, scope = spot.node, spot.scope
+    if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
+        return
+    found = scope.program.modules.meaning(scope.module, node)
+    if isinstance(found, str) and any(_begins(found, one) for one in ROLES["host_state"]):
+        yield "IMPURE_KERNEL", node, f"{found} of the host is used in a kernel"
+
+
+def _begins(dotted: str, known: str) -> bool:
+    return dotted == known or dotted.startswith(f"{known}.")
+
+
+@RULES.about(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Call)
+def changes(spot: Spot) -> Iterator[Told]:
+    """Values of the file that a kernel changes."""
+    node, scope = spot.node, spot.scope
+    changed: list[ast.expr] = []
+    match node:
+        case ast.Assign():
+            changed = node.targets
+        case ast.AugAssign() | ast.AnnAssign():
+            changed = [node.target]
+        case ast.Delete():
+            changed = node.targets
+        case ast.Call(func=ast.Attribute(attr=attribute, value=held)) if attribute in CHANGING:
+            changed = [ast.Subscript(held, ast.Constant(0))]
+    for target in changed:
+        if name := _of_the_file(scope, target):
+            yield "IMPURE_KERNEL", node, f"{name} of the file is changed by a kernel"
+
+
+def _of_the_file(scope: Scope, target: ast.expr) -> str:
+    """The name of the file's that an assignment to a target changes."""
+    inner = target
+    while isinstance(inner, ast.Subscript | ast.Attribute):
+        inner = inner.value
+    if not isinstance(inner, ast.Name):
+        return ""
+    if inner is target:
+        return inner.id if inner.id in scope.file_names else ""
+    around: Scope | None = scope
+    while around is not None:
+        if inner.id in around.bindings or inner.id in around.parameters:
+            return ""
+        around = around.outer
+    return inner.id if inner.id in scope.module.values else ""
+
+
+@RULES.about(ast.Attribute, ast.Name)
+def older_names(spot: Spot) -> Iterator[Told]:
+    """Names of neuronxcc.nki in a kernel of today's API."""
+    node, scope = spot.node, spot.scope
+    if scope.module.is_older or not isinstance(node, ast.Attribute | ast.Name):
+        return
+    first = (name_of(node) or "").partition(".")[0]
+    _, origin = scope.module.imports.get(first, (0, ""))
+    if origin.startswith("neuronxcc.nki") and scope.api(node):
+        yield "OLDER_NAMESPACE", node, f"{ast.unparse(node)} is of {origin.partition('.')[0]}.nki"

@@ -1,0 +1,152 @@
+"""The Python that the compiler of kernels reads, which is a part of Python: constructs outside it.
+
+It speaks of the front end that parses a kernel's source, which is the usual one. Each rule gets a
+Spot and yields what it tells; in which releases a code holds stands in its row of the table.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from neuroncore.diagnostics.releases import ROLES
+from neuroncore.diagnostics.values import Scope, literal
+from neuroncore.diagnostics.walk import Rules, Spot, Told
+
+RULES = Rules()
+CONSTRUCTS = (
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Yield, ast.YieldFrom),
+    *(ast.Lambda, ast.Set, ast.Call, ast.Try, ast.TryStar, ast.Await, ast.AsyncFor, ast.AsyncWith),
+    *(ast.AsyncFunctionDef, ast.NamedExpr),
+)
+LARGEST = 2**32  # of what 32 bits hold, with a sign or without
+
+
+@RULES.about(*CONSTRUCTS)
+def constructs(spot: Spot) -> Iterator[Told]:
+    """Expressions and statements that are no part of the language, whatever is in them."""
+    match spot.node:
+        case ast.ListComp() | ast.SetComp() | ast.DictComp():
+            yield "COMPREHENSION", spot.node, "a comprehension in a kernel"
+        case ast.GeneratorExp():
+            yield "GENERATOR", spot.node, "a generator expression in a kernel"
+        case ast.Yield() | ast.YieldFrom():
+            yield "GENERATOR", spot.node, f"{spot.scope.node.name} is a generator: it yields"
+        case ast.Lambda():
+            yield "LAMBDA", spot.node, "a lambda in a kernel"
+        case ast.Set():
+            yield "SET", spot.node, "a set in a kernel"
+        case ast.Call(func=ast.Name(id="set" | "frozenset")):
+            yield "SET", spot.node, "a set in a kernel"
+        case ast.Try() | ast.TryStar():
+            yield "TRY", spot.node, "exceptions are caught in a kernel"
+        case ast.Await() | ast.AsyncFor() | ast.AsyncWith() | ast.AsyncFunctionDef():
+            yield "ASYNC", spot.node, "async code in a kernel"
+        case ast.NamedExpr():
+            yield "WALRUS", spot.node, "an assignment inside an expression"
+
+
+@RULES.about(ast.Compare)
+def identity(spot: Spot) -> Iterator[Told]:
+    """`is` between values; None is compared so in kernels that the vendor ships."""
+    if not isinstance(spot.node, ast.Compare):
+        return
+    operands = [spot.node.left, *spot.node.comparators]
+    for number, operator in enumerate(spot.node.ops):
+        both = operands[number : number + 2]
+        to_none = any(isinstance(one, ast.Constant) and one.value is None for one in both)
+        if isinstance(operator, ast.Is | ast.IsNot) and not to_none:
+            word = "is" if isinstance(operator, ast.Is) else "is not"
+            yield "IDENTITY", spot.node, f"{word!r} compares which object it is, not its value"
+
+
+@RULES.about(ast.Constant, ast.Call, ast.BinOp, ast.UnaryOp)
+def values(spot: Spot) -> Iterator[Told]:
+    """Values that the language doesn't have."""
+    match spot.node:
+        case ast.Constant(value=complex()) | ast.Call(func=ast.Name(id="complex")):
+            yield "VALUE_TYPE", spot.node, "a complex number in a kernel"
+        case ast.Constant(value=bytes()) | ast.Call(func=ast.Name(id="bytes" | "bytearray")):
+            yield "VALUE_TYPE", spot.node, "bytes in a kernel"
+        case ast.Constant() | ast.BinOp() | ast.UnaryOp() if _is_wide(spot.node):
+            number = literal(spot.node)
+            yield "VALUE_TYPE", spot.node, f"the integer {number} needs more than 32 bits"
+
+
+def _is_wide(node: ast.AST) -> bool:
+    number = literal(node) if isinstance(node, ast.expr) else None
+    return number is not None and abs(number) >= LARGEST
+
+
+@RULES.about(ast.Dict, ast.Subscript)
+def keys(spot: Spot) -> Iterator[Told]:
+    """Dictionaries whose keys are no strings."""
+    node, scope = spot.node, spot.scope
+    if isinstance(node, ast.Dict):
+        for key in node.keys:
+            if key is not None and (kind := _not_a_string(scope, key)):
+                yield "DICT_KEY", key, f"a dictionary has {kind} as a key"
+    elif isinstance(node, ast.Subscript) and _is_dictionary(scope, node.value):
+        kind = _not_a_string(scope, node.slice)
+        if kind:
+            yield "DICT_KEY", node, f"a dictionary has {kind} as a key"
+
+
+def _not_a_string(scope: Scope, key: ast.expr) -> str:
+    match key:
+        case ast.Constant(value=str()):
+            return ""
+        case ast.Constant(value=value):
+            return f"{value!r}"
+        case ast.Tuple():
+            return "a tuple"
+    return "an integer" if scope.value(key).kind == "integer" else ""
+
+
+def _is_dictionary(scope: Scope, node: ast.expr) -> bool:
+    bound = scope.bindings.get(node.id, []) if isinstance(node, ast.Name) else []
+    return bool(bound) and all(how == "is" and _makes_a_dictionary(one) for how, one in bound)
+
+
+def _makes_a_dictionary(node: ast.expr) -> bool:
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    return isinstance(node, ast.Dict) or (is_call and node.func.id == "dict")  # type: ignore[attr-defined]
+
+
+@RULES.about(ast.FunctionDef)
+def functions(spot: Spot) -> Iterator[Told]:
+    """Functions that are defined in a kernel, and are not the body of a loop of the device."""
+    outer = spot.scope.outer
+    if spot.node is not spot.scope.node or outer is None or isinstance(outer.node, ast.ClassDef):
+        return
+    if not spot.scope.is_loop_body:
+        name = spot.scope.node.name
+        yield "INNER_FUNCTION", spot.node, f"{name} is defined inside a kernel"
+
+
+@RULES.about(ast.Assign)
+def targets(spot: Spot) -> Iterator[Told]:
+    """Elements among what a tuple is unpacked into."""
+    if not isinstance(spot.node, ast.Assign):
+        return
+    for target in spot.node.targets:
+        parts = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+        for one in parts:
+            if isinstance(one, ast.Subscript | ast.Starred):
+                what = "an element" if isinstance(one, ast.Subscript) else "a starred name"
+                yield "UNPACKING", spot.node, f"a tuple is unpacked into {what}: {ast.unparse(one)}"
+
+
+@RULES.about(ast.Call)
+def printing(spot: Spot) -> Iterator[Told]:
+    """The prefix of what the device prints."""
+    node, scope = spot.node, spot.scope
+    if not isinstance(node, ast.Call) or scope.api(node.func) not in ROLES["printing"]:
+        return
+    prefix = node.args[0] if node.args else None
+    is_text = isinstance(prefix, ast.Constant) and isinstance(prefix.value, str)
+    composed = isinstance(prefix, ast.JoinedStr | ast.BinOp | ast.Constant | ast.Call)
+    if prefix is None or is_text:
+        return
+    if composed or scope.value(prefix).kind != "unknown":
+        yield "PRINT_PREFIX", node, f"the prefix {ast.unparse(prefix)} is no constant string"

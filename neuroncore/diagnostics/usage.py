@@ -1,0 +1,164 @@
+"""Calls of the API held against one of its releases: names and parameters that it has not, forms
+that it refuses, and what the vendor lists as known issues (`api/issues.toml`)."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from neuroncore.diagnostics.modules import name_of
+from neuroncore.diagnostics.releases import HOME, ROLES, Form, elsewhere, form_in, forms, is_in
+from neuroncore.diagnostics.values import Scope, argument
+from neuroncore.diagnostics.walk import Rules, Spot, Told
+
+RULES = Rules()
+
+
+@RULES.about(ast.Attribute, ast.Name, ast.Call)
+def of_its_release(spot: Spot) -> Iterator[Told]:
+    """What the release that a function is held against doesn't have."""
+    return misfits(spot, spot.scope.release)
+
+
+def misfits(spot: Spot, release: str) -> Iterator[Told]:
+    """Names and parameters that other releases have, and arguments in the order of others."""
+    node, scope = spot.node, spot.scope
+    if isinstance(node, ast.Call):
+        yield from _parameters(node, scope.api(node.func), release)
+    elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
+        name = scope.api(node)
+        if others := elsewhere(forms().get(name, ()), release):
+            said = f"{name_of(node)} is in {others} of the API, not in {release}"
+            yield "NAME_OF_RELEASE", node, said
+
+
+def _parameters(call: ast.Call, name: str, release: str) -> Iterator[Told]:
+    form = form_in(name, release)
+    if form is None or form.parameters is None:
+        return
+    unknown = [one for one in call.keywords if one.arg and one.arg not in form.names]
+    for keyword in () if form.takes_any else unknown:
+        having = [one for one in forms()[name] if keyword.arg in one.names]
+        if others := elsewhere(having, release):
+            said = f"{name_of(call.func)} has {keyword.arg} in {others}, not in {release}"
+            yield "PARAMETER_OF_RELEASE", keyword, f"{said} of the API"
+    for parameter, value in _given(call, form):
+        if _is_operator_of(parameter) and isinstance(value, ast.List | ast.Tuple):
+            said = f"{ast.unparse(value)} is where {name_of(call.func)} takes {parameter}"
+            yield "ORDER_OF_ARGUMENTS", value, said
+
+
+def _given(call: ast.Call, form: Form) -> Iterator[tuple[str, ast.expr]]:
+    """The arguments of a call, each with its parameter."""
+    yield from zip(form.names, call.args, strict=False)
+    for one in call.keywords:
+        yield one.arg or "", one.value
+
+
+@RULES.about(ast.Call)
+def kinds(spot: Spot) -> Iterator[Told]:
+    """Arguments of a kind that their parameter doesn't take."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    form = form_in(scope.api(node.func), scope.release)
+    for parameter, value in () if form is None else _given(node, form):
+        is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
+        if parameter == "buffer" and is_text:
+            yield "STRING_BUFFER", value, f"buffer is the string {ast.unparse(value)}"
+        elif parameter in ROLES["enumerated"] and _is_number(value):
+            yield "ENUM_BY_NUMBER", value, f"{parameter} is the number {ast.unparse(value)}"
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _is_operator_of(parameter: str) -> bool:
+    return parameter.rstrip("0123456789").rpartition("_")[2] == "op"
+
+
+# --- known issues ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Issue:
+    """A row of the vendor's lists of known issues: what is told of a name, `when` a condition of
+    `CONDITIONS` holds of its call, in some releases and on some machines (all if none is named)."""
+
+    name: str
+    when: str
+    releases: str
+    sentence: str
+    hint: str
+    source: str
+    code: str = "KNOWN_ISSUE"
+    because: str | None = None
+    targets: Sequence[str] = ()
+
+
+@cache
+def issues() -> Mapping[str, Sequence[Issue]]:
+    """All rows, by name."""
+    table = tomllib.loads((HOME / "issues.toml").read_text("utf-8"))
+    rows = [Issue(name, **row) for row in table["issue"] for name in row.pop("names")]
+    return {name: [one for one in rows if one.name == name] for name in {one.name for one in rows}}
+
+
+def _always(_: Scope, __: ast.Call) -> bool:
+    return True
+
+
+def _second_is_a_number(scope: Scope, call: ast.Call) -> bool:
+    first, second = argument(call, 0, "x"), argument(call, 1, "y")
+    if first is None or second is None:
+        return False
+    return scope.value(first).kind == "tensor" and scope.value(second).kind == "host"
+
+
+def _not_transposed(_: Scope, call: ast.Call) -> bool:
+    given = argument(call, 2, "transpose_x")
+    return given is None or (isinstance(given, ast.Constant) and not given.value)
+
+
+def _of_other_shapes(scope: Scope, call: ast.Call) -> bool:
+    """Whether two operands are known to have different shapes."""
+    operands = [argument(call, 0, "x"), argument(call, 1, "y")]
+    shapes = [scope.value(one).shape for one in operands if one is not None]
+    if len(shapes) < 2 or None in shapes:
+        return False
+    first, second = ([*shape] for shape in shapes if shape is not None)
+    if len(first) != len(second) or any(one is None for one in (*first, *second)):
+        return False
+    return first != second
+
+
+def _reads_psum(scope: Scope, call: ast.Call) -> bool:
+    given = call.args[0] if call.args else argument(call, 0, "x")
+    return given is not None and scope.value(given).memory == "psum"
+
+
+def _stores_psum(scope: Scope, call: ast.Call) -> bool:
+    given = argument(call, 1, "value")
+    return given is not None and scope.value(given).memory == "psum"
+
+
+CONDITIONS: Mapping[str, Callable[[Scope, ast.Call], bool]] = {
+    "it is called": _always,
+    "the second operand is a number": _second_is_a_number,
+    "transpose_x is not True": _not_transposed,
+    "the shapes differ": _of_other_shapes,
+    "the operand is in PSUM": _reads_psum,
+    "it stores PSUM": _stores_psum,
+}
+
+
+def known_issues(spot: Spot, release: str) -> Iterator[Issue]:
+    """Issues of a call in a release of today's API, on any machine."""
+    node, scope = spot.node, spot.scope
+    if isinstance(node, ast.Call) and not scope.is_older:
+        for one in issues().get(scope.api(node.func), ()):
+            if is_in(one.releases, release) and CONDITIONS[one.when](scope, node):
+                yield one

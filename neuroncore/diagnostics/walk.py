@@ -1,0 +1,119 @@
+"""Every node of the functions of a kernel, with the loops and blocks of the device around it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+from neuroncore.diagnostics.modules import DEFINITIONS
+from neuroncore.diagnostics.releases import ROLES
+from neuroncore.diagnostics.values import Scope
+
+
+class Spot(NamedTuple):
+    """A node of a function. `loops` are those of the device around it, the outermost first, and
+    `traced` those that the older API runs once for all; `ordered` says that it is in a block that
+    keeps the order of instructions."""
+
+    node: ast.AST
+    scope: Scope
+    loops: tuple[ast.AST, ...] = ()
+    traced: tuple[ast.For, ...] = ()
+    ordered: bool = False
+    nested: bool = False  # in a loop of any kind
+
+
+# What a rule tells: a code, the node at fault, and a sentence.
+Told = tuple[str, ast.AST, str]
+Rule = Callable[[Spot], Iterator[Told]]
+SILENT = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+
+
+class Rules:
+    """Functions that tell something of nodes, by the types of these."""
+
+    def __init__(self) -> None:
+        self.of: dict[type[ast.AST], list[Rule]] = {}
+
+    def about(self, *types: type[ast.AST]) -> Callable[[Rule], Rule]:
+        """Decorates what is asked about nodes of some types."""
+
+        def add(rule: Rule) -> Rule:
+            for one in types:
+                self.of.setdefault(one, []).append(rule)
+            return rule
+
+        return add
+
+    def told(self, spot: Spot) -> Iterator[Told]:
+        """What they tell of a node."""
+        for rule in self.of.get(type(spot.node), ()):
+            yield from rule(spot)
+
+
+def spots(scope: Scope) -> Iterator[Spot]:
+    """All nodes of a function and of those in it, each once."""
+    yield from _inside(Spot(scope.node, scope, (scope.node,) if scope.is_loop_body else ()))
+    for inner in scope.inner.values():
+        yield from spots(inner)
+
+
+@cache
+def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
+    """The loops of the device around the last assignment to each name of a function."""
+    found: dict[str, tuple[ast.AST, ...]] = {}
+    for spot in spots(scope):
+        if spot.scope is scope and isinstance(spot.node, ast.Assign):
+            for target in spot.node.targets:
+                if isinstance(target, ast.Name):
+                    found[target.id] = spot.loops
+    return found
+
+
+def _inside(spot: Spot) -> Iterator[Spot]:
+    yield spot
+    around = _entered(spot)
+    for child in _children(spot.node):
+        if not isinstance(child, DEFINITIONS):
+            yield from _inside(Spot(child, *around))
+        elif isinstance(child, ast.ClassDef):
+            yield Spot(child, *around)
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """What is read by the compiler: not decorators, defaults and annotations."""
+    if isinstance(node, DEFINITIONS):
+        yield from node.body
+        return
+    for name in node._fields:
+        value = None if name == "annotation" else getattr(node, name, None)
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, ast.AST) and not isinstance(one, SILENT):
+                yield one
+
+
+def _entered(
+    spot: Spot,
+) -> tuple[Scope, tuple[ast.AST, ...], tuple[ast.For, ...], bool, bool]:
+    """What is around the nodes in one."""
+    node, scope = spot.node, spot.scope
+    loops, traced, ordered = spot.loops, spot.traced, spot.ordered
+    if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
+        called = scope.api(node.iter.func)
+        loops += (node,) if called in ROLES["dynamic_ranges"] else ()
+        traced += (node,) if called in ROLES["traced_once"] else ()
+    elif isinstance(node, ast.While) and scope.value(node.test).kind == "register":
+        loops += (node,)
+    elif isinstance(node, ast.With):
+        ordered = ordered or any(_keeps_order(scope, one) for one in node.items)
+    nested = spot.nested or isinstance(node, ast.For | ast.While)
+    return scope, loops, traced, ordered, nested
+
+
+def _keeps_order(scope: Scope, item: ast.withitem) -> bool:
+    given = item.context_expr
+    return (
+        scope.api(given.func if isinstance(given, ast.Call) else given) in ROLES["ordered_blocks"]
+    )
