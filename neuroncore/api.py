@@ -217,9 +217,7 @@ class Run:
         if self._whole is not None:
             own = self._whole.world.cores_of(self.record.about["rank"])
             return self._whole.timelines[own.start : own.stop]
-        programs, each = self.record.programs, self.world.cores
-        of_ranks = [programs[i : i + each] for i in range(0, len(programs), each)]
-        return [one for own in of_ranks for one in schedule_cores(own, self.machine)]
+        return schedule_cores(self.record.programs, self.machine, world=self.world)
 
     @property
     def estimate(self) -> Estimate:

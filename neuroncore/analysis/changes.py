@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from neuroncore.analysis.path import Parts
+from neuroncore.clause.world import World
 from neuroncore.machine import Machine
 from neuroncore.record.program import Order, Program
 from neuroncore.schedule import QUEUES, Timeline, Variation, schedule_cores
@@ -27,9 +28,12 @@ class Change:
     machine: Machine
     order: Order
     variations: Sequence[Variation]
+    world: World
 
     def scheduled(self, core: int) -> Timeline:
-        return schedule_cores(self.programs, self.machine, self.order, self.variations)[core]
+        return schedule_cores(self.programs, self.machine, self.order, self.variations, self.world)[
+            core
+        ]
 
     def __str__(self) -> str:
         return f"{self.what} {self.how}"
@@ -55,8 +59,15 @@ class Resource:
 
 def as_it_is(timeline: Timeline) -> Change:
     """No change."""
-    same = [AS_IT_IS] * len(timeline.launch)
-    return Change("nothing", "", timeline.launch, timeline.machine, timeline.order, same)
+    return Change(
+        what="nothing",
+        how="",
+        programs=timeline.launch,
+        machine=timeline.machine,
+        order=timeline.order,
+        variations=[AS_IT_IS] * len(timeline.launch),
+        world=timeline.world,
+    )
 
 
 def _faster(engine: str, machine: Machine) -> Machine:

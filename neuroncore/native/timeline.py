@@ -24,7 +24,7 @@ class Work(NamedTuple):
     first: Array
     needs: Array
     previous: Array
-    partner: Array  # what the other core has to have done for i to end; -1 for nothing
+    partner: Array  # in a ring, what other cores have to have done for i to end; -1 for nothing
     busy: Array  # how long it keeps its queue; longer while the PE is cold or a way is shared
     latency: Array  # after which its result is there
     lane: Array  # the first and last DMA engine of a transfer, or -1
@@ -113,7 +113,7 @@ def timeline(work: Work, queues: Queues, core: Core, times: Times) -> None:
     Of all queues, the one that can begin first does. A transfer then occupies DMA engines
     lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each, first come first served; in a queue in
     order it is not complete before those ahead of it: all engines count every transfer on one
-    semaphore (DMAO). Where cores meet, i ends when partner[i] has done its part as well.
+    semaphore (DMAO). Where cores meet, i ends when all of its ring of partners have done theirs.
     Instructions of the PE get busier while it is cold. Those of Vector and GpSimd that `shares`
     flags have one way to SBUF: each takes twice as long while the other one works.
     """
@@ -393,17 +393,32 @@ def _complete(i: Any, q: int, units: Units, work: Work, queues: Queues, times: T
 @borrowing
 def _finish(i: Any, windows: Windows, work: Work, queues: Queues, core: Core, times: Times) -> None:
     """When the result of i is there, if that is known, and look again at what waited to know it."""
-    other = work.partner[i]
-    if other >= 0 and times.begin[other] < 0.0:
-        return
-    times.end[i] = times.done[i] + work.latency[i]
+    met, other = times.done[i], work.partner[i]
+    while other >= 0 and other != i:
+        if times.begin[other] < 0.0:
+            return
+        met, other = max(met, times.done[other]), work.partner[other]
     if other >= 0:
-        met = max(times.done[i], times.done[other]) + core.semaphore_ns
-        times.end[i], times.end[other] = met + work.latency[i], met + work.latency[other]
-    for producer in (other, i):
-        if producer >= 0:
-            place = windows.waiting[producer]
-            while place >= 0:
-                following = windows.following[place]
-                _settle(place, windows, work, queues, core, times.end)
-                place = following
+        met += core.semaphore_ns
+    times.end[i] = met + work.latency[i]
+    other = work.partner[i]
+    while other >= 0 and other != i:
+        times.end[other] = met + work.latency[other]
+        other = work.partner[other]
+    other = work.partner[i]
+    while other >= 0 and other != i:
+        _tell(other, windows, work, queues, core, times.end)
+        other = work.partner[other]
+    _tell(i, windows, work, queues, core, times.end)
+
+
+@borrowing
+def _tell(
+    producer: Any, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
+) -> None:
+    """Look again at what waited to know when an instruction ends."""
+    place = windows.waiting[producer]
+    while place >= 0:
+        following = windows.following[place]
+        _settle(place, windows, work, queues, core, end)
+        place = following

@@ -55,6 +55,11 @@ class Record:
     setting: Setting | None = None
     outcome: Outcome | None = None
 
+    @property
+    def world(self) -> World:
+        """Whose cores the programs are of; of one rank, where no setting tells."""
+        return World(1, len(self.programs)) if self.setting is None else self.setting.world
+
 
 def save(record: Record, path: Path) -> None:
     """Write a record; its folder is made. Raises UsageError if it can't be written."""

@@ -140,7 +140,7 @@ def estimate(record: Record, generation: str) -> Span:
 
 def slowest_core(record: Record, generation: str) -> Timeline | None:
     """The one with that span; None of a record of no cores."""
-    timelines = schedule_cores(record.programs, machine.load(generation))
+    timelines = schedule_cores(record.programs, machine.load(generation), world=record.world)
     return max(timelines, key=span_ns, default=None)
 
 

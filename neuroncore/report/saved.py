@@ -90,7 +90,7 @@ def timelines(neff: Path) -> list[Timeline]:
     except (TypeError, ValueError):
         raise UsageError(f"{neff} is damaged: run the kernel again") from None
     record = records.unpacked(packed, neff)
-    return schedule_cores(record.programs, load(document["target"]))
+    return schedule_cores(record.programs, load(document["target"]), world=record.world)
 
 
 def capture(neff: Path, trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
@@ -227,7 +227,7 @@ def _timelines(run: Finished) -> list[Timeline]:
     programs = [core.program for core in run.cores if core.program is not None]
     if len(programs) < len(run.cores):
         raise UsageError(f"{run.kernel} ran without a record: Options(record=False)")
-    return schedule_cores(programs, run.cores[0].machine)
+    return schedule_cores(programs, run.cores[0].machine, world=run.cores[0].world)
 
 
 def _instructions(core: int, timeline: Timeline) -> Iterator[Document]:

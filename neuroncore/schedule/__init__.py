@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.clause.world import World
 from neuroncore.machine import Machine
 from neuroncore.native.lazy import Lazy
 from neuroncore.record.program import Order, Program
+from neuroncore.schedule.meetings import partners
 from neuroncore.schedule.prepare import Prepared, prepared
 from neuroncore.schedule.timeline import GPSIMD as GPSIMD
 from neuroncore.schedule.timeline import LOADS as LOADS
@@ -49,31 +51,38 @@ def schedule_cores(
     machine: Machine,
     order: Order | None = None,
     variations: Sequence[Variation] = (),
+    world: World | None = None,
 ) -> list[Timeline]:
-    """Time the programs of the cores of one launch, which share what HBM gives, and wait for each
-    other where they meet; each with its variation, if there are any."""
+    """Time the programs of the cores of one launch, each with its variation if there are any.
+
+    The cores of a rank share what HBM gives, and all wait for each other where they meet. Without
+    a world they are those of one rank.
+    """
     if not programs:
         return []
-    shared = machine.beside(len(programs))
+    of = world or World(1, len(programs))
+    shared = machine.beside(of.cores)
     differing = variations or [AS_IT_IS] * len(programs)
     both = zip(programs, differing, strict=True)
-    return _timed([prepared(program, shared, order, each) for program, each in both], machine)
+    works = [prepared(program, shared, order, each) for program, each in both]
+    return _timed(works, machine, of)
 
 
-def _timed(works: Sequence[Prepared], machine: Machine) -> list[Timeline]:
+def _timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Timeline]:
     """The queues of the cores side by side: those of core c are from c * len(QUEUES) on."""
     at = np.cumsum([0, *(len(each.work.queue) for each in works)])
-    work = _together(works, at)
+    work = _together(works, at, world)
     begin, done, end = (np.full(at[-1], -1.0) for _ in range(3))
     times = native.Times(begin, done, end, np.full(at[-1], -1, np.int32))
     native.timeline(work, _queues(works, work.queue, at), _core(machine), times)
     slices = [slice(start, stop) for start, stop in pairwise(at)]
-    return [_part(works, core, machine, work, times, own) for core, own in enumerate(slices)]
+    return [_part(works, core, machine, work, times, own, world) for core, own in enumerate(slices)]
 
 
 def _part(
-    works: Sequence[Prepared], core: int, machine: Machine, work: Work, times: Times, own: slice
-) -> Timeline:
+    works: Sequence[Prepared], core: int, machine: Machine, work: Work, times: Times, own: slice,
+    world: World,
+) -> Timeline:  # fmt: skip
     """The timeline of one core of several."""
     each = works[core]
     cause, lane = times.cause[own], work.lane[own]
@@ -96,6 +105,7 @@ def _part(
         launch=tuple(work.program for work in works),
         core=core,
         spill_ns=each.spill_ns,
+        world=world,
     )
 
 
@@ -127,7 +137,7 @@ def _core(machine: Machine) -> Core:
     return core
 
 
-def _together(works: Sequence[Prepared], at: Array) -> Work:
+def _together(works: Sequence[Prepared], at: Array, world: World) -> Work:
     """The instructions of all cores, one after the other."""
     parts = [each.work for each in works]
     if len(parts) == 1:
@@ -141,7 +151,9 @@ def _together(works: Sequence[Prepared], at: Array) -> Work:
         first=_shifted([part.first[c > 0 :] for c, part in enumerate(parts)], needs_at),
         needs=_shifted([part.needs for part in parts], at),
         previous=_shifted([part.previous for part in parts], at),
-        partner=_partners(works, at),
+        partner=partners(
+            [work.program for work in works], [work.meetings for work in works], at, world
+        ),
     )
 
 
@@ -149,14 +161,3 @@ def _shifted(arrays: Sequence[Array], at: Sequence[int] | Array) -> Array:
     """One after the other; what counts up to `at[k]` in the whole counts from 0 in the kth."""
     shifted = (np.where(a >= 0, a + a.dtype.type(k), a) for a, k in zip(arrays, at, strict=False))
     return np.concatenate(list(shifted))
-
-
-def _partners(works: Sequence[Prepared], at: Array) -> Array:
-    """What the other core has to have done for each instruction to end; -1 for nothing. Launches
-    have two cores at most."""
-    partner = np.full(at[-1], -1, np.int32)
-    if len(works) == 2:
-        both = min(len(work.meetings) for work in works)  # a record may end before the other
-        one, other = (start + work.meetings[:both] for start, work in zip(at, works, strict=False))
-        partner[one], partner[other] = other, one
-    return partner

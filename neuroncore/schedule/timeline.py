@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
+from neuroncore.clause.world import ALONE, World
 from neuroncore.enums import engine
 from neuroncore.machine import Machine
 from neuroncore.record.program import Columns, Order, Program
@@ -58,6 +59,7 @@ class Timeline:
     launch: tuple[Program, ...]  # the programs of all cores,
     core: int  # and which of them is its own
     spill_ns: float = 0.0  # what moving tiles that don't fit into SBUF adds, with nothing beside it
+    world: World = ALONE  # the cores of the launch, rank by rank
 
     @cached_property
     def moves(self) -> Array:
