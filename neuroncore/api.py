@@ -46,12 +46,16 @@ if TYPE_CHECKING:
     from neuroncore.replay.cursor import Replay
     from neuroncore.view.document import Shown
     from neuroncore.view.page import Page
+    from neuroncore.view.server import Server
     from neuroncore.view.tiles import Tile
+    from neuroncore.view.window import Window
 
 replaying: Any = Lazy("neuroncore.replay.cursor")
 tables: Any = Lazy("neuroncore.report.tables")
 tiles: Any = Lazy("neuroncore.view.tiles")
 viewing: Any = Lazy("neuroncore.view.page")
+serving: Any = Lazy("neuroncore.view.server")
+windows: Any = Lazy("neuroncore.view.window")
 cards: Any = Lazy("neuroncore.view.card")
 Array = npt.NDArray[Any]
 
@@ -272,8 +276,15 @@ class Run:
         found: Array = tables.tiles(self.timelines)
         return found
 
-    def shown(self, values: range | Literal["some"] | None = "some", answers: bool = True) -> Shown:
+    def shown(
+        self,
+        values: range | Literal["some"] | None = "some",
+        answers: bool = True,
+        window: Window | range | None = None,
+    ) -> Shown:
         """What a page has of it, as `view` says."""
+        if isinstance(window, range):
+            window = windows.Window(window.start, window.stop)
         shown: Shown = viewing.Shown(
             self.kernel,
             self.timelines,
@@ -282,20 +293,34 @@ class Run:
             wanted=values if isinstance(values, range) else None,
             precision=self.precision,
             answers=answers,
+            window=window,
+            world=self.world,
         )
         return shown
 
-    def view(self, values: range | Literal["some"] | None = "some", answers: bool = True) -> Page:
+    def view(
+        self,
+        values: range | Literal["some"] | None = "some",
+        answers: bool = True,
+        window: Window | range | None = None,
+    ) -> Page:
         """A page that shows what happened, for a browser: in a notebook it shows itself, and
         `view().save("k.html")` writes it, one file that needs no network.
 
         The record is executed again for the values of tiles. The instructions in a range have all
         of their elements, others small pictures; of "some" there are as many as there is room for,
         and with None no values at all. Without `answers` it doesn't say what bounds the kernel and
-        what would help.
+        what would help. The page has the instructions of a `window`, by default all, or the first
+        million.
         """
-        page: Page = viewing.page([self.shown(values, answers)])
+        page: Page = viewing.page([self.shown(values, answers, window)])
         return page
+
+    def serve(self, answers: bool = True, port: int = 0) -> Server:
+        """The same page on a port of this machine, 0 for one that is free, until it is closed. All
+        steps have all of their values: each is replayed when it is asked for."""
+        server: Server = serving.Server([self.shown(answers=answers)], port)
+        return server
 
     def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:
         """The results beside a reference: arrays in their order, or a function, which is called

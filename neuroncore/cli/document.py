@@ -60,8 +60,9 @@ class Document:
     def add(self, run: Run, found: Agreement | None) -> None:
         """Print or keep what came out of a finished launch."""
         self.timelines += run.timelines
-        if self.arguments.html:
-            self.shown.append(run.shown(self.arguments.values, self.arguments.answers))
+        asked = self.arguments
+        if asked.html or asked.serve:
+            self.shown.append(run.shown(asked.values, asked.answers, asked.window))
         self.differs |= found is not None and not found
         self.say(f"{run.kernel} on {run.machine.name}")
         for line in (
@@ -96,7 +97,7 @@ class Document:
         if self.arguments.save and self.last is not None:
             self.last.save(self.arguments.save)
             self.say(f"saved      {self.arguments.save}")
-        if self.shown:
+        if self.arguments.html and self.shown:
             self._write("html", lambda: viewing.page(self.shown).save(self.arguments.html))
             self.say(f"page       {self.arguments.html} (open it in a browser)")
         if not self.launches and self.failure is None:

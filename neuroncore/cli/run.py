@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import re
 from dataclasses import replace
@@ -22,6 +23,9 @@ from neuroncore.frontend.vendor.packages import REPOSITORIES
 from neuroncore.options import Options, Order, profile
 from neuroncore.record import saved
 from neuroncore.report.progress import progress
+from neuroncore.view.window import Window
+
+NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -42,15 +46,18 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add_running(parser)
 
 
-def add_page(parser: argparse.ArgumentParser, *names: str, required: bool = False) -> None:
-    """The page that shows a run, and what it has of values."""
+def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
+    """The page that shows a run, and what it has of it."""
     parser.add_argument(
-        *names,
-        dest="html",
-        type=Path,
-        metavar="OUT.html",
-        required=required,
-        help="a page that shows the run",
+        *names, dest="html", type=Path, metavar="OUT.html", help="a page that shows the run"
+    )
+    parser.set_defaults(serve=False)
+    parser.add_argument(
+        "--window",
+        type=_window,
+        metavar="A:B",
+        help="the part of the run that the page has, of instructions (1000:2000) or of time "
+        "(10us:20us); by default all, or the first million instructions",
     )
     parser.add_argument(
         "--values",
@@ -175,7 +182,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         chosen = replace(chosen, stochastic=True, stochastic_seed=seed)
     if arguments.precision or arguments.precision_bound is not None:
         chosen = replace(chosen, precision=True, precision_bound=arguments.precision_bound)
-    if arguments.html:
+    if arguments.html or arguments.serve:
         chosen = replace(chosen, stacks=True)
     given = {name: getattr(arguments, name) for name in ("matmul", "order", "uninitialised")}
     return replace(chosen, **{name: value for name, value in given.items() if value})
@@ -208,6 +215,17 @@ def _values(text: str) -> range | Literal["some"] | None:
     return range(int(first), int(last))
 
 
+def _window(text: str) -> Window:
+    """From one instruction or time to another."""
+    if found := re.fullmatch(r"(\d+):(\d+)", text):
+        return Window(int(found[1]), int(found[2]))
+    if found := re.fullmatch(r"([\d.]+)(ns|us|ms|s):([\d.]+)(ns|us|ms|s)", text):
+        with contextlib.suppress(ValueError):
+            first, last = (float(found[n]) * NANOSECONDS[found[n + 1]] for n in (1, 3))
+            return Window(first, last, ns=True)
+    raise argparse.ArgumentTypeError(f"{text!r} is neither A:B in instructions nor times")
+
+
 def natural(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a natural number")
@@ -217,8 +235,12 @@ def natural(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     for option in ("trace", "html", "save"):
         _check_writable(option, getattr(arguments, option))
-    document = Document(arguments)
-    keeps = bool(arguments.html or arguments.save)
+    return finished(arguments, Document(arguments))
+
+
+def finished(arguments: argparse.Namespace, document: Document) -> int:
+    """Run what is asked for, and write what the document has of it; the exit code."""
+    keeps = bool(arguments.html or arguments.serve or arguments.save)
     session = Session(arguments, document, compares=True, keeps=keeps)
     launch(arguments, session, _options(arguments))
     return document.close()

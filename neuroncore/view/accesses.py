@@ -19,16 +19,18 @@ Array = npt.NDArray[Any]
 
 
 class Accesses:
-    """The boxes and tensors that the operands of a timeline are, numbered as they come."""
+    """The boxes and tensors that operands of a timeline are, numbered as they come: of the
+    instructions `shown`."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, shown: range) -> None:
         program, columns = timeline.program, timeline.columns
         table, areas = program.box_table(), program.boxes().areas
-        self.boxes, self.operand = _in_order(columns.operands, len(table))
+        start = columns.start[shown.start : shown.stop + 1]
+        self.boxes, self.operand = _in_order(columns.operands[start[0] : start[-1]], len(table))
         self.table = table[self.boxes]
         self.areas, self.area = _in_order(areas.of_box[self.boxes], len(areas.kind))
         self.kind = areas.kind[self.areas]
-        self.user = np.repeat(np.arange(len(columns.call)), np.diff(columns.start))
+        self.user = np.repeat(np.array(shown), np.diff(start))
 
     def columns(self, program: Program) -> dict[str, Packed]:
         """The box of each operand, as many as its call has; the fields of a Box, where `pattern`

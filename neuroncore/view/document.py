@@ -16,6 +16,7 @@ from typing import Any
 import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
+from neuroncore.clause.world import ALONE, World
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
 from neuroncore.machine import Machine
@@ -34,6 +35,7 @@ from neuroncore.view.answers import answers, verdict
 from neuroncore.view.columns import differences
 from neuroncore.view.times import Times
 from neuroncore.view.values import Steps, array, values
+from neuroncore.view.window import Window, shown
 
 Array = npt.NDArray[Any]
 SCHEMA = "neuroncore.view/1"
@@ -47,7 +49,8 @@ class Shown:
     """A launch to be shown: the kernel's name, the timelines of its cores, what was found.
 
     Values are those of `steps`, if it can be executed again; all of those of the instructions
-    `wanted`, if they are named. Without `answers` nothing says what bounds it or would help.
+    `wanted`, if they are named. Without `answers` nothing says what bounds it or would help. The
+    page has the instructions of a `window`, or all, or as many as it may.
     """
 
     kernel: str
@@ -57,44 +60,67 @@ class Shown:
     wanted: range | None = None
     precision: Precision | None = None
     answers: bool = True
+    window: Window | None = None
+    world: World = ALONE
+
+    @property
+    def parts(self) -> list[range]:
+        """The instructions of each core that the page has."""
+        return [shown(timeline, self.window) for timeline in self.timelines]
 
 
-def document(launches: Iterable[Shown]) -> dict[str, Any]:
-    """The document of some launches, one core of one launch after the other."""
-    texts = sources.Texts()
+def document(launches: Iterable[Shown], served: bool = False) -> dict[str, Any]:
+    """The document of some launches, one core of one launch after the other. A page that is
+    `served` asks for values, step by step. Raises UsageError if a window has no instruction."""
+    launches, texts = list(launches), sources.Texts()
+    for window in {launch.window for launch in launches if launch.window is not None}:
+        if not any(map(len, (part for launch in launches for part in launch.parts))):
+            raise UsageError(f"nothing is in the window {window}")
     cores = [
         {
             "kernel": launch.kernel,
-            "core": core,
-            "cores": len(launch.timelines),
+            **_number(launch, core),
             "findings": [_finding(found, texts) for found in launch.findings],
             "precision": launch.precision and precision.document(launch.precision),
-            **_core(timeline, texts),
+            **_core(timeline, texts, part),
             **_answers(launch, timeline),
             "values": of_core,
         }
         for launch in launches
-        for core, (timeline, of_core) in enumerate(
-            zip(launch.timelines, _values(launch), strict=True)
+        for core, (timeline, part, of_core) in enumerate(
+            zip(launch.timelines, launch.parts, _values(launch, served), strict=True)
         )
     ]
     return {
         "schema": SCHEMA,
         "version": version("neuroncore"),
+        "served": served,
         "cores": cores,
         "files": texts.table(),
     }
 
 
-def _values(launch: Shown) -> list[dict[str, Any]]:
+def _number(launch: Shown, core: int) -> dict[str, int]:
+    """Which core it is, of how many that its rank has; and of worlds which rank."""
+    if launch.world.ranks == 1:
+        return {"core": core, "cores": len(launch.timelines)}
+    rank, own = divmod(core, launch.world.cores)
+    return {"core": own, "cores": launch.world.cores, "rank": rank, "ranks": launch.world.ranks}
+
+
+def _values(launch: Shown, served: bool) -> list[dict[str, Any]]:
     """What tiles held, of each core, or why that is not known."""
     if launch.steps is None:
         return [{"reason": "the page was written without values"} for _ in launch.timelines]
+    if served:
+        return [{"served": True} for _ in launch.timelines]
     try:
         steps = launch.steps()
         return [
-            values(timeline.program, steps, core, launch.wanted)
-            for core, timeline in enumerate(launch.timelines)
+            values(timeline.program, steps, core, part, launch.wanted)
+            for core, (timeline, part) in enumerate(
+                zip(launch.timelines, launch.parts, strict=True)
+            )
         ]
     except UsageError as error:
         return [{"reason": str(error)} for _ in launch.timelines]
@@ -114,11 +140,11 @@ def _finding(found: Finding, texts: sources.Texts) -> dict[str, Any]:
     return {"code": found.code, "message": found.message, **where}
 
 
-def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
-    """One timeline, and the record that it is of."""
+def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, Any]:
+    """One timeline, and the record that it is of; columns are of the instructions in `part`."""
     program, machine = timeline.program, timeline.machine
     tick = max(TICK_NS, timeline.total_ns / TICKS)
-    times, accesses = Times(timeline, tick), Accesses(timeline)
+    times, accesses = Times(timeline, tick), Accesses(timeline, part)
     return {
         "machine": machine.name,
         "order": POLICIES[timeline.order].said,
@@ -127,7 +153,9 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
         "busy_share": timeline.busy_share,
         "tick_ns": tick,
         "total_ns": timeline.total_ns,
-        "count": len(timeline.begin),
+        "first": part.start,
+        "count": len(part),
+        "instructions": len(timeline.begin),
         "queues": QUEUES,
         "rows": {"queues": ROWS, "rings": list(RINGS.items())},
         "memories": _memories(timeline),
@@ -136,9 +164,9 @@ def _core(timeline: Timeline, texts: sources.Texts) -> dict[str, Any]:
         "calls": [_call(call, machine) for call in program.calls],
         "sites": [texts.site(program.place(i)) for i in range(len(program.lines))],
         "lines": list(sources.lines(timeline, texts)),
-        "stacks": sources.stacks(program, texts),
+        "stacks": sources.stacks(program, texts, part),
         "columns": {
-            **times.columns(),
+            **times.columns(part),
             **accesses.columns(program),
             "area_at": differences(places(timeline, accesses, times)),
         },

@@ -42,16 +42,19 @@ class Page:
         return f"<Page of {len(self.html)} characters: save(path) writes it>"
 
 
-def page(launches: Iterable[Shown]) -> Page:
-    """The page of some launches."""
+def page(launches: Iterable[Shown], served: bool = False) -> Page:
+    """The page of some launches. One that is `served` may ask its server for more."""
     shown = list(launches)
     style, script = (WEB / "page.css").read_text("utf-8"), _script()
     policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}"
+    policy += "; connect-src 'self'" if served else ""
     parts = {
         "policy": policy,
         "title": html.escape(", ".join(dict.fromkeys(launch.kernel for launch in shown))),
         "style": style,
-        "document": json.dumps(document(shown), separators=(",", ":")).replace("<", "\\u003c"),
+        "document": json.dumps(document(shown, served), separators=(",", ":")).replace(
+            "<", "\\u003c"
+        ),
         "script": script,
     }
     # one pass, so that nothing in a kernel's text is taken for a place of the template's

@@ -109,13 +109,14 @@ def _flying(timeline: Timeline, line: Array, count: int) -> Array:
     return np.bincount(of, np.maximum(reached - np.maximum(begin, before), 0.0), count)
 
 
-def stacks(program: Program, texts: Texts) -> dict[str, Any] | None:
-    """The call stack of each instruction, innermost frame first, where the record has them: a site
-    and the integers of each frame, as JSON in a text of `columns.text`."""
+def stacks(program: Program, texts: Texts, shown: range) -> dict[str, Any] | None:
+    """The call stack of each instruction that is shown, innermost frame first, where the record has
+    them: a site and the integers of each frame, as JSON in a text of `columns.text`."""
     if not isinstance(program, Witness):
         return None
+    of = np.array(program.stack)[shown.start : shown.stop]
     each = [[[texts.site(f.place), dict(f.variables)] for f in stack] for stack in program.stacks]
-    return {"all": text(json.dumps(each).encode()), "of": packed(np.array(program.stack))}
+    return {"all": text(json.dumps(each).encode()), "of": packed(of)}
 
 
 def roofline(timeline: Timeline) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from neuroncore.schedule.timeline import before_in_queue
 from neuroncore.view.columns import Packed, packed, signed
 
 Array = npt.NDArray[Any]
-CRITICAL, IN_TURN, TRANSFER = 1, 2, 4  # flags of an instruction
+CRITICAL, IN_TURN, TRANSFER, ELSEWHERE = 1, 2, 4, 8  # flags of an instruction
 
 
 class Times:
@@ -25,26 +25,29 @@ class Times:
             for when in (timeline.begin, timeline.begin + timeline.busy, timeline.end)
         )
 
-    def columns(self) -> dict[str, Packed]:
-        """`begin` is counted from that of the instruction before it in its queue, in order of the
-        program; `busy` and `taken` from `begin`; `cause` back from the instruction."""
-        timeline, begin = self.timeline, self.begin
+    def columns(self, shown: range) -> dict[str, Packed]:
+        """Of some instructions. `begin` is counted from that of the one before it in its queue, in
+        order of the program; `busy` and `taken` from `begin`; `cause` back from the instruction, 0
+        if there is none or it is not shown."""
+        timeline, part = self.timeline, slice(shown.start, shown.stop)
+        begin, queue = self.begin[part], timeline.queue[part]
         since = np.empty_like(begin)
         for q in range(len(QUEUES)):
-            own = np.flatnonzero(timeline.queue == q)
+            own = np.flatnonzero(queue == q)
             since[own] = np.diff(begin[own], prepend=0)
         in_turn = before_in_queue(timeline.queue, timeline.begin)
-        cause = np.where(timeline.cause == -2, in_turn, timeline.cause)
-        back = np.where(cause >= 0, signed(np.arange(len(cause)) - cause), 0)
+        cause = np.where(timeline.cause == -2, in_turn, timeline.cause)[part]
+        there = (cause >= shown.start) & (cause < shown.stop)
+        back = np.where(there, signed(np.array(shown) - cause), 0)
         flags = np.where(timeline.cause == -2, IN_TURN, 0) + np.where(timeline.moves, TRANSFER, 0)
         flags[timeline.critical_path] += CRITICAL
         return {
-            "call": packed(timeline.columns.call),
-            "site": packed(timeline.columns.line),
-            "queue": packed(timeline.queue),
+            "call": packed(timeline.columns.call[part]),
+            "site": packed(timeline.columns.line[part]),
+            "queue": packed(queue),
             "begin": packed(since),
-            "busy": packed(self.until - begin),
-            "taken": packed(signed(self.end - begin)),
+            "busy": packed(self.until[part] - begin),
+            "taken": packed(signed(self.end[part] - begin)),
             "cause": packed(back),
-            "flags": packed(flags),
+            "flags": packed(flags[part] + np.where((cause >= 0) & ~there, ELSEWHERE, 0)),
         }

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.numerics.formats import Format
+from neuroncore.options import Options
 from neuroncore.record.data import Setting
 from neuroncore.record.program import Program
 from neuroncore.report.counters import product
@@ -43,54 +44,44 @@ class Steps(Protocol):
 
 
 def values(
-    program: Program, steps: Steps, core: int = 0, wanted: range | None = None
+    program: Program, steps: Steps, core: int, shown: range, wanted: range | None
 ) -> dict[str, Any]:
-    """What each operand held, those that are read before their instruction and those that are
-    written after it: `of_operand` numbers `tiles` from 1, 0 for what is left out.
+    """What each operand of the instructions `shown` held, those that are read before their
+    instruction and those that are written after it: `of_operand` numbers `tiles` from 1, 0 for what
+    is left out.
 
     The instructions that are `wanted` have all elements. If none are named, that are the first of
     each line and as many others as there is room for.
     """
-    columns, held = program.columns(), Tiles()
-    full = set(wanted) if wanted is not None else in_full(program)
-    found = np.zeros(len(columns.operands), np.int64)
-    for i in sorted(_pictured(len(columns.call), columns.start, full)):
-        call = program.calls[columns.call[i]]
-        names = [*call.reads, *call.indices, *call.writes]
-        first_write = len(names) - len(call.writes)
-        for n, name in enumerate(names):
-            if name in call.arguments:
-                tile = steps.tile(i, name, core, after=n >= first_write)
-                number = held.add(tile, call.arguments[name].dtype, i in full)
-                found[columns.start[i] + n] = number
-    options = steps.setting.options
-    return {
-        "of_operand": packed(found),
-        "tiles": held.tiles,
-        "formats": held.formats,
-        "four_passes": options.fp32_matmul == "four_pass",
-        "chain": options.matmul == "chain",
-    }
+    start, held = program.columns().start[shown.start : shown.stop + 1], Tiles()
+    full = in_full(program, shown) if wanted is None else set(wanted) & set(shown)
+    found = np.zeros(start[-1] - start[0], np.int64)
+    few = int(np.searchsorted(start - start[0], MOST, side="right")) - 1
+    for i in sorted(full | set(shown[:few])):
+        own = slice(*(start[i - shown.start : i - shown.start + 2] - start[0]))
+        found[own] = held.of(program, steps, core, i, i in full)
+    return {"of_operand": packed(found), **held.document(steps.setting.options)}
 
 
-def in_full(program: Program) -> set[int]:
+def step(program: Program, steps: Steps, core: int, instruction: int) -> dict[str, Any]:
+    """The same of one instruction, in full; `of_operand` are plain numbers."""
+    held = Tiles()
+    found = held.of(program, steps, core, instruction, full=True)
+    return {"of_operand": found, **held.document(steps.setting.options)}
+
+
+def in_full(program: Program, shown: range) -> set[int]:
     """The first instruction of each line, and the others in their order while there is room."""
-    columns = program.columns()
-    size = np.array([_size(call) for call in program.calls], np.int64)[columns.call]
-    _, first = np.unique(columns.line, return_index=True)
-    rest = np.setdiff1d(np.arange(len(columns.call)), first)
+    columns, part = program.columns(), slice(shown.start, shown.stop)
+    size = np.array([_size(call) for call in program.calls], np.int64)[columns.call[part]]
+    _, first = np.unique(columns.line[part], return_index=True)
+    rest = np.setdiff1d(np.arange(len(shown)), first)
     order = np.concatenate([np.sort(first), rest])
-    return set(order[np.cumsum(size[order]) <= ROOM].tolist())
+    return set((order[np.cumsum(size[order]) <= ROOM] + shown.start).tolist())
 
 
 def _size(call: Call) -> int:
     return sum(view.nbytes for view in call.views(*call.reads, *call.writes))
-
-
-def _pictured(count: int, start: Array, full: set[int]) -> set[int]:
-    """The instructions of which a page has something: all, or as many as there may be."""
-    few = int(np.searchsorted(start, MOST, side="right")) - 1
-    return full | set(range(min(few, count)))
 
 
 class Tiles:
@@ -100,6 +91,28 @@ class Tiles:
         self.tiles: list[dict[str, Any]] = []
         self.formats: dict[str, dict[str, Any]] = {}
         self._known: dict[tuple[str, bytes], int] = {}
+
+    def of(
+        self, program: Program, steps: Steps, core: int, instruction: int, full: bool
+    ) -> list[int]:
+        """The numbers of what an instruction's operands held, 0 for one that it lacks."""
+        call = program.calls[program.columns().call[instruction]]
+        names = [*call.reads, *call.indices, *call.writes]
+        first_write = len(names) - len(call.writes)
+        found = [0] * len(names)
+        for n, name in enumerate(names):
+            if name in call.arguments:
+                tile = steps.tile(instruction, name, core, after=n >= first_write)
+                found[n] = self.add(tile, call.arguments[name].dtype, full)
+        return found
+
+    def document(self, options: Options) -> dict[str, Any]:
+        return {
+            "tiles": self.tiles,
+            "formats": self.formats,
+            "four_passes": options.fp32_matmul == "four_pass",
+            "chain": options.matmul == "chain",
+        }
 
     def add(self, held: Held, form: Format, full: bool) -> int:
         """The number of a tile, from 1 on; in full if any operand that holds it is."""

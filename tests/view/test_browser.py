@@ -315,6 +315,50 @@ def test_a_frame_in_a_notebooks_export_shows_the_page(chromium, run, tmp_path):
         assert opened.errors == []
 
 
+def test_a_served_page_asks_for_the_values_of_the_step(chromium, run):
+    server = run.serve()
+    with viewed.tab(chromium, offline=False) as opened:
+        opened.page.goto(f"{server.url}#step=2&pane=values")
+        opened.page.wait_for_selector("#heat")
+        assert "format\tbfloat16" in opened.text("[data-pane=values].pane")
+        opened.does("view.set({ pane: 'array', cycle: 200 })")
+        opened.page.wait_for_selector("#array")
+        assert "cycle 200 of" in opened.text("[data-pane=array].pane")
+        assert opened.requests == [server.url, f"{server.url}values?core=0&step=2"]
+        opened.page.goto(f"{server.url}?window=5:10#step=2&pane=values")
+        opened.page.wait_for_selector("#heat")
+        assert opened.text("#window") == "◀ earlier instructions 5 to 9 of 20 later ▶"
+        assert opened.requests[-1] == f"{server.url}values?core=0&step=7"
+        opened.does("view.set({ pane: 'step' })")
+        shown = opened.text("[data-pane=step].pane")
+        assert shown.startswith("7 nc_matmul") and "waited for 6 dma_copy" in shown
+        opened.does("view.set({ step: 0 })")
+        assert "not in this window" in opened.text("[data-pane=step].pane")
+        opened.page.click("text=later")
+        assert opened.does("window.ready.then(() => view.core().first)") == 10
+        assert opened.errors == []
+    server.close()
+
+
+def test_a_page_of_a_window_shows_its_part_of_the_run(chromium, run, tmp_path):
+    run.view(values=None, window=range(10, 15)).save(tmp_path / "page.html")
+    rows = run.instructions[10:15]
+    with viewed.tab(chromium) as opened:
+        assert opened.open(tmp_path / "page.html", "step=1") == 5
+        for shown, wanted in (
+            ("begin", rows["begin_ns"]),
+            ("end", rows["end_ns"]),
+        ):
+            found = opened.does(f"Array.from(view.core().{shown})")
+            assert found == pytest.approx(wanted.tolist(), abs=0.11)
+        low, high = opened.does("[view.state.from, view.state.to]")
+        assert (low, high) == (min(rows["begin_ns"]), pytest.approx(max(rows["end_ns"]), abs=0.11))
+        assert opened.text("#window").startswith("instructions 10 to 14 of 20: --window A:B")
+        assert opened.text("[data-pane=step].pane").startswith("11 dma_copy")
+        opened.page.keyboard.press("End")
+        assert opened.errors == []
+
+
 def test_what_the_policy_forbids_is_forbidden(chromium, file, tmp_path):
     """Of a page with a script and a picture of somebody else's, neither is run or asked for."""
     other = tmp_path / "other.html"

@@ -1,12 +1,15 @@
 """`neuroncore view` and `run --html`."""
 
+import re
 import sys
+from urllib.request import urlopen
 
 import pytest
 from cli_files import KERNEL
 from viewed import document
 
 from neuroncore.cli import main
+from neuroncore.cli import view as command
 from neuroncore.view.page import Page
 
 
@@ -71,4 +74,31 @@ def test_values_that_are_no_range_are_refused(capsys):
 def test_view_wants_to_know_where(capsys):
     with pytest.raises(SystemExit):
         main(["view", "mine.py::double"])
-    assert "-o/--html" in capsys.readouterr().err
+    assert "say where: -o/--html OUT.html or --serve" in capsys.readouterr().err
+
+
+def test_a_page_has_the_window_that_was_asked_for(folder, capsys):
+    for window, first, count in (("1:3", 1, 2), ("0ns:1ns", 0, 1), ("2:99", 2, 1)):
+        assert main(["view", "mine.py::double", "-o", "page.html", "--window", window]) == 0
+        (core,) = document(Page((folder / "page.html").read_text("utf-8")))["cores"]
+        assert (core["first"], core["count"], core["instructions"]) == (first, count, 3)
+    assert main(["view", "mine.py::double", "-o", "page.html", "--window", "5:9"]) == 2
+    assert "nothing is in the window 5:9" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["view", "mine.py::double", "-o", "page.html", "--window", "1us"])
+    assert "'1us' is neither A:B in instructions nor times" in capsys.readouterr().err
+
+
+def test_serve_tells_where_until_it_is_ended(monkeypatch, capsys):
+    asked = []
+
+    class Ended:
+        def wait(self):
+            (url,) = re.findall(r"http://\S+", capsys.readouterr().out)
+            asked.append(urlopen(url).read().decode())
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "until_ended", Ended().wait)
+    assert main(["view", "mine.py::double", "--serve"]) == 0
+    (core,) = document(Page(asked[0]))["cores"]
+    assert core["kernel"] == "double" and core["values"] == {"served": True}

@@ -14,6 +14,7 @@ let running = null;
 export async function product(core) {
   const i = state.step, call = i < 0 ? null : core.callOf(i);
   if (!call?.array) return { reason: "The step is no product on the Tensor engine." };
+  await core.tiles.ask(i);
   if (core.tiles.reason) return { reason: `No values: ${core.tiles.reason}.` };
   const operands = core.operands(i), { stationary, moving } = call.array;
   const named = (name) => core.tiles.of(operands.find((each) => each.name === name)?.operand);
@@ -25,13 +26,13 @@ export async function product(core) {
   const [weights, passing, sums] = [await read(tiles.stationary), await read(tiles.moving), await read(tiles.dst)];
   const count = moving ? tiles.moving.shape[1] / call.array.group : call.array.rows;
   const wide = [tiles.stationary, tiles.moving].some((tile) => tile?.format === "float32") && moving;
-  const fourPasses = Boolean(wide && core.values.four_passes);
+  const fourPasses = Boolean(wide && core.tiles.options.four_passes);
   return { array: call.array, cells: core.cells, tiles, sums, systolic: new Systolic(call.array, weights, passing, count, fourPasses) };
 }
 
 /** The next step, from this one on, whose product the page can show. */
 function nextProduct(core) {
-  const full = (i) => core.operands(i).filter((each) => each.role === "reads").every((each) => core.tiles.of(each.operand)?.data);
+  const full = (i) => core.tiles.served || core.operands(i).filter((each) => each.role === "reads").every((each) => core.tiles.of(each.operand)?.data);
   for (let n = 1; n <= core.count; n++) {
     const i = (Math.max(state.step, 0) + n) % core.count;
     if (core.callOf(i).array && full(i)) return i;
@@ -45,7 +46,7 @@ export async function drawArray(pane, core) {
   if (shown.reason) {
     const next = core.tiles.reason ? -1 : nextProduct(core);
     pane.replaceChildren(el("p", { class: "faint" }, shown.reason), next < 0 ? ""
-      : el("button", { onclick: () => set({ step: next, cycle: 0, cell: "0,0" }) }, `to the product of step ${next}`));
+      : el("button", { onclick: () => set({ step: next, cycle: 0, cell: "0,0" }) }, `to the product of step ${core.number(next)}`));
     return;
   }
   const { systolic } = shown, cycle = Math.min(state.cycle, systolic.cycles);
@@ -156,6 +157,6 @@ function below(systolic, tiles, sums, column, { moving, pass }, float32, core) {
   if (pass < systolic.passes.length - 1 || !sums) return rows;
   const there = sums[column * tiles.dst.shape[1] + moving], made = systolic.result(column, moving);
   const why = there === made ? "the same" : tiles.dst.format === "float32" ? "with what it held before" : `rounded to ${tiles.dst.format}`;
-  const order = core.values.chain ? why : "added in another order";
+  const order = core.tiles.options.chain ? why : "added in another order";
   return [...rows, ["dst after", `[${column}, ${moving}] = ${written(there, float32)}, ${order}`]];
 }

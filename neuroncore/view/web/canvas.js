@@ -90,10 +90,10 @@ export function colour(number) {
   return ink(`p${number % PALETTE}`);
 }
 
-/** Show from one time to another, inside the run. */
+/** Show from one time to another, inside what the page has of the run. */
 export function show(core, from, to) {
-  const total = core.total_ns || 1, span = Math.min(Math.max(to - from, total * 1e-7, 1), total);
-  const start = Math.min(Math.max(0, from), total - span);
+  const total = core.to - core.from, span = Math.min(Math.max(to - from, total * 1e-7, 1), total);
+  const start = Math.min(Math.max(core.from, from), core.to - span);
   set({ from: start, to: start + span });
 }
 

@@ -1,6 +1,6 @@
 // What waited for what.
 
-import { IN_TURN } from "./model.js";
+import { ELSEWHERE, IN_TURN } from "./model.js";
 import { duration, moment } from "./text.js";
 
 /** The instructions that one waited for, one after the other, at most so many. */
@@ -12,12 +12,13 @@ export function chain(core, i, most) {
 
 /** "12 nc_matmul (line 66)" */
 export function named(core, i) {
-  return `${i} ${core.callOf(i).name} (line ${core.sites[core.site[i]][1]})`;
+  return `${core.number(i)} ${core.callOf(i).name} (line ${core.sites[core.site[i]][1]})`;
 }
 
 /** What let an instruction begin, in words. */
 export function reason(core, i) {
   const cause = core.cause[i];
+  if (core.is(i, ELSEWHERE)) return "an instruction that is not in this window";
   if (cause < 0) return "nothing: it could begin at once";
   if (core.is(i, IN_TURN)) return `its turn behind ${named(core, cause)}, which its queue had before it`;
   const late = core.begin[i] - core.end[cause];

@@ -44,7 +44,7 @@ const ASKED_FOR = { whatif: (each) => each.what_if?.length > 0, precision: (each
 async function open(number) {
   const given = cores[number] ?? cores[0];
   core = opened[number] ??= await Core.read(given);
-  core.tiles ??= await Tiles.read(core);
+  core.tiles ??= await Tiles.read(core, cores.indexOf(given));
   for (const part of [timeline, source, memory]) part.open(core);
   return core;
 }
@@ -52,7 +52,7 @@ async function open(number) {
 function draw(changed) {
   if (changed.has("theme")) theme();
   const { from, to } = state;
-  if (!(to > from)) Object.assign(state, { from: 0, to: core.total_ns || 1 });
+  if (!(to > from)) Object.assign(state, { from: core.from, to: core.to });
   timeline.draw();
   drawWalk(core);
   if (["core", "step", "line", "theme"].some((key) => changed.has(key))) source.draw();
@@ -110,7 +110,7 @@ function keyed(event) {
     "+": () => zoom(core, 0.7), "=": () => zoom(core, 0.7), "-": () => zoom(core, 1 / 0.7),
     "[": () => show(core, state.from - span / 4, state.to - span / 4),
     "]": () => show(core, state.from + span / 4, state.to + span / 4),
-    0: () => show(core, 0, core.total_ns),
+    0: () => show(core, core.from, core.to),
     z: () => state.step >= 0 && show(core, core.begin[state.step] - 500, core.end[state.step] + 500),
     "/": () => $("query").focus(), Escape: () => set({ line: -1, query: "" }),
     t: () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }),
@@ -130,7 +130,7 @@ function listenToControls() {
   on("first", "click", () => go(stepped(core, -core.count)));
   on("last", "click", () => go(stepped(core, core.count)));
   on("position", "input", () => go(atPosition(core)));
-  on("fit", "click", () => show(core, 0, core.total_ns));
+  on("fit", "click", () => show(core, core.from, core.to));
   on("query", "input", () => set({ query: $("query").value }));
   on("query", "keydown", (event) => event.key === "Enter" && nextMatch());
   on("order", "change", () => set({ order: $("order").value }));
@@ -149,8 +149,8 @@ function listenToControls() {
 
 async function choose(number) {
   await open(number);
-  set({ core: number, step: -1, line: -1, from: 0, to: core.total_ns || 1 });
-  drawHead(core, cores, made.version);
+  set({ core: number, step: -1, line: -1, from: core.from, to: core.to });
+  drawHead(core, cores, made);
   $("core").value = number;
 }
 
@@ -175,12 +175,12 @@ async function start() {
   memory = new Memory(panes.memory);
   const wanted = asked(location.hash.slice(1));
   await open(wanted.core ?? 0);
-  Object.assign(state, { from: 0, to: core.total_ns || 1 }, wanted);
+  Object.assign(state, { from: core.from, to: core.to }, wanted);
   if (!panes[state.pane]) state.pane = "step";
   if (!(state.step < core.count)) state.step = -1;
   listen(draw);
   listenToControls();
-  drawHead(core, cores, made.version);
+  drawHead(core, cores, made);
   draw(new Set(["core", "theme", "query"]));
   window.view = { decoder, moment, product, state, set, made, core: () => core, timeline, memory, drawn: () => drawn };
   await drawn;

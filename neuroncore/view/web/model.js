@@ -5,6 +5,7 @@ import { inflate, signed, unpacked } from "./columns.js";
 export const CRITICAL = 1; // flags of an instruction
 export const IN_TURN = 2;
 export const TRANSFER = 4;
+export const ELSEWHERE = 8; // it waited for one that the page lacks
 const EXACT = 1 << 16; // elements of an access that are compared one by one
 
 export class Core {
@@ -29,6 +30,14 @@ export class Core {
     this.lineOfSite = this.sites.map(([file, line]) => rows.get(`${file}:${line}`) ?? -1);
     this.byTime = sorted(Int32Array.from(call.keys()), this.begin, this.tick_ns);
     this.placeInTime = inverse(this.byTime);
+    const all = this.count === this.instructions; // else the page has a window of the run
+    this.from = all || !this.count ? 0 : this.begin.reduce((a, b) => Math.min(a, b));
+    this.to = (all || !this.count ? this.total_ns : this.end.reduce((a, b) => Math.max(a, b))) || 1;
+  }
+
+  /** What an instruction is called: its place in the program. */
+  number(i) {
+    return this.first + i;
   }
 
   readTimes({ begin, busy, taken, cause, queue }) {

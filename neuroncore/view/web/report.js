@@ -3,22 +3,37 @@
 import { set } from "./state.js";
 import { $, duration, el, percent, table } from "./text.js";
 
-export function drawHead(core, cores, version) {
+export function drawHead(core, cores, { version, served }) {
   document.title = `${core.kernel} on ${core.machine}`;
   $("verdict").textContent = `${core.kernel} on ${core.machine}: ${core.verdict.text}`;
   $("sentence").textContent = core.sentence ?? "";
   const shares = Object.entries(core.busy_share).filter(([, share]) => share > 0.005)
     .map(([name, share]) => `${name} ${(100 * share).toFixed(0)} %`);
-  const parts = [`an estimate, ${core.order}`, `${core.count} instructions`, `busy: ${shares.join(", ")}`,
+  const parts = [`an estimate, ${core.order}`, `${core.instructions} instructions`, `busy: ${shares.join(", ")}`,
     core.coverage && `covers ${core.coverage}`, `neuroncore ${version}`];
   $("subtitle").textContent = parts.filter(Boolean).join("   ·   ");
+  $("window").replaceChildren(...(core.count < core.instructions ? drawWindow(core, served) : []));
   $("which").hidden = cores.length < 2;
   $("core").replaceChildren(...cores.map((each, n) => el("option", { value: n },
-    `${each.kernel}${each.cores > 1 ? `, core ${each.core}` : ""}${sameName(cores, n)}`)));
+    `${each.kernel}${each.ranks > 1 ? `, rank ${each.rank}` : ""}${each.cores > 1 ? `, core ${each.core}` : ""}${sameName(cores, n)}`)));
+}
+
+/** Which part of the run the page has, and with a server the way to others. */
+function drawWindow(core, served) {
+  const last = core.first + core.count - 1;
+  const said = `instructions ${core.first.toLocaleString("en")} to ${last.toLocaleString("en")} of `
+    + `${core.instructions.toLocaleString("en")}`;
+  if (!served) return [`${said}: --window A:B has others, --serve all of them`];
+  const link = (text, first) => {
+    const from = Math.max(0, Math.min(first, core.instructions - core.count));
+    return from === core.first ? "" : el("a", { href: `?window=${from}:${from + core.count}` }, text);
+  };
+  return [link("\u25c0 earlier ", core.first - core.count), said, link(" later \u25b6", last + 1)];
 }
 
 function sameName(cores, n) {
-  const alike = cores.filter((each) => each.kernel === cores[n].kernel && each.core === cores[n].core);
+  const name = ({ kernel, rank, core }) => [kernel, rank, core].join();
+  const alike = cores.filter((each) => name(each) === name(cores[n]));
   return alike.length > 1 ? `, launch ${alike.indexOf(cores[n])}` : "";
 }
 

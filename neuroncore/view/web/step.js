@@ -38,7 +38,7 @@ export function drawStep(pane, core) {
   }
   const call = core.callOf(i), critical = core.is(i, CRITICAL);
   pane.replaceChildren(
-    el("div", {}, el("b", {}, `${i}  ${call.name}`), `  on ${core.queues[core.queue[i]]}, `,
+    el("div", {}, el("b", {}, `${core.number(i)}  ${call.name}`), `  on ${core.queues[core.queue[i]]}, `,
       place(core, i), critical ? el("span", { class: "critical" }, "  on the critical path") : ""),
     el("div", { id: "times" }, `begins at ${moment(core.begin[i])}, keeps its queue for `
       + `${duration(core.kept[i] - core.begin[i])}, result at ${moment(core.end[i])}`),
@@ -111,12 +111,13 @@ function range(core, box) {
 
 function from(core, { operand }) {
   const writer = core.writerBefore(operand);
-  return writer < 0 ? "nothing before" : linked(core, writer);
+  return writer < 0 ? `nothing before${core.first ? ", in this window" : ""}` : linked(core, writer);
 }
 
 function next(core, { operand }) {
   const reader = core.readerAfter(operand), writer = core.writerAfter(operand);
-  const never = core.writes(operand) ? "never read" : "not read again";
+  const within = core.count < core.instructions ? ", in this window" : "";
+  const never = (core.writes(operand) ? "never read" : "not read again") + within;
   const read = reader < 0 ? [never] : ["read by ", linked(core, reader)];
   const written = writer < 0 ? [] : [", written by ", linked(core, writer)];
   return el("span", {}, ...read, ...written);

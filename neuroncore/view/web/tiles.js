@@ -5,23 +5,37 @@ import { codes, decoder } from "./number.js";
 
 /** The values of a core: of each operand a tile, or null, once they are decoded. */
 export class Tiles {
-  static async read({ values }) {
-    const made = new Tiles();
-    made.reason = values.reason;
-    made.given = values;
-    made.ofOperand = values.reason ? [] : await unpacked(values.of_operand);
-    made.decoded = new Map();
+  static async read(core, number) {
+    const made = new Tiles(), { values } = core;
+    Object.assign(made, { core, number, reason: values.reason, formats: values.formats ?? {}, known: new Map() });
+    Object.assign(made, { served: values.served, options: values, decoded: new Map() });
+    if (!values.of_operand) return made;
+    (await unpacked(values.of_operand)).forEach((n, operand) => n && made.known.set(operand, values.tiles[n - 1]));
     return made;
   }
 
-  /** What the document says of an operand's tile; undefined if it says nothing. */
+  /** What the document, or what was asked so far, says of an operand's tile; undefined if nothing. */
   of(operand) {
-    const number = this.ofOperand[operand];
-    return number ? this.given.tiles[number - 1] : undefined;
+    return this.known.get(operand);
+  }
+
+  /** Ask for what the operands of a step held, if the page has a server. */
+  async ask(step) {
+    const { core } = this, start = core.start[step];
+    if (!this.served || step < 0 || this.known.has(start)) return;
+    const answer = await fetch(`values?core=${this.number}&step=${core.first + step}`);
+    const found = await answer.json();
+    if (found.reason) {
+      this.reason = found.reason;
+      return;
+    }
+    Object.assign(this.formats, found.formats);
+    this.options = found;
+    found.of_operand.forEach((n, operand) => n && this.known.set(start + operand, found.tiles[n - 1]));
   }
 
   format(tile) {
-    return this.given.formats[tile.format];
+    return this.formats[tile.format];
   }
 
   /** All elements of a tile: codes, numbers, and whether each was never written. */

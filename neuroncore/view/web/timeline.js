@@ -169,5 +169,5 @@ function said(core, i) {
   const given = Object.entries(call.arguments).map(([name, value]) => `${name} = ${value}`);
   const times = `from ${moment(core.begin[i])} for ${duration(core.kept[i] - core.begin[i])}, `
     + `result at ${moment(core.end[i])}`;
-  return [`${i}  ${call.name}  line ${core.sites[core.site[i]][1]}`, times, ...given].join("\n");
+  return [`${core.number(i)}  ${call.name}  line ${core.sites[core.site[i]][1]}`, times, ...given].join("\n");
 }

@@ -17,6 +17,9 @@ function tint(value, most) {
 }
 
 export async function drawValues(pane, core) {
+  const { step } = state;
+  await core.tiles.ask(step);
+  if (step !== state.step) return undefined;
   if (core.tiles.reason) return pane.replaceChildren(el("p", { class: "faint" }, `No values: ${core.tiles.reason}.`));
   if (state.step < 0) return pane.replaceChildren(el("p", { class: "faint" }, "Choose an instruction."));
   const operands = core.operands(state.step), at = Math.min(state.operand, operands.length - 1);
@@ -30,7 +33,7 @@ export async function drawValues(pane, core) {
   }
   const whole = tile.data ? await core.tiles.all(tile) : null;
   const small = whole || tile.low === null ? null : await core.tiles.small(tile);
-  if (operands !== undefined && state.step >= 0 && core.operands(state.step)[at]?.operand !== operand.operand) return undefined;
+  if (step !== state.step) return undefined;
   pane.replaceChildren(chooser, el("div", { class: "sides" },
     picture(tile, whole, small), el("div", {}, figures(core, operand, tile), histogram(tile), element(core, tile, whole))));
   return undefined;

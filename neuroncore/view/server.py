@@ -1,0 +1,148 @@
+"""A page with a server behind it: values are made by replaying the record when they are asked for.
+
+It listens to this machine alone. Pages of other sites can reach a local port too: what is asked has
+to name the server as it is (`Host`), and to know its token, which is a part of every address.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from neuroncore.errors import KernelError, UsageError
+from neuroncore.view import values
+from neuroncore.view.document import Shown
+from neuroncore.view.page import FRAME_HEIGHT, page
+from neuroncore.view.window import Window
+
+ADDRESS = "127.0.0.1"
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Answer(NamedTuple):
+    """What a request is answered with."""
+
+    status: HTTPStatus
+    kind: str
+    text: str
+
+
+class Server:
+    """Serves the page of some launches on a port of 127.0.0.1, 0 for one that is free, until it is
+    closed. In a notebook it shows the page. Raises UsageError if the port is taken."""
+
+    def __init__(self, launches: Sequence[Shown], port: int = 0) -> None:
+        self.launches = launches
+        self._token = secrets.token_urlsafe(16)
+        self._one_by_one = threading.Lock()  # a replay is at one step at a time
+        self._steps: dict[int, values.Steps] = {}
+        self._cores = [
+            (n, core) for n, one in enumerate(launches) for core in range(len(one.timelines))
+        ]
+        try:
+            self._http = ThreadingHTTPServer((ADDRESS, port), self._handler())
+        except OSError as error:
+            raise UsageError(f"port {port} can't be served: {error.strerror}") from None
+        self._http.daemon_threads = True
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+
+    @property
+    def host(self) -> str:
+        return f"{ADDRESS}:{self._http.server_port}"
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"http://{self.host}/{self._token}/"
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._http.shutdown()
+        self._http.server_close()
+
+    def _repr_html_(self) -> str:
+        frame = f'<iframe src="{self.url}" width="100%" height="{FRAME_HEIGHT}" style="border:0">'
+        return f'{frame}</iframe><div><a href="{self.url}" target="_blank">{self.url}</a></div>'
+
+    def __repr__(self) -> str:
+        return f"<Server of a page at {self.url}>"
+
+    def answer(self, target: str, host: str | None) -> Answer:
+        """What a request for a target gets, that names this host."""
+        path, asked = urlsplit(target).path, parse_qs(urlsplit(target).query)
+        _, token, *rest = path.split("/")
+        if host != self.host or not secrets.compare_digest(token.encode(), self._token.encode()):
+            return Answer(HTTPStatus.FORBIDDEN, "text/plain", "")
+        made = {"": self._page, "values": self._values}.get("/".join(rest))
+        if made is None:
+            return Answer(HTTPStatus.NOT_FOUND, "text/plain", "")
+        try:
+            return made({name: given[-1] for name, given in asked.items()})
+        except (KernelError, UsageError) as error:
+            return _refused(str(error))
+        except (KeyError, ValueError):
+            return _refused(f"{target} is no question")
+
+    def _page(self, asked: dict[str, str]) -> Answer:
+        launches = self.launches
+        if "window" in asked:
+            first, last = map(int, asked["window"].split(":"))
+            launches = [replace(one, window=Window(first, last)) for one in launches]
+        return Answer(HTTPStatus.OK, "text/html", page(launches, served=True).html)
+
+    def _values(self, asked: dict[str, str]) -> Answer:
+        """What the operands of an instruction held; cores are numbered as on the page."""
+        number, core = self._cores[_natural(asked["core"], len(self._cores))]
+        launch = self.launches[number]
+        program = launch.timelines[core].program
+        instruction = _natural(asked["step"], len(program))
+        if launch.steps is None:
+            raise UsageError("the page was asked for without values")
+        with self._one_by_one:
+            if number not in self._steps:
+                self._steps[number] = launch.steps()
+            found = values.step(program, self._steps[number], core, instruction)
+        return Answer(HTTPStatus.OK, "application/json", json.dumps(found, separators=(",", ":")))
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                found = server.answer(self.path, self.headers["Host"])
+                content = found.text.encode()
+                self.send_response(found.status)
+                for name, value in HEADERS.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Type", f"{found.kind}; charset=utf-8")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing: the terminal is the user's."""
+
+        return Handler
+
+
+def _natural(text: str, below: int) -> int:
+    """Raises ValueError for what is no number from 0 to below another."""
+    number = int(text)
+    if not 0 <= number < below:
+        raise ValueError(text)
+    return number
+
+
+def _refused(reason: str) -> Answer:
+    return Answer(HTTPStatus.BAD_REQUEST, "application/json", json.dumps({"reason": reason}))
