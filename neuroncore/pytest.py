@@ -83,7 +83,7 @@ class Watch:
     def met(self) -> dict[Any, Any]:
         """What was found in all of them, by the line of a kernel."""
         found: dict[Any, Any] = warning.by_line(
-            one for run in self.launches for one in run.findings
+            warning.likely_wrong(one for run in self.launches for one in run.findings)
         )
         return found
 

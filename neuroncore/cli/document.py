@@ -8,14 +8,16 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from neuroncore.api import Run
 from neuroncore.cli import failures
 from neuroncore.errors import UsageError
+from neuroncore.findings import Finding
 from neuroncore.frontend.settings import target_machine
-from neuroncore.frontend.warning import Line, by_line, counted
+from neuroncore.frontend.warning import Line, by_line, counted, likely_wrong
 from neuroncore.native.lazy import Lazy
 from neuroncore.report import text
 from neuroncore.report.compare import Agreement
@@ -44,6 +46,21 @@ class Document:
         self.differs = False
         self.told: set[Line] = set()
         self.last: Run | None = None
+        self.source: Sequence[Finding] = ()
+        self.refused = False  # by --strict
+
+    def read(self, findings: Sequence[Finding]) -> None:
+        """Tell what the source of the kernels has told: errors as warnings, unless --strict makes
+        them refuse the run."""
+        self.source = findings
+        for one in findings:
+            if one.severity == "error" and self.arguments.strict:
+                print(one, file=sys.stderr)
+                self._refuse(one)
+
+    def _refuse(self, one: Finding) -> None:
+        self.refused = True
+        self.failure = self.failure or {**one.to_dict(), "statement": str(one)}
 
     def say(self, line: str) -> None:
         if not self.arguments.json:
@@ -56,6 +73,9 @@ class Document:
             f"neuroncore {version('neuroncore')}  target {chosen.name} ({chosen.generation})  "
             f"seed {self.arguments.seed}  python {platform.python_version()}  {packages}"
         )
+        for line, same in by_line(likely_wrong(self.source)).items():
+            self.told.add(line)
+            self.say(counted([replace(one, severity="warning") for one in same]))
 
     def add(self, run: Run, found: Agreement | None) -> None:
         """Print or keep what came out of a finished launch."""
@@ -74,6 +94,9 @@ class Document:
             self.say(f"  {line}")
         self.launches.append(_launch(run, found, self.arguments.answers))
         self.last = run
+        for one in run.findings:
+            if one.severity == "error" and self.arguments.strict:
+                self._refuse(one)
 
     def _findings(self, run: Run) -> Iterator[str]:
         """What a line of a kernel tells for the first time; of the others, how many there are."""
@@ -124,6 +147,7 @@ class Document:
             "target": target_machine(self.arguments.target).name,
             "seed": self.arguments.seed,
             "versions": {n: version(n) for n in ("neuroncore", *PACKAGES)},
+            "findings": [one.to_dict() for one in self.source],
             "launches": self.launches,
             "error": self.failure,
         }

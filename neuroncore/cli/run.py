@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import difflib
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -15,7 +16,9 @@ from neuroncore.cli import tools
 from neuroncore.cli.document import Document
 from neuroncore.cli.failures import leaving_told
 from neuroncore.cli.session import Session
+from neuroncore.diagnostics.static import read
 from neuroncore.errors import UsageError
+from neuroncore.findings import Finding
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.settings import environment_options, settings
 from neuroncore.frontend.vendor import checkouts
@@ -36,6 +39,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.usage = "neuroncore run FILE.py[::KERNEL] [options] [[--] SCRIPT_ARGUMENT ...]"
     parser.allow_abbrev = False
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse what `neuroncore check` calls an error; without it, that is a warning",
+    )
     parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
     parser.add_argument(
         "--trace-flows",
@@ -242,8 +250,20 @@ def finished(arguments: argparse.Namespace, document: Document) -> int:
     """Run what is asked for, and write what the document has of it; the exit code."""
     keeps = bool(arguments.html or arguments.serve or arguments.save)
     session = Session(arguments, document, compares=True, keeps=keeps)
-    launch(arguments, session, _options(arguments))
+    document.read(_source_findings(arguments))
+    if not document.refused:
+        launch(arguments, session, _options(arguments))
     return document.close()
+
+
+def _source_findings(arguments: argparse.Namespace) -> Sequence[Finding]:
+    """What the source tells before anything runs; nothing of what is no kernel's file, which the
+    run itself tells of."""
+    file, _, kernel = arguments.file.partition("::")
+    try:
+        return read(Path(file), kernel or None, None, arguments.target).findings
+    except UsageError:
+        return ()
 
 
 def launch(arguments: argparse.Namespace, session: Session, options: Options) -> None:

@@ -25,13 +25,21 @@ def _runtime(scope: Scope, node: ast.expr) -> str:
     return WHAT[kind] if kind in RUNTIME else ""
 
 
+def _is_there(scope: Scope, node: ast.expr) -> bool:
+    """Whether it is a tensor in HBM, of which kernels ask whether they were given one."""
+    memory = scope.value(node).memory
+    return memory is not None and memory not in ROLES["on_chip"]
+
+
 @RULES.about(ast.If, ast.IfExp, ast.Assert, ast.While, ast.BoolOp, ast.UnaryOp)
 def conditions(spot: Spot) -> Iterator[Told]:
     """Truth values that the compiler would have to know."""
     node, scope = spot.node, spot.scope
     asked: list[ast.expr] = []
     match node:
-        case ast.If() | ast.IfExp() | ast.Assert():
+        case ast.If() | ast.IfExp():
+            asked = [node.test]
+        case ast.Assert() if scope.value(node.test).kind != "tensor":  # checks of a simulation
             asked = [node.test]
         case ast.While() if scope.value(node.test).kind != "register":
             asked = [node.test]
@@ -44,7 +52,7 @@ def conditions(spot: Spot) -> Iterator[Told]:
     for one in asked:
         if isinstance(one, ast.BoolOp) or (isinstance(one, ast.UnaryOp) and not scope.is_older):
             continue  # which are spots of their own
-        if what := _runtime(scope, one):
+        if (what := _runtime(scope, one)) and not _is_there(scope, one):
             yield "DYNAMIC_CTRL", one, f"{ast.unparse(one)} is asked for its truth: {what}"
 
 
@@ -52,8 +60,9 @@ def conditions(spot: Spot) -> Iterator[Told]:
 def conversions(spot: Spot) -> Iterator[Told]:
     """Numbers, ranges and arrays of Python made of what the device holds."""
     node, scope = spot.node, spot.scope
-    if isinstance(node, ast.For) and scope.value(node.iter).kind in RUNTIME:
-        yield "DYNAMIC_CTRL", node.iter, f"a loop goes over {WHAT[scope.value(node.iter).kind]}"
+    if isinstance(node, ast.For) and (what := _runtime(scope, node.iter)):
+        code = "TENSOR_LOOP" if scope.value(node.iter).kind == "tensor" else "DYNAMIC_CTRL"
+        yield code, node.iter, f"a loop goes over {what}"
     if not isinstance(node, ast.Call) or not node.args:
         return
     own = isinstance(node.func, ast.Name) and node.func.id in OF_NUMBERS

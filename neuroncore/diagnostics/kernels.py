@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from neuroncore.diagnostics.modules import DEFINITIONS, Definition, Module, Modules
+from neuroncore.diagnostics.modules import DEFINITIONS, Definition, Module, Modules, name_of
 from neuroncore.diagnostics.releases import ROLES
 from neuroncore.errors import UsageError, did_you_mean
 
@@ -73,11 +73,11 @@ class Program:
 
     def _roots(self, kernel: str | None) -> list[tuple[Module, Definition]]:
         first = self.modules.first
-        if kernel is not None:
-            if kernel not in first.definitions:
-                hint = did_you_mean(kernel, first.definitions)
-                raise UsageError(f"{first.path} has no {kernel}" + (f"; {hint}" if hint else ""))
-            return [(first, first.definitions[kernel])]
+        if kernel is not None and (found := self._definition(first, ast.Name(kernel))) is not None:
+            return [found]
+        if kernel is not None and kernel not in {**first.values, **first.imports}:
+            hint = did_you_mean(kernel, first.definitions)
+            raise UsageError(f"{first.path} has no {kernel}" + (f"; {hint}" if hint else ""))
         own = [(first, one) for one in _functions(first) if self.is_launched(first, one)]
         return [*own, *self._handed_over()]
 
@@ -113,9 +113,10 @@ class Program:
         return self._definition(first, called)
 
     def _without_kernels(self) -> list[tuple[Module, Definition]]:
-        """What kernels of other files will call, in a file that has none."""
+        """What kernels of other files will call, in a file that has none; tests are no such."""
         first = self.modules.first
-        return [(first, one) for one in _functions(first) if self._issues(first, one)]
+        helpers = (one for one in _functions(first) if not one.name.startswith("test"))
+        return [(first, one) for one in helpers if self._issues(first, one)]
 
     def _handed_over(self) -> Iterator[tuple[Module, Definition]]:
         """What the file launches of other files, and what it gives to a launcher by a call."""
@@ -165,11 +166,20 @@ def _functions(module: Module) -> Iterator[Definition]:
 
 
 def _named(node: Definition) -> Iterator[ast.expr]:
-    """Names in the body of a function or a class, not in its decorators and annotations."""
-    for statement in node.body:
-        for inner in ast.walk(statement):
-            if isinstance(inner, ast.Name | ast.Attribute):
-                yield inner
+    """Names in the body of a function or a class that are of the file, not in its decorators and
+    annotations."""
+    inside = [inner for statement in node.body for inner in ast.walk(statement)]
+    own = {one.id for one in inside if isinstance(one, ast.Name) and not _is_read(one)}
+    own |= {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
+    for inner in inside:
+        if not isinstance(inner, ast.Name | ast.Attribute) or not _is_read(inner):
+            continue
+        if (name_of(inner) or "").partition(".")[0] not in own:
+            yield inner
+
+
+def _is_read(node: ast.Name | ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Load)
 
 
 def nested(node: ast.AST) -> Iterator[ast.AST]:

@@ -13,6 +13,11 @@ from neuroncore.errors import UsageError
 from neuroncore.source import Place
 
 API = ("nki", "neuronxcc.nki")
+# no kernel calls what these define, or it isn't the user's
+NOT_KERNELS = {
+    *sys.stdlib_module_names,
+    *("neuroncore", "numpy", "ml_dtypes", "scipy", "torch", "jax", "jaxlib", "pytest"),
+}
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -151,7 +156,7 @@ class Modules:
 
     def _find(self, module: Module, level: int, parts: Sequence[str]) -> Module | None:
         """The file of a dotted name, from a file's folder up, or where Python looks."""
-        if not level and (not parts or parts[0] in sys.stdlib_module_names):
+        if not level and (not parts or parts[0] in NOT_KERNELS):
             return None
         key = module.folder, level, ".".join(parts)
         if key not in self._found:

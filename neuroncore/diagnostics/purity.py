@@ -73,7 +73,7 @@ def _of_the_file(scope: Scope, target: ast.expr) -> str:
 def older_names(spot: Spot) -> Iterator[Told]:
     """Names of neuronxcc.nki in a kernel of today's API."""
     node, scope = spot.node, spot.scope
-    if scope.module.is_older or not isinstance(node, ast.Attribute | ast.Name):
+    if scope.is_older or not isinstance(node, ast.Attribute | ast.Name):
         return
     first = (name_of(node) or "").partition(".")[0]
     _, origin = scope.module.imports.get(first, (0, ""))

@@ -48,9 +48,9 @@ def read(file: Path, kernel: str | None, api: str | None, target: str | None) ->
 def _fitting(program: Program) -> tuple[Scopes, Sequence[str]]:
     """The functions for the latest release of those whose names and parameters they fit best, and
     the others of these."""
-    if program.modules.first.is_older or any(one.module.is_older for one in program.functions[:1]):
-        return Scopes(program, RELEASES[0]), ()
     latest = Scopes(program, RELEASES[-1])
+    if program.modules.first.is_older or any(scope.is_older for scope in latest.all()[:1]):
+        return Scopes(program, RELEASES[0]), ()
     uses = [
         spot
         for scope in latest.all()

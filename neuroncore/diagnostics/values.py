@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Literal
 
 from neuroncore.diagnostics.kernels import Device, Program, nested
+from neuroncore.diagnostics.modules import of_the_api
 from neuroncore.diagnostics.releases import RELEASES, ROLES, form_in
 
 Kind = Literal[
@@ -78,10 +79,10 @@ class Scope:
     def __init__(self, scopes: Scopes, device: Device, outer: Scope | None = None) -> None:
         self.scopes, self.program, self.device, self.outer = scopes, scopes.program, device, outer
         self.module, self.node = device.module, device.node
-        self.release = RELEASES[0] if self.module.is_older else scopes.release
         self._values: dict[str, Value] = {}
         self._open: set[str] = set()
         self.nodes = tuple(nested(self.node))
+        self.release = RELEASES[0] if self._names_older() else scopes.release
         self.bindings = _bindings(self.nodes)
         declared = (one for one in self.nodes if isinstance(one, ast.Global))
         self.file_names = {name for one in declared for name in one.names}
@@ -103,6 +104,16 @@ class Scope:
         if isinstance(expression, ast.Name) and expression.id in self.bindings:
             return ""
         return self.program.api_name(self.module, expression) or ""
+
+    def _names_older(self) -> bool:
+        """Whether all that a function uses of the API is of the older one."""
+        if self.outer is not None:
+            return self.outer.is_older
+        origins = (
+            self.module.imports.get(one.id) for one in self.nodes if isinstance(one, ast.Name)
+        )
+        of_api = {one[1].partition(".")[0] for one in origins if one and of_the_api(one[1])}
+        return self.module.is_older or of_api == {"neuronxcc"}
 
     def _give_to_bodies(self) -> None:
         """What loops of the device give to the functions that they call."""
@@ -277,6 +288,8 @@ class Scope:
             scope = scope.outer
         found = self.program.modules.meaning(self.module, function)
         if not isinstance(found, tuple) or isinstance(found[1], ast.ClassDef):
+            return None
+        if self.program.is_launched(*found):  # what a launch returns is the host's
             return None
         return self.scopes.of(Device(found[0], found[1], is_kernel=False))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from neuroncore import source
@@ -41,6 +41,11 @@ def by_line(findings: Iterable[Finding]) -> dict[Line, list[Finding]]:
     return found
 
 
+def likely_wrong(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Findings but notes and advice, which a correct kernel may have."""
+    return (one for one in findings if one.severity in ("error", "warning"))
+
+
 def counted(findings: list[Finding]) -> str:
     """The first of several findings, with how many there are."""
     more = f" (and {len(findings) - 1} more of this line)" if len(findings) > 1 else ""
@@ -50,8 +55,7 @@ def counted(findings: list[Finding]) -> str:
 def warn(findings: Iterable[Finding]) -> None:
     """Tell what has not been told, at the line of the user's that launched the kernel: what is
     likely wrong, not notes and advice."""
-    grave = [one for one in findings if one.severity in ("error", "warning")]
-    for line, same in by_line(grave).items():
+    for line, same in by_line(likely_wrong(findings)).items():
         text = counted(same)
         if line not in _told or _is_told_each_time(text):
             _told.add(line)
