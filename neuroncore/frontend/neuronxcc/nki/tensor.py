@@ -28,8 +28,9 @@ from neuroncore.frontend.neuronxcc.nki.expressions import (
 )
 from neuroncore.frontend.slices import DynamicSlice
 from neuroncore.frontend.unread import Unread
-from neuroncore.memory import access, parts
+from neuroncore.memory import access
 from neuroncore.memory.access import Dims
+from neuroncore.memory.parts import Parted
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Dynamic, Tile
 
@@ -37,7 +38,7 @@ from neuroncore.memory.tile import Dynamic, Tile
 Span = tuple[int, Dims, Dims, int]
 
 
-class Tensor(Unread, Tile):
+class Tensor(Unread, Parted):
     """A tensor in HBM, SBUF or PSUM, or a part of one.
 
     `spans` are the indices that reach outside the tensor, of a tile that a mask has to shorten
@@ -80,9 +81,9 @@ class Tensor(Unread, Tile):
         """
         if type(key) is bool or isinstance(key, Mask):
             return self._masked(key)
-        return parts.part(self, key if type(key) is tuple else (key,), self._by_keys)
+        return super().__getitem__(key)
 
-    def _by_keys(self, given: tuple[Any, ...]) -> Tensor:
+    def by_keys(self, given: tuple[Any, ...]) -> Tensor:
         keys = self._all_keys(given)
         for axis, k in enumerate(keys):
             if isinstance(k, Shifted):
