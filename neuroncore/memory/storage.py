@@ -225,9 +225,7 @@ class Memory:
             ) from None
         return storage
 
-    def layout(
-        self, region: MemoryRegion, shape: Dims, dtype: Format, name: str = ""
-    ) -> Layout:
+    def layout(self, region: MemoryRegion, shape: Dims, dtype: Format, name: str = "") -> Layout:
         """That of tensors that the system places. Raises PartitionLimitError and CapacityError for
         one that doesn't fit onto the chip."""
         found = self._layouts.get((region, shape, dtype))
