@@ -22,6 +22,7 @@ import nki.language as nl
 import numpy as np
 from measure import least
 
+from neuroncore.compiler.policy import POLICIES
 from neuroncore.core.core import Core
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
@@ -31,7 +32,6 @@ from neuroncore.record.program import Program
 from neuroncore.record.saved import Record, save
 from neuroncore.report import perfetto
 from neuroncore.schedule import schedule
-from neuroncore.schedule.reordering import POLICIES
 
 COLUMN = (128, 1)
 ROUNDS, REPEATS = 40, 50  # of an instruction, in turns with all the others

@@ -31,7 +31,6 @@ SKIP = oob_mode.skip
     rules=words.COPY,
     opcode="DMA_DIRECT2D",
     traits=Traits(casts=True, copies=True),
-    older_compiler=Fusion(once=words.is_load),
 )
 def dma_copy(
     dst: words.Moved,

@@ -93,7 +93,7 @@ def fill(dst: Tile, value: float) -> None:
     choose=words.exact_integers_to_gpsimd,
     rules=words.TENSOR_TENSOR,
     traits=Traits(lanewise=True, casts=True, bytes_counted=False),
-    older_compiler=Fusion(once=lambda call: True),
+    older_compiler=Fusion(once=True),
 )
 def tensor_tensor(
     dst: Scattered, data1: Gathered, data2: In, op: AnyOp, engine: engine = unknown

@@ -27,11 +27,11 @@ SHAPES: dict[str, tuple[tuple[int, ...] | float, ...]] = {  # as transform_to_nk
 
 
 def case(row: Row, checkout: Path, path: str) -> Case:
-    if row["family"] not in SHAPES:
-        raise Hole(f"it is not known what arguments {row['family']} has")
+    family = row["family"].removeprefix("nkibench/")
+    if family not in SHAPES:
+        raise Hole(f"it is not known what arguments {family} has")
     arguments = tuple(
-        Random("float32", value) if isinstance(value, tuple) else value
-        for value in SHAPES[row["family"]]
+        Random("float32", value) if isinstance(value, tuple) else value for value in SHAPES[family]
     )
     return Case(inside(checkout, path), "kernel", arguments, module=module)
 

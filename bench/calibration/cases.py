@@ -10,8 +10,10 @@ import accelopt
 import classroom
 import documentation
 import fusion
+import inspector
 import library
 import megakernel
+import probes
 import searches
 import tuned
 from case import Case, Hole, Row
@@ -26,11 +28,14 @@ FAMILIES = {
     "robertpare17/asst4-trainium": classroom.case,
     "rishic3/asst4-trainium2": classroom.case,
     "chenhzhu/asst4-trainium2": classroom.case,
+    "xaviergonzalez/asst4-trainium2": classroom.case,
     "aws-neuron-sdk": documentation.case,
     "aws-neuron-sdk@v2.26.0": documentation.case,
     "allenkchau/trainium-kernel-fusion": fusion.case,
     "KevGomes1403/nki-moe-megakernel": megakernel.case,
     "awslabs/nki-autotune": tuned.case,
+    "Joejoedesu/voyager-compiler": probes.case,
+    "Lonny154/Matmul-Inspector": inspector.case,
     LIBRARY: library.case,
 }
 OLDER_PAGES = ("@752349fd", "nki_perf_guide")  # what later releases of the SDK lack
@@ -39,7 +44,8 @@ OLDER_PAGES = ("@752349fd", "nki_perf_guide")  # what later releases of the SDK 
 def source(row: Row) -> tuple[str, str]:
     """The checkout that a row's kernel is in and the path of its file there."""
     name, _, path = row["kernel_source"].removeprefix("github:").partition(":")
-    name, path = re.sub(r" \(.*\)", "", name), re.sub(r"(@[0-9a-f]+\^?)? .*|@.*", "", path)
+    name = re.sub(r"@[0-9a-f]{8}$| \(.*\)", "", name)
+    path = re.sub(r"(@[0-9a-f]+\^?)? .*|@.*", "", path)
     if name == "aws-neuron-sdk" and any(page in row["kernel_source"] for page in OLDER_PAGES):
         name = "aws-neuron-sdk@v2.26.0"
     return name, path

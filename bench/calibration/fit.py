@@ -6,7 +6,7 @@ Every fitted number is a physical quantity with a few plausible values. All comb
 the best has the most kernels within 25 %, of equal ones the smallest mean error. Kernels of
 either API are fitted by themselves, for they share no number. Then the fit is made again without
 each chain of variants, and that chain's error is taken with what the others chose: what a new
-kernel has to expect. Nothing is changed: numbers in use are in neuroncore/schedule/reordering.py,
+kernel has to expect. Nothing is changed: numbers in use are in neuroncore/compiler/policy.py,
 isa/machines/trn1.toml and offsets.toml, and are reported beside the best. No kernel is left out.
 """
 
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from neuroncore import machine
 from neuroncore.cli.score import ASSERTED
+from neuroncore.compiler.policy import POLICIES
 from neuroncore.machine import Machine
 from neuroncore.record.program import Order
 from neuroncore.record.saved import Record
@@ -32,7 +33,6 @@ from neuroncore.report import measurements
 from neuroncore.report.measurements import Harness, Row, offset_us, span_ns
 from neuroncore.report.score import CLOSE
 from neuroncore.schedule import schedule_cores
-from neuroncore.schedule.reordering import POLICIES
 
 HERE = Path(__file__).parent
 
@@ -153,7 +153,8 @@ def kernels(
 
 def added_us(row: Row, setting: Setting, known: Sequence[Harness]) -> float:
     added = offset_us(row, known)
-    return setting.offset_us if row["generation"] == "trn1" and added else added
+    fitted = row["generation"] == "trn1" and added and setting.offset_us
+    return setting.offset_us if fitted else added
 
 
 def span_us(
@@ -198,7 +199,7 @@ def in_use(order: Order, known: Sequence[Harness]) -> Setting:
     if order != "compiled":
         return Setting(*windows)
     trn1 = machine.load("trn1")
-    (offset,) = {h.offset_us for h in known if h.generation == "trn1"}
+    offset = offset_us({"generation": "trn1", "measured_by": "nki.benchmark"}, known)
     reciprocal = trn1.engines["vector"].rate["reciprocal"]
     return Setting(*windows, trn1.dma.transfer_ns, reciprocal, offset)
 

@@ -1,4 +1,5 @@
-"""The candidates of autocomp's published searches, on what the harness of their problem makes."""
+"""The candidates of autocomp's published searches, on what the harness of their problem makes, and
+solutions that searches begin with."""
 
 from __future__ import annotations
 
@@ -10,11 +11,29 @@ from types import ModuleType
 sys.path.append(str(Path(__file__).parents[1] / "conformance"))
 
 import autocomp_candidates as published
-from case import Case, Hole, Row, inside, loaded
+from case import Case, Hole, Random, Row, executed, inside, loaded
+
+PREAMBLE = """\
+import math
+import numpy as np
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+"""
+SOLUTIONS: dict[str, tuple[Random | float, ...]] = {
+    "1_layernorm_ref.py": (
+        *(Random("float32", (4096, 8192)), 1e-5),
+        *(Random("float32", (8192,)),) * 2,
+    ),
+    "2_maxpool_ref.py": (Random("float32", (4096, 4096)), 3),
+}
 
 
 def case(row: Row, checkout: Path, path: str) -> Case:
-    """`path` is that of a trace; the kernel's name ends with the number of a candidate."""
+    """`path` is that of a solution, or of a trace: the kernel's name then ends with the number of a
+    candidate."""
+    if Path(path).name in SOLUTIONS:
+        return Case(inside(checkout, path), "solution", SOLUTIONS[Path(path).name], module=solution)
     _, numbered, candidate = row["kernel"].rpartition("#")
     if not numbered:
         raise Hole(f"{row['kernel']} is no candidate of a search")
@@ -30,3 +49,8 @@ def case(row: Row, checkout: Path, path: str) -> Case:
             return loaded(script)  # which ends it before its folder goes
 
     return Case(inside(checkout, path), "", module=module, settings=(number,))
+
+
+def solution(file: Path) -> ModuleType:
+    """A file after the imports that the search puts before it."""
+    return executed(PREAMBLE + file.read_text(), file)

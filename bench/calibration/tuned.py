@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from unittest.mock import Mock
@@ -22,12 +24,16 @@ MEASURING = (
 def case(row: Row, checkout: Path, path: str) -> Case:
     file = inside(checkout, path)
     if file.name != TUNER:
-        return Case(file, "matmul_lhsT_rhs_nkigym", (OPERAND, OPERAND))
-    return Case(file, "nki_f_nkigym", (OPERAND, OPERAND), module=generated)
+        found = re.search(r"@nki\.jit\s+def (\w+)\(([^)]*)\)", file.read_text())
+        function, operands = found.groups()
+        return Case(file, function, (OPERAND,) * len(operands.split(",")))
+    steps = int(re.search(r"(\d) atoms", row["kernel"])[1])
+    module = partial(generated, steps=steps)
+    return Case(file, "nki_f_nkigym", (OPERAND, OPERAND), module=module, settings=(steps,))
 
 
-def generated(file: Path) -> ModuleType:
-    """The kernel that the script's transformations lead to."""
+def generated(file: Path, steps: int) -> ModuleType:
+    """The kernel that the first steps of the script's transformations lead to."""
     sys.path.append(str(file.parents[1] / "nkigym/src"))
     sys.modules.update(dict.fromkeys(MEASURING, Mock()))
     names = vars(loaded(file))
@@ -36,7 +42,7 @@ def generated(file: Path) -> ModuleType:
         names["f_nkigym"], names["INPUT_SPECS"], transforms=[names[name]() for name in transforms]
     )
     state = environment.reset()
-    for action in names["TRACE"]:
+    for action in names["TRACE"][:steps]:
         state = environment.step(state, action)
     kernel = Path("generated.py")  # in the folder of this case
     kernel.write_text(names["render"](state))

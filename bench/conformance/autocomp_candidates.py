@@ -22,6 +22,7 @@ from outcome import Outcome, options, told
 
 SEARCHES = {
     "trn-tutorial/1_gemm": "trn-tutorial-nki1/2_gemm_test",
+    "trn-tutorial/4_attention": "trn-tutorial-nki1/4_attention_test",
     "trn-tutorial/5_sd_attention": "trn-tutorial-nki1/5_sdattention_test",
     "trn-advanced/4_conv1d": "trn-advanced-nki1/4_conv1d_test",
 }

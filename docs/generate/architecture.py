@@ -73,7 +73,10 @@ Everything else asks these. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to ad
   they ask; a file of it (`record/saved.py`) is JSON and columns, checked when it is read.
 * **The replay** executes a record again (`replay/cursor.py`), without the kernel, through the same
   functions of its Calls: on other inputs, or to look at tiles before and after any instruction.
-* **The schedule** looks at the record only. It takes costs from the clauses, dependencies from the
+* **The compiled program** (`compiler/`) is what is left of the record on the device: what is loaded
+  once, which copies are written in place, which engine takes what the kernel leaves open, what SBUF
+  can't hold. The schedule, the counters and the reports read it, so that they can't disagree.
+* **The schedule** looks at that only. It takes costs from the clauses, dependencies from the
   bytes and an order from what a compiler would do, and gives a timeline.
 * **Reports** are functions of the timeline and the record.
 

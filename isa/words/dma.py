@@ -43,10 +43,6 @@ COMMAND = (engine.sync, engine.scalar)
 ONE_OF_TWO = ([True, False], [False, True])
 
 
-def is_load(call: Call) -> bool:
-    return call.view("dst").on_chip and not call.view("src").on_chip
-
-
 def by_hardware(call: Call) -> bool:
     return call["dge_mode"] is dge_mode.hwdge
 
@@ -260,5 +256,5 @@ def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
     in_sbuf = call.view("src").on_chip
     share = machine.dma.transpose_from_sbuf if in_sbuf else machine.dma.transpose_from_hbm
     assert found.transfer is not None
-    taken = found.transfer.ns / share + machine.dma.transpose_ns
-    return replace(found, transfer=replace(found.transfer, ns=taken))
+    taken = replace(found.transfer, ns=found.transfer.ns / share)
+    return replace(found, transfer=taken, latency_ns=found.latency_ns + machine.dma.transpose_ns)

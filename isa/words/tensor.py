@@ -241,7 +241,7 @@ def matmul_cost(call: Call, machine: Machine) -> cost.Cost:
     """One column of moving per cycle; loading the stationary tile can hide behind the last one.
     A float32 operand of zeros and ones takes one pass (ISA)."""
     kind = _rate_of({call.view("stationary").dtype, call.view("moving").dtype})
-    if call["is_transpose"] and machine.has("native_transpose"):
+    if call["is_transpose"]:
         kind = cost.transpose_kind(call.view("stationary"))
     elif kind == "float32" and (call["is_stationary_onezero"] or call["is_moving_onezero"]):
         kind = "float32_onezero"

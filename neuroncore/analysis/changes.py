@@ -9,10 +9,10 @@ from typing import Any
 
 from neuroncore.analysis.path import Parts
 from neuroncore.clause.world import World
+from neuroncore.compiler.queues import SYNC
 from neuroncore.machine import Machine
 from neuroncore.record.program import Order, Program
 from neuroncore.schedule import QUEUES, Timeline, Variation, schedule_cores
-from neuroncore.schedule.timeline import SYNC
 from neuroncore.schedule.variation import AS_IT_IS
 
 ENDLESS = 1 << 20  # times as large: SBUF and PSUM that nothing fills

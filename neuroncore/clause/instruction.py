@@ -66,7 +66,7 @@ class Fusion:
     call, a copy, may write the same bits in its place (copy propagation)."""
 
     engines: Callable[[Call], Sequence[engine]] | None = None
-    once: Callable[[Call], bool] | None = None
+    once: bool = False
     into_source: Callable[[Call], bool] | None = None
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
+from neuroncore.compiler.queues import QUEUES
 from neuroncore.native.lazy import Lazy
 from neuroncore.record.boxes import Areas
 from neuroncore.record.program import Columns, Program
-from neuroncore.schedule.timeline import QUEUES
 from neuroncore.source import Place
 
 Array = npt.NDArray[Any]

@@ -37,14 +37,6 @@ class Flow(NamedTuple):
     killer: Array
 
 
-class Common(NamedTuple):
-    """Of each call how many operands have to be the same for another one to have its result, 0 if
-    it must not, and how far that may be before it."""
-
-    operands: Array
-    reach: Array
-
-
 class Users(NamedTuple):
     """Of each box: who wrote it last, the last of each queue to read it, and all who did since it
     was written, as a chain of operands from the latest to `earlier` ones; reading[k] is whose
@@ -173,27 +165,28 @@ def _use(i: int, q: Any, accesses: Accesses, users: Users) -> None:
             users.latest[own] = k
 
 
-def recomputed(call: Array, accesses: Accesses, common: Common, flow: Flow) -> Array:
-    """The last instruction before each that did the same with the same data, if that is in reach
-    and its result is still there, else -1."""
+def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> Array:
+    """The last instruction before each that did the same with the same data, if its result is still
+    there, else -1. compared[c] is how many operands of call c have to be the same, 0 if it is
+    always made again."""
     before = np.full(len(call), -1, np.int32)
     slots = no_slots(len(call))
-    _recomputed.over(len(call))(call, accesses, common, flow, slots, before)
+    _recomputed.over(len(call))(call, accesses, compared, flow, slots, before)
     return before
 
 
 @compiled
 def _recomputed(
-    call: Array, accesses: Accesses, common: Common, flow: Flow, slots: Array, before: Array
+    call: Array, accesses: Accesses, compared: Array, flow: Flow, slots: Array, before: Array
 ) -> None:
     """Keeps in `slots`, from that of its hash on, the last of those that do the same."""
     start, operands, reaching = accesses.start, accesses.operands, flow.reaching
     for i in range(call.shape[0]):
-        compared = common.operands[call[i]]
-        if compared == 0:
+        count = compared[call[i]]
+        if count == 0:
             continue
         key = mixed(0, call[i])
-        for k in range(start[i], start[i] + compared):
+        for k in range(start[i], start[i] + count):
             key = mixed(mixed(key, operands[k]), reaching[k])
         slot = slot_of(key, slots.shape[0])
         while slots[slot] >= 0:
@@ -201,16 +194,16 @@ def _recomputed(
             if call[one] == call[i]:
                 ours, theirs = start[i], start[one]
                 while (
-                    k < compared
+                    k < count
                     and operands[ours + k] == operands[theirs + k]
                     and reaching[ours + k] == reaching[theirs + k]
                 ):
                     k += 1
-                if k == compared:
+                if k == count:
                     break
             slot = next_slot(slot, slots.shape[0])
         one, slots[slot] = slots[slot], i
-        if one >= 0 and flow.killer[one] >= i and i - one <= common.reach[call[i]]:
+        if one >= 0 and flow.killer[one] >= i:
             before[i] = one
 
 

@@ -1,4 +1,4 @@
-"""Loops of what the older API's compiler leaves out and spills: `neuroncore.schedule.spills`."""
+"""Loops of what the older API's compiler leaves out and spills: `neuroncore.compiler.residency`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,10 @@ class Accesses(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What tells whether pieces have the same content: call[i] of each instruction, whether call c
-    is a transpose or a copy of one (turns[c]), and of the box operands[k] that operand k is, where
-    it is within its piece, a row of integers (place[b])."""
+    """What tells whether pieces have the same content: call[i] of each instruction, and of the box
+    operands[k] that operand k is, where it is within its piece, a row of integers (place[b])."""
 
     call: Array
-    turns: Array
     operands: Array
     place: Array
 
@@ -69,16 +67,16 @@ def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
 
 @compiled
 def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
-    """For each piece the first one with the same content, itself if there is none; and the
-    instruction that loads it, -1 if it isn't loaded whole or is written again."""
+    """For each piece the first one that is loaded from the same bytes, itself if there is none; and
+    the instruction that loads it, -1 if it isn't loaded whole or is written again."""
     start, reads, piece, _ = accesses
-    call, turns, operands, place = contents
+    call, operands, place = contents
     count = on_chip.shape[0]
     same_as, load = np.arange(count), np.full(count, -1)
-    writers, final, alone, turned, first_read = _history(start, reads, piece, turns[call], count)
+    writers, final, alone, first_read = _history(start, reads, piece, count)
     key = np.ones(count, np.uint64)  # of how its content is made
     inputs = np.zeros(count, np.int64)
-    external, repeated = np.ones(count, np.bool_), np.zeros(count, np.bool_)
+    external = np.ones(count, np.bool_)
     known = np.full(2 * count + 1, -1)  # pieces, by key
     for i in range(call.shape[0]):
         first_write = start[i] + reads[i]
@@ -90,35 +88,33 @@ def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
         key[own] = _mixed(key[own], call[i])
         for k in range(start[i], first_write):
             source = piece[k]
-            key[own] = _mixed(key[own], same_as[source])
+            key[own] = _mixed(key[own], source)
             external[own] &= not on_chip[source] and writers[source] == 0
-            repeated[own] |= same_as[source] != source
         inputs[own] += reads[i]
         for k in range(start[i], start[i + 1]):
             for number in place[operands[k]]:
                 key[own] = _mixed(key[own], number)
         if i < final[own]:
             continue
-        is_load = inputs[own] > 0 and external[own]
-        if is_load and writers[own] == 1:
+        if inputs[own] == 0 or not external[own]:
+            continue
+        if writers[own] == 1:
             load[own] = i
-        if is_load or turned[own]:
-            slot = np.int64(key[own] % np.uint64(known.shape[0]))
-            while known[slot] >= 0 and key[known[slot]] != key[own]:
-                slot = (slot + 1) % known.shape[0]
-            if known[slot] < 0:
-                known[slot] = own
-            if is_load or repeated[own]:
-                same_as[own] = known[slot]
+        slot = np.int64(key[own] % np.uint64(known.shape[0]))
+        while known[slot] >= 0 and key[known[slot]] != key[own]:
+            slot = (slot + 1) % known.shape[0]
+        if known[slot] < 0:
+            known[slot] = own
+        same_as[own] = known[slot]
     return same_as, load
 
 
 @compiled
-def _history(start: Array, reads: Array, piece: Array, turns: Array, count: int) -> Any:
+def _history(start: Array, reads: Array, piece: Array, count: int) -> Any:
     """Of each piece: how many instructions write it, the last of them, whether none of them writes
-    anything besides, whether all turn; and the first instruction that reads it."""
+    anything besides; and the first instruction that reads it."""
     writers, final = np.zeros(count, np.int64), np.full(count, -1)
-    alone, turned = np.ones(count, np.bool_), np.ones(count, np.bool_)
+    alone = np.ones(count, np.bool_)
     first_read = np.full(count, reads.shape[0])
     for i in range(reads.shape[0]):
         first_write = start[i] + reads[i]
@@ -128,8 +124,7 @@ def _history(start: Array, reads: Array, piece: Array, turns: Array, count: int)
             writers[piece[k]] += 1
             final[piece[k]] = i
             alone[piece[k]] &= start[i + 1] - first_write == 1
-            turned[piece[k]] &= turns[i]
-    return writers, final, alone, turned, first_read
+    return writers, final, alone, first_read
 
 
 @inlined

@@ -14,12 +14,12 @@ import numpy as np
 
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import HBM
+from neuroncore.compiler.residency import Traffic
 from neuroncore.enums import engine
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import PACK, float32
 from neuroncore.schedule import QUEUES, TENSOR, Timeline, is_transfer
-from neuroncore.schedule.spills import Traffic, traffic
 
 BYTES = tuple(f"{m}_{verb}_bytes" for m in ("hbm", "sbuf", "psum") for verb in ("read", "write"))
 FLOPS = tuple(f"{adjusted}{kind}_flops" for adjusted in ("", "adjusted_")
@@ -63,11 +63,9 @@ def counted(timeline: Timeline) -> Counters:
     the identity matrices of transposes are loaded."""
     found, machine = Counters(), timeline.machine
     program, call, queue = timeline.program, timeline.columns.call, timeline.queue
-    compiled = timeline.order == "compiled"
-    if compiled:
-        moved = traffic(program, machine.sbuf.usable_bytes)
-        call, queue = call[moved.kept], queue[moved.kept]
-        _spill(found.bytes, moved)
+    form = timeline.compiled
+    call, queue = call[form.issued], queue[form.issued]
+    _spill(found.bytes, form.traffic)
     pairs, times = np.unique(call.astype(np.int64) * len(QUEUES) + queue, return_counts=True)
     matrices: dict[str, int] = {}
     for pair, count in zip(pairs.tolist(), times.tolist(), strict=True):
@@ -77,7 +75,7 @@ def counted(timeline: Timeline) -> Counters:
         if used.instruction.traits.transposes and q == TENSOR:
             data = used.view("data").dtype
             matrices[data.name] = machine.limits.partitions**2 * data.itemsize
-    if compiled:
+    if form.policy.rewrites:
         found.bytes["hbm_read_bytes"] += sum(matrices.values())
         found.bytes["sbuf_write_bytes"] += sum(matrices.values())
     return found

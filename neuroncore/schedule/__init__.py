@@ -16,20 +16,21 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause.world import World
+from neuroncore.compiler import compiled
+from neuroncore.compiler.queues import GPSIMD as GPSIMD
+from neuroncore.compiler.queues import LOADS as LOADS
+from neuroncore.compiler.queues import QUEUES as QUEUES
+from neuroncore.compiler.queues import SCALAR as SCALAR
+from neuroncore.compiler.queues import STORES as STORES
+from neuroncore.compiler.queues import TENSOR as TENSOR
+from neuroncore.compiler.queues import VECTOR as VECTOR
+from neuroncore.compiler.queues import is_transfer as is_transfer
 from neuroncore.machine import Machine
 from neuroncore.native.lazy import Lazy
 from neuroncore.record.program import Order, Program
 from neuroncore.schedule.meetings import partners
 from neuroncore.schedule.prepare import Prepared, prepared
-from neuroncore.schedule.timeline import GPSIMD as GPSIMD
-from neuroncore.schedule.timeline import LOADS as LOADS
-from neuroncore.schedule.timeline import QUEUES as QUEUES
-from neuroncore.schedule.timeline import SCALAR as SCALAR
-from neuroncore.schedule.timeline import STORES as STORES
-from neuroncore.schedule.timeline import TENSOR as TENSOR
-from neuroncore.schedule.timeline import VECTOR as VECTOR
 from neuroncore.schedule.timeline import Timeline as Timeline
-from neuroncore.schedule.timeline import is_transfer as is_transfer
 from neuroncore.schedule.variation import AS_IT_IS
 from neuroncore.schedule.variation import Variation as Variation
 
@@ -64,7 +65,7 @@ def schedule_cores(
     shared = machine.beside(of.cores)
     differing = variations or [AS_IT_IS] * len(programs)
     both = zip(programs, differing, strict=True)
-    works = [prepared(program, shared, order, each) for program, each in both]
+    works = [prepared(compiled(own, shared, order), shared, each) for own, each in both]
     return _timed(works, machine, of)
 
 
@@ -88,10 +89,8 @@ def _part(
     cause, lane = times.cause[own], work.lane[own]
     cause[cause >= 0] -= own.start
     return Timeline(
-        program=each.program,
+        compiled=each.compiled,
         machine=machine,
-        order=each.order,
-        columns=each.columns,
         queue=each.work.queue,
         begin=times.begin[own],
         busy=work.busy[own],
@@ -102,7 +101,7 @@ def _part(
         engines_used=np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0),
         peak_sbuf=each.peak_sbuf,
         peak_psum=each.peak_psum,
-        launch=tuple(work.program for work in works),
+        launch=tuple(work.compiled.program for work in works),
         core=core,
         spill_ns=each.spill_ns,
         world=world,
@@ -152,7 +151,10 @@ def _together(works: Sequence[Prepared], at: Array, world: World) -> Work:
         needs=_shifted([part.needs for part in parts], at),
         previous=_shifted([part.previous for part in parts], at),
         partner=partners(
-            [work.program for work in works], [work.meetings for work in works], at, world
+            [work.compiled.program for work in works],
+            [work.meetings for work in works],
+            at,
+            world,
         ),
     )
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.compiler import Compiled
+from neuroncore.compiler.queues import QUEUES
+from neuroncore.compiler.residency import Traffic
 from neuroncore.enums import MemoryRegion
 from neuroncore.machine import Machine
 from neuroncore.native.lazy import Lazy
 from neuroncore.record.boxes import Box, Boxes
-from neuroncore.record.program import Columns, Program
-from neuroncore.schedule.spills import traffic
-from neuroncore.schedule.timeline import QUEUES
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.allocation")
@@ -24,16 +24,16 @@ BYTE_END = Box._fields.index("byte_end")
 
 
 def allocate(
-    program: Program, columns: Columns, queue: Array, waits: Array, previous: Array,
-    region: MemoryRegion, capacity: int,
-) -> int:  # fmt: skip
+    form: Compiled, waits: Array, previous: Array, region: MemoryRegion, capacity: int
+) -> int:
     """Let tiles that the system places in one memory wait for space; the peak bytes per partition.
 
     Tiles at addresses of the kernel's choosing overlap as it chose, and are counted by their end.
     waits[i] says that a tile whose first user is instruction i waits even where something has to be
     spilled.
     """
-    areas, fixed = program.boxes().areas, _end_of_placed(program.boxes(), region)
+    boxes, columns, queue = form.program.boxes(), form.columns, form.table.queue[form.row]
+    areas, fixed = boxes.areas, _end_of_placed(boxes, region)
     moved = [kind.region is region and not kind.placed for kind in areas.kinds]
     if not any(moved):
         return fixed
@@ -70,12 +70,11 @@ def _end_of_placed(boxes: Boxes, region: MemoryRegion) -> int:
     return int(boxes.table[boxes.areas.each_box(placed, np.bool_), BYTE_END].max(initial=0))
 
 
-def spill_ns(program: Program, machine: Machine) -> float:
+def spill_ns(spilled: Traffic, machine: Machine) -> float:
     """How long spilled tiles are on their way to HBM and back, at the full rate of all DMA engines.
 
     Published mamba kernels that spill take longer by just that: nothing runs beside it.
     """
-    spilled = traffic(program, machine.sbuf.usable_bytes)
     per_engine = machine.hbm.stack_gigabytes_per_s / machine.dma.engines
     rate = min(machine.dma.gigabytes_per_s_per_engine, per_engine) * machine.dma.engines
     return (spilled.spill_save_bytes + spilled.spill_reload_bytes) / rate

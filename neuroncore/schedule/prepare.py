@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.compiler import Compiled
+from neuroncore.compiler.costs import busy
+from neuroncore.compiler.policy import Policy
+from neuroncore.compiler.queues import LOADS, QUEUES, STORES, SYNC
 from neuroncore.enums import MemoryRegion
 from neuroncore.machine import Machine
 from neuroncore.native.lazy import Lazy
-from neuroncore.record.program import Columns, Order, Program
 from neuroncore.schedule.allocation import allocate, spill_ns
-from neuroncore.schedule.copy_propagation import Definitions, propagated_copies, recomputed
-from neuroncore.schedule.costs import CallTable, busy
-from neuroncore.schedule.reordering import POLICIES, Policy
-from neuroncore.schedule.timeline import LOADS, QUEUES, STORES, SYNC
 from neuroncore.schedule.variation import AS_IT_IS, Variation, flow_of_data, vary
 
 if TYPE_CHECKING:  # numba is imported when it is needed
-    from neuroncore.native.dependencies import Accesses, Flow
     from neuroncore.native.timeline import Work
 
 Array = npt.NDArray[Any]
@@ -32,9 +30,7 @@ native: Any = Lazy("neuroncore.native.timeline")
 class Prepared:
     """A program on a machine, ready to be timed."""
 
-    program: Program
-    order: Order
-    columns: Columns
+    compiled: Compiled
     work: Work
     loads: Array  # the instructions of their queue, in the order in which they come
     limits: Array  # for each queue, among how many it chooses, and of fresh ones
@@ -44,79 +40,52 @@ class Prepared:
     spill_ns: float
 
 
-def prepared(
-    program: Program, machine: Machine, order: Order | None, variation: Variation = AS_IT_IS
-) -> Prepared:
-    """`order` is the program's own if not given."""
-    columns, order = program.columns(), order or program.order
-    policy, boxes = POLICIES[order], program.box_table()
-    table = CallTable(program.calls, machine, policy)
-    row = table.rows_for(columns.call, policy)
-    accesses = dataflow.Accesses(
-        columns.start, columns.operands, table.reads[row], *program.boxes().near
-    )
-    flow = _no_flow(accesses, policy)
-    work = _work(program, table, row, accesses, flow, machine, variation.renamed)
+def prepared(form: Compiled, machine: Machine, variation: Variation = AS_IT_IS) -> Prepared:
+    """A compiled program, with the variation."""
+    policy, table, queue, row = form.policy, form.table, form.queue, form.row
+    work = _work(form, queue, machine, variation.renamed)
     waits = (work.lane[:, 0] >= 0) | (not policy.rewrites)
     peak_sbuf, peak_psum = (
-        allocate(program, columns, work.queue, waits, work.previous, region, capacity)
+        allocate(form, waits, work.previous, region, capacity)
         for region, capacity in (
             (MemoryRegion.sbuf, machine.sbuf.usable_bytes),
             (MemoryRegion.psum, machine.psum.partition_bytes),
         )
     )
-    loads = _loads(program, work.queue, policy, accesses, table.stays[row])
-    if policy.rewrites:
-        _eliminate(work, Definitions(program.calls, columns, boxes[:, 0], accesses, flow), policy)
+    loads = _loads(form)
+    _leave_out(work, form)
     work.shares[:] &= work.busy > 0
     meetings = np.flatnonzero(table.meets[row])
     _hold_up(meetings, work.queue, work.lane, work.previous)
-    spills = policy.rewrites and peak_sbuf > machine.sbuf.usable_bytes
     return Prepared(
-        program=program,
-        order=order,
-        columns=columns,
+        compiled=form,
         work=vary(work, variation),
         loads=loads,
         limits=_limits(policy),
         meetings=meetings,
         peak_sbuf=peak_sbuf,
         peak_psum=peak_psum,
-        spill_ns=spill_ns(program, machine) if spills else 0.0,
+        spill_ns=spill_ns(form.traffic, machine),
     )
 
 
-def _no_flow(accesses: Accesses, policy: Policy) -> Flow:
-    """Room for the flow of data: of definitions only where the policy asks for them."""
-    count = len(accesses.reads)
-    flow: Flow = dataflow.Flow(
-        previous=np.full((count, len(QUEUES)), -1, np.int32),
-        reload=np.zeros(count, np.bool_),
-        reaching=np.zeros(len(accesses.operands) if policy.rewrites else 0, np.int32),
-        killer=np.full(count, count, np.int32),
-    )
-    return flow
-
-
-def _work(
-    program: Program, table: CallTable, row: Array, accesses: Accesses, flow: Flow,
-    machine: Machine, renamed: bool,
-) -> Work:  # fmt: skip
-    """What each instruction takes, and waits for by the flow of data, which is filled in."""
-    queue = table.queue[row]
-    first, needs = dataflow.dependencies(queue, accesses, table.weights[row], flow)
+def _work(form: Compiled, queue: Array, machine: Machine, renamed: bool) -> Work:
+    """What each instruction takes, and waits for by the flow of data."""
+    table, row, program = form.table, form.row, form.program
+    first, needs, previous = form.first, form.needs, form.flow.previous.copy()
     if renamed:
-        first, needs = flow_of_data(first, needs, accesses)
-        flow.previous[:] = -1
+        first, needs = flow_of_data(first, needs, form.accesses)
+        previous[:] = -1
     first, needs = _with(first, needs, *program.edges().T)
-    flow.previous[:, SYNC] = np.maximum(flow.previous[:, SYNC], program.decided())
+    previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
+    own = table.queue[row]
     work: Work = native.Work(
         queue=queue,
         first=first,
         needs=needs,
-        previous=flow.previous,
+        previous=previous,
         partner=np.full(len(row), -1, np.int32),
-        busy=busy(table, row, queue, flow.reload | table.picks_weights[row], machine),
+        busy=busy(table, row, own, form.flow.reload | table.picks_weights[row], machine),
         latency=table.latency[row],
         lane=table.lane[row],
         lane_ns=table.lane_ns[row],
@@ -127,30 +96,25 @@ def _work(
     return work
 
 
-def _loads(
-    program: Program, queue: Array, policy: Policy, accesses: Accesses, stays: Array
-) -> Array:
+def _loads(form: Compiled) -> Array:
     """The instructions of the ring of loads, in the order in which it takes them."""
-    loads: Array = np.flatnonzero(queue == LOADS)
-    if policy.by_first_use:
-        used = dataflow.first_uses.over(len(queue))(accesses, stays)
-        np.minimum.at(used, program.edges()[:, 1], program.edges()[:, 0])
+    loads: Array = np.flatnonzero(form.table.queue[form.row] == LOADS)
+    if form.policy.by_first_use:
+        stays = form.table.stays[form.row]
+        used = dataflow.first_uses.over(len(form.row))(form.accesses, stays)
+        np.minimum.at(used, form.program.edges()[:, 1], form.program.edges()[:, 0])
         loads = loads[np.argsort(used[loads], kind="stable")]
     return loads
 
 
-def _eliminate(work: Work, definitions: Definitions, policy: Policy) -> None:
-    """What the compiler leaves out takes no time; it waits for what has done the same, or runs
-    where its source was made."""
-    before = recomputed(definitions, policy.reach)
-    again = np.flatnonzero(before >= 0)
-    work.busy[again] = work.latency[again] = work.lane_ns[again] = 0.0
-    work.lane[again] = -1
-    own = again, work.queue[before[again]]
-    work.previous[own] = np.maximum(work.previous[own], before[again])
-    copies, makers = propagated_copies(definitions, work.first, work.needs, before)
-    work.busy[copies] = work.latency[copies] = 0.0
-    work.queue[copies] = work.queue[makers]
+def _leave_out(work: Work, form: Compiled) -> None:
+    """What is left out takes no time and no space. What repeats another waits for its result."""
+    gone = np.flatnonzero(~form.issued)
+    work.busy[gone] = work.latency[gone] = work.lane_ns[gone] = 0.0
+    work.lane[gone] = -1
+    again = np.flatnonzero(form.same_as >= 0)
+    work.previous[again] = -1
+    work.previous[again, work.queue[form.same_as[again]]] = form.same_as[again]
 
 
 def _limits(policy: Policy) -> Array:

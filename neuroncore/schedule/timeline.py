@@ -9,28 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.clause.instruction import Call
 from neuroncore.clause.world import ALONE, World
-from neuroncore.enums import engine
+from neuroncore.compiler import Compiled
+from neuroncore.compiler.queues import GPSIMD, LOADS, QUEUES, is_transfer
 from neuroncore.machine import Machine
 from neuroncore.record.program import Columns, Order, Program
 
 Array = npt.NDArray[Any]
-
-QUEUES = ("Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA loads", "DMA stores")
-TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, LOADS, STORES = range(len(QUEUES))
-QUEUE_OF = {
-    engine.tensor: TENSOR,
-    engine.vector: VECTOR,
-    engine.scalar: SCALAR,
-    engine.gpsimd: GPSIMD,
-    engine.sync: SYNC,
-}
-
-
-def is_transfer(call: Call, queue: int) -> bool:
-    """Whether a queue moves by DMA what it is given; trn1's Tensor engine runs dma_transpose."""
-    return call.engine is engine.dma and queue in (GPSIMD, LOADS, STORES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +27,8 @@ class Timeline:
     cause[i] is the instruction that i waited for: -1 none, -2 the one before it in its queue.
     """
 
-    program: Program
+    compiled: Compiled
     machine: Machine
-    order: Order
-    columns: Columns
     queue: Array
     begin: Array
     busy: Array
@@ -60,6 +43,18 @@ class Timeline:
     core: int  # and which of them is its own
     spill_ns: float = 0.0  # what moving tiles that don't fit into SBUF adds, with nothing beside it
     world: World = ALONE  # the cores of the launch, rank by rank
+
+    @property
+    def program(self) -> Program:
+        return self.compiled.program
+
+    @property
+    def order(self) -> Order:
+        return self.compiled.order
+
+    @property
+    def columns(self) -> Columns:
+        return self.compiled.columns
 
     @cached_property
     def moves(self) -> Array:

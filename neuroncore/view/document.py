@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.world import ALONE, World
+from neuroncore.compiler.policy import POLICIES
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
 from neuroncore.machine import Machine
@@ -28,7 +29,6 @@ from neuroncore.report import precision
 from neuroncore.report.perfetto import RINGS, ROWS
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.schedule import QUEUES, Timeline
-from neuroncore.schedule.reordering import POLICIES
 from neuroncore.view import sources
 from neuroncore.view.accesses import Accesses, places
 from neuroncore.view.answers import answers, verdict

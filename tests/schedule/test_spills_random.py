@@ -13,7 +13,7 @@ from device import Device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuroncore.schedule.spills import traffic
+from neuroncore.compiler.residency import traffic
 
 SHAPE = (128, 128)
 WIDTH = 4 * SHAPE[1]  # bytes of a tile in each partition
@@ -163,7 +163,6 @@ class Step:
         )
         self.made = call, *(p.within(piece_of(p, pieces)) for p in (*reads, *writes))
         self.fresh = {part for part in writes if part in pieces} - set(self.reads)
-        self.turns = False
 
 
 def piece_of(part, pieces):
@@ -239,11 +238,9 @@ class Model:
                 is_load = bool(sources) and not any(p.on_chip or p in written for p in sources)
                 if is_load and len(own) == 1:
                     self.loads[piece] = step
-                if is_load or all(s.turns for s in own):
-                    content = [(s.made, [self.root(p) for p in s.reads]) for s in own]
-                    first = made.setdefault(repr(content), piece)
-                    if is_load or any(self.root(p) != p for p in sources):
-                        self.same_as[piece] = first
+                if is_load:
+                    content = [(s.made, s.reads) for s in own]
+                    self.same_as[piece] = made.setdefault(repr(content), piece)
 
     def runs(self, step):
         return not step.writes or any(self.root(p) == p for p in step.writes)
@@ -308,8 +305,6 @@ def test_random_programs_move_what_the_slow_model_says(program, capacity):
         Step(call, line, *parts, pieces)
         for call, line, parts in zip(columns.call.tolist(), columns.line.tolist(), issued)
     ]
-    for step, (method, *_) in zip(steps, program):
-        step.turns = method in ("turn", "copy")
     found, model = traffic(recorded, capacity), Model(steps, capacity)
     assert found.kept.tolist() == model.kept
     assert found.reread_bytes == model.reread

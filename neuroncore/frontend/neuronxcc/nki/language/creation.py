@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore import source
 from neuroncore.clause.operand import HBM
 from neuroncore.core.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
@@ -18,7 +17,6 @@ from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
-from neuroncore.frontend.neuronxcc.nki.lifetimes import numbering
 from neuroncore.frontend.neuronxcc.nki.results import (
     chosen,
     flush,
@@ -154,8 +152,7 @@ def _made(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -
     def make(block: tuple[int, ...]) -> Storage:
         return _born(scope, region, tile_shape, form, name, place and place(block), value)
 
-    numbered = numbering(source.user_frame())
-    return Blocks((*sizes[:axis], *tile_shape), axis, form, region, make, name, numbered)
+    return Blocks((*sizes[:axis], *tile_shape), axis, form, region, make, name)
 
 
 def _born(

@@ -1,4 +1,4 @@
-"""What becomes of the order that a kernel issues instructions in, before the engines get them."""
+"""How far each API's compiler departs from the order that a kernel issues instructions in."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Policy:
     Among the first `window` instructions that an engine has not begun (`transfers` for DMA), the
     one that can begin first does; what reads nothing, like memset, may be moved up from further
     behind, among the first `reach`. With `horizon_ns`, copies for which the kernel names no engine
-    go to the one that has the least to do, which must not be behind by more than that; what a loop
-    computes again from the same operands, or loads again soon, is there already; what was made only
-    to be copied is made in the copy's place (`rewrites`); and descriptors that hardware could write
-    are written before the kernel runs. With `by_first_use`, loads come in the order in which their
+    go to the one that has the least to do, which must not be behind by more than that; what is
+    loaded again is there already, while it fits (`residency`); what was made only to be copied is
+    made in the copy's place (`copy_propagation`); and descriptors that hardware could write are
+    written before the kernel runs. With `by_first_use`, loads come in the order in which their
     data are used.
     """
 
@@ -53,8 +53,7 @@ POLICIES: dict[Order, Policy] = {
     "scheduled": Policy("reordered as today's compiler does", 32, 128, 1, by_first_use=True),
     # The older API's compiler orders, and shares copies out among Vector, Scalar and GpSimd:
     # profiles of kernels that name no engine show all three at work. Published stable-diffusion
-    # attention needs a window of 128; a wider one changes nothing. That products of the same tiles
-    # are made once shows in the Vector engine's time in published mamba kernels.
+    # attention needs a window of 128; a wider one changes nothing.
     "compiled": Policy("reordered as the older API's compiler does", 128, 128, 128, 10_000.0),
 }
 

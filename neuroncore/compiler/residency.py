@@ -1,7 +1,6 @@
 """What the older API's compiler makes of loads, and of tiles that don't fit into SBUF.
 
-It loads bytes once that a kernel loads repeatedly, as long as the tile can stay; and what a kernel
-transposes repeatedly, it transposes once, whether the result can stay or not. A tile that has to
+It loads bytes once that a kernel loads repeatedly, as long as the tile can stay. A tile that has to
 make room for another is saved to HBM and reloaded when it is needed. Counters of published
 profiles show all this; which tile makes room they don't say. Here it is the one that has not been
 used for the longest time, in the order of the program, and tiles are gone after their last use.
@@ -10,15 +9,17 @@ used for the longest time, in the order of the program, and tiles are gone after
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.clause.instruction import Call
 from neuroncore.enums import MemoryRegion
 from neuroncore.native.lazy import Lazy
 from neuroncore.record.program import Program
+
+if TYPE_CHECKING:  # numba is imported when it is needed
+    from neuroncore.native.spills import Accesses
 
 Array = npt.NDArray[Any]
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
@@ -27,13 +28,20 @@ native: Any = Lazy("neuroncore.native.spills")
 
 @dataclass(frozen=True)
 class Traffic:
-    """`kept[i]` says that instruction i is not left out for repeating another; bytes of tiles that
-    are saved to HBM and reloaded, and of loaded ones that are read again where they came from."""
+    """`same_as[i]` is the instruction that instruction i is left out for repeating, or -1; bytes of
+    tiles that are saved to HBM and reloaded, and of loaded ones that are read again where they came
+    from."""
 
-    kept: npt.NDArray[np.bool_]
-    reread_bytes: int
-    spill_save_bytes: int
-    spill_reload_bytes: int
+    same_as: Array
+    reread_bytes: int = 0
+    spill_save_bytes: int = 0
+    spill_reload_bytes: int = 0
+
+    @property
+    def kept(self) -> npt.NDArray[np.bool_]:
+        """Whether each instruction is no repetition."""
+        kept: npt.NDArray[np.bool_] = self.same_as < 0
+        return kept
 
 
 @dataclass(frozen=True)
@@ -59,10 +67,9 @@ def traffic(program: Program, capacity: int) -> Traffic:
     """Replay a program in an SBUF that has `capacity` bytes per partition for its tiles."""
     columns, calls, pieces = program.columns(), program.calls, _pieces(program)
     inputs = np.array([len(call.reads) + len(call.indices) for call in calls], np.int32)
-    turns = np.array([_turns(call) for call in calls], np.bool_)
     piece, whole = pieces.of_box[columns.operands], pieces.whole[columns.operands]
     accesses = native.Accesses(columns.start, inputs[columns.call], piece, whole)
-    contents = native.Contents(columns.call, turns, columns.operands, pieces.place)
+    contents = native.Contents(columns.call, columns.operands, pieces.place)
     same_as, load = native.repetitions(accesses, contents, pieces.on_chip)
     tiles = native.Tiles(load >= 0, pieces.movable, pieces.width, pieces.nbytes)
     *_, dropped = native.replay(accesses, same_as, tiles, capacity)
@@ -72,7 +79,19 @@ def traffic(program: Program, capacity: int) -> Traffic:
     same_as[again] = again
     saved, reloaded, dropped = native.replay(accesses, same_as, tiles, capacity)
     reread = int(dropped @ pieces.nbytes)
-    return Traffic(native.kept(accesses, same_as), reread, int(saved), int(reloaded))
+    return Traffic(_repeated(accesses, same_as), reread, int(saved), int(reloaded))
+
+
+def _repeated(accesses: Accesses, same_as: Array) -> Array:
+    """The instruction that has made what each one would make again, -1 for those that are left."""
+    start, reads, piece, _ = accesses
+    left_out = np.flatnonzero(~native.kept(accesses, same_as))
+    writes = np.arange(start[-1]) >= np.repeat(start[:-1] + reads, np.diff(start))
+    makers = np.full(len(same_as), -1, np.int32)
+    makers[piece[writes]] = np.repeat(np.arange(len(reads)), np.diff(start))[writes]  # the last
+    found = np.full(len(reads), -1, np.int32)
+    found[left_out] = makers[same_as[piece[start[left_out] + reads[left_out]]]]
+    return found
 
 
 def _pieces(program: Program) -> Pieces:
@@ -95,9 +114,3 @@ def _pieces(program: Program) -> Pieces:
         width=byte_end - byte,
         nbytes=(byte_end - byte) * (row_end - row),
     )
-
-
-def _turns(call: Call) -> bool:
-    """A transpose by the Tensor engine, or a copy of its result."""
-    said = call.instruction.traits
-    return said.transposes or said.copies_out or bool(call.arguments.get("is_transpose"))

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
+from neuroncore.compiler.policy import Policy, variants
+from neuroncore.compiler.queues import GPSIMD, LOADS, QUEUE_OF, QUEUES, SCALAR, STORES
 from neuroncore.enums import engine
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.native.lazy import Lazy
-from neuroncore.schedule.reordering import Policy, variants
-from neuroncore.schedule.timeline import GPSIMD, LOADS, QUEUE_OF, QUEUES, SCALAR, STORES
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.allocation")

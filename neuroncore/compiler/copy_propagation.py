@@ -1,5 +1,4 @@
-"""What the older API's compiler leaves out of a program: what is there already, and copies that
-the instruction which made their source writes in their place."""
+"""Copies that the instruction which made their source writes in their place."""
 
 from __future__ import annotations
 
@@ -32,22 +31,6 @@ class Definitions(NamedTuple):
     areas: Array
     accesses: Accesses
     flow: Flow
-
-
-def recomputed(definitions: Definitions, reach: int) -> Array:
-    """The instruction before each that did the same with the same data and whose result is still
-    there, of loads not more than `reach` before; -1 where there is none: common subexpressions."""
-    calls, call = definitions.calls, definitions.columns.call
-    compared = [len(each.reads) if _is_common(each) else 0 for each in calls]
-    most = [reach if each.engine is engine.dma else len(call) for each in calls]
-    common = dataflow.Common(np.array(compared, np.int32), np.array(most, np.int64))
-    found: Array = dataflow.recomputed(call, definitions.accesses, common, definitions.flow)
-    return found
-
-
-def _is_common(call: Call) -> bool:
-    once = call.instruction.older_compiler.once
-    return once is not None and not call.dynamic and once(call)
 
 
 def propagated_copies(

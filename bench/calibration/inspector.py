@@ -1,0 +1,16 @@
+"""Square matrix products of Matmul-Inspector, in the tiles that a file is named for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from case import Case, Random, Row, dtype, inside
+
+
+def case(row: Row, checkout: Path, path: str) -> Case:
+    file = inside(checkout, path)
+    size = int(row["shapes"].rpartition("=")[2])
+    operand = Random(dtype(row), (size, size))
+    function = re.search(r"@nki\.jit\s+def (\w+)", file.read_text())[1]
+    return Case(file, function, (operand, operand))

@@ -1,0 +1,21 @@
+"""The queues of a core: what takes instructions in an order of its own."""
+
+from __future__ import annotations
+
+from neuroncore.clause.instruction import Call
+from neuroncore.enums import engine
+
+QUEUES = ("Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA loads", "DMA stores")
+TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, LOADS, STORES = range(len(QUEUES))
+QUEUE_OF = {
+    engine.tensor: TENSOR,
+    engine.vector: VECTOR,
+    engine.scalar: SCALAR,
+    engine.gpsimd: GPSIMD,
+    engine.sync: SYNC,
+}
+
+
+def is_transfer(call: Call, queue: int) -> bool:
+    """Whether a queue moves by DMA what it is given; trn1's Tensor engine runs dma_transpose."""
+    return call.engine is engine.dma and queue in (GPSIMD, LOADS, STORES)
