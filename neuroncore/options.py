@@ -111,6 +111,17 @@ class Options:
     once what a loop repeats and writes descriptors of transfers before the kernel runs, too). None
     is what the kernel's API has."""
 
+    collective_rounding: Literal["chain", "ring", "mesh"] = "chain"
+    """In which order ranks are added, and where the sum is rounded to the tensor's format. `chain`:
+    in the order of the group, in float32, rounded once. `ring`: each rank's piece goes round the
+    group to it, and is rounded at every hop, which writes it to memory. `mesh`: the ranks of each
+    chip, rounded once, and then the chips. Not published; it depends on the algorithm that the
+    runtime picks, and so on the size."""
+
+    rings: int = 0
+    """The seed of the order of ranks in the rings of nki.collectives.collective_permute_implicit,
+    0 for that of the group. The API leaves it open, and a kernel has to ask whose data it has."""
+
     turns: int = 0
     """The seed of the order in which cores that run together take turns, 0 for that of their
     numbers. No result of a kernel without a race depends on it."""

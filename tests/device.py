@@ -8,7 +8,7 @@ from neuroncore import machine
 from neuroncore.clause.instruction import INSTRUCTIONS, Call
 from neuroncore.core.core import Core, on
 from neuroncore.enums import MemoryRegion
-from neuroncore.frontend.nki import isa
+from neuroncore.frontend.issue import function
 from neuroncore.frontend.nki.language import ndarray
 from neuroncore.frontend.settings import settings
 from neuroncore.memory.tile import Tile
@@ -95,7 +95,7 @@ class Device:
     def issue(self, name, *args, **kwargs):
         """Issue one instruction, as a kernel would."""
         with on(self.core):
-            getattr(isa, name)(*args, **kwargs)
+            function(name)(*args, **kwargs)
 
     def random(self, shape, dtype="uint32", **options):
         """What rng writes to a fresh tile."""

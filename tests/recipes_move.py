@@ -273,3 +273,76 @@ def register_store(device, form):
         dst = device.empty((1, 1), form)
         device.issue("register_store", dst, device.call(nisa.register_alloc, number))
         yield dst, np.array([[number]]).astype(lookup(form).numpy)
+
+
+# --- what ranks do together, of which there is one ------------------------------------------------
+
+ONE = [[0]]
+
+
+@recipe
+def all_reduce(device, form):
+    src, x = given(device, form, (5, 3))
+    dst = device.empty((5, 3), form)
+    device.issue("all_reduce", [src], [dst], ONE, nl.add)
+    yield dst, x
+
+
+@recipe
+def all_gather(device, form):
+    src, x = given(device, form, (5, 3))
+    dst = device.empty((5, 3), form)
+    device.issue("all_gather", [src], [dst], ONE, 1)
+    yield dst, x
+
+
+@recipe
+def reduce_scatter(device, form):
+    src, x = given(device, form, (5, 3), buffer="hbm")
+    dst = device.empty((5, 3), form, "hbm")
+    device.issue("reduce_scatter", [src], [dst], ONE, 0, nl.maximum)
+    yield dst, x
+
+
+@recipe
+def collective_permute(device, form):
+    src, x = given(device, form, buffer="hbm")
+    dst = device.empty(SHAPE, form, "hbm")
+    device.issue("collective_permute", [src], [dst], [[0, 0]])
+    yield dst, x
+
+
+@recipe
+def collective_permute_implicit(device, form):
+    src, x = given(device, form)
+    dst = device.empty(SHAPE, form)
+    device.issue("collective_permute_implicit", [src], [dst], ONE, [0])
+    yield dst, x
+
+
+@recipe
+def collective_permute_implicit_reduce(device, form):
+    src, x = given(device, form)
+    other, y = given(device, form, seed=1)
+    dst = device.empty(SHAPE, form)
+    device.issue("collective_permute_implicit_reduce", [src], [other], [dst], ONE, nl.maximum, [0])
+    yield dst, np.maximum(single(x), single(y))
+
+
+def stored(device, name, *given):
+    """A register that an instruction has loaded, in a tile."""
+    register, dst = device.call(nisa.register_alloc, 5), device.empty((1, 1), "int32")
+    device.issue(name, register, *given)
+    device.issue("register_store", dst, register)
+    return dst
+
+
+@recipe
+def rank_id(device, form):
+    yield stored(device, "rank_id"), np.zeros((1, 1), np.int32)
+
+
+@recipe
+def collective_permute_implicit_current_processing_rank_id(device, form):
+    name = "collective_permute_implicit_current_processing_rank_id"
+    yield stored(device, name, 3, ONE, 0), np.zeros((1, 1), np.int32)

@@ -55,7 +55,8 @@ def _argument(
         if declared.scalar and asked is None:
             return "number"
         view = _view(instruction, p.name, declared, asked or "", sizes, machine)
-        return (view, view) if declared.many else view
+        alone = "alone" in (asked or "").split()
+        return ((view,) if alone else (view, view)) if declared.many else view
     if isinstance(declared, Op):
         return _operator(declared, asked, p)
     if asked is not None:
@@ -84,7 +85,7 @@ def _view(
     sizes: dict[str, int],
     machine: Machine,
 ) -> View:
-    """A tile; `asked` may name its format, its memory and its shape."""
+    """A tile; `asked` may name format, memory and shape, and that a list has it alone."""
     words = asked.split()
     regions = {"sbuf": MemoryRegion.sbuf, "psum": MemoryRegion.psum, "hbm": HBM[0]}
     region = next((regions[word] for word in words if word in regions), None)

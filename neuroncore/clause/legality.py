@@ -57,8 +57,10 @@ def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
 
 def name_operands(call: Call) -> None:
     """Say of a legal call which of its operands are read and written, and where."""
-    tiles = {n: v for n, v in call.arguments.items() if isinstance(v, View)}
     operands = {p.name: p.operand for p in call.instruction.operands}
+    order = list(operands)  # in which a row of the record has them
+    views = ((n, v) for n, v in call.arguments.items() if isinstance(v, View))
+    tiles = dict(sorted(views, key=lambda one: order.index(one[0].partition("[")[0])))
     declared = {n: operands[n.partition("[")[0]] for n in tiles}
     call.reads = tuple(n for n, o in declared.items() if o and o.reads)
     call.writes = tuple(n for n, o in declared.items() if o and o.writes)

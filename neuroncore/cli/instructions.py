@@ -90,7 +90,8 @@ def _cost(one: Instruction) -> Iterator[str]:
         told.append(f"no machine has {one.feature}")
         yield from _wrapped("example", f"none is legal: {told[0]}")
         return
-    yield from _wrapped("example", f"nisa.{one.name}({', '.join(_shown(legal[0][1]))})")
+    of = "nisa" if one.module == "nki.isa" else one.module
+    yield from _wrapped("example", f"{of}.{one.name}({', '.join(_shown(legal[0][1]))})")
     for m, call in legal:
         paid = one.cost(call, m)
         busy = paid.transfer.ns if paid.transfer else paid.busy_ns

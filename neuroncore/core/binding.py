@@ -256,11 +256,11 @@ def _key_part(parameter: Parameter) -> str | None:
 def _execute(instruction: Instruction) -> Iterator[str]:
     """Let it read and then write. Offsets per partition are left: their meaning sees to those."""
     for p in instruction.operands:
-        if p.operand and p.operand.many:
+        if p.operand and p.operand.many and p.operand.reads and not p.operand.partial:
             yield f"for name, tile in spread({p.name!r}, {p.name}).items():"
             yield "    if tile.storage.gaps is not None and not tile.dynamic:"
             yield "        core.check_written(name, tile, followed=True)"
-        elif p.operand and p.operand.reads and not p.operand.partial:
+        elif p.operand and p.operand.reads and not (p.operand.partial or p.operand.many):
             yield f"if {_present(p)}{p.name}.storage.gaps is not None and not {p.name}.dynamic:"
             yield f"    core.check_written({p.name!r}, {p.name}, followed=True)"
     yield "if core.rounding is not None: core.rounding.begin(core.program_id, call.engine.value)"
@@ -272,6 +272,13 @@ def _execute(instruction: Instruction) -> Iterator[str]:
     yield "if core.leftovers is not None:"
     yield f"    core.leftovers.follow(call, {_everything(instruction)})"
     for p in instruction.operands:
+        if p.operand and p.operand.writes and p.operand.many:
+            yield f"for tile in {p.name}:"
+            yield "    tile.storage.version += 1"
+            if not p.operand.partial:
+                yield "    if tile.storage.gaps is not None and not tile.dynamic:"
+                yield "        tile.mark_written()"
+            continue
         if p.operand and p.operand.writes:
             guard = _present(p).removesuffix(" and ")
             yield f"{f'if {guard}: ' if guard else ''}{p.name}.storage.version += 1"

@@ -131,6 +131,7 @@ class Core:
         self.site: Born = None
         # how many turns loops took that the device runs, by the line of each
         self.turns: dict[Born, list[int]] = {}
+        self.groups: set[tuple[int, ...]] = set()  # of ranks, that it has been in collectives of
         self.dialect: Any = None  # what a frontend keeps of the running kernel
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
         self._lines: dict[tuple[int, int], int] = {}
@@ -193,10 +194,12 @@ class Core:
         rows: Array | None = None,
         chosen: Array | None = None,
         followed: bool = False,
+        site: Born = None,
     ) -> None:
         """Report a read of memory that nothing has written, and lay poison there. `rows` are
         those that are read, of axis 0, and `chosen` flags the elements; None for all. The finding
-        may be kept back if what the instruction makes of the elements is `followed`."""
+        may be kept back if what the instruction makes of the elements is `followed`; its line is
+        that of a `site` or of here."""
         missing = tile.missing()
         if missing is None:
             return
@@ -208,7 +211,7 @@ class Core:
             return
         message = self._never_written(name, tile, missing)
         tile.lay_leftovers(missing, self.options.zeros_as_leftovers)
-        finding = self._found("UNINIT_READ", message, tile.storage.id)
+        finding = self._found("UNINIT_READ", message, tile.storage.id, site=site)
         if not followed or not self.keeps_back:
             self._tell(finding)
             return

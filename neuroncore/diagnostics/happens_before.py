@@ -7,7 +7,7 @@ of the others had behind it: a meeting may join any set of threads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.world import World
 from neuroncore.record.program import Program
 
 Array = npt.NDArray[Any]
@@ -41,20 +43,43 @@ def threads(programs: Sequence[Program]) -> list[Thread]:
     return found
 
 
-def meetings(programs: Sequence[Program], among: Sequence[Thread]) -> list[Meeting]:
-    """The meetings of a launch, in an order in which they may have happened. The cores of a launch
-    meet all at once, the n-th time each: records don't say more (`isa.words.control`)."""
-    met = [_meets(programs[one.core], one) for one in among]
-    count = min(map(len, met), default=0) if len(programs) == len(among) else 0
-    return [{n: int(rows[k]) for n, rows in enumerate(met)} for k in range(count)]
+def meetings(
+    programs: Sequence[Program], among: Sequence[Thread], world: World, rank: int
+) -> list[Meeting]:
+    """The meetings of all cores of a rank, in an order in which they may have happened: the n-th
+    time of each. What data moves in is a meeting when it begins, and one when it ends."""
+    if len(programs) != len(among):
+        return []
+    numbers = world.cores_of(rank)
+    met = [_meets(programs[one.core], one, world, numbers[one.core], numbers) for one in among]
+    found: list[Meeting] = []
+    for rows in zip(*met, strict=False):
+        at = {n: int(row) for n, row in enumerate(rows)}
+        if _moves(programs[0], at[0]):
+            found.append({n: row - 1 for n, row in at.items()})
+        found.append(at)
+    return found
 
 
-def _meets(program: Program, thread: Thread) -> Array:
-    meets = np.array([call.instruction.meets for call in program.calls], np.bool_)
+def _moves(program: Program, row: int) -> bool:
+    call: Call = program.calls[program.columns().call[row]]
+    return call.instruction.traits.exchanges
+
+
+def _meets(
+    program: Program, thread: Thread, world: World, number: int, numbers: Collection[int]
+) -> Array:
+    """Where a core meets all of `numbers`."""
+    meets = np.array([_members(call, world, number) >= {*numbers} for call in program.calls])
     if not meets.any():
         return np.empty(0, np.int64)
     found: Array = np.flatnonzero(meets[program.columns().call])
     return found[(found >= thread.first) & (found < thread.last)]
+
+
+def _members(call: Call, world: World, number: int) -> set[int]:
+    meets = call.instruction.meets
+    return set() if meets is None else {*meets(call, world, number)}
 
 
 class HappensBefore:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from neuroncore.clause.world import World
 from neuroncore.diagnostics.happens_before import HappensBefore, Thread, meetings, threads
 from neuroncore.diagnostics.shared import Access, Shared, Spot, shared
 from neuroncore.diagnostics.uses import Array, Uses
@@ -55,12 +56,13 @@ class Launch:
         return found
 
 
-def findings(programs: Sequence[Program]) -> list[Finding]:
-    """A finding for each pair of lines of which one writes what the other uses, in no order."""
+def findings(programs: Sequence[Program], world: World, rank: int) -> list[Finding]:
+    """A finding for each pair of lines of which one writes what the other uses, in no order, in the
+    programs of a rank's cores."""
     among = threads(programs)
     if len(among) < 2:
         return []
-    order = HappensBefore(len(among), meetings(programs, among))
+    order = HappensBefore(len(among), meetings(programs, among, world, rank))
     uses = [Uses(program) for program in programs]
     launch = Launch(among, uses, order, shared(uses, among, order))
     told: dict[frozenset[Place], Finding] = {}

@@ -25,7 +25,8 @@ def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
     found = [one for timeline in timelines for one in capacity.findings(timeline)]
     world = record.setting.world if record.setting else World(cores=len(record.programs))
     for rank in range(world.ranks):
-        found += races.findings([record.programs[n] for n in world.cores_of(rank)])
+        own = [record.programs[n] for n in world.cores_of(rank)]
+        found += races.findings(own, world, rank)
     for uses in map(Uses, record.programs):
         found += [*aliases.findings(uses), *accumulation.findings(uses)]
     return list(dict.fromkeys(found))

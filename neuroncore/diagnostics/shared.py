@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from neuroncore.clause.instruction import Call
 from neuroncore.diagnostics.happens_before import HappensBefore, Thread
 from neuroncore.diagnostics.uses import Array, Uses
 from neuroncore.enums import ON_CHIP
@@ -169,13 +170,20 @@ def _runs(spot: Spot) -> tuple[Array, int]:
     return np.sort(begins), length
 
 
+def _is_done(call: Call, thread: Thread) -> bool:
+    """Whether a thread does it itself, in HBM."""
+    said = call.instruction
+    together = said.meets is not None and said.traits.exchanges
+    return said.traits.computes and not (together and thread.core > 0)
+
+
 def _note(
     uses: Uses, number: int, thread: Thread, of_box: Array, order: HappensBefore,
     accesses: list[list[Access]],
 ) -> None:  # fmt: skip
     """Who of a thread uses the boxes that have a number, once for each of its segments. What only
-    waits, as a barrier, uses nothing."""
-    computes = np.array([c.instruction.traits.computes for c in uses.program.calls], np.bool_)
+    waits, as a barrier, uses nothing, and what cores do together is done once, by the first."""
+    computes = np.array([_is_done(c, thread) for c in uses.program.calls], np.bool_)
     counts = (of_box[uses.box] >= 0) & computes[uses.columns.call[uses.user]]
     own = np.flatnonzero(counts & _within(uses.user, thread))
     rows, writes = uses.user[own], uses.writes[own]

@@ -66,6 +66,7 @@ class Inputs:
         storage = memory.adopt(self.region, data, form, name)
         for program in self.programs:
             program.names[storage.id] = name
+        memory.hbm.arguments.add(storage.id)
         names = {one.name for one, _ in self.entered}
         unique = name if name not in names else f"{name}#{len(names)}"
         self.entered.append((Input(unique, storage.id, storage.shape, form), value))

@@ -185,6 +185,15 @@ def find(name: str) -> Instance:
 
 
 @cache
+def of_machine(machine: str) -> Instance:
+    """The largest instance with chips of such cores. Raises UsageError if there is none."""
+    found = [one for one in map(load, names()) if one.chip.machine == machine]
+    if not found:
+        raise UsageError(f"no instance has chips of {machine}: isa/instances/ says which there are")
+    return max(found, key=lambda one: (one.chips, one.name))
+
+
+@cache
 def load(name: str) -> Instance:
     """The instance whose file has that name. Raises DefinitionError if its file is wrong."""
     where = f"isa/instances/{name}.toml"

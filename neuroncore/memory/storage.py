@@ -139,6 +139,7 @@ class Hbm:
         self.lasting = 0  # bytes of arguments and of what outlives the kernel
         self.ids = itertools.count(rank * APART)
         self.tensors: dict[tuple[str, int], Storage] = {}
+        self.arguments: set[int] = set()  # numbers of those that came from outside
 
     def held(self, dtype: Format) -> Format:
         """The format that elements of `dtype` are held in."""

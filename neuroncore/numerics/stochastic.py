@@ -160,13 +160,19 @@ class Stochastic:
         Stream(seed).words(), _ones(bits)  # refuse what has no room
         self.seed, self.bits, self.saturate = seed, bits, saturate
         self.issued: Counter[tuple[int, int]] = Counter()  # by core and engine
+        self._last: dict[int, Stream] = {}
         self.begin(0, 0)
 
     def begin(self, core: int, engine: int) -> None:
         """The next instruction of an engine."""
         self._stream = Stream(self.seed, core, engine, self.issued[core, engine])
+        self._last[core] = self._stream
         self.issued[core, engine] += 1
         self._first = 0
+
+    def resume(self, core: int) -> None:
+        """The last instruction of a core again, which others have issued some after."""
+        self._stream, self._first = self._last[core], 0
 
     def __call__(self, form: Format, values: Array, out: Array | None = None) -> Array:
         """The codes of more float32 values of the instruction, as `encode`."""

@@ -55,14 +55,14 @@ class Stand:
         core = around.core
         self.machine, self.program_id, self.grid = core.machine, core.program_id, core.grid
         self.options, self.accumulators, self.peers = around.options, accumulators, peers
-        self.operators = core.operators
+        self.operators, self.groups, self.rounding = core.operators, core.groups, None
         self.number, self.world, self.rank = core.number, core.world, core.rank
         self.generators = {unit: states.copy() for unit, states in core.generators.items()}
 
     def check_written(self, *_: Any, **__: Any) -> None:
         """The chip has."""
 
-    report = check_written
+    report = birthplace = check_written
 
     def leftovers_in(self, tile: Tile) -> Array | None:
         """The chip knows which, and has NaN there; another NaN is moved like one here."""

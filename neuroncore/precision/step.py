@@ -100,7 +100,8 @@ class Step:
         dynamic = any(arguments[n].dynamic for n in (*call.reads, *call.writes))
         # addresses of run time, and results that may overlap, mean windows on whole storages
         self.windows = dynamic or len({arguments[n].storage for n in before}) < len(before)
-        self.whole = self.windows or traits.moves  # no sample is evaluated
+        # of what moves, and of what comes from other cores, no sample is evaluated
+        self.whole = self.windows or traits.moves or call.instruction.traits.exchanges
         self.sample = {} if self.whole else _sample(call, arguments)
         self.written = [self._written(n, double) for n, double in before.items()]
         self.inputs = {n: self._input(n) for n in call.reads}
@@ -183,7 +184,9 @@ class Step:
             self._join(owed)
         tiles: dict[str, Any] = {w.name: w.shadow for w in self.written}
         for name in self.call.writes:
-            if name not in tiles:
+            if name not in tiles and name in self.inputs:
+                tiles[name] = self.inputs[name]
+            elif name not in tiles:
                 tiles[name] = made(np.zeros(self.arguments[name].shape), self.arguments[name])
         stand = Stand(self.around, registers, peers)
         perform(self.call, {**self.arguments, **self.inputs, **tiles}, stand)

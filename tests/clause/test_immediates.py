@@ -15,7 +15,7 @@ from neuroncore.errors import DtypeError, DynamicControlError, KernelError, Sign
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 
-TOGETHER = ("core_barrier", "sendrecv")
+TOGETHER = ("core_barrier", "sendrecv", "all_to_all", "all_gather_v", "all_to_all_v")
 JUNK = ("abc", object(), [1, "2"], {}, 1j)
 DECLARED = [
     (one.name, p.name)
@@ -54,7 +54,7 @@ class Spoiled(Device):
 @pytest.mark.parametrize(("name", "argument"), DECLARED)
 def test_junk_is_refused_by_name_and_leaves_no_trace(name, argument):
     if name in TOGETHER:
-        pytest.skip("takes two cores; tests/core/test_system.py has its refusals")
+        pytest.skip("takes several cores: test_system.py and test_collectives.py have its refusals")
     taken = {t: accepted(name, t) for t in TARGETS} if has_tiles(name) else {"trn2": ["float32"]}
     target = next(t for t in reversed(taken) if taken[t])
     form = min(taken[target], key=lambda f: f != "float32")

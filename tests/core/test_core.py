@@ -12,6 +12,7 @@ from device import Device
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.binding import bound
 from neuroncore.errors import DefinitionError
+from neuroncore.frontend import issue
 
 
 def test_a_core_is_one_short_line():
@@ -23,7 +24,7 @@ def test_a_core_is_one_short_line():
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)
 def test_one_function_binds_checks_executes_and_notes(name):
-    function = inspect.unwrap(getattr(nisa, name))
+    function = inspect.unwrap(issue.function(name))
     assert function.__code__.co_name == name
     assert {"prepare", "settle", "staged", "ISSUED"} <= {*function.__code__.co_names}
 

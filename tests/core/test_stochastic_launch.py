@@ -20,6 +20,7 @@ from neuronxcc.nki import language as older_nl
 from numbers_of_formats import LAYOUT, magnitudes, overflow_code, thresholds
 from recipes import FLOATS, RECIPES
 
+from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.enums import engine
 from neuroncore.errors import UsageError
 from neuroncore.frontend.settings import settings
@@ -79,7 +80,7 @@ def normal(*shape, seed=0):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", [n for n in RECIPES if n not in ("core_barrier", "sendrecv")])
+@pytest.mark.parametrize("name", [n for n in RECIPES if INSTRUCTIONS[n].operands])
 def test_S8_results_are_next_to_the_float32_ones(name, target):
     narrow = [form for form in accepted(name, target) if form in NARROW]
     every(narrow, lambda form: is_next_to_float32(name, form, target))

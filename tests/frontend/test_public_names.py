@@ -23,7 +23,7 @@ BESIDES = {
 }
 SMALL = {
     "nki": {"collectives", "dtype", "jit", "simulate", "Kernel", *PARTS},
-    "nki.collectives": {"ReplicaGroup", *collectives.FUNCTIONS},
+    "nki.collectives": {*collectives.__all__},
     "nki.compiler": {"enable_stack_allocator", "skip_middle_end_transformations"},
     "nki.typing": {"mutable", "mutable_tensor", "scalar", "tensor"},
     "neuronxcc.nki": {

@@ -1,40 +1,203 @@
-"""nki.collectives: the names, so that kernels which use them on many ranks import on one.
+"""nki.collectives: one function per entry of the instruction table that is of this module.
 
-Every function is refused when it is called: several ranks are not emulated yet.
+All return None, but for the two that return a register. What this API's compiler refuses of
+tensors in HBM is refused here (nki-library tells of it: collectives of kernel arguments, and of
+tensors without a name).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from neuroncore.errors import NotEmulated
+from neuroncore.core.core import current
+from neuroncore.errors import BufferKindError, SignatureError
+from neuroncore.frontend import issue
 from neuroncore.frontend.nki.objects import NKIObject
+from neuroncore.frontend.nki.registers import VirtualRegister
+from neuroncore.memory.tile import Tile
 
-FUNCTIONS = (
-    *("all_gather", "all_gather_v", "all_reduce", "all_to_all", "all_to_all_v"),
-    *("collective_permute", "collective_permute_implicit", "collective_permute_implicit_reduce"),
-    *("collective_permute_implicit_current_processing_rank_id", "rank_id", "reduce_scatter"),
-)
+Tensors = Sequence[Tile]
+Channels = Sequence[Tensors]
+Pairs = Sequence[Sequence[int]]
+
+__all__ = [
+    "ReplicaGroup", "all_gather", "all_gather_v", "all_reduce", "all_to_all", "all_to_all_v",
+    "collective_permute", "collective_permute_implicit",
+    "collective_permute_implicit_current_processing_rank_id", "collective_permute_implicit_reduce",
+    "rank_id", "reduce_scatter",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 class ReplicaGroup(NKIObject):
     """Which ranks exchange data with each other: a list of lists of rank numbers."""
 
-    def __init__(self, groups: list[list[int]]) -> None:
+    def __init__(self, groups: Sequence[Sequence[int]]) -> None:
         self.groups = groups
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReplicaGroup) and self.groups == other.groups
 
-def __getattr__(name: str) -> Callable[..., Any]:
-    if name not in FUNCTIONS:
-        raise AttributeError(f"nki.collectives has no {name!r}")
+    __hash__ = None  # type: ignore[assignment]
 
-    def refused(*_: Any, **__: Any) -> Any:
-        raise NotEmulated(f"nki.collectives.{name}: several ranks are not emulated yet")
-
-    refused.__name__ = name
-    return refused
+    def __repr__(self) -> str:
+        return f"ReplicaGroup(groups={self.groups!r})"
 
 
-def __dir__() -> list[str]:
-    return ["ReplicaGroup", *FUNCTIONS]
+def all_reduce(
+    srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, op: Any,
+    priority: int | None = None, name: str | None = None,
+) -> None:  # fmt: skip
+    """Every rank of a group has op of all srcs: nl.add, nl.minimum or nl.maximum."""
+    _issue("all_reduce", srcs, dsts, _groups(replica_group), op, priority)
+
+
+def all_gather(
+    srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, collective_dim: int,
+    priority: int | None = None, name: str | None = None,
+) -> None:  # fmt: skip
+    """Every rank of a group has all srcs, one after the other along collective_dim."""
+    _issue("all_gather", srcs, dsts, _groups(replica_group), collective_dim, priority)
+
+
+def reduce_scatter(
+    srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, collective_dim: int, op: Any,
+    priority: int | None = None, name: str | None = None,
+) -> None:  # fmt: skip
+    """Every rank of a group has its piece of op of all srcs."""
+    given = _groups(replica_group), collective_dim, op, priority
+    _issue("reduce_scatter", srcs, dsts, *given)
+
+
+def all_to_all(
+    srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, collective_dim: int,
+    priority: int | None = None, name: str | None = None,
+) -> None:  # fmt: skip
+    """Every rank of a group has its piece of every src."""
+    _issue("all_to_all", srcs, dsts, _groups(replica_group), collective_dim, priority)
+
+
+def all_gather_v(
+    srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, metadata_tensor: Tile,
+    recv_counts_known: bool = False, has_rdispls: bool = False, priority: int | None = None,
+    name: str | None = None,
+) -> None:  # fmt: skip
+    """Every rank of a group has what each sends to all, in lengths that tensors of uint32 say."""
+    given = metadata_tensor, recv_counts_known, has_rdispls, priority
+    _issue("all_gather_v", srcs, dsts, _groups(replica_group), *given)
+
+
+def all_to_all_v(
+    srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, metadata_tensor: Tile,
+    recv_counts_known: bool = False, has_rdispls: bool = False, priority: int | None = None,
+    name: str | None = None,
+) -> None:  # fmt: skip
+    """Every rank of a group has what each sends to it, in lengths that tensors of uint32 say."""
+    given = metadata_tensor, recv_counts_known, has_rdispls, priority
+    _issue("all_to_all_v", srcs, dsts, _groups(replica_group), *given)
+
+
+def collective_permute(
+    srcs: Tensors, dsts: Tensors, source_target_pairs: Pairs, priority: int | None = None,
+    name: str | None = None,
+) -> None:  # fmt: skip
+    """The target of each pair has the source's src."""
+    _issue("collective_permute", srcs, dsts, source_target_pairs, priority)
+
+
+def collective_permute_implicit(
+    srcs_by_channel: Channels, dsts_by_channel: Channels, replica_group: ReplicaGroup,
+    channel_ids: Sequence[int] = (0,), priority: int | None = None, name: str | None = None,
+) -> None:  # fmt: skip
+    """In the ring of each channel every rank has its predecessor's src."""
+    tensors = _flat("srcs_by_channel", srcs_by_channel), _flat("dsts_by_channel", dsts_by_channel)
+    given = _groups(replica_group), channel_ids, priority
+    _issue("collective_permute_implicit", *tensors, *given)
+
+
+def collective_permute_implicit_reduce(
+    srcs0_by_channel: Channels, srcs1_by_channel: Channels, dsts_by_channel: Channels,
+    replica_group: ReplicaGroup, op: Any, channel_ids: Sequence[int] = (0,),
+    priority: int | None = None, name: str | None = None,
+) -> None:  # fmt: skip
+    """In the ring of each channel every rank has op of its predecessor's two srcs."""
+    srcs, others, dsts = (
+        _flat("srcs0_by_channel", srcs0_by_channel),
+        _flat("srcs1_by_channel", srcs1_by_channel),
+        _flat("dsts_by_channel", dsts_by_channel),
+    )
+    _check_sources(others)
+    given = others, dsts, _groups(replica_group), op, channel_ids, priority
+    _issue("collective_permute_implicit_reduce", srcs, *given)
+
+
+def collective_permute_implicit_current_processing_rank_id(
+    iteration_id: VirtualRegister | int, replica_group: ReplicaGroup, channel_id: int = 0,
+    name: str | None = None, num_channels: int | None = None,
+) -> VirtualRegister:  # fmt: skip
+    """A register with the rank whose data is in hand after so many steps: its own at 0, then its
+    predecessors'. `num_channels` is NKI 0.2's, and is ignored."""
+    register = VirtualRegister()
+    function = issue.function("collective_permute_implicit_current_processing_rank_id")
+    function(register, iteration_id, _groups(replica_group), channel_id)
+    return register
+
+
+def rank_id(name: str | None = None) -> VirtualRegister:
+    """A register with the rank's number in the world."""
+    register = VirtualRegister()
+    issue.function("rank_id")(register)
+    return register
+
+
+def _issue(name: str, srcs: Tensors, dsts: Any, *given: Any) -> None:
+    _check_sources(srcs)
+    function: Callable[..., Any] = issue.function(name)
+    function(srcs, dsts, *given)
+
+
+def _groups(given: Any) -> Any:
+    """The lists of a ReplicaGroup."""
+    if not isinstance(given, ReplicaGroup):
+        raise SignatureError(
+            "replica_group must be a ReplicaGroup",
+            argument="replica_group",
+            expected="nki.collectives.ReplicaGroup([[0, 1], ...])",
+            got=f"{type(given).__name__} {given!r:.60}",
+        )
+    return given.groups
+
+
+def _flat(name: str, by_channel: Channels) -> list[Tile]:
+    """The tensor of each channel, of which the API takes one in a list."""
+    lists = isinstance(by_channel, list | tuple)
+    if not lists or any(not isinstance(own, list | tuple) or len(own) != 1 for own in by_channel):
+        raise SignatureError(
+            f"{name} is not a list with one tensor for each channel",
+            argument=name,
+            expected="[[tensor of channel 0], [tensor of channel 1], ...]",
+            got=f"{by_channel!r:.80}",
+            because="coalesced communication is not supported here",
+        )
+    return [own[0] for own in by_channel]
+
+
+def _check_sources(srcs: Any) -> None:
+    """Raise BufferKindError for a kernel argument, which a collective can't read."""
+    given = current().hbm.arguments
+    for tile in srcs if isinstance(srcs, list | tuple) else ():
+        if isinstance(tile, Tile) and tile.storage.id in given:
+            raise BufferKindError(
+                f"{tile!r} is an argument of the kernel",
+                argument="srcs",
+                expected="a tensor of the kernel's own",
+                got=repr(tile),
+                because="collectives don't read tensors that come from outside",
+                hint="copy it with nisa.dma_copy into nl.ndarray(..., buffer=nl.shared_hbm, "
+                "name=...)",
+                also="checkCollective",
+            )

@@ -23,11 +23,12 @@ unknown_engine = engine.unknown
 VirtualRegister = _registers.VirtualRegister
 register_alloc = _registers.register_alloc
 
-__all__ = [*_exports.api(globals()), "constants", *_INSTRUCTIONS]
+_OWN = [name for name, one in _INSTRUCTIONS.items() if one.module == "nki.isa"]
+__all__ = [*_exports.api(globals()), "constants", *_OWN]
 
 
 def __getattr__(name: str) -> _issue.Issues:
-    if name not in _INSTRUCTIONS:
+    if name not in _OWN:
         raise _exports.unknown("nki.isa", name, __all__)
     function = globals()[name] = _issue.function(name)
     return function

@@ -1,0 +1,239 @@
+"""Operands, rules and costs of what ranks do together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from neuroncore.clause import HBM, SBUF, Call, Immediate, Op, Operator, Rule, cost, fault, rule
+from neuroncore.clause.operand import Operand
+from neuroncore.clause.rules import holds, needs, one_of
+from neuroncore.clause.world import World
+from neuroncore.core.replica_groups import participants
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import BufferKindError, DtypeError, ShapeError, SignatureError
+from neuroncore.instances.collective_time import collective_time
+from neuroncore.instances.instance import of_machine
+from neuroncore.machine import Machine
+from neuroncore.memory.tile import Tile
+
+ANY: dict[str, Any] = {"starts": False, "free_dims": None, "many": True}
+JOINED: dict[str, Any] = {"regions": (*HBM, SBUF), **ANY}
+MOVED: dict[str, Any] = {"moved": True, **JOINED}
+IN_HBM: dict[str, Any] = {"moved": True, "regions": HBM, **ANY}
+# Read once everybody is there: the meaning checks that they have been written.
+Srcs = Annotated[list[Tile], Operand(reads=True, partial=True, **MOVED)]
+Dsts = Annotated[list[Tile], Operand(writes=True, **MOVED)]
+Addends = Annotated[list[Tile], Operand(reads=True, partial=True, **JOINED)]
+Sums = Annotated[list[Tile], Operand(writes=True, **JOINED)]
+HbmSrcs = Annotated[list[Tile], Operand(reads=True, partial=True, **IN_HBM)]
+HbmDsts = Annotated[list[Tile], Operand(writes=True, **IN_HBM)]
+SomeDsts = Annotated[list[Tile], Operand(writes=True, partial=True, **IN_HBM)]
+Metadata = Annotated[
+    Tile, Operand(reads=True, writes=True, partial=True, regions=(*HBM, SBUF), starts=False)
+]
+Groups = Annotated[tuple[tuple[int, ...], ...], Immediate(int, 0, depth=2, keyed=True)]
+Pairs = Groups
+Channels = Annotated[tuple[int, ...], Immediate(int, 0, depth=1, keyed=True)]
+Dim = Annotated[int, Immediate(int, keyed=True)]
+Joins = Annotated[Operator, Op(names=("add", "minimum", "maximum"))]
+Priority = Annotated[int | None, Immediate(int, optional=True, keyed=True)]
+
+
+def ranks_of(call: Call, world: World, number: int) -> list[int]:
+    """The cores of the core's group that its tensors concern."""
+    named = call.arguments.get("replica_group")
+    groups = named or (tuple({rank for pair in call["source_target_pairs"] for rank in pair}),)
+    rank = world.rank(number)
+    own = next((ranks for ranks in groups if rank in ranks), (rank,))
+    return participants(world, number, sorted(own), _on_chip(call))
+
+
+def _on_chip(call: Call) -> bool:
+    return all(view.on_chip for view in call["srcs"])
+
+
+def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:
+    """The time of a pattern of communication among the group's ranks as the largest instance of
+    the machine has it; the rings of DMA are kept for what a rank reads and writes itself."""
+
+    def time(call: Call, machine: Machine) -> cost.Cost:
+        largest = of_machine(machine.name)
+        lnc = largest.chip.logical_core_sizes[0]
+        groups = call.arguments.get("replica_group") or call["source_target_pairs"]
+        ranks = [rank for rank in groups[0] if rank < largest.ranks(lnc)]
+        srcs, dsts = call["srcs"], call["dsts"]
+        size = sum(view.nbytes for view in (srcs if pattern == "scatter" else dsts))
+        taken = collective_time(largest, lnc, pattern, size, ranks or [0])
+        pairs = zip(dsts, srcs, strict=True)
+        moved = max((cost.move(*pair, machine) for pair in pairs), key=lambda one: one.busy_ns)
+        return replace(moved, latency_ns=max(moved.latency_ns, taken.ns))
+
+    time.__doc__ = f"A {pattern} among the ranks of the group."
+    return time
+
+
+def every(test: Callable[[Any, Any], Any]) -> Callable[[Call], bool]:
+    """Whether each pair of a src and its dst passes."""
+    return lambda call: all(
+        test(src, dst) for src, dst in zip(call["srcs"], call["dsts"], strict=False)
+    )
+
+
+def _views(call: Call) -> list[Any]:
+    return [*call["srcs"], *call["dsts"]]
+
+
+def _numbered(call: Call) -> list[int]:
+    return [rank for ranks in call["replica_group"] for rank in ranks]
+
+
+pairs_of_tensors = holds(
+    "dsts", "there is a dst for each src, and at least one",
+    lambda call: 0 < len(call["srcs"]) == len(call["dsts"]), SignatureError,
+)  # fmt: skip
+one_memory = holds(
+    "dsts", "all tensors are in hbm, or all in sbuf",
+    lambda call: len({view.on_chip for view in _views(call)}) == 1, BufferKindError,
+    because="memories are not mixed in one collective", hint="copy with nisa.dma_copy first",
+)  # fmt: skip
+several_in_hbm = holds(
+    "srcs", "several tensors are in hbm", lambda call: len(call["srcs"]) == 1 or not _on_chip(call),
+    BufferKindError, because="coalesced communication is for tensors in hbm",
+)  # fmt: skip
+one_tensor = holds(
+    "srcs", "it takes one tensor", lambda call: len(call["srcs"]) == 1, SignatureError,
+    because="coalesced communication is not supported here",
+)  # fmt: skip
+one_format = holds(
+    "dsts", "srcs and dsts have one format",
+    lambda call: len({view.dtype for view in _views(call)}) == 1, DtypeError,
+    because="a collective converts nothing",
+)  # fmt: skip
+equal_sizes = holds(
+    "dsts", "a dst has as many elements as its src",
+    every(lambda src, dst: src.size == dst.size), ShapeError,
+)  # fmt: skip
+two_dimensional = holds(
+    "srcs", "a tile in sbuf has a partition and one free axis",
+    lambda call: all(len(view.shape) == 2 for view in _views(call) if view.on_chip), ShapeError,
+    because="collectives of SBUF have a single free dimension",
+)  # fmt: skip
+disjoint = holds(
+    "replica_group", "no rank is in it twice, and no list is empty",
+    lambda call: call["replica_group"] and all(call["replica_group"])
+    and len(set(_numbered(call))) == len(_numbered(call)), SignatureError,
+    because="sub-groups must not overlap",
+)  # fmt: skip
+equal_groups = holds(
+    "replica_group", "its lists are as long as each other",
+    lambda call: len({len(ranks) for ranks in call["replica_group"]}) == 1, SignatureError,
+    because="a kernel is compiled once: its tensors have one shape on all ranks",
+)  # fmt: skip
+in_a_row = holds(
+    "channel_ids", "channels are 0, 1, 2 and so on, one for each src",
+    lambda call: call["channel_ids"] == tuple(range(len(call["srcs"]))), SignatureError,
+)  # fmt: skip
+prioritised = needs(
+    "collective_priority", "a priority", "priority", lambda call: call["priority"] is not None
+)
+priorities = one_of("priority", (None, 0, 1, 2, 3), SignatureError)
+first_dim = one_of("collective_dim", (0,))
+first_two_dims = holds(
+    "collective_dim", "collective_dim is 0, in sbuf 0 or 1",
+    lambda call: call["collective_dim"] in ((0, 1) if _on_chip(call) else (0,)),
+)  # fmt: skip
+
+
+def _ranks(call: Call) -> int:
+    return len(call["replica_group"][0])
+
+
+def _is_times(call: Call, whole: Any, part: Any) -> bool:
+    """Whether a tensor is those of all ranks of another's size, along the call's dimension."""
+    axis, count = call["collective_dim"], _ranks(call)
+    if not whole.on_chip:
+        return bool(whole.size == count * part.size and whole.shape[0] % count == 0)
+    wanted = list(part.shape)
+    wanted[axis] *= count
+    return bool(whole.shape == tuple(wanted))
+
+
+times_src = holds(
+    "dsts", "a dst is as many times its src as a group has ranks, along collective_dim",
+    lambda call: every(lambda src, dst: _is_times(call, dst, src))(call),
+    expected=lambda call: f"{_ranks(call)} times {call['srcs'][0]}",
+)  # fmt: skip
+times_dst = holds(
+    "srcs", "a src is as many times its dst as a group has ranks, along collective_dim",
+    lambda call: every(lambda src, dst: _is_times(call, src, dst))(call),
+    expected=lambda call: f"{_ranks(call)} times {call['dsts'][0]}",
+)  # fmt: skip
+in_pieces = holds(
+    "srcs", "axis 0 of a src is cut into a piece for each rank of a group",
+    lambda call: all(view.shape[0] % _ranks(call) == 0 for view in call["srcs"]),
+    expected=lambda call: f"a multiple of {_ranks(call)}",
+)  # fmt: skip
+equal_others = holds(
+    "others", "there are other sources as large as the first, of their format",
+    lambda call: [(v.shape, v.dtype) for v in call["srcs"]]
+    == [(v.shape, v.dtype) for v in call["others"]],
+)  # fmt: skip
+
+
+@rule(
+    SignatureError,
+    "a group of 4 ranks is of adjacent cores where a core is a rank",
+    because="links of trn1 join neighbours only (runtime release notes)",
+)
+def adjacent_fours(call: Call, machine: Machine) -> Any:
+    fours = [ranks for ranks in call["replica_group"] if len(ranks) == 4]
+    apart = [r for r in fours if sorted(r) != list(range(min(r), min(r) + 4))]
+    if machine.has("logical_core") or not apart:
+        return None
+    return fault("replica_group", "a group of 4 ranks is not of adjacent cores", got=apart[0])
+
+
+@rule(SignatureError, "each rank is at most once a source and once a target")
+def once_each(call: Call, machine: Machine) -> Any:
+    pairs: Sequence[Sequence[int]] = call["source_target_pairs"]
+    ends = [list(end) for end in zip(*pairs, strict=True)] if all(map(_is_pair, pairs)) else []
+    if ends and all(len(set(end)) == len(end) for end in ends):
+        return None
+    return fault("source_target_pairs", "a rank is in it twice on one side", "pairs", pairs)
+
+
+def _is_pair(given: Sequence[int]) -> bool:
+    return len(given) == 2
+
+
+@rule(
+    ShapeError,
+    "metadata_tensor is uint32 of 3 rows, or 4 with has_rdispls, and a column for each rank",
+)
+def rows_of_numbers(call: Call, machine: Machine) -> Any:
+    view, rows = call.view("metadata_tensor"), 4 if call["has_rdispls"] else 3
+    wanted = (rows, len(call["replica_group"][0]))
+    allowed = (wanted, (4, wanted[1]))  # a fourth row may be there and is not read
+    shape = view.shape[1:] if view.region is SBUF and view.shape[0] == 1 else view.shape
+    if view.dtype.name == "uint32" and shape in allowed:
+        return None
+    expected = f"uint32 {(1, *wanted) if view.region is MemoryRegion.sbuf else wanted}"
+    return fault("metadata_tensor", "metadata_tensor has another form", expected)
+
+
+TENSORS: tuple[Rule, ...] = (
+    *(pairs_of_tensors, one_memory, several_in_hbm, one_format, two_dimensional),
+    *(prioritised, priorities),
+)
+GROUPED = (*TENSORS, disjoint, adjacent_fours)
+EVEN = (*GROUPED, equal_groups)
+RINGED = (
+    *(pairs_of_tensors, one_memory, one_format, disjoint, adjacent_fours, in_a_row, equal_sizes),
+    *(prioritised, priorities),
+)
+WITH_LENGTHS = (
+    *(pairs_of_tensors, one_tensor, one_format, disjoint, equal_groups, rows_of_numbers),
+    *(prioritised, priorities),
+)

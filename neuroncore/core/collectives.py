@@ -1,0 +1,219 @@
+"""What ranks do together: every core brings its tensors, and the last to come does it for all.
+
+All sources are read before any destination is written. Tensors in HBM are a rank's: both cores of a
+logical core come, and it happens once. Those in SBUF are a core's own: core p of a rank meets core
+p of the others. (Inferred from nki-library's kernels, which need it so; not documented.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neuroncore.clause.alu import Operator
+from neuroncore.core.core import Core
+from neuroncore.core.reduction import reduced
+from neuroncore.core.replica_groups import Groups, chip_ranks, own_group, participants, ring
+from neuroncore.errors import KernelError
+from neuroncore.memory.storage import Born
+from neuroncore.memory.tile import Array, Tile
+
+EXACT = 1 << 24  # float32 has all integers up to here
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one core brings: its tensors, and by name what has to be the same of all `ranks` that
+    take part."""
+
+    core: Core
+    srcs: Sequence[Tile]
+    dsts: Sequence[Tile]
+    ranks: Sequence[int]
+    alike: dict[str, Any]
+    metadata: Tile | None
+    site: Born
+
+    @property
+    def counts(self) -> Array:
+        """The rows of numbers of what has lengths known at run time."""
+        assert self.metadata is not None
+        codes = self.metadata.codes()
+        return codes.reshape(codes.shape[-2:])
+
+
+Parts = list[Part]  # of the ranks of a group, in its order
+
+
+def part(
+    core: Core,
+    srcs: Sequence[Tile],
+    dsts: Sequence[Tile],
+    metadata: Tile | None = None,
+    ranks: Sequence[int] | None = None,
+    **alike: Any,
+) -> Part:
+    """What a core brings, with its replica group or other `ranks`. Raises what `own_group` does."""
+    found = own_group(core, alike["replica_group"]) if ranks is None else ranks
+    forms = ", ".join(f"{tile.dtype} {tile.region.value}" for tile in srcs)
+    if metadata is None:
+        forms = ", ".join(map(_form, srcs))
+    return Part(core, srcs, dsts, found, {**alike, "srcs": forms}, metadata, core.birthplace())
+
+
+def _form(tile: Tile) -> str:
+    return f"{' x '.join(map(str, tile.shape))} {tile.dtype} in {tile.region.value}"
+
+
+def together(name: str, mine: Part, carry_out: Callable[[Parts], None]) -> None:
+    """Wait until all cores are there that have to be; the last one carries it out with one part of
+    each rank. Raises KernelError where what must be the same differs."""
+    core = mine.core
+    on_chip = all(tile.storage.on_chip for tile in (*mine.srcs, *mine.dsts))
+    members = participants(core.world, core.number, mine.ranks, on_chip)
+
+    def all_there(brought: dict[int, Part]) -> None:
+        everyone = [brought[number] for number in members]
+        _check_alike(name, everyone)
+        parts = everyone if on_chip else everyone[:: core.world.cores]
+        for part in parts:
+            for tile in part.srcs:
+                part.core.check_written("srcs", tile, site=part.site)
+        carry_out(parts)
+
+    if core.peers is None or len(members) == 1:
+        all_there({core.number: mine})
+    else:
+        core.peers.meet(core.number, name, members, mine, all_there)
+
+
+def _check_alike(name: str, parts: Parts) -> None:
+    first = parts[0]
+    for part in parts[1:]:
+        for what, said in first.alike.items():
+            if part.alike.get(what) != said:
+                world = part.core.world
+                here, there = (world.named(one.core.number) for one in (part, first))
+                raise KernelError(
+                    f"{name}: {here} and {there} differ about {what}",
+                    argument=what,
+                    expected=f"{said}, as {there} has it",
+                    got=str(part.alike.get(what)),
+                    because="it is one operation of all ranks of a group",
+                )
+
+
+# --- moving ---------------------------------------------------------------------------------------
+
+
+def put(tile: Tile, codes: Array) -> None:
+    """Write codes of the tile's format, in its order."""
+    tile.codes()[...] = codes.reshape(tile.shape)
+
+
+def sources(parts: Parts) -> list[list[Array]]:
+    """Copies of all sources, by rank."""
+    return [[np.array(tile.codes(), order="C") for tile in part.srcs] for part in parts]
+
+
+def gather(parts: Parts, axis: int) -> None:
+    """Every dst is all srcs one after the other along an axis."""
+    for at, codes in enumerate(zip(*sources(parts), strict=True)):
+        whole = np.concatenate(codes, axis)
+        for part in parts:
+            put(part.dsts[at], whole)
+
+
+def reduce(parts: Parts, op: Operator) -> None:
+    """Every dst is the reduction of all srcs."""
+    for at, codes in enumerate(_reductions(parts, op)):
+        for part in parts:
+            put(part.dsts[at], codes)
+
+
+def scatter(parts: Parts, op: Operator) -> None:
+    """The dst of each rank is a piece of the reduction of all srcs."""
+    for at, codes in enumerate(_reductions(parts, op)):
+        for part, piece in zip(parts, np.split(codes, len(parts)), strict=True):
+            put(part.dsts[at], piece)
+
+
+def _reductions(parts: Parts, op: Operator) -> list[Array]:
+    first, tiles = parts[0].core, zip(*(part.srcs for part in parts), strict=True)
+    if first.rounding is not None:  # every rank has the bits of the first one's instruction
+        first.rounding.resume(first.program_id)
+    found = []
+    for of_ranks in tiles:
+        way, chip = first.options.collective_rounding, chip_ranks(first)
+        codes = reduced(way, of_ranks, op, chip)
+        _check_exact(parts[0], of_ranks, op, codes)
+        found.append(codes)
+    return found
+
+
+def _check_exact(part: Part, tiles: Sequence[Tile], op: Operator, codes: Array) -> None:
+    """Report integers that were added in float32 and are no longer exact (the graph's compiler
+    refuses such additions, NCC_EVRF061; of NKI's nothing is published)."""
+    if not tiles[0].dtype.is_integer or op.name != "add" or tiles[0].dtype.itemsize < 4:
+        return
+    exact = np.sum([tile.codes().astype(np.int64).reshape(-1) for tile in tiles], axis=0)
+    wrong = int((exact != codes).sum())
+    if wrong:
+        part.core.report(
+            "INTEGER_SUM",
+            f"{wrong} of {codes.size} sums of {tiles[0].dtype} over ranks are not exact: ranks are "
+            f"added in float32, which has all integers up to {EXACT} only",
+            site=part.site,
+        )
+
+
+def exchange(parts: Parts) -> None:
+    """Piece k of each dst is the rank's own piece of the src of rank k of the group."""
+    count = len(parts)
+    for at, codes in enumerate(zip(*sources(parts), strict=True)):
+        pieces = [one.reshape(count, -1) for one in codes]
+        for to, part in enumerate(parts):
+            put(part.dsts[at], np.stack([one[to] for one in pieces]))
+
+
+def permute(parts: Parts, pairs: Groups) -> None:
+    """The dst of each target becomes the src of its source; what is nobody's target is left."""
+    by_rank = {part.core.rank: part for part in parts}
+    codes = {rank: np.array(part.srcs[0].codes(), order="C") for rank, part in by_rank.items()}
+    for source, target in pairs:
+        put(by_rank[target].dsts[0], codes[source])
+        by_rank[target].dsts[0].mark_written()
+
+
+# --- rings ----------------------------------------------------------------------------------------
+
+
+def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
+    """The dst of each channel becomes what the rank's predecessor in the channel's ring `sent`,
+    which is by rank and channel."""
+    core, ranks = parts[0].core, [part.core.rank for part in parts]
+    for channel in range(len(parts[0].dsts)):
+        around = ring(core, ranks, channel)
+        for place, rank in enumerate(around):
+            before = ranks.index(around[place - 1])
+            put(parts[ranks.index(rank)].dsts[channel], sent[before][channel])
+
+
+def joined(parts: Parts, op: Operator) -> list[list[Array]]:
+    """Codes of op of the first and the second half of each rank's sources."""
+    return [_halves(part, op) for part in parts]
+
+
+def _halves(part: Part, op: Operator) -> list[Array]:
+    half, made = len(part.srcs) // 2, []
+    if part.core.rounding is not None:
+        part.core.rounding.resume(part.core.program_id)
+    for tile, other in zip(part.srcs[:half], part.srcs[half:], strict=True):
+        a, b = (np.ascontiguousarray(one.values()).reshape(1, -1) for one in (tile, other))
+        out = np.empty_like(a)
+        op.apply(a, b, out)
+        made.append(tile.rounded(out))
+    return made

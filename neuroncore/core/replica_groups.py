@@ -1,0 +1,189 @@
+"""Which ranks take part in a collective, and which ranks may: replica groups, pairs, channels."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from neuroncore.clause.instruction import require
+from neuroncore.clause.world import World, listed
+from neuroncore.core.core import Core
+from neuroncore.errors import SignatureError
+from neuroncore.instances.instance import Instance, of_machine
+from neuroncore.instances.instance import find as find_instance
+
+Groups = tuple[tuple[int, ...], ...]
+MOST_GROUPS = 16  # that a rank is in (aws-neuron-sdk src/libnrt/include/nrt/nec.h; 12 before)
+
+
+def participants(world: World, number: int, ranks: Sequence[int], on_chip: bool) -> list[int]:
+    """The cores of ranks that come to a collective of a core: of tensors on the chip those at the
+    same place in their rank."""
+    if on_chip:
+        return [world.cores_of(rank)[world.core(number)] for rank in ranks]
+    return [number for rank in ranks for number in world.cores_of(rank)]
+
+
+def instance(core: Core) -> Instance:
+    """What the ranks are in: as asked for, else the largest that has such cores."""
+    name = core.world.instance
+    return find_instance(name) if name else of_machine(core.machine.name)
+
+
+def chip_ranks(core: Core) -> int:
+    """How many ranks a chip has."""
+    return instance(core).chip.logical_cores(core.world.cores)
+
+
+def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
+    """The group that has the core's rank. Raises SignatureError if there is none, or a rank that
+    the world lacks."""
+    last = core.world.ranks - 1
+    beyond = [rank for ranks in groups for rank in ranks if not 0 <= rank <= last]
+    found = [ranks for ranks in groups if core.rank in ranks]
+    if beyond or not found:
+        said = f"has rank {beyond[0]}" if beyond else f"lacks rank {core.rank}, which calls it"
+        raise SignatureError(
+            f"the replica group {said}",
+            argument="replica_group",
+            expected=f"ranks 0 to {last}, each in one list",
+            got=str([list(ranks) for ranks in groups]),
+            because=f"the kernel runs on {core.world.ranks} ranks",
+            hint="neuroncore run --ranks N, or per_rank= with arguments for each",
+        )
+    _join(core, found[0])
+    return found[0]
+
+
+def _join(core: Core, group: tuple[int, ...]) -> None:
+    if len(core.groups | {group}) > MOST_GROUPS:
+        raise SignatureError(
+            f"rank {core.rank} is in more than {MOST_GROUPS} replica groups",
+            argument="replica_group",
+            got=f"{[list(ranks) for ranks in core.groups]} and {list(group)}",
+            because=f"the runtime keeps at most {MOST_GROUPS} groups of a program",
+        )
+    core.groups.add(group)
+
+
+def ring(core: Core, group: Sequence[int], channel: int) -> list[int]:
+    """The ranks of a group in the order of a channel's ring, which the API leaves open
+    (`Options.rings`)."""
+    found = list(group)
+    if core.options.rings:
+        random.Random(f"{core.options.rings} {channel} {found}").shuffle(found)
+    return found
+
+
+def check_channels(core: Core, group: Sequence[int], channels: Sequence[int]) -> None:
+    """Raise SignatureError for channels that a group hasn't: 4 if it has all chips of a server,
+    else 2 (nki.collectives.collective_permute_implicit)."""
+    each, per_server = chip_ranks(core), instance(core).chips_per_server
+    chips = {rank // each for rank in group}
+    servers = {chip // per_server for chip in chips}
+    most = 4 if len(chips) == per_server * len(servers) else 2
+    require(
+        max(channels) < most,
+        f"the group has {most} channels",
+        SignatureError,
+        argument="channel_ids",
+        expected=f"at most {most}",
+        got=str(list(channels)),
+        because="a group with all chips of a server has 4 rings of links, others have 2",
+    )
+
+
+def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
+    """The ranks of pairs of sources and targets, in ascending order. Raises SignatureError for one
+    that the world lacks."""
+    found = tuple(sorted({rank for pair in pairs for rank in pair}))
+    last = core.world.ranks - 1
+    require(
+        found[-1] <= last,
+        f"source_target_pairs has rank {found[-1]}",
+        SignatureError,
+        argument="source_target_pairs",
+        expected=f"ranks 0 to {last}",
+        got=str([list(pair) for pair in pairs]),
+    )
+    if not _is_ring(core, {source: target for source, target in pairs}):
+        core.report(
+            "NO_RING",
+            "the pairs are no ring of ranks on the same or neighbouring chips: the runtime may "
+            "refuse to load them",
+        )
+    return found
+
+
+def _is_ring(core: Core, following: dict[int, int]) -> bool:
+    """Whether pairs lead round all of their ranks, from chip to neighbouring chip."""
+    first = next(iter(following))
+    rank, seen = following[first], 1
+    while rank != first and rank in following and seen < len(following):
+        rank, seen = following[rank], seen + 1
+    if rank != first or seen != len(following):
+        return False
+    where, each = instance(core), chip_ranks(core)
+    chips = [(source // each, target // each) for source, target in following.items()]
+    reach = where.chips
+    return all(max(pair) < reach and where.topology.distance(*pair) <= 1 for pair in chips)
+
+
+def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
+    """Raise SignatureError for what all_gather_v has no group of: it takes the 4 ranks of one chip
+    of logical cores of two (nki.collectives)."""
+    each = chip_ranks(core)
+    on_one = len({rank // each for rank in group}) == 1
+    ok = core.world.cores == 2 and len(group) == each and on_one and not displaced
+    require(
+        ok,
+        "it takes the ranks of one chip, at LNC2, without has_rdispls",
+        SignatureError,
+        argument="has_rdispls" if displaced else "replica_group",
+        expected=f"all {each} ranks of one chip, of 2 cores each",
+        got=f"ranks {listed(sorted(group))} of {core.world.cores} cores each",
+        because="that is what the compiler supports so far",
+    )
+
+
+def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
+    """Raise SignatureError for groups that all_to_all_v doesn't take: behind switches whole chips,
+    more than one, in consecutive ranks of two cores; else ranks at the same place in different
+    servers, without has_rdispls (nki.collectives)."""
+    where, each = instance(core), chip_ranks(core)
+    if where.topology.kind == "switched":
+        chips = {rank // each for rank in group}
+        whole = len(group) == len(chips) * each and len(chips) > 1
+        in_a_row = sorted(group) == list(range(min(group), max(group) + 1))
+        ok, expected = whole and in_a_row and core.world.cores == 2, "several whole chips, in a row"
+    else:
+        per_server = each * where.chips_per_server
+        places = {rank % per_server for rank in group}
+        servers = {rank // per_server for rank in group}
+        ok = len(places) == 1 and len(servers) == len(group) and not displaced
+        expected = "ranks at the same place in different servers, without has_rdispls"
+    require(
+        ok,
+        f"the group is not of {expected}",
+        SignatureError,
+        argument="replica_group",
+        expected=expected,
+        got=f"ranks {listed(sorted(group))} of {core.world.cores} cores each",
+        because="that is what the compiler supports so far",
+    )
+
+
+def check_whole_chips(core: Core, group: Sequence[int], name: str) -> None:
+    """Raise SignatureError unless a group has all ranks of its chips (nki-library's harness:
+    all_to_all needs a mesh)."""
+    each = chip_ranks(core)
+    chips = {rank // each for rank in group}
+    require(
+        len(group) == len(chips) * each,
+        f"{name} takes whole chips, of {each} ranks",
+        SignatureError,
+        argument="replica_group",
+        expected=f"all {each} ranks of each chip",
+        got=f"ranks {listed(sorted(group))}",
+        because="it goes over the mesh of whole chips",
+    )
