@@ -16,13 +16,13 @@ from neuroncore.clause.world import ALONE, World
 from neuroncore.diagnostics.recorded import recorded
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
+from neuroncore.frontend import outcome as outcomes
 from neuroncore.frontend.arguments import (
     Arguments,
     arrays_in,
     copied,
     of_a_rank,
     takes_rank,
-    values_in,
 )
 from neuroncore.frontend.arrays import as_numpy
 from neuroncore.frontend.nki.kernel import jit
@@ -412,13 +412,8 @@ def of(launch: Launch, arguments: tuple[Arguments, Arguments] | None = None) -> 
     """The Run of a launch. `arguments` are those that the kernel was called with, as it left them,
     and copies of them as they were; without them they are the arrays alone, if the launch kept
     any."""
-    used, given = _kept(launch) if arguments is None else arguments
+    used, given = outcomes.kept(launch) if arguments is None else arguments
     return of_ranks([launch], [used], [given])
-
-
-def _kept(launch: Launch) -> tuple[Arguments, Arguments | None]:
-    used: Arguments = tuple(value for _, value in launch.inputs), {}
-    return used, None if launch.given is None else (launch.given, {})
 
 
 def of_ranks(
@@ -431,8 +426,8 @@ def of_ranks(
     record = None
     if len(programs) == len(cores):
         each = zip(launches, used, given, strict=True)
-        settings = [_setting(rank, *one) for rank, one in enumerate(each)]
-        record = Record(programs, {"kernel": first.kernel}, _together(settings))
+        settings = [outcomes.setting(rank, *one) for rank, one in enumerate(each)]
+        record = Record(programs, {"kernel": first.kernel}, outcomes.together(settings))
     finished = Finished(
         kernel=first.kernel,
         machine=first.machine,
@@ -448,28 +443,6 @@ def of_ranks(
     kept = [one for one in given if one is not None]
     whole: Arguments | None = (tuple(kept), {}) if len(kept) == len(given) else None
     return Run(finished, (tuple(used), {}), whole)
-
-
-def _setting(rank: int, launch: Launch, used: Arguments, given: Arguments | None) -> Setting:
-    """What a launch's programs ran in, with the arrays that they were given if there are copies."""
-    kept: dict[int, Any] = {}
-    if given is not None:
-        kept = {id(one): was for one, was in zip(values_in(used), values_in(given), strict=True)}
-    core, several = launch.core, launch.core.world.ranks > 1
-    inputs, arrays = [], {}
-    for one, value in launch.inputs:
-        name = f"{one.name}@{rank}" if several else one.name
-        inputs.append(one._replace(name=name, rank=rank))
-        if id(value) in kept:
-            arrays[name] = as_numpy(kept[id(value)])
-    return Setting(core.machine, core.options, core.grid, tuple(inputs), arrays, core.world)
-
-
-def _together(settings: Sequence[Setting]) -> Setting:
-    """Those of all ranks in one."""
-    inputs = tuple(one for each in settings for one in each.inputs)
-    arrays = {name: array for each in settings for name, array in each.arrays.items()}
-    return replace(settings[0], inputs=inputs, arrays=arrays)
 
 
 def load(path: str | Path) -> Run:

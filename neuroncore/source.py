@@ -280,13 +280,14 @@ def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
     `assert` uses one at a span of its own."""
     return {
         (value.lineno, value.col_offset, value.end_lineno, value.end_col_offset): node
-        for node in ast.walk(_tree(file))
+        for node in ast.walk(tree(file))
         for value in (node, *ast.iter_child_nodes(node))
         if isinstance(value, ast.expr if value is not node else ast.Assert)
     }
 
 
-def _tree(file: str) -> ast.AST:
+@cache
+def tree(file: str) -> ast.AST:
     """The syntax of a file; empty if there is no source text."""
     try:
         return ast.parse("".join(linecache.getlines(file)))
@@ -303,7 +304,7 @@ def call(code: CodeType, instruction: int) -> ast.Call | None:
 def _calls(file: str) -> dict[tuple[int | None, ...], ast.Call]:
     return {
         (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset): node
-        for node in ast.walk(_tree(file))
+        for node in ast.walk(tree(file))
         if isinstance(node, ast.Call)
     }
 
@@ -323,7 +324,7 @@ def _conjunctions(file: str) -> dict[tuple[int | None, ...], list[CodeType]]:
         (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset): [
             compile(ast.Expression(value), file, "eval") for value in node.values
         ]
-        for node in ast.walk(_tree(file))
+        for node in ast.walk(tree(file))
         if isinstance(node, ast.BoolOp)
         and isinstance(node.op, ast.And)
         and all(isinstance(value, ast.Compare) for value in node.values)

@@ -18,7 +18,7 @@ from typing import Any
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import Instruction, Parameter
 from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static, are_tiles, spread
-from neuroncore.core.core import current
+from neuroncore.core.core import current, running
 from neuroncore.core.legality import misused
 from neuroncore.core.offsets import resolve
 from neuroncore.core.staging import staged
@@ -41,8 +41,8 @@ class _Missing:
 
 MISSING = _Missing()
 LOCALS = {
-    *("call", "core", "extra", "key", "name", "number", "numbers", "offsets"),
-    *("program", "row", "run", "special", "tile", "unknown"),
+    *("call", "core", "extra", "frame", "key", "line", "name", "number", "numbers"),
+    *("offsets", "program", "row", "run", "special", "tile", "unknown"),
 }
 
 
@@ -111,6 +111,7 @@ def _scope(
         "misused": misused,
         "numbered": _numbered,
         "resolve": resolve,
+        "running": running,
         "settle": settle,
         "spread": spread,
         "staged": staged,
@@ -143,7 +144,7 @@ def _bind(instruction: Instruction) -> Iterator[str]:
     absent = [f"{p.name} is MISSING" for p in instruction.parameters if p.required]
     yield f"if {' or '.join(['extra', 'unknown', *absent])}:"
     yield f"    settle(INSTRUCTION, {{{_given(instruction)}}}, extra, unknown)"
-    yield "core = current()"
+    yield "core = running() or current()"
 
 
 def _recognise(instruction: Instruction) -> Iterator[str]:
@@ -296,19 +297,23 @@ def _mark_written(parameter: Parameter, foreign: bool) -> Iterator[str]:
 
 
 def _note(instruction: Instruction) -> Iterator[str]:
-    """The row of it in the record. What is left out of that touches no window."""
+    """The row of it in the record, as `Program.append` does. What is left out touches no window."""
     values = _values(instruction)
     read = [_window(p) for p in instruction.operands if p.operand and p.operand.reads]
     written = [_window(p) for p in instruction.operands if p.operand and p.operand.writes]
     number = [f"program.data.value(({values}))"] if values else []
-    row = ", ".join(["core.line(frame_at(1))", "~call.index", *read, *written, *number])
+    row = ", ".join(["line", "~call.index", *read, *written, *number])
     yield "program = core.program"
     yield f"if call.dynamic: row = offsets.note(frame_at(1), ({values}))"
     yield "elif program is None: row = -1"
     yield "elif program.count >= program.limit: row = core.leave_row_out()"
     yield "else:"
-    yield "    numbers = program.numbers"
-    yield f"    row = program.append(call.pack({row}))"
+    yield "    frame, numbers = frame_at(1), program.numbers"
+    yield "    line = core.lines.get((id(frame.f_code), frame.f_lasti))"
+    yield "    if line is None: line = core.line(frame)"
+    yield f"    program.rows.extend(call.pack({row}))"
+    yield "    row = program.count"
+    yield "    program.count = row + 1"
 
 
 def _window(parameter: Parameter) -> str:

@@ -40,6 +40,7 @@ from neuroncore.options import Options
 from neuroncore.record.columns import packer
 from neuroncore.record.program import Program
 from neuroncore.record.stacks import Witness
+from neuroncore.record.storages import birth
 
 Array = npt.NDArray[Any]
 
@@ -134,7 +135,8 @@ class Core:
         self.groups: set[tuple[int, ...]] = set()  # of ranks, that it has been in collectives of
         self.dialect: Any = None  # what a frontend keeps of the running kernel
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
-        self._lines: dict[tuple[int, int], int] = {}
+        # of the record, by id of code and instruction
+        self.lines: dict[tuple[int, int], int] = {}
         self._births: dict[tuple[int, int], tuple[int, Born]] = {}
         self._reported: dict[tuple[Any, ...], Finding] = {}
 
@@ -273,7 +275,9 @@ class Core:
         windows = [number for tile in tiles for number in program.window(tile)]
         number = program.data.value(values)
         assert call.pack is not None
-        return program.append(call.pack(self.line(frame), ~call.index, *windows, number))
+        line = self.lines.get((id(frame.f_code), frame.f_lasti))
+        line = self.line(frame) if line is None else line
+        return program.append(call.pack(line, ~call.index, *windows, number))
 
     def leave_row_out(self) -> int:
         """Count an instruction that the record has no room for."""
@@ -289,20 +293,18 @@ class Core:
         return -1 if self.program is None else self.program.issued - 1
 
     def line(self, frame: FrameType) -> int:
-        """The line of the user's code that led to a frame, by its number in the record. Frames of
-        ours are not remembered: many lines of the user's lead through them."""
-        key = id(frame.f_code), frame.f_lasti
-        known = self._lines.get(key)
-        if known is not None:
-            return known
-        assert self.program is not None
+        """The line of the user's code that led to a frame and its row, by its number in the record.
+        `lines` has it then, but for frames of ours, through which many lines of the user's lead,
+        and where each row's stack is kept."""
+        program = self.program
+        assert program is not None
         if self.site is not None:
-            return self.program.line(*self.site)
+            return program.line_of_row(*self.site)
         user = source.user_above(frame)
         found = user or frame
-        number = self.program.line(found.f_code, source.instruction_of(found))
-        if user is frame:
-            self._lines[key] = number
+        number = program.line_of_row(found.f_code, source.instruction_of(found))
+        if user is frame and not self.options.stacks:
+            self.lines[id(frame.f_code), frame.f_lasti] = number
         return number
 
     def allocate(
@@ -318,24 +320,26 @@ class Core:
         Raises what Memory.allocate does.
         """
         storage = self.memory.allocate(region, shape, dtype, name, address)
-        if self.program is not None:
-            # the caller is ours; a frame that is not looked at costs nothing
-            line, storage.born = self._birth(self.program, sys._getframe(2))
-            self.program.born(storage, line)
+        if (program := self.program) is not None:
+            frame = sys._getframe(2)  # the caller is ours, and looking at its frame costs
+            known = None
+            if self.site is None:
+                known = self._births.get((id(frame.f_code), frame.f_lasti))
+            line, storage.born = known or self._birth(program, frame)
+            program.births += birth(storage.id, line)
+            if name:
+                program.names[storage.id] = name
         return storage
 
     def _birth(self, program: Program, frame: FrameType) -> tuple[int, Born]:
         """The line of the user's code that led to a frame, by its number in the record, and where
-        that is; -1 if there is none. Remembered as lines of instructions are."""
-        key = id(frame.f_code), frame.f_lasti
-        known = self._births.get(key) if self.site is None else None
-        if known is None:
-            user = source.user_above(frame)
-            born = self.site or source.site(user)
-            known = -1 if born is None else program.line(*born), born
-            if user is frame and self.site is None:
-                self._births[key] = known
-        return known
+        that is; -1 if there is none. Remembered as `lines` are."""
+        user = source.user_above(frame)
+        born = self.site or source.site(user)
+        found = -1 if born is None else program.line(*born), born
+        if user is frame and self.site is None:
+            self._births[id(frame.f_code), frame.f_lasti] = found
+        return found
 
     def begin(self, program: int) -> None:
         """Go on with a program of the launch grid."""

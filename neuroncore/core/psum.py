@@ -28,6 +28,8 @@ def multiplied(
     columns, are added before they join the chain."""
     multiply = product.of(float32 in (stationary.dtype, moving.dtype), core.options)
     chained = product.are_packed(dst, stationary, moving, multiply, group)
+    if chained:  # then it would pass on what it is given
+        multiply = product.matrices.product
     s_of = _Operand(stationary, product.STATIONARY, chained, group, core.options)
     x_of = _Operand(moving, product.MOVING, chained, group, core.options)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
 from neuroncore.core.core import Core
 from neuroncore.findings import Finding
+from neuroncore.frontend.arguments import Arguments, values_in
+from neuroncore.frontend.arrays import as_numpy
 from neuroncore.machine import Machine
-from neuroncore.record.data import Input
+from neuroncore.record.data import Input, Setting
 
 Array = npt.NDArray[Any]
 
@@ -42,3 +44,31 @@ class Launch:
     @property
     def machine(self) -> Machine:
         return self.core.machine
+
+
+def kept(launch: Launch) -> tuple[Arguments, Arguments | None]:
+    """The arrays that a launch was given, as it left them, and as they were if it kept copies."""
+    used: Arguments = tuple(value for _, value in launch.inputs), {}
+    return used, None if launch.given is None else (launch.given, {})
+
+
+def setting(rank: int, launch: Launch, used: Arguments, given: Arguments | None) -> Setting:
+    """What a launch's programs ran in, with the arrays that they were given if there are copies."""
+    copies: dict[int, Any] = {}
+    if given is not None:
+        copies = {id(one): was for one, was in zip(values_in(used), values_in(given), strict=True)}
+    core, several = launch.core, launch.core.world.ranks > 1
+    inputs, arrays = [], {}
+    for one, value in launch.inputs:
+        name = f"{one.name}@{rank}" if several else one.name
+        inputs.append(one._replace(name=name, rank=rank))
+        if id(value) in copies:
+            arrays[name] = as_numpy(copies[id(value)])
+    return Setting(core.machine, core.options, core.grid, tuple(inputs), arrays, core.world)
+
+
+def together(settings: Sequence[Setting]) -> Setting:
+    """Those of all ranks in one."""
+    inputs = tuple(one for each in settings for one in each.inputs)
+    arrays = {name: array for each in settings for name, array in each.arrays.items()}
+    return replace(settings[0], inputs=inputs, arrays=arrays)

@@ -179,7 +179,7 @@ class Geometry:
 
     __slots__ = (
         *("layout", "shape", "strides", "dtype", "bytes_apart", "steps", "fills", "stepped"),
-        *("is_empty", "element", "apart", "views", "parts", "_footprint"),
+        *("is_empty", "element", "apart", "views", "parts", "footprint"),
     )
 
     def __init__(self, layout: Layout, shape: Dims, strides: Dims, dtype: Format) -> None:
@@ -201,19 +201,13 @@ class Geometry:
         self.apart = _alike(layout, item)
         self.views: dict[int, View] = {}
         self.parts: dict[Any, Geometry] = {}  # by what the indices of a part have in common
-        self._footprint: Footprint | None = None
+        # which bytes of the chip's are its
+        self.footprint: Footprint = footprint(self.shape, self.bytes_apart, item)
 
     @property
     def given(self) -> tuple[Any, ...]:
         """Those of `layout` for its layout, and of `Layout.geometry`."""
         return self.layout.given, self.shape, self.strides, self.dtype
-
-    @property
-    def footprint(self) -> Footprint:
-        """Which bytes of the chip's are its."""
-        if self._footprint is None:
-            self._footprint = footprint(self.shape, self.bytes_apart, self.dtype.itemsize)
-        return self._footprint
 
     def note_part(self, alike: Any, part: Geometry) -> None:
         """Note what the indices that have this in common mean of every tile that lies so."""

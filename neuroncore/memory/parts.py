@@ -3,14 +3,11 @@ alike, and is made once. Loops only move where their parts begin."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from neuroncore.memory import geometry
 from neuroncore.memory.access import Dims
 from neuroncore.memory.tile import Tile
-
-T = TypeVar("T", bound=Tile)
 
 
 class Form:
@@ -46,55 +43,68 @@ class Affine:
     start: int
 
 
-def part(tile: T, keys: tuple[Any, ...], make: Callable[[tuple[Any, ...]], T]) -> T:
-    """The part of a tile that an index means: as `make` makes it, once for all indices and tiles
-    that are alike. An index that isn't inside, or has others than integers, slices without a step
-    and Affines, is always made."""
-    shape, strides, offset = tile.shape, tile.strides, tile.offset
-    if tile.dynamic or tile.fault is not None or len(keys) > len(shape):
-        return make(keys)
-    common: list[Any] = []  # to all indices that mean the same, but for where that begins
-    axis, sliced = 0, True
-    for k in keys:
-        size = shape[axis]
-        if type(k) is slice and k.step is None:
-            start, stop = k.start, k.stop
-            if start is None:
-                if stop is None:
-                    common.append(size)
-                    axis += 1
-                    continue
-                start = 0
-            elif stop is None:
-                stop = size
-            if not (isinstance(start, int) and isinstance(stop, int)):
-                return make(keys)
-            if not 0 <= start < stop <= size:
-                return make(keys)
-            common.append(stop - start)
-        elif isinstance(k, Affine):
-            start, sliced = k.start, False
-            if start + k.form.low < 0 or start + k.form.high >= size:
-                return make(keys)
-            common.append(k.form)
-        elif isinstance(k, int) and type(k) is not bool and 0 <= k < size:
-            start, sliced = k, False
-            common.append(0)  # the axis goes away
-        elif k is ... and len(keys) == 1:
-            break
-        else:
-            return make(keys)
-        offset += start * strides[axis]
-        axis += 1
-    alike, lies = tuple(common), tile.geometry
-    known = lies.parts.get(alike)
-    if known is None:
-        made = make(keys)
-        lies.note_part(alike, made.geometry)
-        return made
-    found = type(tile)(tile.storage, known, offset)
-    if sliced:
-        array = tile.codes() if tile._array is None and lies.fills else tile._array
-        if array is not None:
-            found._array = array[keys]  # takes a third of what an array of its own does
-    return found
+T = TypeVar("T", bound="Parted")
+
+
+class Parted(Tile):
+    """A tile that has parts, of which its dialect says what indices mean."""
+
+    __slots__ = ()
+
+    def by_keys(self: T, keys: tuple[Any, ...]) -> T:
+        """The part that indices of axes mean. Raises what is wrong with them."""
+        raise NotImplementedError
+
+    def __getitem__(self: T, key: Any) -> T:
+        """The part that an index means: as `by_keys` makes it, once for all indices and tiles that
+        are alike. An index that isn't inside, or has others than integers, slices without a step
+        and Affines, is always made."""
+        keys = key if type(key) is tuple else (key,)
+        shape = self.shape
+        if self.dynamic or self.fault is not None or len(keys) > len(shape):
+            return self.by_keys(keys)
+        common: list[Any] = []  # to all indices that mean the same, but for where that begins
+        offset, axis, sliced = self.offset, 0, True
+        for k in keys:
+            size = shape[axis]
+            if type(k) is slice and k.step is None:
+                start, stop = k.start, k.stop
+                if start is None:
+                    if stop is None:
+                        common.append(size)
+                        axis += 1
+                        continue
+                    start = 0
+                elif stop is None:
+                    stop = size
+                if not (type(start) is type(stop) is int and 0 <= start < stop <= size):
+                    return self.by_keys(keys)
+                common.append(stop - start)
+            elif type(k) is int and 0 <= k < size:
+                start, sliced = k, False
+                common.append(0)  # the axis goes away
+            elif isinstance(k, Affine):
+                start, sliced = k.start, False
+                if start + k.form.low < 0 or start + k.form.high >= size:
+                    return self.by_keys(keys)
+                common.append(k.form)
+            elif k is ... and len(keys) == 1:
+                break
+            else:
+                return self.by_keys(keys)
+            if start:
+                offset += start * self.strides[axis]
+            axis += 1
+        alike, lies = tuple(common), self.geometry
+        known = lies.parts.get(alike)
+        if known is None:
+            made = self.by_keys(keys)
+            lies.note_part(alike, made.geometry)
+            return made
+        found = type(self)(self.storage, known, offset)
+        found._signature = known.views.get(offset // known.apart)
+        if sliced:
+            array = self.codes() if self._array is None and lies.fills else self._array
+            if array is not None:
+                found._array = array[key]  # takes a third of what an array of its own does
+        return found

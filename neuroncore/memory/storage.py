@@ -211,9 +211,7 @@ class Memory:
         dtype: Format,
         name: str,
     ) -> Storage:
-        layout = self._layouts.get((region, shape, dtype))
-        if layout is None:
-            layout = self._laid_out(region, shape, dtype, name)
+        layout = self.layout(region, shape, dtype, name)
         if not layout.on_chip:
             self._check_room(layout, name, lasts=region is MemoryRegion.shared_hbm)
         held = self.hbm.held(dtype) if self.hbm.wide else dtype
@@ -228,8 +226,12 @@ class Memory:
             ) from None
         return storage
 
-    def _laid_out(self, region: MemoryRegion, shape: Dims, dtype: Format, name: str) -> Layout:
-        """The layout of tensors that the system places, which have room on the chip."""
+    def layout(self, region: MemoryRegion, shape: Dims, dtype: Format, name: str = "") -> Layout:
+        """That of tensors that the system places. Raises PartitionLimitError and CapacityError for
+        one that doesn't fit onto the chip."""
+        found = self._layouts.get((region, shape, dtype))
+        if found is not None:
+            return found
         layout = geometry.unplaced(region, shape, dtype, self.hbm.held(dtype))
         if layout.on_chip:
             self._check_fits(layout, name)

@@ -303,8 +303,10 @@ class Tile:
 
     def unwritten(self) -> Array | None:
         """Which elements nothing has written since this tensor was allocated, None if none."""
-        gaps = self.storage.gaps
-        return None if gaps is None else gaps.missing(*self._covered())
+        gaps, lies = self.storage.gaps, self.geometry
+        if gaps is None:
+            return None
+        return gaps.missing(self.offset * lies.dtype.itemsize, lies.footprint)
 
     def missing(self) -> Array | None:
         """Which elements nothing has written, be it through another tensor at the same address."""
@@ -338,11 +340,12 @@ class Tile:
 
     def mark_written(self, chosen: Array | None = None) -> None:
         """Note that every element, or those that are `chosen`, have been written."""
-        storage = self.storage
-        if storage.gaps is None:
+        storage, lies = self.storage, self.geometry
+        gaps = storage.gaps
+        if gaps is None:
             return
-        whole = chosen is None and self.geometry.fills
-        if whole or storage.gaps.write(*self._covered(), chosen):
+        whole = chosen is None and lies.fills
+        if whole or gaps.write(self.offset * lies.dtype.itemsize, lies.footprint, chosen):
             storage.gaps = None
         if (image := storage.image) is not None:
             image.gaps.write(*self._covered_in(image), chosen)

@@ -36,7 +36,8 @@ class _Pool(threading.local):
         self.total = 0
         self.limit = KEPT_BYTES  # of the total; to look for free blocks takes time for each
         self.roles: dict[str, Array] = {}  # the memory of each
-        self.scratch: dict[str, Array] = {}  # what each was given last, of that
+        # what each was given last, of that, and its shape and type
+        self.scratch: dict[str, tuple[tuple[int, ...], np.dtype[Any], Array]] = {}
 
 
 _pool = _Pool()
@@ -111,14 +112,14 @@ def scratch(role: str, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> 
     It is the same memory each time that the role asks, so nothing may keep it.
     """
     last = _pool.scratch.get(role)
-    if last is not None and last.shape == shape and last.dtype is dtype:
-        return last
+    if last is not None and last[0] == shape and last[1] is dtype:
+        return last[2]
     size = prod(shape) * dtype.itemsize
     block = _pool.roles.get(role)
     if block is None or block.size < size:
         block = _pool.roles[role] = fresh(size)
     made: Array = np.ndarray(shape, dtype, block)
-    _pool.scratch[role] = made
+    _pool.scratch[role] = shape, dtype, made
     return made
 
 

@@ -30,7 +30,7 @@ from neuroncore.record.boxes import Boxes, boxes
 from neuroncore.record.columns import ANYWHERE, MOVING, Windows, apart, inside, joined, parted
 from neuroncore.record.columns import Columns as Columns
 from neuroncore.record.data import Data, Leaf, is_tile, mapped
-from neuroncore.record.storages import Area, Storages, birth, restored, storages
+from neuroncore.record.storages import Area, Storages, restored, storages
 
 Array = npt.NDArray[Any]
 
@@ -86,8 +86,8 @@ class Program:
         self._edges = array("i")  # pairs
         self._decisions = array("i")  # pairs: which instruction is the first to wait, and for which
         self.count = 0  # of rows
-        self._rows = bytearray()
-        self._births = bytearray()  # of storages
+        self.rows = bytearray()  # as `record.columns` says, as many as `count`
+        self.births = bytearray()  # of storages that the kernel allocates
         self.names: dict[int, str] = {}  # of storages that have one
         self.geometries: list[Geometry] = []  # of windows, by number
         self.numbers = _Numbers(self.geometries)
@@ -144,10 +144,14 @@ class Program:
 
     def append(self, row: bytes) -> int:
         """Note a row that a `packer` has made; its number."""
-        self._rows += row
+        self.rows.extend(row)
         number = self.count
         self.count = number + 1
         return number
+
+    def line_of_row(self, code: CodeType, instruction: int) -> int:
+        """The index of the place that the next row comes from."""
+        return self.line(code, instruction)
 
     def line(self, code: CodeType, instruction: int) -> int:
         """The index of a place in the user's code."""
@@ -157,12 +161,6 @@ class Program:
             index = self._line_index[key] = len(self.lines)
             self.lines.append((code, instruction))  # keeps the code, and so its id, alive
         return index
-
-    def born(self, storage: Storage, line: int) -> None:
-        """Note a storage that the kernel has allocated in a line; -1 if it is unknown."""
-        self._births += birth(storage.id, line)
-        if storage.name:
-            self.names[storage.id] = storage.name
 
     def window(self, tile: Tile) -> tuple[int, int, int]:
         """The window that a tile is, which may move."""
@@ -243,9 +241,9 @@ class Program:
     def _reading(self) -> _Read:
         """What readers make of the rows there are, once."""
         if self._read is None or len(self._read.columns.call) != len(self):
-            written, moved = bytes(self._rows), self.data.offsets()
+            written, moved = bytes(self.rows), self.data.offsets()
             columns, windows = apart(written, self.count, self.calls, moved)
-            names, births = self.names, bytes(self._births)
+            names, births = self.names, bytes(self.births)
             found = storages(windows, self.geometries, births, names, self.calls)
             self._read = _Read(columns, windows, found, self.geometries)
         return self._read

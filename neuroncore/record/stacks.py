@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from types import CodeType
 from typing import NamedTuple
 
 from neuroncore import source
@@ -27,7 +28,7 @@ class Witness(Program):
         self.stack = array("i")
         self._stack_numbers: dict[tuple[Frame, ...], int] = {}
 
-    def append(self, row: bytes) -> int:
+    def line_of_row(self, code: CodeType, instruction: int) -> int:
         frames = tuple(
             Frame(source.place(code, at), tuple(variables.items()))
             for code, at, variables in source.visits()
@@ -37,4 +38,4 @@ class Witness(Program):
             number = self._stack_numbers[frames] = len(self.stacks)
             self.stacks.append(frames)
         self.stack.append(number)
-        return super().append(row)
+        return super().line_of_row(code, instruction)

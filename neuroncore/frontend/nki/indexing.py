@@ -18,7 +18,7 @@ from neuroncore.frontend import misuse
 from neuroncore.frontend.bounds import beyond
 from neuroncore.frontend.slices import DynamicSlice
 from neuroncore.frontend.unread import Unread, asserted, truth_value
-from neuroncore.memory import parts
+from neuroncore.memory.parts import Parted
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Dynamic, Tile
 
@@ -29,7 +29,7 @@ DROPPED = -1  # the count of an axis that an integer takes away
 RAGGED = "shorten the last piece: min(start + size, total)"
 
 
-class Indexed(Unread, Tile):
+class Indexed(Unread, Parted):
     """A tile with indexing."""
 
     __slots__ = ()
@@ -43,15 +43,12 @@ class Indexed(Unread, Tile):
             return bool(self.resolved().values().all())
         raise truth_value(self)
 
-    def __getitem__(self: T, key: Any) -> T:
+    def by_keys(self: T, keys: tuple[Any, ...]) -> T:
         """A view by integers, slices with steps, `...`, nl.ds and registers.
 
         An integer drops its axis; on the chip axis 0 stays, with size 1, and so does the last
         axis where fewer than two would be left. A view may be empty.
         """
-        return parts.part(self, key if type(key) is tuple else (key,), self._part)
-
-    def _part(self: T, keys: tuple[Any, ...]) -> T:
         shape, strides = self.shape, self.strides
         rank = len(shape)
         if len(keys) != rank or EllipsisType in map(type, keys):

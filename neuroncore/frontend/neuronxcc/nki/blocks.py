@@ -1,7 +1,8 @@
 """Tensors with block dimensions: many tiles under one name.
 
 Axes before the partition axis number tiles; each is a storage of its own, made when the kernel
-first touches it, so that only the blocks in use at one time count as on the chip.
+first touches it, so that only the blocks in use at one time count as on the chip, and let go when
+the kernel can't name it any more (`lifetimes`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,23 @@ from typing import Any
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import OutOfBoundsError, SignatureError
+from neuroncore.frontend.neuronxcc.nki import lifetimes
+from neuroncore.frontend.neuronxcc.nki.lifetimes import Numbering
+from neuroncore.frontend.neuronxcc.nki.scopes import LoopIndex
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
 from neuroncore.memory.access import Dims
 from neuroncore.memory.storage import Storage
 from neuroncore.numerics.formats import Format
 
 Make = Callable[[Dims], Storage]
+
+
+def _comes_once(k: Any) -> bool:
+    """Whether a key is the variable of a running loop whose values are all blocks of their own."""
+    if not isinstance(k, LoopIndex) or k.over:
+        return False
+    values = k.loop.values
+    return min(values[0], values[-1]) >= 0
 
 
 class Blocks(Untiled):
@@ -35,8 +47,10 @@ class Blocks(Untiled):
         buffer: MemoryRegion,
         make: Make,
         name: str = "",
+        numbering: Numbering = lifetimes.NONE,
     ) -> None:
         self._shape, self._axis = shape, partition_axis
+        self._loops = numbering.of(partition_axis)  # the axes that variables of loops number
         self.dtype, self.buffer, self.name = dtype, buffer, name
         self._make = make
         self._tiles: dict[Dims, Tensor] = {}
@@ -75,6 +89,8 @@ class Blocks(Untiled):
         tile = self._tiles.get(block := tuple(at))
         if tile is None:
             tile = self._tiles[block] = Tensor.of(self._make(block))
+            if self._loops and all(_comes_once(keys[axis]) for axis in self._loops):
+                keys[self._loops[-1]].ends(self._tiles, block)
         return tile[rest] if rest else tile
 
     def _met(self, block: tuple[Any, ...]) -> Tensor | None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from neuroncore import source
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.core.core import current
+from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import BufferKindError, KernelError, SignatureError
@@ -28,9 +28,10 @@ from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import check_explicit
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask, rectangles
 from neuroncore.frontend.neuronxcc.nki.scopes import check_read, check_write, running
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
+from neuroncore.frontend.neuronxcc.nki.tensor import Awaited, Tensor, Untiled
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
+from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, float32
 
@@ -97,10 +98,31 @@ def flush() -> None:
 def new(shape: Sequence[int], dtype: Format, region: MemoryRegion = SBUF, name: str = "") -> Tensor:
     """A tile of its own, of which nothing is written."""
     core = current()
-    sizes = (*shape, 1) if len(shape) == 1 and region in ON_CHIP else tuple(shape)
-    storage = core.allocate(region, sizes, dtype, name)
+    storage = core.allocate(region, _sizes(shape, region), dtype, name)
     storage.scope = running(core).scope
     return Tensor.of(storage)
+
+
+def _sizes(shape: Sequence[int], region: MemoryRegion) -> Dims:
+    return (*shape, 1) if len(shape) == 1 and region in ON_CHIP else tuple(shape)
+
+
+def _awaited(shape: Sequence[int], dtype: Format, region: MemoryRegion, core: Core) -> Tensor:
+    """A tile as by `new`, on the chip, whose memory is only allocated if it is needed, as if it had
+    been now. Raises what allocating it does."""
+    sizes, site, scope = _sizes(shape, region), core.site, running(core).scope
+    core.memory.layout(region, sizes, dtype)
+
+    def allocate() -> Storage:
+        before, core.site = core.site, site
+        try:
+            storage = core.allocate(region, sizes, dtype)
+        finally:
+            core.site = before
+        storage.scope = scope
+        return storage
+
+    return Awaited(sizes, dtype, allocate)
 
 
 def tile(value: Any, name: str = "data") -> Tensor:
@@ -186,11 +208,11 @@ def produce(
     core, frame = current(), source.user_frame()
     before, core.site = core.site, source.site(frame)
     try:
-        made = new(out[0], out[1], region)
+        awaited = not now and _is_awaited(frame)
+        made = _awaited(*out, region, core) if awaited else new(*out, region)
         over = made.shape if space is None else space
         # two axes always are a pattern
         elementwise = part is None and space is None and len(over) > 2
-        awaited = not now and _is_awaited(frame)
         boxes: list[Box] = [()]
         if mask is None and not elementwise:
             if not awaited:

@@ -33,6 +33,13 @@ class LoopIndex(int):
     over = False  # whether the iteration is
     writes: dict[int, tuple[int, Place]] | None  # of a parallel loop, by storage: the iteration
     # that wrote to it last, and where it did so first
+    ending: list[tuple[dict[Any, Any], Any]] | None = None  # tiles that can't be named after it
+
+    def ends(self, tiles: dict[Any, Any], block: Any) -> None:
+        """Let go of an entry of a dictionary when the iteration is over."""
+        if self.ending is None:
+            self.ending = []
+        self.ending.append((tiles, block))
 
     @property
     def is_first(self) -> bool:
@@ -62,6 +69,8 @@ class Loop:
             finally:
                 index.over = True
                 del loops[depth:]
+                for tiles, block in index.ending or ():
+                    del tiles[block]
 
     def __len__(self) -> int:
         return len(self.values)

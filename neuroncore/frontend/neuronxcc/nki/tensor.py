@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -28,26 +28,30 @@ from neuroncore.frontend.neuronxcc.nki.expressions import (
 )
 from neuroncore.frontend.slices import DynamicSlice
 from neuroncore.frontend.unread import Unread
-from neuroncore.memory import access, parts
+from neuroncore.memory import access
 from neuroncore.memory.access import Dims
+from neuroncore.memory.parts import Parted
 from neuroncore.memory.register import VirtualRegister
+from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
+from neuroncore.numerics.formats import Format
 
 # first, steps along the axes of a tile, shape of the tensor that was indexed, axis of that
 Span = tuple[int, Dims, Dims, int]
 
 
-class Tensor(Unread, Tile):
+class Tensor(Unread, Parted):
     """A tensor in HBM, SBUF or PSUM, or a part of one.
 
     `spans` are the indices that reach outside the tensor, of a tile that a mask has to shorten
     before it can be used.
     """
 
-    __slots__ = ("_spans",)
+    __slots__ = ("_allocate", "_spans")
     __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators of arithmetic.py
     __hash__ = object.__hash__
     _spans: tuple[Span, ...]
+    _allocate: Callable[[], Storage]  # of an Awaited one
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -80,9 +84,9 @@ class Tensor(Unread, Tile):
         """
         if type(key) is bool or isinstance(key, Mask):
             return self._masked(key)
-        return parts.part(self, key if type(key) is tuple else (key,), self._by_keys)
+        return super().__getitem__(key)
 
-    def _by_keys(self, given: tuple[Any, ...]) -> Tensor:
+    def by_keys(self, given: tuple[Any, ...]) -> Tensor:
         keys = self._all_keys(given)
         for axis, k in enumerate(keys):
             if isinstance(k, Shifted):
@@ -439,6 +443,22 @@ class Tensor(Unread, Tile):
         if not self.storage.on_chip:
             return True
         raise refusals.truth_value(self)
+
+
+class Awaited(Tensor):
+    """The tile of a result that the kernel is about to assign, mostly to a place that there is. It
+    has a shape and a format, and is given memory and all else when somebody asks for that."""
+
+    __slots__ = ()
+
+    def __init__(self, shape: Dims, dtype: Format, allocate: Callable[[], Storage]) -> None:
+        self.shape, self.dtype, self._allocate = shape, dtype, allocate
+
+    def __getattr__(self, name: str) -> Any:
+        storage = self._allocate()
+        self.__class__ = Tensor  # type: ignore[assignment]
+        Tensor.__init__(self, storage, storage.layout.whole, 0)
+        return getattr(self, name)
 
 
 def _inside(span: Span, shape: Dims) -> bool:

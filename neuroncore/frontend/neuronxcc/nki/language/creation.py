@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore import source
 from neuroncore.clause.operand import HBM
 from neuroncore.core.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
@@ -17,6 +18,7 @@ from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
+from neuroncore.frontend.neuronxcc.nki.lifetimes import numbering
 from neuroncore.frontend.neuronxcc.nki.results import (
     chosen,
     flush,
@@ -152,7 +154,8 @@ def _made(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -
     def make(block: tuple[int, ...]) -> Storage:
         return _born(scope, region, tile_shape, form, name, place and place(block), value)
 
-    return Blocks((*sizes[:axis], *tile_shape), axis, form, region, make, name)
+    numbered = numbering(source.user_frame())
+    return Blocks((*sizes[:axis], *tile_shape), axis, form, region, make, name, numbered)
 
 
 def _born(

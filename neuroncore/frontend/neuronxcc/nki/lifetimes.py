@@ -1,0 +1,165 @@
+"""How long a kernel's source can name the tiles of a tensor with block dimensions.
+
+Published kernels number such tiles by the variables of all loops around them, often thousands, of
+which each is used in one iteration only. What no line can name any more needs no memory.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import takewhile
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+from neuroncore import source
+
+RANGES = {"affine_range", "sequential_range"}  # each of their numbers comes once
+SCOPES = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
+ANYWHERE = {"locals", "vars", "eval", "exec"}  # with these, names need not stand in the source
+
+
+class Numbering(NamedTuple):
+    """How all of the source's subscripts of a tensor begin: with at least so many keys for one axis
+    each, of which those at these places are the variables of loops, outermost first. Each loop is
+    the only one in the one before it that repeats a subscript of the tensor, and the first is the
+    only one since that was made; so the same numbers never come again."""
+
+    keys: int
+    places: tuple[int, ...]
+
+    def of(self, axes: int) -> tuple[int, ...]:
+        """Those of the first axes that number tiles such that none is named after the iteration of
+        the last one's loop."""
+        blocks = takewhile(lambda place: place < axes, self.places)
+        return tuple(blocks) if self.keys >= axes else ()
+
+
+NONE = Numbering(0, ())
+_numberings: dict[tuple[int, int], tuple[CodeType, Numbering]] = {}  # the code keeps its id
+
+
+def numbering(frame: FrameType | None) -> Numbering:
+    """That of the tensor that the call which a frame is at makes; of no place if the source doesn't
+    tell, or there is none."""
+    if frame is None:
+        return NONE
+    key = id(frame.f_code), frame.f_lasti
+    if key not in _numberings:
+        user = source.user_of_value(frame)
+        found = _of_assigned(user, frame.f_code.co_filename) if user is not None else NONE
+        _numberings[key] = frame.f_code, found
+    return _numberings[key][1]
+
+
+def _of_assigned(made: ast.AST, file: str) -> Numbering:
+    match made:
+        case ast.Assign(targets=[ast.Name() as target]):
+            above = _above(file)
+            around = list(_around(made, above))
+        case _:
+            return NONE
+    function = next((node for node in around if isinstance(node, SCOPES)), None)
+    if not isinstance(function, ast.FunctionDef):
+        return NONE
+    nodes = list(ast.walk(function))
+    names = [n for n in nodes if isinstance(n, ast.Name)]
+    anywhere = any(isinstance(n, ast.Global | ast.Nonlocal) for n in nodes)
+    if anywhere or any(n.id in ANYWHERE for n in names):
+        return NONE
+    uses = [above[n] for n in names if n.id == target.id and n is not target]
+    keys = [_keys(use, target.id) for use in uses]
+    loops = [_loops(use, function, above) for use in uses]
+    if not uses or None in keys or None in loops:
+        return NONE
+    outside = {id(node) for node in around}
+    inner = [[loop for loop in found or () if id(loop) not in outside] for found in loops]
+    return _numbered(inner, [found or [] for found in keys])
+
+
+@cache
+def _above(file: str) -> dict[ast.AST, ast.AST]:
+    """The node that each node of a file is a part of."""
+    walk = ast.walk(source.tree(file))
+    return {child: node for node in walk for child in ast.iter_child_nodes(node)}
+
+
+def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    while node in above:
+        node = above[node]
+        yield node
+
+
+def _keys(use: ast.AST, name: str) -> list[ast.expr] | None:
+    """The first keys of a subscript, as far as each is for one axis; None for any other use."""
+    match use:
+        case ast.Subscript(value=ast.Name(id=subscripted), slice=key) if subscripted == name:
+            keys = key.elts if isinstance(key, ast.Tuple) else [key]
+        case _:
+            return None
+    several = (i for i, k in enumerate(keys) if _is_several(k))
+    return keys[: next(several, len(keys))]
+
+
+def _is_several(key: ast.expr) -> bool:
+    """Whether a key may be for no axis, or for several."""
+    return isinstance(key, ast.Starred) or (
+        isinstance(key, ast.Constant) and not isinstance(key.value, int)
+    )
+
+
+def _loops(use: ast.AST, function: ast.AST, above: dict[ast.AST, ast.AST]) -> list[ast.AST] | None:
+    """The loops of a function that repeat a use, outermost first; None in a scope of its own."""
+    found: list[ast.AST] = []
+    for node in _around(use, above):
+        if node is function:
+            return found[::-1]
+        if isinstance(node, SCOPES):
+            return None
+        if isinstance(node, ast.While | ast.AsyncFor | ast.For) and _repeats(node, use):
+            found.append(node)
+        use = node
+    return None
+
+
+def _repeats(loop: ast.While | ast.AsyncFor | ast.For, part: ast.AST) -> bool:
+    """Whether a part directly in a loop is done again by it, as an `else` is not."""
+    return not any(part is other for other in loop.orelse)
+
+
+def _numbered(loops: Sequence[list[ast.AST]], keys: Sequence[list[ast.expr]]) -> Numbering:
+    places: list[int] = []
+    for same in zip(*loops, strict=False):
+        loop = same[0]
+        if any(other is not loop for other in same):
+            break
+        variable = _variable(loop)
+        at = [{p for p, k in enumerate(ks) if _is_name(k, variable)} for ks in keys]
+        common = set.intersection(*at)
+        if variable is None or not common:
+            break
+        places.append(min(common))
+    return Numbering(min(map(len, keys)), tuple(places))
+
+
+def _variable(loop: ast.AST) -> str | None:
+    """The variable of a loop over a range of the API that nothing in it assigns to."""
+    match loop:
+        case ast.For(
+            target=ast.Name(id=name),
+            iter=ast.Call(func=ast.Attribute(attr=called) | ast.Name(id=called)),
+        ) if called in RANGES:
+            pass
+        case _:
+            return None
+    inside = (node for part in loop.body for node in ast.walk(part))
+    stored = (n for n in inside if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
+    return None if any(n.id == name for n in stored) else name
+
+
+def _is_name(key: ast.expr, name: str | None) -> bool:
+    return isinstance(key, ast.Name) and key.id == name
