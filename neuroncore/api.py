@@ -37,6 +37,7 @@ from neuroncore.record.saved import Record
 from neuroncore.report.compare import Agreement, Incomparable, agreement
 from neuroncore.report.difference import Difference, Side, difference
 from neuroncore.report.estimate import Estimate, estimate
+from neuroncore.report.progress import progress
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.report.why import Why, why
 from neuroncore.schedule import Timeline, schedule_cores
@@ -221,7 +222,9 @@ class Run:
         if self._whole is not None:
             own = self._whole.world.cores_of(self.record.about["rank"])
             return self._whole.timelines[own.start : own.stop]
-        return schedule_cores(self.record.programs, self.machine, world=self.world)
+        programs = self.record.programs
+        with progress(lambda: f"scheduling {sum(map(len, programs)):,} instructions"):
+            return schedule_cores(programs, self.machine, world=self.world)
 
     @property
     def estimate(self) -> Estimate:
@@ -241,7 +244,9 @@ class Run:
     def why(self, top: int = 5) -> Why:
         """What bounds it, which lines are on its critical path, and what would help: changes of
         each resource and of so many lines, scheduled again."""
-        return why(self.kernel, self.timelines[self._slowest], top)
+        timeline = self.timelines[self._slowest]
+        with progress(lambda: "scheduling what-ifs"):
+            return why(self.kernel, timeline, top)
 
     def diff(self, other: Run, answers: bool = True) -> Difference:
         """This run beside a newer one: which is faster, how sure that is, what bounds them, and
@@ -313,7 +318,9 @@ class Run:
         what would help. The page has the instructions of a `window`, by default all, or the first
         million.
         """
-        page: Page = viewing.page([self.shown(values, answers, window)])
+        shown = self.shown(values, answers, window)
+        with progress(lambda: "writing the page"):
+            page: Page = viewing.page([shown])
         return page
 
     def serve(self, answers: bool = True, port: int = 0) -> Server:

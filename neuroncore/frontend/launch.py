@@ -27,6 +27,7 @@ from neuroncore.memory.tile import Tile
 from neuroncore.native.lazy import Lazy
 from neuroncore.options import Options
 from neuroncore.record.program import Order
+from neuroncore.report.progress import issued, progress
 
 if TYPE_CHECKING:
     from neuroncore.precision.findings import Precision
@@ -75,7 +76,8 @@ def launch(
     if current.observer is not None:
         current.observer.begun(cores[0])
     rank = _Rank(cores, function, (tuple(args), kwargs or {}), Way(tensor, shares, finished))
-    rank.ends(_on_all(cores, rank.program, chosen.turns))
+    with progress(lambda: issued(cores[0])):
+        rank.ends(_on_all(cores, rank.program, chosen.turns))
     if precision is not None:
         precision.close(rank.left(), _findings(cores))
     return rank.close(precision)
@@ -112,7 +114,9 @@ def launch_ranks(
         _Rank([cores[n] for n in world.cores_of(rank)], function, given, way)
         for rank, given in enumerate(apart(per_rank))
     ]
-    returned = System(cores, world, chosen.turns).run(lambda core: ranks[core.rank].program(core))
+    with progress(lambda: issued(cores[0])):
+        system = System(cores, world, chosen.turns)
+        returned = system.run(lambda core: ranks[core.rank].program(core))
     for number, rank in enumerate(ranks):
         rank.ends([returned[n] for n in world.cores_of(number)])
     if precision is not None:

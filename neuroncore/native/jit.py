@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from functools import cache, cached_property, update_wrapper
@@ -31,6 +32,9 @@ UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # Turns that a loop makes as plain Python: one takes up to 20 us; importing numba and machine code
 # takes half a second, and to compile a loop up to four, once.
 WARM = 3_000
+QUIET = "NEURONCORE_PROGRESS"  # a variable: 0 for no lines about work that takes long
+
+_under_way: list[Any] = []  # compilations, each inside the one before
 
 
 class Compiled(Generic[P, R]):
@@ -112,17 +116,30 @@ def watch_compilation() -> None:
     class Watch(events.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:
             if event.data["dispatcher"].py_func.__module__.startswith(__package__):
+                _under_way.append(event)
                 say_that_it_compiles()
 
         def on_end(self, event: Any) -> None:
-            pass
+            if event.data["dispatcher"].py_func.__module__.startswith(__package__):
+                _under_way.pop()
 
     events.register("numba:compile", Watch())
 
 
+def compiling() -> bool:
+    """Whether a loop is being compiled just now."""
+    return bool(_under_way)
+
+
+def tells() -> bool:
+    """Whether lines on standard error tell of work that takes long."""
+    return os.environ.get(QUIET) != "0"
+
+
 @cache
 def say_that_it_compiles() -> None:
-    print("neuroncore: compiling loops, which is done once after an install", file=sys.stderr)
+    if tells():
+        print("neuroncore: compiling loops, which is done once after an install", file=sys.stderr)
 
 
 def compiled(function: Callable[P, R]) -> Compiled[P, R]:

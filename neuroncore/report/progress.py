@@ -2,55 +2,142 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
 
 from neuroncore.core.core import Core
+from neuroncore.native import jit
 
-QUIET_SECONDS = 2.0  # on a terminal, where someone waits
-LOG_SECONDS = 10.0  # elsewhere, for the first line; each next one is due after twice the time
+QUIET_SECONDS = 2.0  # before the first line; in logs each next one is due after twice the time
+POLL_SECONDS = 0.5
+IDLE_POLLS = 4  # after which there is no thread, until there is work again
+
+Said = Callable[[], str]
+
+
+class _Task:
+    """Work that a thread has begun; of the parts that are under way the last one is told of."""
+
+    def __init__(self) -> None:
+        self.parts: list[Said] = []
+        self.begun, self.due = time.monotonic(), QUIET_SECONDS
+        self.stream = sys.stderr
+        self.on_a_terminal = self.stream.isatty()
+        self.told = False
+
+    def tell(self) -> None:
+        """A line, if one is due: on a terminal in place of the last one."""
+        elapsed = time.monotonic() - self.begun
+        if elapsed < self.due or not self.parts:
+            return
+        self.told = True
+        said = self.parts[-1]() + "; compiling loops, which is done once" * jit.compiling()
+        if self.on_a_terminal:
+            print(f"\r{elapsed:.0f} s, {said}\033[K", end="", file=self.stream, flush=True)
+        else:
+            print(f"neuroncore: {elapsed:.0f} s, {said}", file=self.stream, flush=True)
+            self.due = 2 * elapsed
+
+    def over(self) -> None:
+        if self.told and self.on_a_terminal:
+            print("\r\033[K", end="", file=self.stream, flush=True)
+
+
+class _Watcher:
+    """One thread for all tasks: to start one for each would cost a small kernel half its time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tasks: list[_Task] = []
+        self._thread: threading.Thread | None = None
+        self._leaving = threading.Event()
+
+    def add(self, task: _Task) -> None:
+        with self._lock:
+            self._tasks.append(task)
+            if self._thread is None:
+                self._leaving = threading.Event()
+                watch = threading.Thread(target=self._watch, args=(self._leaving,), daemon=True)
+                self._thread = watch
+                watch.start()
+
+    def remove(self, task: _Task) -> None:
+        with self._lock:
+            self._tasks.remove(task)
+            task.over()
+
+    def leave(self) -> None:
+        """No thread: before the process is forked, which would have the rest of it alone."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._leaving.set()
+        if thread is not None:
+            thread.join()
+
+    def _watch(self, leaving: threading.Event) -> None:
+        idle = 0
+        while not leaving.wait(POLL_SECONDS):
+            with self._lock:
+                idle = 0 if self._tasks else idle + 1
+                if idle > IDLE_POLLS:
+                    self._thread = None
+                    return
+                for task in self._tasks:
+                    task.tell()
+
+
+_watcher = _Watcher()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_watcher.leave)
+
+
+class _Own(threading.local):
+    """What this thread does."""
+
+    task: _Task | None = None
+
+
+_own = _Own()
 
 
 @contextmanager
-def progress(said: Callable[[], str]) -> Iterator[None]:
+def progress(said: Said) -> Iterator[None]:
     """While something runs, tell what it has done so far: on a terminal in one line that changes
-    and goes away, in notebooks and logs in a few lines that stay."""
-    watch = _on_a_terminal if sys.stderr.isatty() else _in_a_log
-    finished = threading.Event()
-    watcher = threading.Thread(target=watch, args=(finished, said, sys.stderr), daemon=True)
-    watcher.start()
+    and goes away, in notebooks and logs in a few lines that stay. Work that is a part of other work
+    is told of in its place. NEURONCORE_PROGRESS=0 leaves all of that out."""
+    task = _own.task
+    if task is None and jit.tells():
+        task = _own.task = _Task()
+        try:
+            with _part(task, said):
+                _watcher.add(task)
+                try:
+                    yield
+                finally:
+                    _watcher.remove(task)
+        finally:
+            _own.task = None
+    elif task is not None:
+        with _part(task, said):
+            yield
+    else:
+        yield
+
+
+@contextmanager
+def _part(task: _Task, said: Said) -> Iterator[None]:
+    task.parts.append(said)
     try:
         yield
     finally:
-        finished.set()
-        watcher.join()
+        task.parts.pop()
 
 
 def issued(core: Core | None) -> str:
     """What has been done by a launch under way, or by the last, which begins on this core."""
     program = core.program if core is not None else None
-    return f"{program.issued if program is not None else 0} instructions"
-
-
-def _on_a_terminal(finished: threading.Event, said: Callable[[], str], stream: TextIO) -> None:
-    begun = time.monotonic()
-    shown = False
-    while not finished.wait(0.5):
-        elapsed = time.monotonic() - begun
-        if elapsed > QUIET_SECONDS:
-            shown = True
-            print(f"\r{elapsed:.0f} s, {said()}\033[K", end="", file=stream, flush=True)
-    if shown:
-        print("\r\033[K", end="", file=stream, flush=True)
-
-
-def _in_a_log(finished: threading.Event, said: Callable[[], str], stream: TextIO) -> None:
-    waited, more = 0.0, LOG_SECONDS
-    while not finished.wait(more):
-        waited += more
-        print(f"neuroncore: {waited:.0f} s, {said()}", file=stream, flush=True)
-        more = waited
+    return f"{program.issued if program is not None else 0:,} instructions"

@@ -1,11 +1,13 @@
 """Lines about work that takes long."""
 
+import os
 import re
 import sys
 import threading
 
 import pytest
 
+from neuroncore.native import jit
 from neuroncore.report import progress as module
 from neuroncore.report.progress import progress
 
@@ -13,7 +15,9 @@ from neuroncore.report.progress import progress
 @pytest.fixture
 def told(monkeypatch):
     """Does some work, until it has been asked so many times for what to say."""
-    monkeypatch.setattr(module, "LOG_SECONDS", 0.001)
+    module._watcher.leave()
+    monkeypatch.setattr(module, "QUIET_SECONDS", 0.001)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.001)
 
     def work(times):
         asked, enough = [], threading.Event()
@@ -27,7 +31,8 @@ def told(monkeypatch):
         with progress(said):
             assert enough.wait(60)
 
-    return work
+    yield work
+    module._watcher.leave()
 
 
 def test_a_log_has_a_line_each_time_that_it_took_twice_as_long(told, capsys):
@@ -37,7 +42,6 @@ def test_a_log_has_a_line_each_time_that_it_took_twice_as_long(told, capsys):
 
 
 def test_on_a_terminal_the_line_goes_away(told, capsys, monkeypatch):
-    monkeypatch.setattr(module, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     told(1)
     said = capsys.readouterr().err
@@ -50,8 +54,38 @@ def test_what_is_soon_done_says_nothing(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_an_error_of_the_work_ends_the_lines(told):
+def test_who_wants_no_lines_has_none(monkeypatch, capsys):
+    monkeypatch.setenv("NEURONCORE_PROGRESS", "0")
     before = threading.active_count()
+    with progress(lambda: "1 instruction"), progress(lambda: "a part"):
+        assert threading.active_count() == before and module._own.task is None
+    jit.say_that_it_compiles.__wrapped__()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_part_is_told_of_in_place_of_the_whole(told, capsys):
+    with progress(lambda: "the whole"):
+        told(2)
+    said = capsys.readouterr().err
+    assert "2 instructions" in said and module._own.task is None
+
+
+def test_compiling_is_told_of(told, capsys, monkeypatch):
+    monkeypatch.setattr(jit, "_under_way", [object()])
+    told(2)
+    assert "1 instructions; compiling loops, which is done once" in capsys.readouterr().err
+
+
+def test_an_error_of_the_work_ends_the_lines(told):
     with pytest.raises(ZeroDivisionError), progress(lambda: ""):
         raise ZeroDivisionError
-    assert threading.active_count() <= before
+    assert module._own.task is None and not module._watcher._tasks
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_before_a_fork_there_is_no_thread(told):
+    told(1)
+    assert module._watcher._thread is not None
+    module._watcher.leave()
+    assert module._watcher._thread is None
+    told(1)
