@@ -264,7 +264,7 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
 
 def _packets_ns(dst: View, src: View, it: Dma) -> float:
     """What packets take beside their bytes."""
-    runs = ceil(dst.size / min(_run(dst), _run(src)))
+    runs = ceil(dst.size / min(contiguous(dst), contiguous(src)))
     again = src.size if _repeats_elements(src) else 0
     return max(_rows_of(dst, src) * it.packet_ns, runs * it.run_ns, again * it.repeated_read_ns)
 
@@ -298,7 +298,7 @@ def _axes(view: View) -> slice:
     return slice(1 if view.on_chip or view.dynamic == 2 else 0, None)
 
 
-def _run(view: View) -> int:
+def contiguous(view: View) -> int:
     """How many elements lie next to each other."""
     return access.contiguous_run(view.shape[_axes(view)], view.strides[_axes(view)])
 
@@ -317,7 +317,7 @@ def _rows_of(dst: View, src: View) -> int:
 def _row(view: View) -> int:
     """How many elements lie next to each other or apart by one step."""
     sizes = [size for size in view.shape[_axes(view)] if size > 1]
-    return max(_run(view), sizes[-1] if sizes else 1)
+    return max(contiguous(view), sizes[-1] if sizes else 1)
 
 
 def _engines(view: View, machine: Machine) -> tuple[int, int]:

@@ -34,21 +34,22 @@ def _after_reads(uses: Uses) -> Iterator[tuple[int, int]]:
     leaves_open = np.array([_leaves_open(call) for call in uses.program.calls], np.bool_)
     if not leaves_open.any():
         return
-    order = np.lexsort((uses.place, uses.user, uses.box))
-    box, user, writes = uses.box[order], uses.user[order], uses.writes[order]
+    # a window is on one tensor: another one at the same address begins a sum of its own
+    order = np.lexsort((uses.place, uses.user, uses.window))
+    window, user, writes = uses.window[order], uses.user[order], uses.writes[order]
     product = leaves_open[uses.columns.call[user]] & writes
-    after: Array = np.flatnonzero(product[1:] & ~writes[:-1] & (box[1:] == box[:-1]))
-    began = _written_before(box, writes)
+    after: Array = np.flatnonzero(product[1:] & ~writes[:-1] & (window[1:] == window[:-1]))
+    began = _written_before(window, writes)
     for k in sorted(after[began[after]].tolist(), key=lambda k: int(user[k + 1])):
         if user[k] != user[k + 1]:
             yield int(user[k + 1]), int(user[k])
 
 
-def _written_before(box: Array, writes: Array) -> Array:
-    """Whether a box, of those in their order, has been written by an earlier use of it."""
+def _written_before(window: Array, writes: Array) -> Array:
+    """Whether a window, of those in their order, has been written by an earlier use of it."""
     count = np.cumsum(writes)
-    first = np.flatnonzero(np.diff(box, prepend=-1))
-    before = np.repeat(count[first] - writes[first], np.diff(np.append(first, len(box))))
+    first = np.flatnonzero(np.diff(window, prepend=-1))
+    before = np.repeat(count[first] - writes[first], np.diff(np.append(first, len(window))))
     found: Array = count > before
     return found
 

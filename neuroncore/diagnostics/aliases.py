@@ -19,7 +19,7 @@ def findings(uses: Uses) -> Iterator[Finding]:
     program = uses.program
     if not program.storages().is_placed().any():
         return
-    storage = program.windows().storage[program.operand_windows()]
+    storage = program.windows().storage[uses.window]
     told: dict[tuple[int, int], int] = {}
     for k in _candidates(uses, storage).tolist():
         reader, writer = int(uses.user[k]), int(uses.reaching[k])

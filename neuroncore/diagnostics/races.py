@@ -132,5 +132,5 @@ def _do_the_same(race: Race, launch: Launch) -> bool:
         same = launch.shared.spots[race.first_box] == launch.shared.spots[race.box]
         return same and launch.line(first) == launch.line(second)
     written = launch.writers[launch.shared.spots[race.box]]
-    own = (w for w in written if w.thread == first.thread and w.row < first.row)
+    own = (w for w in written if w.thread == first.thread and w.row <= first.row)
     return any(launch.line(one) == launch.line(second) for one in own)

@@ -4,6 +4,7 @@ itself told.
 * `capacity`: tiles that don't fit.
 * `races`: bytes that cores and programs of a grid use in no order, by `happens_before`.
 * `aliases`: tensors at addresses that overlap.
+* `advice`: what is legal, and slower than need be.
 * `accumulation`: sums in PSUM that go on after they were read.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from neuroncore.clause.world import World
-from neuroncore.diagnostics import accumulation, aliases, capacity, races
+from neuroncore.diagnostics import accumulation, advice, aliases, capacity, races
 from neuroncore.diagnostics.uses import Uses
 from neuroncore.findings import Finding
 from neuroncore.record.saved import Record
@@ -29,4 +30,5 @@ def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
         found += races.findings(own, world, rank)
     for uses in map(Uses, record.programs):
         found += [*aliases.findings(uses), *accumulation.findings(uses)]
+    found += [one for timeline in timelines for one in advice.findings(timeline)]
     return list(dict.fromkeys(found))

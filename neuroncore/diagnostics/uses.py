@@ -37,6 +37,11 @@ class Uses:
         return self.columns.operands
 
     @cached_property
+    def window(self) -> Array:
+        """The number of its window, which is on one tensor."""
+        return self.program.operand_windows()
+
+    @cached_property
     def user(self) -> Array:
         widths = np.diff(self.columns.start)
         return np.repeat(np.arange(len(widths)), widths)

@@ -1,0 +1,142 @@
+"""What is legal and slower than need be: lines that take a good part of the time for one reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neuroncore.clause import cost
+from neuroncore.clause.instruction import Call
+from neuroncore.enums import engine
+from neuroncore.findings import Finding
+from neuroncore.machine import Machine
+from neuroncore.memory.geometry import View
+from neuroncore.numerics.formats import float32
+from neuroncore.schedule import Timeline
+
+LEAST = 0.1  # of the time, that is worth a word
+FEW_LANES = 0.25  # of all, and less
+
+
+class Slow(NamedTuple):
+    """Why calls are slow: the code, and what to say of the worst of a line."""
+
+    code: str
+    why: Callable[[Call, Machine], str | None]
+    of_dma: bool = False  # whether it is the time of DMA that counts, and not all of it
+
+
+def findings(timeline: Timeline) -> Iterator[Finding]:
+    """Advice for each line, with the share of the time that its instructions take of the engine or
+    of DMA. Never a reason to refuse anything."""
+    for slow in SLOW:
+        calls = timeline.program.calls
+        said = [slow.why(call, timeline.machine) for call in calls]
+        affected = np.array([text is not None for text in said], np.bool_)[timeline.columns.call]
+        spent, whole = _spent(timeline, slow.of_dma)
+        for line in np.unique(timeline.columns.line[affected]).tolist():
+            own = np.flatnonzero(affected & (timeline.columns.line == line))
+            share = float(spent[own].sum()) / whole
+            if share < LEAST:
+                continue
+            worst = said[timeline.columns.call[own[np.argmax(spent[own])]]]
+            times = f"{len(own):,} times" if len(own) > 1 else "once"
+            of = "the time that DMA works" if slow.of_dma else "all time"
+            message = f"{worst}; it happens {times}, and is {share:.0%} of {of}"
+            yield Finding(slow.code, message, timeline.program.place(line))
+
+
+def _spent(timeline: Timeline, of_dma: bool) -> tuple[Any, float]:
+    """What each instruction takes, and all of it."""
+    if not of_dma:
+        return timeline.busy, timeline.total_ns or 1.0
+    moved = timeline.transfer_ns * timeline.engines_used
+    return moved, float(moved.sum()) or 1.0
+
+
+# --- DMA ------------------------------------------------------------------------------------------
+
+
+def _ends(call: Call) -> list[View]:
+    """What a DMA moves from and to, without indices."""
+    if call.engine is not engine.dma or not call.instruction.traits.computes:
+        return []
+    return [view for view in call.views(*call.reads, *call.writes) if view.size]
+
+
+def _small_elements(call: Call, machine: Machine) -> str | None:
+    ends = _ends(call)
+    if not ends or _transposes(call, ends):
+        return None
+    least = min(cost.contiguous(view) * view.dtype.itemsize for view in ends)
+    if least >= min(machine.dma.efficient_bytes, *(v.size * v.dtype.itemsize for v in ends)):
+        return None
+    return (
+        f"{call.name} moves elements of {least} bytes; below {machine.dma.efficient_bytes} bytes "
+        "of neighbours DMA spends its time on descriptors"
+    )
+
+
+def _transposes(call: Call, ends: list[View]) -> bool:
+    """Whether single elements of a matrix are moved to or from places that are rows apart."""
+    if call.instruction.traits.transposes:
+        return True
+    apart = any(cost.contiguous(v) == 1 and _steps(v) and v.free_size > 1 for v in ends)
+    return apart and any(not v.on_chip and v.strides[0] == 1 for v in ends if v.shape[0] > 1)
+
+
+def _steps(view: View) -> bool:
+    return any(n > 1 and s > 1 for n, s in zip(view.shape[1:], view.strides[1:], strict=True))
+
+
+def _transposing(call: Call, machine: Machine) -> str | None:
+    ends = _ends(call)
+    if not ends or not _transposes(call, ends):
+        return None
+    least = min(view.dtype.itemsize for view in ends)
+    return f"{call.name} transposes by DMA, element by element of {least} bytes"
+
+
+def _stays_on_chip(call: Call, machine: Machine) -> str | None:
+    ends = _ends(call)
+    if call.instruction.traits.exchanges or not ends or not all(view.on_chip for view in ends):
+        return None
+    return f"{call.name} moves data from SBUF to SBUF by DMA, with its latency of microseconds"
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+
+def _few_lanes(call: Call, machine: Machine) -> str | None:
+    if call.engine is engine.dma or not (call.reads or call.writes) or _multiplies(call):
+        return None
+    lanes = max((view.partitions for view in call.views() if view.on_chip), default=0)
+    every = machine.limits.partitions
+    if not 0 < lanes <= every * FEW_LANES:
+        return None
+    return f"{call.name} works on {lanes} of {every} partitions: the other lanes are idle"
+
+
+def _multiplies(call: Call) -> bool:
+    traits = call.instruction.traits
+    return traits.multiplies or (traits.transposes and call.engine is engine.tensor)
+
+
+def _float32_products(call: Call, machine: Machine) -> str | None:
+    if not call.instruction.traits.multiplies or call.arguments.get("is_transpose"):
+        return None
+    if not any(view.dtype is float32 for view in call.views(*call.reads)):
+        return None
+    passes = machine.fixed.float32_passes
+    return f"{call.name} multiplies float32, which takes {passes} passes and a slower rate"
+
+
+SLOW = (
+    Slow("SMALL_DMA_ELEMENTS", _small_elements, of_dma=True),
+    Slow("TRANSPOSING_DMA", _transposing, of_dma=True),
+    Slow("DMA_WITHIN_SBUF", _stays_on_chip, of_dma=True),
+    Slow("FEW_LANES", _few_lanes),
+    Slow("FLOAT32_PRODUCTS", _float32_products),
+)
