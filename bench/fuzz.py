@@ -39,6 +39,7 @@ from device import TARGETS, Device
 from recipes import RECIPES, given
 
 from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.clause.world import World
 from neuroncore.errors import KernelError, NeuronError, NotEmulated
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
@@ -99,8 +100,10 @@ class Tally:
 class Alone:
     """The other core, which brings the same."""
 
-    def meet(self, rank: int, point: str, cores: Any, bring: Any) -> dict[int, Any]:
-        return {core: bring and replace(bring, to=rank) for core in cores}
+    def meet(
+        self, number: int, point: str, cores: Any, bring: Any, _: Any = None
+    ) -> dict[int, Any]:
+        return {core: bring and replace(bring, to=number) for core in cores}
 
 
 class Recording(Device):
@@ -108,7 +111,7 @@ class Recording(Device):
 
     def __init__(self, target: str) -> None:
         super().__init__(target)
-        self.core.peers = Alone()
+        self.core.peers, self.core.world = Alone(), World(cores=2)
         self.made: list[Made] = []
 
     def issue(self, name: str, *args: Any, **kwargs: Any) -> None:

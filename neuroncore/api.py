@@ -43,6 +43,7 @@ from neuroncore.report.why import Why, why
 from neuroncore.schedule import Timeline, schedule_cores
 
 if TYPE_CHECKING:
+    from neuroncore.diagnostics.orders import Orders
     from neuroncore.precision.findings import Precision
     from neuroncore.replay.cursor import Replay
     from neuroncore.view.document import Shown
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from neuroncore.view.tiles import Tile
     from neuroncore.view.window import Window
 
+reordering: Any = Lazy("neuroncore.diagnostics.orders")
 replaying: Any = Lazy("neuroncore.replay.cursor")
 tables: Any = Lazy("neuroncore.report.tables")
 tiles: Any = Lazy("neuroncore.view.tiles")
@@ -362,6 +364,13 @@ class Run:
         ranks = [{"rank": n} if takes_rank(reference) else {} for n in range(self.world.ranks)]
         each = zip(given[0], ranks, strict=True)
         return [reference(*args, **named, **rank) for (args, named), rank in each]
+
+    def orders(self, count: int = 10) -> Orders:
+        """Whether other orders that the device may take give the same bits: the record is executed
+        again in up to `count` of them, on the arguments as they were given. Raises what
+        `diagnostics.orders.compare_orders` does."""
+        found: Orders = reordering.compare_orders(self.record, count)
+        return found
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows of it; None, for what `repr` says, if there is no record."""

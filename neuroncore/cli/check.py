@@ -40,6 +40,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--sarif", type=Path, metavar="OUT.sarif", help="for editors and code scanning, beside text"
     )
+    parser.add_argument(
+        "--orders",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of a run: execute its record again in up to N other orders that the device may take",
+    )
     limits = Limits()
     parser.add_argument(
         "--seconds", type=float, default=limits.seconds, help="a run may take (%(default)g)"
@@ -65,6 +72,7 @@ def command(arguments: argparse.Namespace) -> int:
         target=arguments.target,
         static=arguments.static,
         words=_words(arguments, kernel),
+        orders=arguments.orders,
         limits=Limits(arguments.seconds, int(arguments.memory * 2**30)),
     )
     if arguments.json:

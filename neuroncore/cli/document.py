@@ -84,24 +84,33 @@ class Document:
         if asked.html or asked.serve:
             self.shown.append(run.shown(asked.values, asked.answers, asked.window))
         self.differs |= found is not None and not found
+        orders = run.orders(self.arguments.orders) if self._tries_orders else None
+        findings = [*run.findings, *([orders.finding] if orders and orders.finding else [])]
         self.say(f"{run.kernel} on {run.machine.name}")
         for line in (
             *(_compared(found) if found is not None else ()),
             *_estimated(run.timelines, run.programs, self.arguments.answers),
             *(precision.text(run.precision) if run.precision else ()),
-            *self._findings(run),
+            *([f"orders    {orders}"] if orders else ()),
+            *self._findings(findings),
         ):
             self.say(f"  {line}")
-        self.launches.append(_launch(run, found, self.arguments.answers))
+        launch = _launch(run, found, findings, self.arguments.answers)
+        self.launches.append({**launch, **({"orders": str(orders)} if orders else {})})
         self.last = run
         for one in run.findings:
             if one.severity == "error" and self.arguments.strict:
                 self._refuse(one)
 
-    def _findings(self, run: Run) -> Iterator[str]:
+    @property
+    def _tries_orders(self) -> bool:
+        """Whether other orders were asked for: not every command takes that."""
+        return bool(getattr(self.arguments, "orders", 0))
+
+    def _findings(self, findings: Sequence[Finding]) -> Iterator[str]:
         """What a line of a kernel tells for the first time; of the others, how many there are."""
         again: Counter[str] = Counter()
-        for line, same in by_line(run.findings).items():
+        for line, same in by_line(findings).items():
             if line in self.told:
                 again[line.code] += len(same)
             else:
@@ -171,7 +180,9 @@ def _estimated(
         yield from text.estimated(timeline, answers)
 
 
-def _launch(run: Run, found: Agreement | None, answers: bool) -> dict[str, Any]:
+def _launch(
+    run: Run, found: Agreement | None, findings: Sequence[Finding], answers: bool
+) -> dict[str, Any]:
     hidden = () if answers else ("bound_by",)
 
     def shown(figures: dict[str, Any]) -> dict[str, Any]:
@@ -185,6 +196,6 @@ def _launch(run: Run, found: Agreement | None, answers: bool) -> dict[str, Any]:
         "programs": [list(own) for own in run.programs],
         "estimate": shown(run.summary),
         "cores": [*map(shown, run.summaries)],
-        "findings": [one.to_dict() for one in run.findings],
+        "findings": [one.to_dict() for one in findings],
         **({"precision": precision.document(run.precision)} if run.precision else {}),
     }

@@ -86,6 +86,14 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         metavar="OUT.run",
         help="all of the last launch, to be FILE another time",
     )
+    parser.add_argument(
+        "--orders",
+        type=natural,
+        default=0,
+        metavar="N",
+        help="execute the record again in up to N other orders that the device may take, and tell "
+        "whether the bits are the same",
+    )
     _add_reference(parser)
     _add_emulation(parser)
     parser.set_defaults(command=run)
@@ -248,7 +256,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def finished(arguments: argparse.Namespace, document: Document) -> int:
     """Run what is asked for, and write what the document has of it; the exit code."""
-    keeps = bool(arguments.html or arguments.serve or arguments.save)
+    keeps = bool(arguments.html or arguments.serve or arguments.save or arguments.orders)
     session = Session(arguments, document, compares=True, keeps=keeps)
     document.read(_source_findings(arguments))
     if not document.refused:

@@ -17,6 +17,7 @@ from neuroncore.numerics.formats import float32
 from neuroncore.schedule import Timeline
 
 LEAST = 0.1  # of the time, that is worth a word
+LEAST_OF_ALL = 0.05  # and of all time, where the time is that of DMA
 FEW_LANES = 0.25  # of all, and less
 
 
@@ -38,8 +39,9 @@ def findings(timeline: Timeline) -> Iterator[Finding]:
         spent, whole = _spent(timeline, slow.of_dma)
         for line in np.unique(timeline.columns.line[affected]).tolist():
             own = np.flatnonzero(affected & (timeline.columns.line == line))
-            share = float(spent[own].sum()) / whole
-            if share < LEAST:
+            taken = float(spent[own].sum())
+            share = taken / whole
+            if share < LEAST or taken < LEAST_OF_ALL * timeline.total_ns:
                 continue
             worst = said[timeline.columns.call[own[np.argmax(spent[own])]]]
             times = f"{len(own):,} times" if len(own) > 1 else "once"
@@ -49,10 +51,10 @@ def findings(timeline: Timeline) -> Iterator[Finding]:
 
 
 def _spent(timeline: Timeline, of_dma: bool) -> tuple[Any, float]:
-    """What each instruction takes, and all of it."""
+    """What each instruction takes, of DMA if all of its engines took part, and all of it."""
     if not of_dma:
         return timeline.busy, timeline.total_ns or 1.0
-    moved = timeline.transfer_ns * timeline.engines_used
+    moved = timeline.transfer_ns * timeline.engines_used / timeline.machine.dma.engines
     return moved, float(moved.sum()) or 1.0
 
 

@@ -19,7 +19,8 @@ class Checked:
     """What a check found, and how far it went.
 
     `files` are those that were read and `launches` how many kernels were run, None if nothing was;
-    `unfinished` says in a sentence why the run ended early.
+    `unfinished` says in a sentence why the run ended early, `orders` what other orders that the
+    device may take gave, launch by launch.
     """
 
     findings: Sequence[Finding]
@@ -27,6 +28,7 @@ class Checked:
     api: str
     launches: int | None = None
     unfinished: str | None = None
+    orders: Sequence[str] = ()
 
     def count(self, severity: str) -> int:
         """How many findings have a severity."""
@@ -39,7 +41,8 @@ class Checked:
         if self.launches is None:
             return f"{read}; nothing was run"
         done = f"{self.launches} launch{'es' * (self.launches != 1)} run"
-        return f"{read}; {done}{f'; {self.unfinished}' if self.unfinished else ''}"
+        more = [*dict.fromkeys(self.orders), *([self.unfinished] if self.unfinished else [])]
+        return "; ".join([read, done, *more])
 
     def to_dict(self) -> dict[str, Any]:
         """The same as fields, for JSON."""
@@ -49,6 +52,7 @@ class Checked:
             "files": list(self.files),
             "launches": self.launches,
             "unfinished": self.unfinished,
+            "orders": list(self.orders),
             "findings": [one.to_dict() for one in self.findings],
         }
 
@@ -65,6 +69,7 @@ def check(
     target: str | None = None,
     static: bool = False,
     words: Sequence[str] | None = None,
+    orders: int = 0,
     limits: execution.Limits | None = None,
 ) -> Checked:
     """Read a file and all that it calls, and run it if it can be run.
@@ -72,7 +77,8 @@ def check(
     With a `kernel` that has arguments (`words`, as `neuroncore run` takes them, or a function
     `inputs` in the file), and of a file that launches kernels when it is run, the record is checked
     as well, in a process of its own with `limits` of time and memory; with `static` nothing is
-    executed. `api` is a release, "0.1" to "0.6", by default what the file's imports and forms
+    executed. The record of each launch is replayed in up to `orders` other orders that the device
+    may take. `api` is a release, "0.1" to "0.6", by default what the file's imports and forms
     belong to; `target` is a machine.
 
     Raises UsageError for what can't be read, an unknown kernel, release or machine.
@@ -80,9 +86,10 @@ def check(
     seen = read(Path(file), kernel, api, target)
     if static or not (words or seen.runs):
         return Checked(_ordered(seen.findings), seen.files, seen.api)
-    ran = execution.run(Path(file), kernel, target, words or (), limits or execution.Limits())
+    more = [*(words or ()), *(["--orders", str(orders)] if orders else [])]
+    ran = execution.run(Path(file), kernel, target, more, limits or execution.Limits())
     found = _ordered([*seen.findings, *ran.findings])
-    return Checked(found, seen.files, seen.api, ran.launches, ran.unfinished)
+    return Checked(found, seen.files, seen.api, ran.launches, ran.unfinished, ran.orders)
 
 
 def _ordered(findings: Sequence[Finding]) -> list[Finding]:

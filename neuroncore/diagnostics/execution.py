@@ -26,11 +26,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run told, how many launches finished, and why it ended early if it did."""
+    """What a run told, how many launches finished, why it ended early if it did, and what became
+    of each launch in other orders if they were asked for."""
 
     findings: Sequence[Finding]
     launches: int
     unfinished: str | None = None
+    orders: Sequence[str] = ()
 
 
 def run(
@@ -65,7 +67,8 @@ def _told(output: str, code: int, errors: bytes) -> Ran:
     if failure and failure.get("code"):
         found.append(_refused(failure))
         failure = None
-    return Ran(found, len(launches), failure and failure["statement"])
+    orders = [launch["orders"] for launch in launches if "orders" in launch]
+    return Ran(found, len(launches), failure and failure["statement"], orders)
 
 
 def _refused(failure: dict[str, Any]) -> Finding:

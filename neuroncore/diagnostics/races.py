@@ -56,17 +56,20 @@ class Launch:
         return found
 
 
+def launch_of(programs: Sequence[Program], world: World, rank: int) -> Launch:
+    """What the cores of a rank ran."""
+    among = threads(programs)
+    order = HappensBefore(len(among), meetings(programs, among, world, rank))
+    uses = [Uses(program) for program in programs]
+    return Launch(among, uses, order, shared(uses, among, order))
+
+
 def findings(programs: Sequence[Program], world: World, rank: int) -> list[Finding]:
     """A finding for each pair of lines of which one writes what the other uses, in no order, in the
     programs of a rank's cores."""
-    among = threads(programs)
-    if len(among) < 2:
-        return []
-    order = HappensBefore(len(among), meetings(programs, among, world, rank))
-    uses = [Uses(program) for program in programs]
-    launch = Launch(among, uses, order, shared(uses, among, order))
+    launch = launch_of(programs, world, rank)
     told: dict[frozenset[Place], Finding] = {}
-    for race in _races(launch):
+    for race in races(launch):
         lines = frozenset((launch.line(race.first), launch.line(race.second)))
         if lines not in told:
             told[lines] = _told(race, launch)
@@ -75,8 +78,10 @@ def findings(programs: Sequence[Program], world: World, rank: int) -> list[Findi
     return list(told.values())
 
 
-def _races(launch: Launch) -> Iterator[Race]:
+def races(launch: Launch) -> Iterator[Race]:
     """Pairs of accesses of two threads to the same bytes that are in no order, one a write."""
+    if len(launch.threads) < 2:
+        return
     accesses = launch.shared.accesses
     if not accesses:
         return

@@ -27,6 +27,7 @@ from neuroncore.precision.findings import OVERFLOW, Precision
 
 Arguments = dict[str, Any]
 Check = Callable[[Arguments], None]
+RunWatched = Callable[[Arguments, Callable[[], None]], None]
 
 
 class Watch:
@@ -45,9 +46,9 @@ class Watch:
         """`run`, with the checks that a call needs before and after it; `arguments` are the first
         that it is found with."""
         known = evaluation(call)
-        before, after = list(self._before(call, known)), list(self._after(call, known))
-        whole = not known.floats and any(_wide(call, n) for n in call.writes) and known.casts
-        if not (before or after or whole):
+        checks = list(self._before(call, known))
+        run_watched = self._around_run(call, known)
+        if not (checks or run_watched):
             return run
         names = [p.name for p in call.instruction.varying]
         skipped = int(call.instruction.wants_core)
@@ -58,15 +59,12 @@ class Watch:
             now = {**fixed, **dict(zip(names, given[skipped:], strict=True))}
             for name in call.instruction.lists:
                 now |= spread(name, now[name])
-            for check in before:
+            for check in checks:
                 check(now)
-            if whole:
-                around = Around(self.core, Precision())
-                integers.check_written(around, call, now, known, False, lambda: run(*given))
-            else:
+            if run_watched is None:
                 run(*given)
-            for check in after:
-                check(now)
+            else:
+                run_watched(now, lambda: run(*given))
 
         return watched
 
@@ -81,31 +79,48 @@ class Watch:
             found.append(self._check_bias)
         return found
 
-    def _after(self, call: Call, known: Evaluation) -> list[Check]:
-        """Checks of what it has written."""
+    def _around_run(self, call: Call, known: Evaluation) -> RunWatched | None:
+        """What runs a call and looks at what it has written, if there is anything to look for."""
         narrow = [n for n in known.floats if _is_narrow(call.view(n).dtype)]
-        if not (narrow and call.reads) or known.moves:
-            return []
-        return [lambda now: self._check_overflow(call, narrow, now)]
+        if narrow and call.reads and not known.moves:
+            return lambda now, run: self._check_overflow(call, narrow, now, run)
+        if not known.floats and known.casts and any(_wide(call, n) for n in call.writes):
+            return lambda now, run: integers.check_written(
+                Around(self.core, Precision()), call, now, known, False, run
+            )
+        return None
 
     # --- infinities ------------------------------------------------------------------------------
 
-    def _check_overflow(self, call: Call, narrow: list[str], now: Arguments) -> None:
-        """Report infinities (NaN in formats without) that come of finite operands."""
-        for name in narrow:
-            tile = now[name]
-            if tile.dynamic or all_finite(tile) or not _all_finite_among(call.reads, now):
-                continue
-            values = tile.values()
-            gone = np.isinf(values) if tile.dtype.infinite else np.isnan(values)
-            if gone.any():
-                self.core.report(
-                    OVERFLOW,
-                    f"{int(gone.sum())} of {tile.size} results for {name} ({tile}) are beyond "
-                    f"{tile.dtype.max:.4g}, the largest {tile.dtype}, and have become "
-                    + ("infinite" if tile.dtype.infinite else "NaN"),
-                    tile.storage.id,
-                )
+    def _check_overflow(
+        self, call: Call, narrow: list[str], now: Arguments, run: Callable[[], None]
+    ) -> None:
+        """Let a call run, and report infinities (NaN in formats without) that come of finite
+        operands. Of those that it writes over, whether they are is looked at before."""
+        results = [now[n] for n in narrow if not now[n].dynamic]
+        written = [tile.storage.data for tile in results]
+        own: list[Tile] = []
+        others: list[Tile] = []
+        for tile in (now[n] for n in call.reads):
+            shares = any(tile.storage.data is data for data in written)
+            (own if shares else others).append(tile)
+        numbers = [v for v in now.values() if isinstance(v, float | np.floating)]
+        finite = all(map(np.isfinite, numbers)) and all(map(_is_finite, own))
+        run()
+        for tile in results:
+            if finite and not all_finite(tile) and all(map(_is_finite, others)):
+                self._report_overflow(tile)
+
+    def _report_overflow(self, tile: Tile) -> None:
+        values, form = tile.values(), tile.dtype
+        gone = np.isinf(values) if form.infinite else np.isnan(values)
+        if gone.any():
+            self.core.report(
+                OVERFLOW,
+                f"{int(gone.sum())} of {tile.size} results ({tile}) are beyond {form.max:.4g}, the "
+                f"largest {form}, and have become {'infinite' if form.infinite else 'NaN'}",
+                tile.storage.id,
+            )
 
     # --- transposes ------------------------------------------------------------------------------
 
@@ -158,11 +173,6 @@ def _drops_bias(call: Call) -> bool:
     return "bias" in call.reads and any(not function.adds_bias for function in functions)
 
 
-def _all_finite_among(names: tuple[str, ...], now: Arguments) -> bool:
-    """Whether all operands that are floats, and all numbers, are finite."""
-    tiles = [now[n] for n in names]
-    numbers = [v for v in now.values() if isinstance(v, float | np.floating)]
-    if not all(np.isfinite(number) for number in numbers):
-        return False
-    floats = [t for t in tiles if t.dtype.is_float]
-    return not any(t.dynamic for t in tiles) and all(all_finite(t) for t in floats)
+def _is_finite(tile: Tile) -> bool:
+    """Whether an operand has no infinity or NaN, as far as that is known."""
+    return not tile.dynamic and (not tile.dtype.is_float or all_finite(tile))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from neuroncore.replay.meetings import Meetings, Waits
 from neuroncore.replay.snapshots import Content, Snapshot, content, state
 from neuroncore.replay.tensors import Tensors
 
+Turns = Callable[[Sequence[int]], int | None]  # None where there is none to choose from
 ROOM = 1 << 30  # bytes that snapshots may take
 APART = 64  # steps from one snapshot to the next, at first
 
@@ -45,7 +46,8 @@ class Replay:
     A step is one instruction of one core; of several cores they come in the order of the run.
     `inputs` are arrays by their names or in their order, by default those of the run, if the record
     has them. `snapshots` is how many bytes it may keep to go back by, 0 for none: then going back
-    begins anew.
+    begins anew. `turns` says which of the cores that can go on does, the last one first among them;
+    by default that one, as in the run.
 
     Raises UsageError for inputs of other names, shapes or formats, for a record that ends before
     its program does, and where the kernel would have gone another way with these inputs. Raises
@@ -58,6 +60,7 @@ class Replay:
         inputs: Mapping[str, Any] | Sequence[Any] | None = None,
         *,
         snapshots: int = ROOM,
+        turns: Turns | None = None,
     ) -> None:
         setting = _complete(record)
         if inputs is not None and any(program.data.skipped for program in record.programs):
@@ -79,7 +82,7 @@ class Replay:
         self._order = array("h")  # which core each step is of, as far as it has been
         self._snapshots: list[Snapshot] = []
         self._apart = APART
-        self._turn = 0
+        self._turn, self._turns = 0, turns
         self._set_peers()
         self.step = 0
 
@@ -100,8 +103,7 @@ class Replay:
         if not 0 <= instruction <= len(execution.program):
             raise UsageError(f"core {core} has {len(execution.program)} instructions")
         if execution.row > instruction:
-            ranks = np.array(self._order, np.int16)
-            self.to_step(int(np.flatnonzero(ranks == core)[instruction]))
+            self.to_step(int(np.flatnonzero(self.order == core)[instruction]))
         while execution.row < instruction:
             self.forward()
 
@@ -128,6 +130,11 @@ class Replay:
         self.to_step(self.steps)
         for execution in self.executions:
             execution.check_branches()
+
+    @property
+    def order(self) -> Array:
+        """Which core each step is of, as far as it has been."""
+        return np.array(self._order, np.int16)
 
     # --- what is there ---------------------------------------------------------------------------
 
@@ -209,9 +216,11 @@ class Replay:
     def _able(self) -> int:
         """The core that goes on: the last one if it can, else the next in line."""
         count = len(self.cores)
-        for rank in ((self._turn + i) % count for i in range(count)):
-            if not self.executions[rank].over and rank not in self._meetings.waiting:
-                return rank
+        inline = ((self._turn + i) % count for i in range(count))
+        able = (n for n in inline if not (self.executions[n].over or n in self._meetings.waiting))
+        rank = next(able, None) if self._turns is None else self._turns([*able])
+        if rank is not None:
+            return rank
         raise DeadlockError("the cores of the record wait for each other")
 
     def _go_on(self) -> None:

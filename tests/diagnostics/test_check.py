@@ -66,6 +66,7 @@ def test_json_has_findings_as_objects(file, capsys):
         "files": [str(file)],
         "launches": 1,
         "unfinished": None,
+        "orders": [],
         "findings": [],
     }
 

@@ -1,0 +1,40 @@
+"""A few thousand of the calls that bench/fuzz.py makes, and that it sees what is wrong."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+import fuzz
+
+from neuroncore.errors import KernelError
+
+
+def test_random_calls_are_legal_or_refused_without_a_trace():
+    tally = fuzz.fuzz(2000, seed=3, calls=8)
+    assert tally.calls == 2000 and not tally.faults
+    assert tally.legal.total() > 2000 / 3
+
+
+def test_every_instruction_has_a_seed():
+    assert {*fuzz.SEEDS} == {*fuzz.INSTRUCTIONS}
+
+
+def crash(*_, **__):
+    raise ZeroDivisionError("no error of ours")
+
+
+def leave_something(dst, *_, **__):
+    dst.codes()[...] = 7
+    raise KernelError("refused, but too late")
+
+
+@pytest.mark.parametrize(("does", "said"), [(crash, "ZeroDivision"), (leave_something, "a trace")])
+def test_what_is_wrong_is_a_fault(does, said, monkeypatch):
+    device = fuzz.Recording("trn2")
+    made = fuzz.Made("memset", (device.zeros((3, 5)), 1.0), {})
+    monkeypatch.setattr(fuzz.nisa, "memset", does)
+    with pytest.raises(fuzz.Fault, match=said):
+        fuzz.attempt(device, made)
