@@ -139,6 +139,7 @@ class Core:
         self.lines: dict[tuple[int, int], int] = {}
         self._births: dict[tuple[int, int], tuple[int, Born]] = {}
         self._reported: dict[tuple[Any, ...], Finding] = {}
+        self._told: dict[tuple[Any, ...], Born] = {}  # by id of the code, which is kept
 
     def __repr__(self) -> str:
         issued = "no record" if self.program is None else f"{len(self.program)} instructions"
@@ -247,9 +248,18 @@ class Core:
             raise UninitialisedError(message, argument=name, hint="write the tile first")
         return message
 
-    def report(self, code: str, message: str, *subject: Any, site: Born = None) -> None:
-        """Add a finding, once per line and subject; the line is that of a site or of here."""
-        self._tell(self._found(code, message, *subject, site=site))
+    def report(
+        self, code: str, message: str | Callable[[], str], *subject: Any, site: Born = None
+    ) -> None:
+        """Add a finding, once per line and subject; the line is that of a site or of here. A
+        message that a loop may need at every turn is made by a function, once."""
+        site = site or self.birthplace()
+        key = code, *((id(site[0]), site[1]) if site else ()), *subject
+        if key in self._told:
+            return
+        self._told[key] = site
+        said = message if isinstance(message, str) else message()
+        self._tell(self._found(code, said, *subject, site=site))
 
     def _found(self, code: str, message: str, *subject: Any, site: Born = None) -> Finding:
         """The first finding of a line and subject."""

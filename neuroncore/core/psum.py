@@ -139,8 +139,10 @@ def warn_foreign(core: Core, dst: Tile) -> None:
     if dst.is_foreign() and not core.machine.has("accumulate_onto_any"):
         core.report(
             "PSUM_FOREIGN",
-            f"dst ({dst}) accumulates onto what another engine wrote; that is undefined on "
-            f"{core.machine.name}: begin the sum with a matmul (accumulate=False)",
+            lambda: (
+                f"dst ({dst}) accumulates onto what another engine wrote; that is undefined on "
+                f"{core.machine.name}: begin the sum with a matmul (accumulate=False)"
+            ),
             dst.storage.id,
         )
 

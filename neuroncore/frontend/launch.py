@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from math import prod
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from neuroncore.clause.world import World, listed
@@ -286,8 +287,13 @@ def finish(run: Launch) -> Any:
 
 def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
     """What the function calls its positional arguments."""
-    parameters = inspect.signature(function).parameters.values()
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if isinstance(function, FunctionType) and not function.__dict__:  # it stands for no other
+        code = function.__code__
+        names = list(code.co_varnames[: code.co_argcount])
+    else:
+        parameters = inspect.signature(function).parameters.values()
+        positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+        names = [p.name for p in parameters if p.kind in positional]
     return [*names, *[""] * len(args)][: len(args)]
 
 

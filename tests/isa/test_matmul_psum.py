@@ -133,6 +133,17 @@ def test_only_the_elements_that_another_engine_wrote_are_foreign(target):
     assert np.array_equal(dst.numpy()[0], [5, 5, 5, 6, 3, 2, 2, 2])
 
 
+def test_a_loop_is_told_once_of_each_tensor_that_is_foreign():
+    device = Device("trn2")
+    tensors = [device.empty((3, 4), buffer="psum") for _ in range(2)]
+    for dst in tensors * 2:
+        device.issue("memset", dst, 5.0)
+        add(device, dst, 1.0)
+    assert device.findings == ["PSUM_FOREIGN"] * 2
+    add(device, tensors[0], 1.0)
+    assert device.findings == ["PSUM_FOREIGN"] * 2, "add has the line of all of them"
+
+
 def test_bfloat16_sums_round_every_time():
     """256 + 1 four times: the nearest bfloat16 to 257 is 256 again; float32 keeps them all."""
     sums = {}
