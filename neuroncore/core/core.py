@@ -139,7 +139,8 @@ class Core:
         self.lines: dict[tuple[int, int], int] = {}
         self._births: dict[tuple[int, int], tuple[int, Born]] = {}
         self._reported: dict[tuple[Any, ...], Finding] = {}
-        self._told: dict[tuple[Any, ...], Born] = {}  # by id of the code, which is kept
+        # by id of the code, which is kept
+        self._told: dict[tuple[Any, ...], tuple[Finding, Born]] = {}
 
     def __repr__(self) -> str:
         issued = "no record" if self.program is None else f"{len(self.program)} instructions"
@@ -255,11 +256,11 @@ class Core:
         message that a loop may need at every turn is made by a function, once."""
         site = site or self.birthplace()
         key = code, *((id(site[0]), site[1]) if site else ()), *subject
-        if key in self._told:
-            return
-        self._told[key] = site
-        said = message if isinstance(message, str) else message()
-        self._tell(self._found(code, said, *subject, site=site))
+        known = self._told.get(key)
+        if known is None:
+            said = message if isinstance(message, str) else message()
+            known = self._told[key] = self._found(code, said, *subject, site=site), site
+        self._tell(known[0])  # a replay that goes back forgets it
 
     def _found(self, code: str, message: str, *subject: Any, site: Born = None) -> Finding:
         """The first finding of a line and subject."""
