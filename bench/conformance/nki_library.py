@@ -1,8 +1,8 @@
 """nki-library's own test suite, unmodified, in its simulation mode.
 
     python bench/conformance/nki_library.py CHECKOUT [--python VENV/bin/python] [--platform trn2]
-        [--only FILE | -k EXPRESSION | --all] [--workers 2] [--timeout 600] [--memory 8] [--json]
-        [--log LOG] [--resume LOG]
+        [--only FILE | -k EXPRESSION | --all] [--within FOLDER] [--workers 2] [--timeout 600]
+        [--memory 8] [--json] [--log LOG] [--resume LOG]
 
 runs what the suite's rules keep of it, cheap tests first, in processes with limits (see
 nki_library_plugin.py). Python is one in whose environment are the suite's needs and neuroncore.
@@ -12,6 +12,10 @@ the suite skips for their size. LOG gets a line of JSON per outcome; with `--res
 already is not run again. A test that expects a refusal and gets one has passed. One that fails
 after reading memory that nothing has written is run again with zeros there, and is told apart if
 it passes then.
+
+Tests of several ranks are run on them, each with its own inputs (ranks_of_tests.py); FOLDER is one
+of test/integration: nkilib/experimental/collectives. With NKI_LIBRARY_ORDERS=3 in the environment
+the ranks start in three orders, and results must have equal bits.
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ def outcomes(given: argparse.Namespace, scratch: Path) -> Iterator[Outcome]:
     if given.resume is None:
         log.write_text("")
     wanted = set(given.only.read_text().split("\n")) - {""} if given.only else set()
-    everything = given.checkout.resolve() / "test/integration"
+    everything = given.checkout.resolve() / "test/integration" / given.within
     with log.open() as lines:
         if modules := _modules(given.checkout.resolve(), wanted):
             done = set()
@@ -175,6 +179,7 @@ def main() -> int:
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--platform", choices=("trn2", "trn3"), default="trn2")
     parser.add_argument("--only", type=Path, metavar="FILE", help="only the test ids in it")
+    parser.add_argument("--within", default="", metavar="FOLDER", help="only its tests")
     parser.add_argument("--all", action="store_true", help="large shapes as well")
     parser.add_argument("--uninitialised", default="report", help="as in neuroncore.Options")
     parser.add_argument("--replay", action="store_true", help="hold every launch to its replay")

@@ -130,6 +130,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     from test.utils.test_orchestrator import Orchestrator
 
+    import_module("ranks_of_tests").install()
     if not hasattr(Orchestrator, "_compiled_kernel"):  # the simulation mode reads, never sets it
         Orchestrator._compiled_kernel = None
     wanted = SETTINGS.wants()

@@ -1,0 +1,135 @@
+"""nki-library's tests of several ranks: each rank on its own inputs, and every rank compared.
+
+The suite's simulation mode takes one dict of inputs; its validator already looks for files of each
+rank. `install` puts a launch on all ranks in the place of that mode's one launch, for tests that
+ask for several. Goldens that the suite gives for rank 0 alone are held to all ranks, and so are the
+placeholders that two tests have in a golden's place. With NKI_LIBRARY_ORDERS=n the ranks start in n
+orders, which must give the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import nki_cpu_simulator
+import numpy as np
+from test.utils import common_dataclasses as suite
+from test.utils.exceptions import InferenceException
+from test.utils.test_orchestrator import Orchestrator
+
+from neuroncore.frontend.settings import settings
+
+ORDERS = int(os.environ.get("NKI_LIBRARY_ORDERS", "1"))
+
+
+class Unlike(AssertionError):
+    """Another order in which ranks start has given other bits."""
+
+
+def install() -> None:
+    usual = Orchestrator._run_simulator_inference
+
+    def inferred(self: Any, test: Any) -> Any:
+        if test.inference_args.collective_ranks <= 1:
+            return usual(self, test)
+        try:
+            return _inferred(Path(self.fs_config.artifacts_output_directory_path), test)
+        except Exception as error:
+            raise InferenceException(str(error)) from error
+
+    Orchestrator._run_simulator_inference = inferred  # type: ignore[method-assign]
+
+
+def _inferred(folder: Path, test: Any) -> str:
+    """Run a test's kernel on all its ranks; the folder that its validator looks into."""
+    ranks = range(test.inference_args.collective_ranks)
+    generation = test.compiler_input.platform_target.get_nc_gen()
+    target = nki_cpu_simulator.TARGETS.get(generation, generation)
+    results = _results(test, target)
+    golden = _of_each_rank(test)
+    test.validation_args.golden_output = suite.PerRankLazyGoldenGenerator(golden)
+    made = folder / suite.INF_ARTIFACT_DIR_NAME
+    for rank, outputs in zip(ranks, results, strict=True):
+        own = made / f"output_worker_{rank}"
+        own.mkdir(parents=True, exist_ok=True)
+        for (name, wanted), output in zip(golden(rank_id=rank).items(), outputs, strict=True):
+            np.asarray(output).astype(wanted.dtype).tofile(own / f"{name}.bin")
+    return str(made)
+
+
+def _results(test: Any, target: str) -> list[list[Any]]:
+    """What the kernel returns, rank by rank, in whatever order they start."""
+    found: list[list[Any]] = []
+    for turns in range(ORDERS):
+        options = replace(nki_cpu_simulator.OPTIONS, turns=turns, record=False)
+        kernel = nki_cpu_simulator.Simulation(test.kernel_func).kernel
+        cores = test.compiler_input.logical_nc_config
+        nki_cpu_simulator.raised = None
+        try:
+            with settings(target, options):
+                launches = kernel[cores].on_ranks([((), one) for one in _inputs(test)])
+        except Exception as error:
+            nki_cpu_simulator.raised = error
+            raise
+        outputs = [_listed(launch.outputs) for launch in launches]
+        if found and not _same(found, outputs):
+            raise Unlike(f"turns={turns}: other bits than turns=0")
+        found = outputs
+    return found
+
+
+def _inputs(test: Any) -> list[dict[str, Any]]:
+    """Copies of each rank's arguments: goldens are computed from the same arrays afterwards."""
+    given, copies = test.kernel_input, {}
+
+    def own(value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        return copies.setdefault(id(value), (value, value.copy()))[1]
+
+    found = []
+    for rank in range(test.inference_args.collective_ranks):
+        named = given if isinstance(given, dict) else given.for_rank(rank)
+        found.append({n.removesuffix(".must_alias_input"): own(v) for n, v in named.items()})
+    return found
+
+
+def _exchanged(test: Any, rank: int) -> dict[str, Any]:
+    """Piece `rank` of the one input that all ranks have, from each of them; the suite says what
+    rank 0 gets."""
+    count = test.inference_args.collective_ranks
+    piece = np.split(test.kernel_input["input"], count)[rank]
+    return {"out": np.tile(piece, (count, 1))}
+
+
+DIFFERENT = {"all_to_all_hbm_kernel": _exchanged}  # results that differ by rank, not so the golden
+
+
+def _of_each_rank(test: Any) -> Callable[..., dict[str, Any]]:
+    """The golden of each rank, wherever the suite has it."""
+    golden, name = test.validation_args.golden_output, test.kernel_func.__name__
+    if name in DIFFERENT:
+        return lambda rank_id: DIFFERENT[name](test, rank_id)
+    if isinstance(golden, suite.PerRankLazyGoldenGenerator):
+        return golden.for_rank
+    if isinstance(golden, suite.LazyGoldenGenerator):
+        same = golden.golden or golden.output_ndarray
+    else:
+        same = golden
+    return lambda rank_id: same
+
+
+def _listed(outputs: Any) -> list[Any]:
+    if outputs is None:
+        return []
+    return list(outputs) if isinstance(outputs, list | tuple) else [outputs]
+
+
+def _same(one: list[list[Any]], other: list[list[Any]]) -> bool:
+    pairs = zip(chain(*one), chain(*other), strict=True)
+    return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
