@@ -113,7 +113,7 @@ def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
             f"the index of {name} has shape {index.shape}",
             argument=name,
             expected=f"({tile.shape[0]}, 1)",
-            got=repr(index),
+            got=str(index),
             because="each partition takes one row number",
         )
     return index.codes().reshape(-1)[: tile.shape[0]]
@@ -129,7 +129,7 @@ def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
     fits = full and len(index.shape) == 2 and partitions % group == 0
     if index.dtype is not uint32 or not fits or partitions * columns < rows:
         raise ShapeError(
-            f"{name} can't take its rows from the index {index!r}",
+            f"{name} can't take its rows from the index {index}",
             argument=name,
             expected=f"uint32, ({group}k, 1) or ({whole}, k), and at least {rows} of them",
             got=f"{index.shape} {index.dtype}",

@@ -115,7 +115,7 @@ class Inputs:
         storage = tile.storage
         if storage.on_chip:
             raise SignatureError(
-                f"the kernel returns {tile!r}",
+                f"the kernel returns {tile}",
                 expected="tensors in hbm",
                 because="on-chip memory doesn't outlive the kernel",
                 hint="store it into an nl.ndarray(..., buffer=nl.shared_hbm)",
@@ -132,7 +132,7 @@ class Inputs:
     def _report_leftovers(self, tile: Tile, count: int) -> None:
         self.core.report(
             "OUTPUT_NOT_WRITTEN",
-            f"the kernel returns {tile!r}, of which {count} of {tile.size} elements "
+            f"the kernel returns {tile}, of which {count} of {tile.size} elements "
             "were never written; the caller gets leftovers of the device's memory there",
             tile.storage.id,
             site=tile.storage.born,

@@ -90,7 +90,7 @@ def _function_instead(frame: FrameType, name: str, tensor: Any) -> KernelError |
         return None
     spelt = f"{_written(frame, language) or 'nl'}.{name}"
     return UnknownNameError(
-        f"{tensor!r} has no {name!r}",
+        f"{tensor} has no {name!r}",
         expected=_form(spelt, getattr(language, name)),
         hint=f"{spelt} is a function of tiles",
     )
@@ -265,7 +265,7 @@ def refused_ufunc(name: str, tensor: object) -> KernelError:
     """The error for a function of numpy's by which the user's code, or numpy, computes."""
     frame = source.user_frame()
     called = _called(frame, frame.f_lasti) if frame is not None else None
-    return of_numpy(frame, _name_of(called, name), repr(tensor))
+    return of_numpy(frame, _name_of(called, name), str(tensor))
 
 
 def _name_of(called: _Called | None, name: str) -> str:

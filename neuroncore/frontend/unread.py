@@ -39,14 +39,14 @@ class Unread:
 
     def __len__(self) -> NoReturn:
         raise SignatureError(
-            f"{self!r} has no len()",
+            f"{self} has no len()",
             because="a tensor has a size for each of its axes",
             hint="tensor.shape[0] is the size of the first",
         )
 
     def __delitem__(self, key: object) -> NoReturn:
         raise SignatureError(
-            f"elements of {self!r} can't be deleted",
+            f"elements of {self} can't be deleted",
             because="a tensor has the size that it was made with",
             hint="tensor[...] is a part of it, by the elements to keep",
         )
@@ -54,7 +54,7 @@ class Unread:
 
 def _unknown(tensor: object, what: str, hint: str) -> DynamicControlError:
     return DynamicControlError(
-        f"{tensor!r} can't be {what} while the kernel is compiled",
+        f"{tensor} can't be {what} while the kernel is compiled",
         because="what a tensor holds is known on the device only",
         hint=hint,
     )

@@ -58,17 +58,17 @@ class Dynamic:
             return
         if not isinstance(index, Tile):
             kinds = "a tile of integers" if many else "a register or a tile"
-            raise SignatureError(f"{what} is {kinds}", expected=kinds, got=repr(index))
+            raise SignatureError(f"{what} is {kinds}", expected=kinds, got=str(index))
         if not index.dtype.is_integer:
-            raise DtypeError(f"{what} is {index.dtype}", expected="integers", got=repr(index))
+            raise DtypeError(f"{what} is {index.dtype}", expected="integers", got=str(index))
         if index.region is not MemoryRegion.sbuf:
-            raise BufferKindError(f"{what} must be in sbuf", expected="sbuf", got=repr(index))
+            raise BufferKindError(f"{what} must be in sbuf", expected="sbuf", got=str(index))
         if not many and index.size != 1:
-            raise ShapeError(f"{what} is one number", expected="shape (1, 1)", got=repr(index))
+            raise ShapeError(f"{what} is one number", expected="shape (1, 1)", got=str(index))
         if index.dynamic:
             raise ViewError(
                 f"{what} is at a run-time offset itself",
-                got=repr(index),
+                got=str(index),
                 hint="copy it to a place of its own first",
             )
 
@@ -144,7 +144,7 @@ class Tile:
         else:
             return
         raise ViewError(
-            f"{self!r} can't be viewed as {dtype}",
+            f"{self} can't be viewed as {dtype}",
             because="narrow formats are held as float32 in this run (Options.storage, "
             f"NKI_PRECISE_FP=0): {because}",
             hint="run the kernel with every format in its own precision",
@@ -195,7 +195,7 @@ class Tile:
 
     def _picks(self, what: str) -> ViewError:
         return ViewError(
-            f"{self!r} {what}",
+            f"{self} {what}",
             because="its elements are picked one by one, by an index in SBUF, at run time",
             hint="slice or reshape first, then make the view indirect",
         )
@@ -212,7 +212,7 @@ class Tile:
             if self.fault is not None:
                 raise self.fault
             if self.geometry.is_empty:
-                raise ShapeError(f"{self!r} has no elements")
+                raise ShapeError(f"{self} has no elements")
             lies = self.geometry
             found = lies.views.get(self.offset // lies.apart) or lies.view(self.offset)
             self._signature = self._at_run_time(found) if self.dynamic else found

@@ -48,7 +48,7 @@ def _store(slot: Assigned, value: Any) -> None:
         return
     if not isinstance(value, Tile):
         raise SignatureError(
-            f"{type(value).__name__} can't be assigned to {slot!r}",
+            f"{type(value).__name__} can't be assigned to {slot}",
             expected="a tile in sbuf, a tensor in hbm or a number",
             got=f"{value!r:.60}",
             hint="numpy arrays enter a kernel as its arguments, or by nl.shared_constant; "
@@ -57,7 +57,7 @@ def _store(slot: Assigned, value: Any) -> None:
     check_not_in_psum(value, "assignment")
     if _long_axes(slot.shape) != _long_axes(value.shape):
         raise ShapeError(
-            f"a tile of shape {value.shape} can't be assigned to {slot!r}",
+            f"a tile of shape {value.shape} can't be assigned to {slot}",
             expected=str(slot.shape),
             got=str(value.shape),
             because="the DMA writes each element that it reads once",
@@ -75,7 +75,7 @@ def _not_copied(slot: Assigned, value: Any) -> SignatureError:
     else:
         hint = "numpy arrays enter a kernel as its arguments, or by nl.shared_constant"
     return SignatureError(
-        f"{type(value).__name__} can't be assigned to {slot!r}: this API writes to tiles on the "
+        f"{type(value).__name__} can't be assigned to {slot}: this API writes to tiles on the "
         "chip through instructions",
         expected="a tile in sbuf or psum, which is copied",
         got=f"{value!r:.60}",

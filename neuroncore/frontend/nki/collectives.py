@@ -192,7 +192,7 @@ def _check_sources(srcs: Any) -> None:
     for tile in srcs if isinstance(srcs, list | tuple) else ():
         if isinstance(tile, Tile) and tile.storage.id in given:
             raise BufferKindError(
-                f"{tile!r} is an argument of the kernel",
+                f"{tile} is an argument of the kernel",
                 argument="srcs",
                 expected="a tensor of the kernel's own",
                 got=repr(tile),

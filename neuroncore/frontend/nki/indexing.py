@@ -16,6 +16,7 @@ from neuroncore.errors import (
 )
 from neuroncore.frontend import misuse
 from neuroncore.frontend.bounds import beyond
+from neuroncore.frontend.seen import Seen
 from neuroncore.frontend.slices import DynamicSlice
 from neuroncore.frontend.unread import Unread, asserted, truth_value
 from neuroncore.memory.parts import Parted
@@ -29,7 +30,7 @@ DROPPED = -1  # the count of an axis that an integer takes away
 RAGGED = "shorten the last piece: min(start + size, total)"
 
 
-class Indexed(Unread, Parted):
+class Indexed(Seen, Unread, Parted):
     """A tile with indexing."""
 
     __slots__ = ()
@@ -180,7 +181,7 @@ class Indexed(Unread, Parted):
     def _fixed_partition(self) -> DynamicControlError:
         return DynamicControlError(
             "the partition can't be chosen at run time",
-            got=repr(self),
+            got=str(self),
             because="an instruction's start partition is part of its encoding",
             hint="put the axis you index on the free axes, or go through HBM",
         )
@@ -203,7 +204,7 @@ class Indexed(Unread, Parted):
     def _chosen_at_run_time(self, axis: int) -> ViewError:
         return ViewError(
             f"axis {axis} of an indirect view can't be indexed again",
-            got=repr(self),
+            got=str(self),
             because="an instruction holds one run-time offset",
             hint="slice first, then make the view indirect",
         )
@@ -215,7 +216,7 @@ class Indexed(Unread, Parted):
 def _refusing(symbol: str, function: str) -> Callable[[Indexed, Any], Any]:
     def method(self: Indexed, other: Any = None) -> Any:
         raise SignatureError(
-            f"{self!r} has no operator {symbol}",
+            f"{self} has no operator {symbol}",
             because="this API computes by functions only, each of them an instruction",
             hint=f"use nl.{function}",
         )

@@ -96,7 +96,7 @@ class Patterned(Indexed):
         step, rest = divmod(own.step * self.dtype.itemsize, plain.dtype.itemsize)
         if not free or others or own.vector or own.picks or rest:
             raise ViewError(
-                f"{self!r} is at a run-time offset, and a pattern on it can't have another",
+                f"{self} is at a run-time offset, and a pattern on it can't have another",
                 argument="pattern",
                 position=0,
                 hint="take the pattern of the whole tensor, with scalar_offset=",
@@ -135,7 +135,7 @@ class Patterned(Indexed):
         step = self.strides[self._axis(dim)] * self.dtype.itemsize // form.itemsize
         if step < 1:
             raise ViewError(
-                f"axis {dim} of {self!r} repeats one element; an offset along it moves nothing",
+                f"axis {dim} of {self} repeats one element; an offset along it moves nothing",
                 argument="indirect_dim",
                 got=f"strides {self.strides}",
             )
@@ -146,7 +146,7 @@ class Patterned(Indexed):
             raise ViewError(
                 "a vector offset chooses rows of axis 0 of a tensor in hbm",
                 argument="indirect_dim",
-                got=f"axis {axis} of {self!r}",
+                got=f"axis {axis} of {self}",
             )
         rows = Dynamic(index, step, self._last_index(step, first_axis=1), vector=True)
         return self.window(self.shape, (step, *self.strides[1:]), self.offset, dynamic=(rows,))

@@ -71,7 +71,7 @@ class NkiTensor(Assigned):
         axis = self._axis(dim, last)
         if axis == 0 and (self.storage.on_chip or any(d.vector for d in self.dynamic)):
             raise ViewError(
-                f"{what} can't change axis 0 of {self!r}",
+                f"{what} can't change axis 0 of {self}",
                 because="axis 0 is the partition: its elements lie in different memories",
                 hint="move data between partitions with nisa.nc_transpose or nisa.dma_copy",
             )
@@ -112,7 +112,7 @@ class NkiTensor(Assigned):
             raise ViewError(
                 "vector_select chooses along axis 0 of a tensor in hbm",
                 argument="dim",
-                got=f"axis {dim} of {self!r}",
+                got=f"axis {dim} of {self}",
                 because="the DMA that gathers takes one row address per partition",
             )
         if self.dynamic:
@@ -132,7 +132,7 @@ class NkiTensor(Assigned):
             raise self._chosen_at_run_time(self.ndim - 1)
         if not self.storage.on_chip or not self.is_contiguous():
             raise ViewError(
-                f"{self!r} can't be picked from",
+                f"{self} can't be picked from",
                 got=f"strides {self.strides}",
                 because="offsets count the elements of a partition of sbuf or psum, one after "
                 "the other",
@@ -140,7 +140,7 @@ class NkiTensor(Assigned):
         chosen = Dynamic(index, 1, prod(self.shape[1:]) - 1, picks=True)
         if len(index.shape) != 2 or index.shape[0] != self.shape[0]:
             raise ShapeError(
-                f"the index of {self!r} is {index!r}",
+                f"the index of {self} is {index}",
                 argument="index",
                 position=0,
                 expected=f"shape ({self.shape[0]}, K)",
@@ -276,7 +276,7 @@ class NkiTensor(Assigned):
 
     def _not_a_view(self, shape: Dims) -> ViewError:
         return ViewError(
-            f"{self!r} can't be seen as {shape}",
+            f"{self} can't be seen as {shape}",
             got=f"strides {self.strides}",
             because="the elements are not contiguous where axes would merge",
             hint="copy it into a fresh tile with nisa.tensor_copy first",
@@ -322,7 +322,7 @@ class NkiTensor(Assigned):
         *steps, step = self.strides
         if self.dynamic or (last != 1 and step != 1 and old != new):
             raise ViewError(
-                f"{self!r} can't be viewed as {form}",
+                f"{self} can't be viewed as {form}",
                 got=f"strides {self.strides}",
                 because="the last axis must be contiguous and known when the kernel is compiled",
             )
@@ -332,7 +332,7 @@ class NkiTensor(Assigned):
                 f"{last} elements of {self.dtype} are not a whole number of {form}",
                 argument="dtype",
                 position=0,
-                got=repr(self),
+                got=str(self),
             )
         shape = (*outer, last * old // new)
         strides = (*outer_steps, 1 if old != new else step)

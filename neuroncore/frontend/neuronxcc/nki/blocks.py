@@ -132,7 +132,7 @@ class Blocks(Untiled):
 
     def not_a_tile(self, name: str) -> SignatureError:
         return SignatureError(
-            f"{name} has block dimensions: {self!r}",
+            f"{name} has block dimensions: {self}",
             argument=name,
             expected="a tile, its partition axis first",
             because="an instruction works on one tile; axes before the partition axis number tiles",

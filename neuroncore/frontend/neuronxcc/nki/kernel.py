@@ -152,7 +152,7 @@ def _readable(value: Any) -> Any:
     core.check_written("the result", tile(value))
     core.report(
         "RESULT_ON_CHIP",
-        f"the kernel returns {value!r}: a simulation can read it, on a device it is gone",
+        f"the kernel returns {value}: a simulation can read it, on a device it is gone",
         value.storage.id,
     )
     copied = core.memory.adopt(MemoryRegion.shared_hbm, value.codes().copy(), value.dtype)

@@ -96,7 +96,7 @@ def _unwritten(tile: Tensor) -> bool:
     if missing.all():
         return True
     raise ShapeError(
-        f"only a part of {tile!r} has a sum so far",
+        f"only a part of {tile} has a sum so far",
         because="an accumulation group begins and goes on for all of its elements at once",
         hint="accumulate into the same pieces every time",
     )

@@ -21,7 +21,7 @@ def truth_value(tile: Tile) -> DynamicControlError:
         also = "err_ambiguous_tensor_truth_value"
         hint = "combine tiles by &, | and nl.logical_not, choose by nl.where; compare None by `is`"
     return DynamicControlError(
-        f"{tile!r} has no truth value while the kernel is compiled",
+        f"{tile} has no truth value while the kernel is compiled",
         because="what a tensor holds is known on the device only",
         hint=hint,
         also=also,
@@ -39,7 +39,7 @@ def assigned_index(index: object) -> SignatureError:
 
 def index_along_free_axis(tile: Tile) -> ViewError:
     return ViewError(
-        f"the last axis of {tile!r} is indexed by a tile, and another by the partition",
+        f"the last axis of {tile} is indexed by a tile, and another by the partition",
         because="a DMA finds one run-time address per partition, of the row it moves from there",
         hint="let the tile index the first axis, and nl.arange(n)[None, :] the last",
         also="err_indirect_indices_free_dim",
@@ -48,7 +48,7 @@ def index_along_free_axis(tile: Tile) -> ViewError:
 
 def copied_by_assignment(tile: Tile) -> ViewError:
     return ViewError(
-        f"{tile!r}, whose place is known at run time only, can't be copied by assignment",
+        f"{tile}, whose place is known at run time only, can't be copied by assignment",
         because="the engine has to be told to read the address from memory",
         hint="tensor[...] = nisa.tensor_copy_dynamic_src(source[...])",
         also="err_copy_dynamic_indirect_indices_not_natively_supported",
@@ -57,7 +57,7 @@ def copied_by_assignment(tile: Tile) -> ViewError:
 
 def transposed_indirectly(tile: Tile) -> ViewError:
     return ViewError(
-        f"{tile!r}, whose rows a tile chooses, can't be transposed on the way",
+        f"{tile}, whose rows a tile chooses, can't be transposed on the way",
         argument="src",
         because="the descriptors of a transposing DMA are made before the kernel runs",
         hint="nl.load the rows, and transpose the tile with nl.transpose",
@@ -68,7 +68,7 @@ def transposed_indirectly(tile: Tile) -> ViewError:
 def transposed_wide(tile: Tile) -> DtypeError:
     """Of a DMA from SBUF on machines whose DMA engines transpose (kda-for-trainium, on trn2)."""
     return DtypeError(
-        f"{tile!r} can't be transposed by DMA",
+        f"{tile} can't be transposed by DMA",
         argument="src",
         expected="a format of 2 bytes, or a tensor in hbm",
         got=f"{tile.dtype} in sbuf",
@@ -81,7 +81,7 @@ def transposed_wide(tile: Tile) -> DtypeError:
 def repeated_by_dma(tile: Tile) -> ViewError:
     """Of dma_copy, from HBM and from SBUF (kda-for-trainium, on trn2)."""
     return ViewError(
-        f"{tile!r} is one row that a DMA would repeat across {tile.shape[0]} partitions",
+        f"{tile} is one row that a DMA would repeat across {tile.shape[0]} partitions",
         argument="src",
         expected="an index of src that grows from partition to partition",
         got=f"stride 0 along axis 0 of {tile.shape}",

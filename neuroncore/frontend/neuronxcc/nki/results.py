@@ -459,7 +459,7 @@ def _check_on_chip(slot: Tensor) -> None:
     if slot.storage.on_chip:
         return
     raise BufferKindError(
-        f"{slot!r} can't be assigned to",
+        f"{slot} can't be assigned to",
         expected="a tensor in sbuf or psum",
         because="only a DMA writes to HBM",
         hint="nl.store(tensor[...], value)",

@@ -166,7 +166,7 @@ def _check_own(dst: Tile, index: LoopIndex, writes: dict[int, tuple[int, Place]]
     if before is not None and _same(before[1], (dst.offset, dst.geometry)):
         raise LoopCarriedError(
             f"iterations {before[0]} and {int(index)} of an affine_range write the same elements "
-            f"of {dst!r}",
+            f"of {dst}",
             because="iterations of an affine_range may run in any order and at the same time: a "
             "simulator gives the result of the last, a device of any",
             hint="index the destination with the loop variable; to go on with what is there, use "
@@ -188,7 +188,7 @@ def _same(one: Place, other: Place) -> bool:
 
 def _immutable(dst: Tile) -> ImmutableError:
     return ImmutableError(
-        f"{dst!r} is a parameter of the kernel, which may not be written",
+        f"{dst} is a parameter of the kernel, which may not be written",
         argument="dst",
         because="a kernel of nki.jit gives its results by `return`; its parameters are input only",
         hint="store into an nl.ndarray(..., buffer=nl.shared_hbm) and return that, or annotate "

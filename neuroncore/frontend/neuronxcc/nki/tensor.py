@@ -26,6 +26,7 @@ from neuroncore.frontend.neuronxcc.nki.expressions import (
     filled,
     together,
 )
+from neuroncore.frontend.seen import Seen
 from neuroncore.frontend.slices import DynamicSlice
 from neuroncore.frontend.unread import Unread
 from neuroncore.memory import access
@@ -40,7 +41,7 @@ from neuroncore.numerics.formats import Format
 Span = tuple[int, Dims, Dims, int]
 
 
-class Tensor(Unread, Parted):
+class Tensor(Seen, Unread, Parted):
     """A tensor in HBM, SBUF or PSUM, or a part of one.
 
     `spans` are the indices that reach outside the tensor, of a tile that a mask has to shorten
@@ -108,7 +109,7 @@ class Tensor(Unread, Parted):
         if len(boxes) == 1:
             return self.within(boxes[0])
         raise SignatureError(
-            f"a mask that chooses {len(boxes)} rectangles of {self!r}",
+            f"a mask that chooses {len(boxes)} rectangles of {self}",
             expected="one rectangle",
             because="an instruction reads one range of each axis",
             also="err_unsupported_expression_in_mask",
@@ -218,7 +219,7 @@ class Tensor(Unread, Parted):
         chosen = [axis for axis, k in enumerate(keys) if isinstance(k, Tile)]
         if len(chosen) > 1 or (chosen and self.dynamic):
             raise ViewError(
-                f"{len(chosen) + bool(self.dynamic)} axes of {self!r} are chosen at run time",
+                f"{len(chosen) + bool(self.dynamic)} axes of {self} are chosen at run time",
                 because="a DMA takes one run-time offset",
                 also="err_copy_dynamic_indirect_indices_not_natively_supported",
             )
@@ -278,7 +279,7 @@ class Tensor(Unread, Parted):
     def _check_partition(self, along: Dims) -> None:
         if any(along[1:]):
             raise ViewError(
-                f"the partition axis of {self!r} is indexed by a free axis of the tile",
+                f"the partition axis of {self} is indexed by a free axis of the tile",
                 because="a partition is a memory of its own: the first axis of a tile, and no "
                 "other, goes through partitions",
                 hint="let the expression of the partition axis come first: nl.arange(n)[:, None]",
@@ -346,7 +347,7 @@ class Tensor(Unread, Parted):
         """The tensor itself. Raises ShapeError if it has another shape."""
         if self.shape != tuple(shape):
             raise ShapeError(
-                f"{self!r} should have another shape",
+                f"{self} should have another shape",
                 expected=str(tuple(shape)),
                 got=str(self.shape),
                 also="err_annotation_shape_mismatch",
@@ -363,7 +364,7 @@ class Tensor(Unread, Parted):
         whole = not self.offset * old % new and not last * old % new
         if (last != 1 and step != 1 and old != new) or outer_steps is None or not whole:
             raise ViewError(
-                f"{self!r} can't be viewed as {form}",
+                f"{self} can't be viewed as {form}",
                 got=f"strides {self.strides}",
                 because="the last axis must be contiguous and a whole number of elements",
             )
@@ -380,7 +381,7 @@ class Tensor(Unread, Parted):
             strides = access.reshaped(self.shape[first:], self.strides[first:], sizes[first:])
         if sizes is None or strides is None:
             raise ShapeError(
-                f"{self!r} can't be seen as {tuple(shape)}",
+                f"{self} can't be seen as {tuple(shape)}",
                 argument="shape",
                 position=0,
                 got=f"strides {self.strides}",
@@ -417,7 +418,7 @@ class Tensor(Unread, Parted):
         moved = self.storage.on_chip and self.shape[0] != shape[0]
         if moved or [n for n in self.shape if n != 1] != [n for n in shape if n != 1]:
             raise ShapeError(
-                f"a result of shape {shape} doesn't go into {self!r}",
+                f"a result of shape {shape} doesn't go into {self}",
                 expected=str(self.shape),
                 got=str(shape),
                 because="an engine writes the partitions that it reads" if moved else None,

@@ -122,7 +122,7 @@ def _common_shape(name: str, x: Any, y: Any) -> Dims:
     one = x if isinstance(x, NkiTensor) else y
     other = y if isinstance(y, NkiTensor) else one
     if not isinstance(one, NkiTensor):
-        raise SignatureError(f"nl.{name} needs a tile", got=f"{x!r}, {y!r}")
+        raise SignatureError(f"nl.{name} needs a tile", got=f"{x}, {y}")
     if one.shape == other.shape:
         return one.shape
     left, right = _aligned(one, other), _aligned(other, one)

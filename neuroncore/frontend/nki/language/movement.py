@@ -26,7 +26,7 @@ def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
             argument="src",
             position=0,
             expected="two axes, and further ones of size 1",
-            got=repr(src),
+            got=str(src),
             hint="nisa.dma_transpose takes up to four",
         )
     rows, columns = src.shape[:2]

@@ -38,7 +38,7 @@ def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
     axes = tuple(sorted(checked(x)._axis(a) - x.ndim for a in integers.axes(axis)))
     if -x.ndim in axes:
         raise ShapeError(
-            f"axis 0 of {x!r} can't be reduced",
+            f"axis 0 of {x} can't be reduced",
             argument="axis",
             position=1,
             expected="the last free axes",

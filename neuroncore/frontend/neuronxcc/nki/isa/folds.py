@@ -78,7 +78,7 @@ def _folded(x: Tensor, axis: Axis) -> Dims:
     axes = tuple(sorted(a + rank * (a < 0) for a in numbers)) if len(numbers) == len(listed) else ()
     if not axes or axes[0] < 1 or axes[-1] >= rank or len({*axes}) < len(axes):
         raise ShapeError(
-            f"axis {axis!r} of {x!r} can't be folded",
+            f"axis {axis!r} of {x} can't be folded",
             argument="axis",
             expected=f"some of the axes 1 to {rank - 1}",
             got=repr(axis),

@@ -91,7 +91,7 @@ def _check_transposed(data: Tensor) -> None:
     most = current().machine.sbuf.partitions
     if data.free_size > most:
         raise FreeSizeError(
-            f"{data!r} has {data.free_size} elements per partition to be transposed",
+            f"{data} has {data.free_size} elements per partition to be transposed",
             argument="data",
             expected=f"at most {most}",
             got=str(data.free_size),

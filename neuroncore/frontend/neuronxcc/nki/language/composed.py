@@ -109,7 +109,7 @@ def free_axes(axis: Axis, x: Tensor) -> tuple[int, ...]:
     if axes and axes[0] > 0 and axes[-1] < x.ndim:
         return axes
     raise ShapeError(
-        f"axis {axis!r} of {x!r} can't be worked along",
+        f"axis {axis!r} of {x} can't be worked along",
         argument="axis",
         position=1,
         expected=f"axes from 1 to {x.ndim - 1}",

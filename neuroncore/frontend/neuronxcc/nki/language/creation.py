@@ -253,7 +253,7 @@ def _in_hbm(value: Any, name: str) -> Tensor:
             f"{name} must be in hbm, not in {x.region.value}",
             argument=name,
             expected="hbm",
-            got=repr(x),
+            got=str(x),
             hint="it is on the chip already: use it, or nl.copy it",
             also="err_unsupported_memory",
         )
@@ -274,7 +274,7 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
             argument="dst",
             position=0,
             expected="hbm",
-            got=repr(dst),
+            got=str(dst),
             hint="assign to what is on the chip: tensor[...] = value",
             also="err_unsupported_memory",
         )

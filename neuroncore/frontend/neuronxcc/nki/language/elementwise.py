@@ -123,7 +123,7 @@ def _check_free_axes(x: Tensor, y: Tensor) -> None:
     sizes = list(zip(x.shape[1:], y.shape[1:], strict=True))
     if x.free_size != y.free_size and any(n != m and 1 not in (n, m) for n, m in sizes):
         raise ShapeError(
-            f"{x!r} and {y!r} don't go together",
+            f"{x} and {y} don't go together",
             argument="y",
             position=1,
             expected="sizes that are equal, or 1 in one of them",

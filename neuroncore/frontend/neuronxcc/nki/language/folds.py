@@ -142,7 +142,7 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
     data = tile(x, "x")
     if len(data.shape) > 2:
         raise ShapeError(
-            f"transpose: {data!r} has {len(data.shape)} axes",
+            f"transpose: {data} has {len(data.shape)} axes",
             argument="x",
             expected="two axes: partitions and one free axis",
             because="the free axis becomes the partition axis, and there is one of that",

@@ -1,0 +1,59 @@
+"""What a debugger and a notebook show of a tile inside a kernel: what it holds just now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from neuroncore.errors import NeuronError
+from neuroncore.memory.tile import Tile
+from neuroncore.native.lazy import Lazy
+
+tiles: Any = Lazy("neuroncore.view.tiles")
+
+
+class Seen(Tile):
+    """`repr` has the values at the corners, -- for what nothing has written; `str`, which messages
+    use, is the shape, format and memory alone."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return super().__repr__()
+
+    def __repr__(self) -> str:
+        try:
+            return f"{self} {_corners(self)}".rstrip()
+        except NeuronError:  # where it is depends on what is not known, or outside of its tensor
+            return str(self)
+
+    def _repr_html_(self) -> str | None:
+        try:
+            now = self.resolved()
+            shown: str = tiles.Tile(str(self), now.numpy(), now.missing())._repr_html_()
+        except NeuronError:
+            return None
+        return shown
+
+
+def _corners(tile: Tile) -> str:
+    """The first and the last element along each axis."""
+    now = tile.resolved()
+    if not now.size:
+        return ""
+    both = list(zip(now.shape, now.strides, strict=True))
+    shape = tuple(min(size, 2) for size, _ in both)
+    apart = tuple(step * max(size - 1, 1) for size, step in both)
+    corners = now.window(shape, apart, now.offset, dynamic=())
+    return _text(corners.numpy(), corners.missing(), now.shape)
+
+
+def _text(values: Any, missing: Any, sizes: tuple[int, ...]) -> str:
+    if not sizes:
+        return "--" if missing is not None and missing else f"{np.float64(values):.4g}"
+    inner = [
+        _text(value, None if missing is None else missing[n], sizes[1:])
+        for n, value in enumerate(values)
+    ]
+    return f"[{(' .. ' if sizes[0] > 2 else ' ').join(inner)}]"

@@ -1,0 +1,72 @@
+"""What a debugger and a notebook show of a tile inside a kernel."""
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from neuronxcc import nki as older_nki
+from neuronxcc.nki import language as older_nl
+
+import neuroncore
+
+X = np.arange(32, dtype=np.float32).reshape(4, 8)
+
+
+@pytest.fixture
+def seen():
+    """What a kernel has shown of its tiles."""
+    return []
+
+
+def test_a_tile_shows_its_corners_and_what_nothing_has_written(seen):
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.sbuf)
+        seen.append(repr(tile))
+        nisa.dma_copy(dst=tile[:, 0:4], src=x[:, 0:4])
+        seen.extend([repr(tile), repr(tile[1:3, 2:4]), repr(x), str(x), tile[:, 0:4]._repr_html_()])
+        nisa.dma_copy(dst=tile[:, 4:8], src=x[:, 4:8])
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    kernel(X)
+    never, half, part, given, said, picture = seen
+    assert never.startswith("NkiTensor")
+    assert never.endswith("(4x8 bfloat16 in sbuf) [[-- .. --] .. [-- .. --]]")
+    assert half.endswith("(4x8 bfloat16 in sbuf) [[0 .. --] .. [24 .. --]]")
+    assert part.endswith("(2x2 bfloat16 in sbuf) [[10 11] [18 19]]")
+    assert given.endswith("(4x8 float32 in private_hbm) [[0 .. 7] .. [24 .. 31]]")
+    assert said == given.partition(" [")[0]
+    assert picture.startswith("<div><b>NkiTensor") and "from 0 (dark) to 27 (bright)" in picture
+
+
+def test_a_tile_of_the_older_api_shows_them_too(seen):
+    @older_nki.jit
+    def kernel(x):
+        out = older_nl.ndarray(x.shape, x.dtype, buffer=older_nl.shared_hbm)
+        tile = older_nl.load(x)
+        seen.append(repr(tile))
+        older_nl.store(out, tile)
+        return out
+
+    kernel(X)
+    assert seen[0].endswith("(4x8 float32 in sbuf) [[0 .. 7] .. [24 .. 31]]")
+
+
+def test_a_look_changes_nothing(seen):
+    @nki.jit
+    def kernel(x, looks):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+        if looks:
+            seen.extend([repr(tile), tile._repr_html_()])
+        nisa.dma_copy(dst=tile[:, 0:4], src=x[:, 0:4])
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    plain, looked = (neuroncore.run(kernel, X, looks) for looks in (False, True))
+    assert seen and [str(f) for f in plain.findings] == [str(f) for f in looked.findings]
+    assert plain.results.tobytes() == looked.results.tobytes()
+    assert plain.estimate == looked.estimate
