@@ -5,7 +5,8 @@
 * published: what the vendor states for one core.
 
 The exit code says whether modelled is within 2 % of geometric, of which published is the rounding.
-(The 158 of 8-bit floats two at a time is twice the rounded 79 of one at a time; 2 x 78.6 is 157.)
+(The 158 of 8-bit floats two at a time is twice the rounded 79 of one at a time; 2 x 78.6 is 157.
+Sparse products count those with the zeros that they leave out.)
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import nki.language as nl
 from neuroncore import machine
 from neuroncore.core.core import Core, running
 from neuroncore.frontend.settings import settings
+from neuroncore.options import Options
 from neuroncore.schedule import schedule
 
 PRODUCTS = 1000
@@ -50,7 +52,9 @@ ROWS = (
     Row("float8_e4m3fn_x4", "mx", "float8", "mx", 4),
     Row("float8_e5m2_x4", "mx", "float8", "mx", 4),
     Row("float4_e2m1fn_x4", "mx", "float8", "mx", 4),
+    *(Row(dtype, "sparse", dtype, "sparse", 4) for dtype in ("bfloat16", "float16", "tfloat32")),
 )
+PATTERN = (4, 16)  # of structured sparsity: each multiplier picks one number of four
 
 
 @nki.jit
@@ -58,13 +62,17 @@ def stream(dtype, feature):
     """PRODUCTS matmuls of one stationary tile with one moving tile, into two banks of PSUM."""
     halves = (2,) if feature == "double_row" else ()
     stationary = nl.zeros((128, *halves, 128), dtype)
-    moving = nl.zeros((128, *halves, WIDTH), dtype)
+    slots = (4,) if feature == "sparse" else halves
+    moving = nl.zeros((128, *slots, WIDTH), dtype)
+    tags = nl.zeros((128, 32), nl.uint16)
     banks = [nl.ndarray((128, WIDTH), nl.float32, buffer=nl.psum) for _ in range(2)]
     scales = nl.zeros((128, WIDTH), nl.uint8) if feature == "mx" else None
     for i in range(PRODUCTS):
         dst = banks[i % 2]
         if feature == "mx":
             nisa.nc_matmul_mx(dst, stationary, moving, scales[:, :128], scales, accumulate=False)
+        elif feature == "sparse":
+            nisa.nc_matmul_sparse(dst, stationary, moving, tags, PATTERN, accumulate=False)
         else:
             mode = nisa.matmul_perf_mode[feature or "none"]
             nisa.nc_matmul(dst, stationary, moving, accumulate=False, perf_mode=mode)
@@ -77,7 +85,7 @@ cores: list[Core | None] = []  # that `stream` ran on
 def rates(row: Row, targets: list[str]) -> dict[str, tuple[float, float, float | None]]:
     """(geometric, modelled, published) TFLOPS of each machine that can; one run serves them all."""
     able = [m for m in map(machine.load, targets) if row.feature is None or m.has(row.feature)]
-    with settings(target=able[-1].name):
+    with settings(target=able[-1].name, options=Options(experimental=True)):
         stream(getattr(nl, row.dtype), row.feature)
     core = cores.pop()
     assert core is not None and core.program is not None

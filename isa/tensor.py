@@ -3,11 +3,12 @@ tile streaming past; sums leave at the bottom, into PSUM."""
 
 from __future__ import annotations
 
-from neuroncore.clause import Run, Traits, cost, instruction
+from neuroncore.clause import Run, Traits, cost, instruction, product
 from neuroncore.core.core import Core
-from neuroncore.core.psum import multiplied, pass_through
+from neuroncore.core.psum import accumulated, multiplied, pass_through
 from neuroncore.enums import engine, matmul_perf_mode
 
+from .words import sparse
 from .words import tensor as words
 from .words.tensor import Accumulator, Input, Mode, Pair
 
@@ -45,3 +46,36 @@ def nc_matmul(
         return pass_through
     group = 2 if words.is_double_row(perf_mode) else 1
     return multiplied(core, dst, stationary, moving, accumulate, group)
+
+
+@instruction(
+    engine.tensor,
+    shapes=sparse.PRODUCT,
+    given={"R": sparse.slots},
+    cost=cost.dynamic(sparse.sparse_cost),
+    rules=sparse.MATMUL,
+    feature="sparse",
+    opcode="MATMUL",
+    example="T=32; moving=128 4 512",
+    traits=Traits(multiplies=True),
+)
+def nc_matmul_sparse(
+    dst: sparse.Sum,
+    stationary: sparse.Values,
+    moving: sparse.Values,
+    tags: sparse.Tags,
+    pattern: sparse.Pattern = (4, 16),
+    places: sparse.Places = "partition",
+    accumulate: bool | None = None,
+    *,
+    core: Core,
+) -> None:
+    """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
+
+    Of N neighbours A are kept: pattern is (A, N). The place of stationary[k, m], 4 bits of
+    tags[k, m // 4], is a N/A + c, or, where places is "slot", c A + a. The sum is nc_matmul's.
+    In no released API: `Options.experimental`.
+    """
+    s = product.reader(stationary, product.STATIONARY, core.options)(stationary)
+    x = sparse.picked(core, moving.values(), tags, pattern, places)
+    accumulated(core, dst, accumulate, sparse.by_column(core, s, x))

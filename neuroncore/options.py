@@ -104,6 +104,10 @@ class Options:
     does. No engine has them and the compiler refuses them (NKI 0.3.0 and 0.4.0 release notes), so
     that they are refused here too."""
 
+    experimental: bool = False
+    """Take what is in no released API: products with structured sparsity, `nc_matmul_sparse`, whose
+    semantics here are our reading of what is published."""
+
     order: Order | None = None
     """What a compiler makes of the order that a kernel issues instructions in, for the estimate of
     its time: nothing (`in-order`), another order (`scheduled`, for kernels of today's API) or more

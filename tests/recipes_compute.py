@@ -1,5 +1,7 @@
 """Recipes of the instructions that compute: element by element, folds, scans, products, choices."""
 
+from dataclasses import replace
+
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
@@ -7,6 +9,7 @@ from alu import alu
 from microscaling import pack
 from recipes import FLOATS, FORMS, SHAPE, column, either, fold, given, put, recipe, single
 
+from neuroncore.numerics import sparsity
 from neuroncore.numerics.formats import lookup
 
 LEAST = np.finfo(np.float32).min
@@ -232,6 +235,21 @@ def nc_matmul_mx(device, form):
         for v, e in zip(numbers, exponents)
     )
     yield dst, np.einsum("kmi,kni->mn", s, x).astype(np.float32)
+
+
+@recipe
+def nc_matmul_sparse(device, form):
+    device.core.options = replace(device.core.options, experimental=True)
+    rng, pattern, columns, n = np.random.default_rng(0), (2, 8), 12, 5
+    kind = either(form, ("bfloat16", "float16", "tfloat32"), "bfloat16")
+    weights = rng.integers(-3, 4, (24, columns)).astype(np.float32)
+    weights *= np.arange(24)[:, None] % 8 // 2 == np.arange(columns) % 4  # two of each eight
+    moving = rng.integers(-3, 4, (24, n)).astype(np.float32)
+    values, tags = sparsity.compress(weights, pattern)
+    dst = device.empty((columns, n), "float32", "psum")
+    tiles = [put(device, one, kind) for one in (values, sparsity.arranged(moving, pattern))]
+    device.issue("nc_matmul_sparse", dst, *tiles, put(device, tags, "uint16"), pattern=pattern)
+    yield dst, weights.T @ moving
 
 
 @recipe

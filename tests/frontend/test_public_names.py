@@ -16,7 +16,7 @@ PARTS = ("isa", "language", "compiler", "typing")
 
 # What the stubs don't list and published kernels, or older releases, have.
 BESIDES = {
-    "nki.isa": {"NkiValidationError", "VirtualRegister", "constants"},
+    "nki.isa": {"NkiValidationError", "nc_matmul_sparse", "VirtualRegister", "constants"},
     "nki.language": {"NKIObject", "NkiTensor", "bool", "par_dim", "range"},
     "neuronxcc.nki.isa": {"constants", "tensor_scalar_cumulative"},
     "neuronxcc.nki.language": {"constants"},

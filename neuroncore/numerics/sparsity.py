@@ -1,0 +1,83 @@
+"""Structured sparsity: of N neighbours along the contraction at most A are not zero.
+
+Compressed weights keep the A of each group, and a tag for each, its place among the N. How a place
+divides into one of A partitions and one of N / A slots in it is not published: `PLACES` are both
+ways. Which patterns there are is documented (neuron-core-v3.rst, neuron-core-v4.rst).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.errors import UsageError
+
+Array = npt.NDArray[Any]
+Pattern = tuple[int, int]
+PLACES = ("partition", "slot")  # which digit of a tag counts more
+
+PATTERNS: tuple[Pattern, ...] = ((4, 16), (4, 12), (4, 8), (2, 8), (2, 4), (1, 4), (1, 2))
+TAG_BITS = 4
+TAGS_PER_WORD = 4  # of 16 bits, that of the first column lowest (assumed)
+
+
+def split(tags: Array, pattern: Pattern, places: str) -> tuple[Array, Array]:
+    """The partition of its group, and the slot in that, of each tag."""
+    kept, among = pattern
+    if places == "partition":
+        return tags // (among // kept), tags % (among // kept)
+    return tags % kept, tags // kept
+
+
+def packed(tags: Array) -> Array:
+    """Tags [K, M] as words [K, M / 4]."""
+    four = tags.astype(np.uint16).reshape(len(tags), -1, TAGS_PER_WORD)
+    words: Array = np.bitwise_or.reduce(four << (TAG_BITS * np.arange(TAGS_PER_WORD)), axis=2)
+    return words.astype(np.uint16)
+
+
+def unpacked(words: Array) -> Array:
+    """Words [K, M / 4] as tags [K, M]."""
+    shifts = (TAG_BITS * np.arange(TAGS_PER_WORD)).astype(np.uint16)
+    tags: Array = (words[:, :, None] >> shifts) & np.uint16((1 << TAG_BITS) - 1)
+    return tags.reshape(len(words), -1).astype(np.intp)
+
+
+def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
+    """Weights [N * G, M] as their values [A * G, M] and words of tags [A * G, M / 4].
+
+    Row r of the dense weights multiplies what `arranged` puts at its place. Raises UsageError if
+    the rows are no groups of N, the columns none of four, or if a group has more than A that are
+    not zero in a column: the first is named.
+    """
+    kept, among = pattern
+    rows, columns = weights.shape
+    if pattern not in PATTERNS or rows % among or columns % TAGS_PER_WORD:
+        known = ", ".join(f"{a}:{n}" for a, n in PATTERNS)
+        raise UsageError(
+            f"weights {rows} x {columns} have no pattern {kept}:{among}: patterns are {known}; "
+            f"rows are groups of {among}, columns of {TAGS_PER_WORD}"
+        )
+    groups = weights.reshape(-1, among, columns)
+    full = (groups != 0).sum(axis=1)
+    if (full > kept).any():
+        group, column = np.argwhere(full > kept)[0]
+        raise UsageError(
+            f"rows {group * among} to {group * among + among - 1} of column {column} have "
+            f"{full[group, column]} weights that are not zero; {kept}:{among} keeps {kept}"
+        )
+    tags = np.sort(np.argsort(groups == 0, axis=1, kind="stable")[:, :kept], axis=1)
+    values = np.take_along_axis(groups, tags, axis=1).reshape(-1, columns)
+    return values, packed(tags.reshape(-1, columns))
+
+
+def arranged(moving: Array, pattern: Pattern, places: str = "partition") -> Array:
+    """A dense matrix [N * G, n] as the moving tile [A * G, N / A, n] of weights of that pattern."""
+    kept, among = pattern
+    groups, slots = len(moving) // among, among // kept
+    if places == "partition":
+        return moving.reshape(groups * kept, slots, -1)
+    shape = groups * kept, slots, moving.shape[1]
+    return moving.reshape(groups, slots, kept, -1).swapaxes(1, 2).reshape(shape)

@@ -1,0 +1,110 @@
+"""nc_matmul_sparse: compressed weights times what their tags pick, with leave only."""
+
+import numpy as np
+import pytest
+from device import Device
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuroncore import machine
+from neuroncore.errors import (
+    BufferKindError,
+    DtypeError,
+    OutOfBoundsError,
+    ShapeError,
+    SignatureError,
+    TargetError,
+    UnknownNameError,
+)
+from neuroncore.numerics import sparsity
+from neuroncore.schedule import schedule
+
+NAME = "nc_matmul_sparse"
+
+
+def tiles(device, pattern=(4, 16), groups=2, columns=8, n=5, places="partition", form="bfloat16"):
+    """dst, stationary, moving and tags, and the weights and numbers that these are of, integers
+    whose products and sums are exact."""
+    kept, among = pattern
+    rng = np.random.default_rng([*pattern, groups, columns, n])
+    weights = np.zeros((groups, among, columns), np.float32)
+    for group, column in np.ndindex(groups, columns):
+        rows = rng.choice(among, kept, replace=False)
+        weights[group, rows, column] = rng.integers(-4, 5, kept)
+    weights = weights.reshape(-1, columns)
+    numbers = rng.integers(-4, 5, (groups * among, n)).astype(np.float32)
+    values, tags = sparsity.compress(weights, pattern)
+    moving = sparsity.arranged(numbers, pattern, places)
+    dst = device.empty((columns, n), "float32", "psum")
+    made = [device.tile(values, form), device.tile(moving, form), device.tile(tags)]
+    return [dst, *made], weights, numbers
+
+
+@pytest.mark.parametrize("places", sparsity.PLACES)
+@pytest.mark.parametrize("pattern", sparsity.PATTERNS)
+@given(groups=st.integers(1, 6), words=st.integers(1, 5), n=st.integers(1, 20))
+def test_it_is_the_product_with_the_dense_weights(pattern, places, groups, words, n):
+    device = Device("trn2", experimental=True)
+    made, weights, numbers = tiles(device, pattern, groups, 4 * words, n, places)
+    device.issue(NAME, *made, pattern=pattern, places=places)
+    assert np.array_equal(made[0].numpy(), weights.T @ numbers)
+
+
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+@pytest.mark.parametrize("form", ["bfloat16", "float16", "tfloat32"])
+def test_sums_go_on(target, form):
+    device = Device(target, experimental=True)
+    made, weights, numbers = tiles(device, (1, 4), form=form)
+    device.issue(NAME, *made, pattern=(1, 4))
+    device.issue(NAME, *made, pattern=(1, 4), accumulate=True)
+    assert np.array_equal(made[0].numpy(), 2 * weights.T @ numbers)
+    assert not device.findings
+
+
+def test_it_is_refused_without_leave():
+    device = Device("trn2")
+    made, *_ = tiles(device)
+    error = device.refuses(UnknownNameError, NAME, *made, words=["released API"])
+    assert "Options(experimental=True)" in str(error)
+    assert made[0].unwritten().all()
+
+
+def test_what_it_does_not_take():
+    device = Device("trn2", experimental=True)
+    made, *_ = tiles(device)
+    dst, weights, moving, tags = made
+    device.refuses(SignatureError, NAME, *made, pattern=(3, 12), words=["pattern"])
+    device.refuses(SignatureError, NAME, *made, places="both", words=["places"])
+    device.refuses(ShapeError, NAME, *made, pattern=(4, 8), words=["moving"])
+    flat = device.tile(np.zeros((8, 20), np.float32), "bfloat16")
+    device.refuses(ShapeError, NAME, dst, weights, flat, tags, words=["moving"])
+    device.refuses(ShapeError, NAME, dst, weights[0:6], moving[0:6], tags[0:6], words=["groups"])
+    single = device.tile(np.zeros((8, 8), np.float32))
+    device.refuses(DtypeError, NAME, dst, single, moving, tags, words=["stationary"])
+    signed = device.tile(np.zeros((8, 2), np.int16))
+    device.refuses(DtypeError, NAME, dst, weights, moving, signed, words=["tags"])
+    there = device.empty((8, 5), "float32")
+    device.refuses(BufferKindError, NAME, there, weights, moving, tags, words=["dst"])
+    made, *_ = tiles(device, (1, 4))
+    wrong = device.tile(np.full((2, 2), 0x0400, np.uint16))
+    device.refuses(OutOfBoundsError, NAME, *made[:3], wrong, pattern=(1, 4), words=["4 of 4"])
+
+
+def test_trn1_does_not_have_it():
+    device = Device("trn1", experimental=True)
+    made, *_ = tiles(device)
+    device.refuses(TargetError, NAME, *made, words=["trn1"])
+
+
+def test_it_takes_the_time_of_a_dense_product_with_a_quarter_of_the_contraction():
+    trn2 = machine.load("trn2")
+    device = Device("trn2", experimental=True)
+    dst = device.empty((128, 512), "float32", "psum")
+    weights, dense = (device.tile(np.zeros((128, n), np.float32), "bfloat16") for n in (128, 512))
+    moving = device.tile(np.zeros((128, 4, 512), np.float32), "bfloat16")
+    tags = device.tile(np.zeros((128, 32), np.uint16))
+    for _ in range(2):
+        device.issue("nc_matmul", dst, weights, dense, accumulate=False)
+        device.issue(NAME, dst, weights, moving, tags, accumulate=False)
+    busy = schedule(device.core.program, trn2).busy[-4:]
+    assert busy[0] == busy[1] and busy[2] == busy[3]
