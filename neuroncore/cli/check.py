@@ -7,14 +7,17 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from neuroncore import machine
 from neuroncore.diagnostics.check import Checked, check
 from neuroncore.diagnostics.execution import Limits
 from neuroncore.diagnostics.releases import RELEASES
 from neuroncore.diagnostics.sarif import log
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
+from neuroncore.native.lazy import Lazy
+
+machine: Any = Lazy("neuroncore.machine")  # which loads numpy, for nothing if none is named
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +35,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--api", choices=RELEASES, help="the release to hold it against; by default what it uses"
     )
-    parser.add_argument("--target", metavar="MACHINE", help=", ".join(machine.names()))
+    parser.add_argument("--target", metavar="MACHINE", help="what it is to run on")
     parser.add_argument("--static", action="store_true", help="execute nothing")
     parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
     form = parser.add_mutually_exclusive_group()

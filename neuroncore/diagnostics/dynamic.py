@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from neuroncore.diagnostics.kernels import nested
+from neuroncore.diagnostics.modules import name_of
 from neuroncore.diagnostics.releases import ROLES
 from neuroncore.diagnostics.values import RUNTIME, Scope, argument
 from neuroncore.diagnostics.walk import Rules, Spot, Told, loops_of_assignments
@@ -119,11 +120,12 @@ def bodies(spot: Spot) -> Iterator[Told]:
     name = body.node.name
     made = [one.value for one in body.nodes if isinstance(one, ast.Return) and one.value]
     made = [one for one in made if not (isinstance(one, ast.Constant) and one.value is None)]
-    if scope.api(node.func) in ROLES["counted_loops"]:
-        if made:
-            yield "LOOP_BODY_RESULT", node, f"the body {name} returns a value"
-    elif any(isinstance(one, ast.Tuple | ast.List) for one in made):
-        yield "LOOP_BODY_RESULT", node, f"the body {name} returns more than the next condition"
+    said = f"the body {name} returns a value"
+    if scope.api(node.func) not in ROLES["counted_loops"]:
+        made = [one for one in made if isinstance(one, ast.Tuple | ast.List)]
+        said = f"the body {name} returns more than the next condition"
+    for at in (node, *made) if made else ():
+        yield "LOOP_BODY_RESULT", at, said
 
 
 @RULES.about(ast.Call, ast.Assign)
@@ -177,11 +179,14 @@ def orderings(spot: Spot) -> Iterator[Told]:
     if node.func.attr not in ROLES["ordering_methods"]:
         return
     waiting, assigned = node.func.value, loops_of_assignments(scope)
-    name = waiting.id if isinstance(waiting, ast.Name) else ""
-    consumer = assigned.get(name, spot.loops)
+    called = isinstance(waiting, ast.Call)
+    consumer = spot.loops if called else assigned.get(name_of(waiting) or "")
     for one in node.args:
-        producer = assigned.get(one.id, ()) if isinstance(one, ast.Name) else ()
+        producer = assigned.get(name_of(one) or "")
+        if producer is None or consumer is None:
+            continue
+        said = f"{ast.unparse(waiting)} waits for {ast.unparse(one)}, which is issued"
         if producer != consumer[: len(producer)]:
-            said = f"{ast.unparse(waiting)} waits for {ast.unparse(one)}"
-            where = "which is issued in a loop of the device that it isn't in"
-            yield "ORDER_ACROSS_LOOPS", node, f"{said}, {where}"
+            yield "ORDER_ACROSS_LOOPS", node, f"{said} in a loop of the device that it isn't in"
+        elif producer != consumer:
+            yield "ORDER_INTO_A_LOOP", node, f"{said} before the loop of the device that it is in"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from neuroncore.diagnostics import dynamic, older, purity, signatures, subset, usage
+from neuroncore.diagnostics import calls, dynamic, older, purity, signatures, subset
 from neuroncore.diagnostics.kernels import Program
 from neuroncore.diagnostics.modules import Module, Modules
 from neuroncore.diagnostics.releases import RELEASES, is_in
@@ -16,7 +16,7 @@ from neuroncore.diagnostics.walk import Spot, Told, spots
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, rule
 
-RULES = (subset.RULES, dynamic.RULES, purity.RULES, older.RULES, usage.RULES)
+RULES = (subset.RULES, dynamic.RULES, purity.RULES, older.RULES, calls.RULES)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def _fitting(program: Program) -> tuple[Scopes, Sequence[str]]:
         if isinstance(spot.node, ast.Call | ast.Attribute | ast.Name)
     ]
     strange = {
-        release: sum(1 for spot in uses for _ in usage.misfits(spot, release))
+        release: sum(1 for spot in uses for _ in calls.misfits(spot, release))
         for release in RELEASES[1:]
     }
     fewest = min(strange.values())
@@ -94,7 +94,7 @@ def _of_other_releases(
     """Of a release that was not asked for: what newer ones don't have any more, as warnings, and
     known issues of the older ones that the kernels would fit as well, as notes."""
     for spot in seen if release not in (RELEASES[0], RELEASES[-1]) else ():
-        for code, node, sentence in usage.misfits(spot, RELEASES[-1]):
+        for code, node, sentence in calls.misfits(spot, RELEASES[-1]):
             place = spot.scope.module.place(node, spot.scope.device.name)
             said = f"{sentence}; the file is held against {release}"
             yield Finding(code, said, place, severity="warning")
@@ -108,7 +108,7 @@ def _of_other_releases(
 def _issues(seen: Sequence[Spot], release: str, target: str | None) -> Iterator[Finding]:
     """What the vendor lists of a release, for all machines or the one that is asked for."""
     for spot in seen:
-        for one in usage.known_issues(spot, release):
+        for one in calls.known_issues(spot, release):
             if not one.targets or target in one.targets:
                 place = spot.scope.module.place(spot.node, spot.scope.device.name)
                 said = {"because": one.because, "hint": one.hint, "source": one.source}

@@ -169,7 +169,8 @@ class Scope:
             return self.value(expression, depth)
         if how == "each":
             return self._element(expression, depth)
-        return UNKNOWN
+        made = isinstance(expression, ast.Subscript) and self.api(expression.value)
+        return Value("indices") if made == ROLES["index_grid"] else UNKNOWN
 
     def _element(self, iterable: ast.expr, depth: int) -> Value:
         """What a loop over an expression goes through."""
@@ -238,7 +239,8 @@ class Scope:
         if form is None or form.parameters is None:
             return UNKNOWN
         if name.startswith("nki.language.") and name not in ROLES["values"]:
-            return Value("tensor", None, self._loaded(name, call))
+            memory = "psum" if name in ROLES["in_psum"] else None
+            return Value("tensor", memory, self._loaded(name, call))
         if name.startswith("nki.isa.") and not self.is_older:
             return Value("instruction")
         return UNKNOWN

@@ -62,14 +62,15 @@ def spots(scope: Scope) -> Iterator[Spot]:
 
 @cache
 def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
-    """The loops of the device around the last assignment to each name of a function."""
-    found: dict[str, tuple[ast.AST, ...]] = {}
+    """The loops of the device around the assignments to each name of a function, where all have
+    the same."""
+    found: dict[str, set[tuple[ast.AST, ...]]] = {}
     for spot in spots(scope):
         if spot.scope is scope and isinstance(spot.node, ast.Assign):
             for target in spot.node.targets:
                 if isinstance(target, ast.Name):
-                    found[target.id] = spot.loops
-    return found
+                    found.setdefault(target.id, set()).add(spot.loops)
+    return {name: next(iter(loops)) for name, loops in found.items() if len(loops) == 1}
 
 
 def _inside(spot: Spot) -> Iterator[Spot]:

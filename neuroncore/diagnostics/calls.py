@@ -59,6 +59,17 @@ def _given(call: ast.Call, form: Form) -> Iterator[tuple[str, ast.expr]]:
 
 
 @RULES.about(ast.Call)
+def axes(spot: Spot) -> Iterator[Told]:
+    """Tensors on the chip that lack a second axis."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    if scope.api(node.func) in ROLES["allocations"]:
+        made = scope.value(node)
+        if made.memory in ROLES["on_chip"] and made.shape is not None and len(made.shape) == 1:
+            yield "ONE_AXIS", node, f"{ast.unparse(node)} has one axis"
+
+
+@RULES.about(ast.Call)
 def kinds(spot: Spot) -> Iterator[Told]:
     """Arguments of a kind that their parameter doesn't take."""
     node, scope = spot.node, spot.scope
