@@ -93,18 +93,29 @@ FROM_THE_RULE = ("severity", "because", "hint", "source")
 
 
 @cache
-def rules() -> Mapping[str, Rule]:
-    """All rows of the table, by code. Raises DefinitionError if one is not as `Rule` says."""
+def tables() -> Mapping[str, Mapping[str, Rule]]:
+    """The rows of each file of the table, by code. Raises DefinitionError if one is not as `Rule`
+    says."""
     folder = files("neuroncore") / "diagnostics" / "codes"
-    found: dict[str, Rule] = {}
+    found: dict[str, Mapping[str, Rule]] = {}
     for one in sorted(folder.iterdir(), key=lambda file: file.name):
         if one.name.endswith(".toml"):
-            headers = tomllib.loads(one.read_text("utf-8"))
-            shared = headers.pop("header", "")
-            for code, row in headers.items():
-                if code in found:
-                    raise DefinitionError(f"{code} stands twice in the table of codes")
-                found[code] = _rule(code, shared, row)
+            rows = tomllib.loads(one.read_text("utf-8"))
+            header = rows.pop("header", "")
+            found[one.name.removesuffix(".toml")] = {
+                code: _rule(code, header, row) for code, row in rows.items()
+            }
+    return found
+
+
+@cache
+def rules() -> Mapping[str, Rule]:
+    """All rows of the table, by code. Raises DefinitionError if a code has two."""
+    found: dict[str, Rule] = {}
+    for table in tables().values():
+        if twice := found.keys() & table:
+            raise DefinitionError(f"{min(twice)} stands twice in the table of codes")
+        found |= table
     return found
 
 

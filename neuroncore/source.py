@@ -331,6 +331,20 @@ def _conjunctions(file: str) -> dict[tuple[int | None, ...], list[CodeType]]:
     }
 
 
+def parameter(code: CodeType, name: str) -> Place | None:
+    """A parameter where its function is defined; None if the file has it no more."""
+    for node in ast.walk(tree(code.co_filename)):
+        if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
+            continue
+        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+        given = node.args
+        for one in (*given.posonlyargs, *given.args, *given.kwonlyargs):
+            if first == code.co_firstlineno and one.arg == name:
+                end = one.end_lineno or one.lineno, one.end_col_offset or one.col_offset
+                return Place(code.co_filename, one.lineno, one.col_offset, *end, node.name)
+    return None
+
+
 def position(name: str) -> int | None:
     """At which place the function of ours that the user's code called takes an argument."""
     called, frame = None, sys._getframe(1)

@@ -13,6 +13,7 @@ from neuroncore.report import ranges
 
 numerics = module("numerics")
 calibration = module("calibration")
+check = module("check")
 
 
 def test_the_table_of_instructions_and_formats_is_current():
@@ -22,6 +23,10 @@ def test_the_table_of_instructions_and_formats_is_current():
 
 def test_the_table_of_numerics_is_current():
     assert numerics.page() == numerics.PAGE.read_text(), "run docs/generate/numerics.py"
+
+
+def test_the_table_of_codes_is_current():
+    assert check.page() == check.PAGE.read_text(), "run docs/generate/check.py"
 
 
 def test_every_claim_about_numbers_has_a_test():

@@ -99,6 +99,11 @@ def is_constant(name: str) -> Rule:
 
 COMPUTE = (
     holds(
+        "oob_mode", "oob_mode is error where no index picks rows: nothing is out of bounds",
+        lambda call: call["oob_mode"] is oob_mode.error or picks_rows(call),
+        SignatureError, "oob_mode.error, or rows that an index picks",
+    ),
+    holds(
         "srcs", "srcs lists 1 to dma_sources tensors",
         lambda call: 0 < len(call["srcs"]) <= call.machine.limits.dma_sources,
         expected=lambda call: f"1 to {call.machine.limits.dma_sources}",

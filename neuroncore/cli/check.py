@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from neuroncore.diagnostics.check import Checked, check
+from neuroncore.diagnostics.check import Checked, check, together
 from neuroncore.diagnostics.execution import Limits
 from neuroncore.diagnostics.releases import RELEASES
 from neuroncore.diagnostics.sarif import log
@@ -28,7 +28,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "Exit codes: 0 no errors, 1 errors, 2 wrong usage."
     )
     parser.allow_abbrev = False
-    parser.add_argument("file", metavar="FILE.py[::KERNEL]")
+    parser.add_argument("files", nargs="+", metavar="FILE.py[::KERNEL]")
     given = parser.add_mutually_exclusive_group()
     given.add_argument("--args", nargs="+", metavar="ARG", help="the kernel's, as `run` takes them")
     given.add_argument("--inputs", metavar="FUNC", help="a function that makes them")
@@ -38,10 +38,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="MACHINE", help="what it is to run on")
     parser.add_argument("--static", action="store_true", help="execute nothing")
     parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON object instead of text")
-    form.add_argument(
-        "--sarif", type=Path, metavar="OUT.sarif", help="for editors and code scanning, beside text"
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument(
+        "--sarif", type=Path, metavar="OUT.sarif", help="also a file for code scanning and editors"
     )
     parser.add_argument(
         "--orders",
@@ -65,19 +64,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    file, _, kernel = arguments.file.partition("::")
     if arguments.target:
         machine.load(arguments.target)  # refuses unknown names before anything is read
-    found = check(
-        file,
-        kernel or None,
-        api=arguments.api,
-        target=arguments.target,
-        static=arguments.static,
-        words=_words(arguments, kernel),
-        orders=arguments.orders,
-        limits=Limits(arguments.seconds, int(arguments.memory * 2**30)),
-    )
+    found = together([_checked(file, arguments) for file in arguments.files])
     if arguments.json:
         print(json.dumps(found.to_dict(), indent=2))
     else:
@@ -89,10 +78,24 @@ def command(arguments: argparse.Namespace) -> int:
     return int(found.count("error") > 0 or (arguments.strict and found.count("warning") > 0))
 
 
+def _checked(what: str, arguments: argparse.Namespace) -> Checked:
+    file, _, kernel = what.partition("::")
+    return check(
+        file,
+        kernel or None,
+        api=arguments.api,
+        target=arguments.target,
+        static=arguments.static,
+        words=_words(arguments, kernel),
+        orders=arguments.orders,
+        limits=Limits(arguments.seconds, int(arguments.memory * 2**30)),
+    )
+
+
 def _words(arguments: argparse.Namespace, kernel: str) -> list[str]:
     """What a kernel is given, as words of the command line."""
     if not kernel and (arguments.args or arguments.inputs):
-        raise UsageError(f"--args and --inputs are a kernel's: {arguments.file}::KERNEL")
+        raise UsageError("--args and --inputs are a kernel's: FILE.py::KERNEL")
     if arguments.args:
         return ["--args", *arguments.args]
     return ["--inputs", arguments.inputs] if arguments.inputs else []
@@ -102,7 +105,7 @@ def lines(found: Checked) -> Iterator[str]:
     """The findings, each with why and what to do, and what was done."""
     for one in found.findings:
         yield from _told(one)
-    yield str(found).rpartition("\n")[2] + f" ({found.extent})"
+    yield f"{found.counts} ({found.extent})"
 
 
 def _told(one: Finding) -> Iterator[str]:

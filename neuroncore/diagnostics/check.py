@@ -37,10 +37,10 @@ class Checked:
     @property
     def extent(self) -> str:
         """What was done, in a line."""
-        read = f"{len(self.files)} file{'s' * (len(self.files) != 1)} read, API {self.api}"
+        read = f"{_counted(len(self.files), 'file')} read, API {self.api}"
         if self.launches is None:
             return f"{read}; nothing was run"
-        done = f"{self.launches} launch{'es' * (self.launches != 1)} run"
+        done = f"{_counted(self.launches, 'launch')} run"
         more = [*dict.fromkeys(self.orders), *([self.unfinished] if self.unfinished else [])]
         return "; ".join([read, done, *more])
 
@@ -56,9 +56,21 @@ class Checked:
             "findings": [one.to_dict() for one in self.findings],
         }
 
+    @property
+    def counts(self) -> str:
+        """How many findings there are of each severity, in a line."""
+        found = [_counted(self.count(name), name) for name in SEVERITIES if self.count(name)]
+        return ", ".join(found) or "no findings"
+
     def __str__(self) -> str:
-        counts = [f"{n} {name}{'s' * (n != 1)}" for name in SEVERITIES if (n := self.count(name))]
-        return "\n".join([*map(str, self.findings), f"{', '.join(counts) or 'no findings'}"])
+        return "\n".join([*map(str, self.findings), self.counts])
+
+
+MANY = {"launch": "launches", "advice": "advice"}
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun if number == 1 else MANY.get(noun, f'{noun}s')}"
 
 
 def check(
@@ -90,6 +102,20 @@ def check(
     ran = execution.run(Path(file), kernel, target, more, limits or execution.Limits())
     found = _ordered([*seen.findings, *ran.findings])
     return Checked(found, seen.files, seen.api, ran.launches, ran.unfinished, ran.orders)
+
+
+def together(checks: Sequence[Checked]) -> Checked:
+    """What several checks found, as one."""
+    launches = [one.launches for one in checks if one.launches is not None]
+    unfinished = [one.unfinished for one in checks if one.unfinished]
+    return Checked(
+        _ordered([finding for one in checks for finding in one.findings]),
+        [*dict.fromkeys(file for one in checks for file in one.files)],
+        ", ".join(dict.fromkeys(one.api for one in checks)),
+        sum(launches) if launches else None,
+        "; ".join(unfinished) or None,
+        [order for one in checks for order in one.orders],
+    )
 
 
 def _ordered(findings: Sequence[Finding]) -> list[Finding]:

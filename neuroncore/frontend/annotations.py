@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from neuroncore import source
+from neuroncore.findings import Finding
 
 
 class Annotation:
-    """Stands for itself whatever is put in its brackets, but for `mutable`, and for a list of sizes
-    and a format: those make it the description of a tensor."""
+    """Stands for itself whatever is put in its brackets, but for `mutable`, for sizes, and for a
+    list of sizes and a format: those make it the description of a tensor."""
 
     def __init__(self, name: str, shape: tuple[int, ...] = (), dtype: Any = None) -> None:
         self.__name__ = name
@@ -19,6 +24,8 @@ class Annotation:
             return mutable_tensor
         if len(listed) == 2 and isinstance(listed[0], list | tuple):
             return Annotation(self.__name__, tuple(listed[0]), listed[1])
+        if all(isinstance(one, int) for one in listed):
+            return Annotation(self.__name__, listed)
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Annotation:
@@ -32,3 +39,17 @@ tensor = Annotation("tensor")
 mutable_tensor = Annotation("mutable_tensor")
 scalar = Annotation("scalar")
 mutable = Annotation("mutable")
+
+
+def disagreements(function: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[Finding]:
+    """Arguments whose shape is another than the one that their parameter's annotation declares."""
+    declared = getattr(function, "__annotations__", {})
+    if not any(isinstance(one, Annotation) and one.shape for one in declared.values()):
+        return
+    given = inspect.signature(function).bind(*args, **kwargs).arguments
+    for name, one in declared.items():
+        shape = tuple(getattr(given.get(name), "shape", ()))
+        if isinstance(one, Annotation) and one.shape and shape and one.shape != shape:
+            place = source.parameter(inspect.unwrap(function).__code__, name)
+            said = f"{name} has the shape {shape}; its annotation declares {one.shape}"
+            yield Finding("ANNOTATION_SHAPE", said, place)

@@ -1,6 +1,8 @@
 """`neuroncore check`: what is read, what is run, and in which forms it is told."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,7 @@ import neuroncore
 from neuroncore.cli import main
 from neuroncore.errors import UsageError
 
+PAGE = Path(__file__).parents[2] / "docs/check.md"
 KERNEL = """
 import nki
 import nki.isa as nisa
@@ -77,3 +80,64 @@ def test_what_can_t_be_read_is_wrong_usage(file, capsys):
         assert told(capsys, *words, "--static")[0] == 2
     with pytest.raises(UsageError, match="no release"):
         neuroncore.check(file, api="0.7")
+
+
+def test_several_files_are_told_together(file, tmp_path, capsys):
+    other = tmp_path / "other.py"
+    other.write_text(KERNEL.replace("def kernel(x)", "def kernel(x, *, n=1)"), "utf-8")
+    code, out = told(capsys, file, other, "--static")
+    assert code == 1 and f"{other}:9:" in out
+    assert out.splitlines()[-1] == "1 error (2 files read, API 0.6; nothing was run)"
+
+
+def test_strict_counts_warnings(file, capsys):
+    file.write_text(KERNEL.replace("@nki.jit", '@nki.jit(mode="trace")'), "utf-8")
+    assert told(capsys, file, "--static")[0] == 0
+    code, out = told(capsys, file, "--static", "--strict")
+    assert code == 1 and "warning[JIT_MODE]" in out
+
+
+def test_run_tells_errors_as_warnings_and_refuses_them_if_strict(file, capsys):
+    file.write_text(KERNEL.replace("x[0:64, :]", "x").replace("(x)", "(x, y=[1])", 1), "utf-8")
+    assert main(["run", f"{file}::kernel"]) == 0
+    assert " warning[LIST_ARGUMENT] " in capsys.readouterr().out
+    assert main(["run", f"{file}::kernel", "--strict"]) == 1
+    said = capsys.readouterr()
+    assert " error[LIST_ARGUMENT] " in said.err and "kernel on trn2" not in said.out
+
+
+def test_a_run_has_limits(file, capsys):
+    file.write_text(KERNEL + 'if __name__ == "__main__":\n    while True:\n        pass\n')
+    code, out = told(capsys, file, "--seconds", "0.5")
+    assert code == 0 and "0 launches run; stopped after 0.5 s" in out
+
+
+def test_sarif_has_a_rule_and_a_place_for_each_finding(file, tmp_path, capsys):
+    file.write_text(KERNEL.replace("def kernel(x)", "def kernel(x, *, n=1)"), "utf-8")
+    out = tmp_path / "out.sarif"
+    told(capsys, file, "--static", "--sarif", out)
+    log = json.loads(out.read_text("utf-8"))
+    (run,) = log["runs"]
+    (rule,), (result,) = run["tool"]["driver"]["rules"], run["results"]
+    assert log["version"] == "2.1.0" and run["tool"]["driver"]["name"] == "neuroncore"
+    assert rule["id"] == result["ruleId"] == "KEYWORD_ONLY" and result["ruleIndex"] == 0
+    assert result["level"] == rule["defaultConfiguration"]["level"] == "error"
+    (where,) = result["locations"]
+    region = where["physicalLocation"]["region"]
+    assert where["physicalLocation"]["artifactLocation"]["uri"] == file.as_uri()
+    assert (region["startLine"], region["startColumn"], region["endColumn"]) == (9, 18, 19)
+
+
+def test_lines_are_those_of_the_problem_matcher(file, capsys):
+    pattern = re.search(r'"regexp": "(.*)"', PAGE.read_text("utf-8"))[1]
+    file.write_text(KERNEL.replace("def kernel(x)", "def kernel(x, *, n=1)"), "utf-8")
+    first = told(capsys, file, "--static")[1].splitlines()[0]
+    found = re.match(json.loads(f'"{pattern}"'), first)
+    assert found.groups()[:5] == (str(file), "9", "18", "error", "KEYWORD_ONLY")
+
+
+@pytest.mark.source
+def test_the_hook_is_the_command(file, capsys):
+    text = (PAGE.parents[1] / ".pre-commit-hooks.yaml").read_text("utf-8")
+    words = re.search(r"entry: neuroncore (.*)", text)[1].split()
+    assert main([*words, str(file)]) == 0

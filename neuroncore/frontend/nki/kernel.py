@@ -11,6 +11,7 @@ from typing import Any
 from neuroncore.core.core import running
 from neuroncore.errors import SignatureError, UsageError
 from neuroncore.frontend import grids
+from neuroncore.frontend.annotations import disagreements
 from neuroncore.frontend.arguments import Arguments
 from neuroncore.frontend.dialects import dialect
 from neuroncore.frontend.launch import Launch, Way, finish, launch, launch_ranks
@@ -68,6 +69,7 @@ class Kernel:
         except SignatureError as error:
             _explain(error, self.function)
             raise
+        run.findings.extend(disagreements(self.function, args, kwargs))
         return finish(run)
 
     def on_ranks(

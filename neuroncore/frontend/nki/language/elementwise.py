@@ -136,6 +136,9 @@ def _common_shape(name: str, x: Any, y: Any) -> Dims:
             because="tiles are combined element by element, and axes of size 1 are repeated",
             hint="nl.expand_dims(tile, axis) and nl.broadcast_to(tile, shape) give other shapes",
         )
+    current().report(
+        "BROADCAST_OPERANDS", f"nl.{name} of tiles of the shapes {x.shape} and {y.shape}"
+    )
     return tuple(n if m == 1 else m for m, n in pairs)
 
 

@@ -49,7 +49,7 @@ def random_seed(seed: NkiTensor) -> None:
     """Start the random numbers anew from a [1, 1] tile of 32 bits: set_rng_seed."""
     if not isinstance(seed, NkiTensor):
         raise SignatureError(
-            f"{seed!r} is not a tile to start from",
+            f"the seed {seed!r} is not a tensor to start from",
             argument="seed",
             position=0,
             expected="a [1, 1] tile of uint32 or int32",
