@@ -345,10 +345,12 @@ class Core:
     def _birth(self, program: Program, frame: FrameType) -> tuple[int, Born]:
         """The line of the user's code that led to a frame, by its number in the record, and where
         that is; -1 if there is none. Remembered as `lines` are."""
+        if self.site is not None:
+            return program.line(*self.site), self.site
         user = source.user_above(frame)
-        born = self.site or source.site(user)
+        born = source.site(user)
         found = -1 if born is None else program.line(*born), born
-        if user is frame and self.site is None:
+        if user is frame:
             self._births[id(frame.f_code), frame.f_lasti] = found
         return found
 

@@ -77,17 +77,19 @@ class Parted(Tile):
                     start = 0
                 elif stop is None:
                     stop = size
-                if not (type(start) is type(stop) is int and 0 <= start < stop <= size):
+                if not (isinstance(start, int) and isinstance(stop, int)):  # loops have their own
+                    return self.by_keys(keys)
+                if not 0 <= start < stop <= size:
                     return self.by_keys(keys)
                 common.append(stop - start)
-            elif type(k) is int and 0 <= k < size:
-                start, sliced = k, False
-                common.append(0)  # the axis goes away
             elif isinstance(k, Affine):
                 start, sliced = k.start, False
                 if start + k.form.low < 0 or start + k.form.high >= size:
                     return self.by_keys(keys)
                 common.append(k.form)
+            elif isinstance(k, int) and type(k) is not bool and 0 <= k < size:
+                start, sliced = k, False
+                common.append(0)  # the axis goes away
             elif k is ... and len(keys) == 1:
                 break
             else:
