@@ -1,10 +1,10 @@
 """Make the ranges that estimates are reported with, from how far they are from measurements.
 
-    python bench/calibration/ranges.py CSV --records FOLDER [--offsets FILE.toml] [--check]
+    python bench/calibration/ranges.py CSV ... --records FOLDER [--offsets FILE.toml] [--check]
 
 Writes neuroncore/report/ranges.toml (with --check it only compares), and says how many of the
-measurements the ranges cover: those that they were made of, and those of each chain of variants
-when the ranges are made of the other chains. Asserted constants of nki-library's tests, which are
+measurements the ranges cover: those that they were made of, and those of each source
+when the ranges are made of the other sources. Asserted constants of nki-library's tests, which are
 no measurements, take no part.
 """
 
@@ -21,17 +21,17 @@ from neuroncore.report.ranges import Range, Residual
 
 HERE = Path(__file__).parent
 HEADER = """\
-# Parts of an estimate between which 80 % of measurements are expected, by what an estimate is
-# mostly spent on, and of how many measurements and chains of variants they were made. Written by
-# bench/calibration/ranges.py; docs/calibration.md says of what.
+# Parts of an estimate between which 80 % of measurements are expected, by the order that it is of
+# and what it is mostly spent on, and of how many measurements and sources they were made. Written
+# by bench/calibration/ranges.py; docs/calibration.md says of what.
 """
 
 
 def document(stated: Mapping[str, Range]) -> str:
     return HEADER + "".join(
-        f'\n[[range]]\nlimit = "{name}"\n'
+        f'\n[[range]]\nof = "{name}"\n'
         f"low = {floor(r.low * 1000) / 1000}\nhigh = {ceil(r.high * 1000) / 1000}\n"
-        f"points = {r.points}\nchains = {r.chains}\n"
+        f"points = {r.points}\nsources = {r.sources}\n"
         for name, r in stated.items()
     )
 
@@ -40,18 +40,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("table", type=Path, metavar="CSV")
+    parser.add_argument("tables", type=Path, nargs="+", metavar="CSV")
     parser.add_argument("--records", type=Path, metavar="FOLDER", required=True)
     parser.add_argument("--offsets", type=Path, metavar="FILE", default=HERE / "offsets.toml")
     parser.add_argument("--check", action="store_true", help="change nothing; fail if it would")
     given = parser.parse_args()
-    rows = [row for row in measurements.read(given.table) if measurements.is_usable(row)]
+    read = (row for table in given.tables for row in measurements.read(table))
+    rows = [row for row in read if measurements.is_usable(row)]
     points = compared(rows, given.records, measurements.harnesses(given.offsets)).points
-    every = [Residual(1 / p.ratio, p.limit, p.chain or p.id) for p in points]
+    every = [Residual(1 / p.ratio, p.limit, p.order, p.source) for p in points]
     stated = ranges.fitted(every)
-    own = [(r, ranges.chosen(stated, r.limit)) for r in every]
+    own = [(r, ranges.chosen(stated, r.limit, r.order)) for r in every]
     print(f"{len(every)} measurements: {ranges.coverage(own)}")
-    print(f"chains left out one at a time: {ranges.coverage(ranges.left_out(every))}")
+    print(f"sources left out one at a time: {ranges.coverage(ranges.left_out(every))}")
     text = document(stated)
     print(text.removeprefix(HEADER))
     if given.check:

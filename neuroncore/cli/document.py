@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuroncore.api import Run
 from neuroncore.cli import failures
+from neuroncore.compiler.policy import POLICIES
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
 from neuroncore.frontend.settings import target_machine
@@ -21,6 +22,7 @@ from neuroncore.frontend.warning import Line, by_line, counted, likely_wrong
 from neuroncore.native.lazy import Lazy
 from neuroncore.report import text
 from neuroncore.report.compare import Agreement
+from neuroncore.report.compiled import listing
 from neuroncore.report.progress import progress
 from neuroncore.schedule import Timeline
 
@@ -90,6 +92,7 @@ class Document:
         for line in (
             *(_compared(found) if found is not None else ()),
             *_estimated(run.timelines, run.programs, self.arguments.answers),
+            *(_listed(run.timelines) if asked.compiled else ()),
             *(precision.text(run.precision) if run.precision else ()),
             *([f"orders    {orders}"] if orders else ()),
             *self._findings(findings),
@@ -97,6 +100,9 @@ class Document:
             self.say(f"  {line}")
         launch = _launch(run, found, findings, self.arguments.answers)
         self.launches.append({**launch, **({"orders": str(orders)} if orders else {})})
+        self.launches.append(_launch(run, found, self.arguments.answers))
+        if asked.compiled:
+            self.launches[-1]["compiled"] = list(_listed(run.timelines))
         self.last = run
         for one in run.findings:
             if one.severity == "error" and self.arguments.strict:
@@ -160,6 +166,13 @@ class Document:
             "launches": self.launches,
             "error": self.failure,
         }
+
+
+def _listed(timelines: Sequence[Timeline]) -> Iterator[str]:
+    """What the compiler makes of the programs of the cores."""
+    for number, timeline in enumerate(timelines):
+        yield f"compiled   {POLICIES[timeline.order].said}" + (f", core {number}" if number else "")
+        yield from (f"  {line}" for line in listing(timeline.compiled))
 
 
 def _compared(found: Agreement) -> Iterator[str]:

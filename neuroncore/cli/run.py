@@ -50,6 +50,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with arrows from all that instructions waited for, not only on the critical path",
     )
+    parser.add_argument(
+        "--compiled",
+        action="store_true",
+        help="list what the compiler leaves of each source line, and what it spills",
+    )
     add_page(parser, "--html")
     add_running(parser)
 

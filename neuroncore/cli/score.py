@@ -141,7 +141,7 @@ def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Sco
 
 
 def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> Point:
-    stated = range_of(estimate.limit)
+    stated = range_of(estimate.limit, estimate.order)
     return Point(
         id=row["id"],
         kernel=row["kernel"],
@@ -150,6 +150,7 @@ def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> Point:
         family=row["family"],
         bound=row["bound"],
         limit=estimate.limit,
+        order=estimate.order,
         chain=row["chain"],
         spilled=measurements.spilled(row),
         measured_us=float(row["est_single_core_us"]),

@@ -40,7 +40,7 @@ class Estimate:
 
 def estimate(timeline: Timeline) -> Estimate:
     """How long one core takes."""
-    seconds, stated = timeline.total_ns / 1e9, range_of(limit_of(timeline))
+    seconds, stated = timeline.total_ns / 1e9, range_of(limit_of(timeline), timeline.order)
     if stated is None:
         return Estimate(seconds, None, None, timeline)
     return Estimate(seconds, seconds * stated.low, seconds * stated.high, timeline)

@@ -45,10 +45,12 @@ class Harness:
 
 @dataclass(frozen=True)
 class Span:
-    """The span from the first DMA of a kernel to the last one, and what it is mostly spent on."""
+    """The span from the first DMA of a kernel to the last one, what it is mostly spent on, and
+    whose order it is of."""
 
     us: float
     limit: str
+    order: str
 
 
 def read(path: Path) -> list[Row]:
@@ -75,9 +77,9 @@ def is_usable(row: Row) -> bool:
 
 
 def source(row: Row) -> str:
-    """The repository that a row's kernel is from."""
+    """The repository that a row's kernel is from, whatever its revision."""
     name = row["kernel_source"].removeprefix("github:").partition(":")[0]
-    return name.partition(" ")[0]
+    return name.partition(" ")[0].partition("@")[0]
 
 
 def spilled(row: Row) -> bool:
@@ -134,8 +136,8 @@ def estimate(record: Record, generation: str) -> Span:
     """Of the core that takes longest from its first DMA to its last one."""
     slowest = slowest_core(record, generation)
     if slowest is None:
-        return Span(0.0, "nothing")
-    return Span(span_ns(slowest) / 1000, limit_of(slowest))
+        return Span(0.0, "nothing", "")
+    return Span(span_ns(slowest) / 1000, limit_of(slowest), slowest.order)
 
 
 def slowest_core(record: Record, generation: str) -> Timeline | None:

@@ -1,5 +1,5 @@
-"""The range of an estimate, from how far estimates with the same limit were from measurements: what
-they are mostly spent on.
+"""The range of an estimate, from how far estimates of the same class were from measurements: what
+they are mostly spent on, and which compiler's order they are of.
 
 A range is two factors of the estimate, between which 80 % of measurements are expected. They are
 in ranges.toml, which bench/calibration/ranges.py makes from a table of measurements.
@@ -23,28 +23,30 @@ from neuroncore.schedule import LOADS, QUEUES, Timeline
 FILE = Path(__file__).with_name("ranges.toml")
 TAIL = 0.1  # of the measurements are expected below a range, and as many above
 LEAST_POINTS = 15  # that a range is made of, where there is a wider class to fall back on
-LEAST_CHAINS = 3  # and kernels that these are variants of: variants of one err alike
+LEAST_SOURCES = 3  # and who measured: kernels of one source err alike
 ALL = "all"
 BUSY_ENOUGH = 0.75  # a resource at work for so much of the time is what it is spent on
 
 
 @dataclass(frozen=True)
 class Range:
-    """Factors of an estimate, and of how many measurements and kernels they were made."""
+    """Factors of an estimate, and of how many measurements and sources they were made."""
 
     low: float
     high: float
     points: int
-    chains: int
+    sources: int
 
 
 @dataclass(frozen=True)
 class Residual:
-    """A measurement over its estimate, the limit of the estimate, and the chain of variants."""
+    """A measurement over its estimate, the limit of the estimate and its order, and the source of
+    the kernel."""
 
     ratio: float
     limit: str
-    chain: str
+    order: str
+    source: str
 
 
 @dataclass(frozen=True)
@@ -76,21 +78,23 @@ def limit_of(timeline: Timeline) -> str:
     return max(spent, key=lambda name: spent[name])
 
 
-def range_of(limit: str) -> Range | None:
-    """The range of estimates with that limit; None if nothing was issued."""
-    return None if limit == "nothing" else chosen(_stated(), limit)
+def range_of(limit: str, order: str) -> Range | None:
+    """The range of estimates with that limit and order; None if nothing was issued."""
+    return None if limit == "nothing" else chosen(_stated(), limit, order)
 
 
-def chosen(ranges: Mapping[str, Range], limit: str) -> Range:
+def chosen(ranges: Mapping[str, Range], limit: str, order: str) -> Range:
     """The range of the narrowest class that there is."""
-    return next(ranges[name] for name in classes(limit) if name in ranges)
+    return next(ranges[name] for name in classes(limit, order) if name in ranges)
 
 
-def classes(limit: str) -> Iterator[str]:
-    """What an estimate with that limit is counted among, from the narrowest class to the widest."""
-    yield limit
+def classes(limit: str, order: str) -> Iterator[str]:
+    """What such an estimate is counted among, from the narrowest class to the widest. What today's
+    compiler does to a program is little, what the older one does much, and known less well."""
+    yield f"{order}, {limit}"
     if limit in QUEUES[:LOADS]:
-        yield "engine"
+        yield f"{order}, engine"
+    yield order
     yield ALL
 
 
@@ -98,21 +102,22 @@ def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
     """The range of each class that has enough measurements; the widest has a range anyway."""
     members: dict[str, list[Residual]] = {}
     for residual in residuals:
-        for name in classes(residual.limit):
+        for name in classes(residual.limit, residual.order):
             members.setdefault(name, []).append(residual)
     ranges = {name: _range(own) for name, own in sorted(members.items())}
     return {
         name: r
         for name, r in ranges.items()
-        if name == ALL or (r.points >= LEAST_POINTS and r.chains >= LEAST_CHAINS)
+        if name == ALL or (r.points >= LEAST_POINTS and r.sources >= LEAST_SOURCES)
     }
 
 
 def left_out(residuals: Sequence[Residual]) -> Iterator[tuple[Residual, Range]]:
-    """Each residual with the range that all other chains give it."""
-    for name in sorted({r.chain for r in residuals}):
-        stated = fitted(r for r in residuals if r.chain != name)
-        yield from ((r, chosen(stated, r.limit)) for r in residuals if r.chain == name)
+    """Each residual with the range that all other sources give it."""
+    for name in sorted({r.source for r in residuals}):
+        stated = fitted(r for r in residuals if r.source != name)
+        own = (r for r in residuals if r.source == name)
+        yield from ((r, chosen(stated, r.limit, r.order)) for r in own)
 
 
 def coverage(pairs: Iterable[tuple[Residual, Range]]) -> Coverage:
@@ -129,10 +134,10 @@ def _range(own: list[Residual]) -> Range:
     ratios, count = sorted(r.ratio for r in own), len(own)
     low = max(1, floor(TAIL * (count + 1)))
     high = min(count, ceil((1 - TAIL) * (count + 1)))
-    return Range(ratios[low - 1], ratios[high - 1], count, len({r.chain for r in own}))
+    return Range(ratios[low - 1], ratios[high - 1], count, len({r.source for r in own}))
 
 
 @cache
 def _stated() -> dict[str, Range]:
     tables = tomllib.loads(FILE.read_text("utf-8"))["range"]
-    return {t.pop("limit"): Range(**t) for t in tables}
+    return {t.pop("of"): Range(**t) for t in tables}

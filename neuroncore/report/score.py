@@ -27,6 +27,7 @@ class Point:
     family: str
     bound: str  # as the table has it
     limit: str  # what the estimate is mostly spent on
+    order: str  # that a compiler is taken to make of the program's
     chain: str
     spilled: bool
     measured_us: float

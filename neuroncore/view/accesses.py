@@ -30,7 +30,7 @@ class Accesses:
         self.table = table[self.boxes]
         self.areas, self.area = _in_order(areas.of_box[self.boxes], len(areas.kind))
         self.kind = areas.kind[self.areas]
-        self.user = np.repeat(np.array(shown), np.diff(start))
+        self.user = np.repeat(np.array(shown, np.int64), np.diff(start))
 
     def columns(self, program: Program) -> dict[str, Packed]:
         """The box of each operand, as many as its call has; the fields of a Box, where `pattern`

@@ -1,0 +1,85 @@
+"""What the compiler makes of a kernel, line by line."""
+
+import json
+
+import numpy as np
+import pytest
+from device import Device
+
+from neuroncore.cli import main
+from neuroncore.compiler import compiled
+from neuroncore.report.compiled import listing
+from neuroncore.report.counters import counted
+from neuroncore.schedule import schedule
+
+KERNEL = """\
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+
+@nki.jit
+def rounded(x, w):
+    out = nl.ndarray(x.shape, dtype=nl.bfloat16, buffer=nl.shared_hbm)
+    for i in nl.affine_range(4):
+        rows = nl.load(w)
+        tile = nl.load(x[i * 128 : (i + 1) * 128, :])
+        total = nisa.tensor_tensor(tile, rows, nl.add)
+        nl.store(out[i * 128 : (i + 1) * 128, :], nisa.tensor_copy(total, dtype=nl.bfloat16))
+    return out
+"""
+LISTED = [
+    ("kernel.py:9", "dma_copy", "1 on DMA loads, 3 left out: there already"),
+    ("kernel.py:10", "dma_copy", "4 on DMA loads"),
+    ("kernel.py:11", "tensor_tensor", "4 on Vector"),
+    ("kernel.py:12", "tensor_copy", "4 left out: written in place"),
+    ("kernel.py:12", "dma_copy", "4 on DMA stores"),
+]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_run_lists_what_is_left_of_each_line(tmp_path, capsys, form):
+    file = tmp_path / "kernel.py"
+    file.write_text(KERNEL)
+    shapes = "float32[512,64]", "float32[128,64]"
+    more = ["--json"] * (form == "json")
+    arguments = ["--compiled", "--target", "trn2", "--args", *shapes]
+    assert main(["run", f"{file}::rounded", *arguments, *more]) == 0
+    told = capsys.readouterr().out
+    if form == "json":
+        (launch,) = json.loads(told)["launches"]
+        lines = launch["compiled"]
+    else:
+        lines = told.splitlines()
+        lines = lines[next(k for k, line in enumerate(lines) if "compiled   " in line) :]
+    found = [tuple(line.split(maxsplit=2)) for line in lines[1 : 1 + len(LISTED)]]
+    assert found == LISTED
+
+
+def loads(times):
+    device = Device()
+    source = device.zeros((128, 64), buffer="hbm")
+    for _ in range(times):
+        device.issue("dma_copy", device.empty((128, 64)), source)
+    return device.core
+
+
+def test_time_and_bytes_are_of_the_same_program():
+    """Five loads of the same bytes are one, in the transfers, the bytes and the timeline."""
+    core = loads(5)
+    timeline = schedule(core.program, core.machine, "compiled")
+    assert timeline.compiled.issued.tolist() == [True] + [False] * 4
+    assert counted(timeline).transfers == (timeline.transfer_ns > 0).sum() == 1
+    assert counted(timeline).bytes["hbm_read_bytes"] == 128 * 64 * 4
+    assert np.all(timeline.end == timeline.end[0])
+
+
+@pytest.mark.parametrize("order", ["in-order", "scheduled"])
+def test_todays_compiler_leaves_nothing_out(order):
+    core = loads(5)
+    form = compiled(core.program, core.machine, order)
+    assert form.issued.all() and len(list(listing(form))) == 1
+
+
+def test_nothing_is_listed_of_nothing():
+    core = Device().core
+    assert list(listing(compiled(core.program, core.machine, "compiled"))) == []
