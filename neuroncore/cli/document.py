@@ -99,10 +99,11 @@ class Document:
         ):
             self.say(f"  {line}")
         launch = _launch(run, found, findings, self.arguments.answers)
-        self.launches.append({**launch, **({"orders": str(orders)} if orders else {})})
-        self.launches.append(_launch(run, found, self.arguments.answers))
+        if orders:
+            launch["orders"] = str(orders)
         if asked.compiled:
-            self.launches[-1]["compiled"] = list(_listed(run.timelines))
+            launch["compiled"] = list(_listed(run.timelines))
+        self.launches.append(launch)
         self.last = run
         for one in run.findings:
             if one.severity == "error" and self.arguments.strict:
