@@ -40,7 +40,7 @@ def all_reduce(
     engine.dma,
     example="replica_group=((0, 1),); collective_dim=0; dsts=256 512",
     cost=words.taking("gather"),
-    rules=[*words.EVEN, words.first_two_dims, words.times_src],
+    rules=[*words.EVEN, words.an_axis, words.times_src],
     meets=words.ranks_of,
     module="nki.collectives",
     traits=MOVES,
@@ -58,7 +58,7 @@ def all_gather(
     engine.dma,
     example="replica_group=((0, 1),); collective_dim=0; srcs=256 512",
     cost=words.taking("scatter"),
-    rules=[*words.EVEN, words.first_dim, words.times_dst],
+    rules=[*words.EVEN, words.an_axis, words.times_dst],
     meets=words.ranks_of,
     module="nki.collectives",
     traits=JOINS,
@@ -69,7 +69,7 @@ def reduce_scatter(
 ) -> None:  # fmt: skip
     """dsts[i] = the rank's piece along collective_dim of op of srcs[i] of all ranks of the group"""
     mine = do.part(core, srcs, dsts, op=op, replica_group=replica_group)
-    do.together("reduce_scatter", mine, lambda parts: do.scatter(parts, op))
+    do.together("reduce_scatter", mine, lambda parts: do.scatter(parts, op, collective_dim))
 
 
 @instruction(
@@ -173,7 +173,7 @@ def collective_permute_implicit(
     mine = do.part(core, srcs, dsts, replica_group=replica_group, channel_ids=channel_ids)
     groups.check_channels(core, mine.ranks, channel_ids)
     name = "collective_permute_implicit"
-    do.together(name, mine, lambda parts: do.pass_on(parts, do.sources(parts)))
+    do.together(name, mine, lambda parts: do.pass_on(parts, channel_ids, do.sources(parts)))
 
 
 @instruction(
@@ -193,7 +193,7 @@ def collective_permute_implicit_reduce(
     mine = do.part(core, [*srcs, *others], dsts, replica_group=replica_group, op=op)
     groups.check_channels(core, mine.ranks, channel_ids)
     name = "collective_permute_implicit_reduce"
-    do.together(name, mine, lambda parts: do.pass_on(parts, do.joined(parts, op)))
+    do.together(name, mine, lambda parts: do.pass_on(parts, channel_ids, do.joined(parts, op)))
 
 
 @instruction(

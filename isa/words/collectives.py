@@ -131,18 +131,19 @@ equal_groups = holds(
     lambda call: len({len(ranks) for ranks in call["replica_group"]}) == 1, SignatureError,
     because="a kernel is compiled once: its tensors have one shape on all ranks",
 )  # fmt: skip
-in_a_row = holds(
-    "channel_ids", "channels are 0, 1, 2 and so on, one for each src",
-    lambda call: call["channel_ids"] == tuple(range(len(call["srcs"]))), SignatureError,
+channelled = holds(
+    "channel_ids", "there is a channel for each src, and none twice",
+    lambda call: len(set(call["channel_ids"])) == len(call["channel_ids"]) == len(call["srcs"]),
+    SignatureError,
 )  # fmt: skip
 prioritised = needs(
     "collective_priority", "a priority", "priority", lambda call: call["priority"] is not None
 )
 priorities = one_of("priority", (None, 0, 1, 2, 3), SignatureError)
 first_dim = one_of("collective_dim", (0,))
-first_two_dims = holds(
-    "collective_dim", "collective_dim is 0, in sbuf 0 or 1",
-    lambda call: call["collective_dim"] in ((0, 1) if _on_chip(call) else (0,)),
+an_axis = holds(
+    "collective_dim", "collective_dim is an axis of the tensors",
+    lambda call: 0 <= call["collective_dim"] < min(len(view.shape) for view in _views(call)),
 )  # fmt: skip
 
 
@@ -153,7 +154,7 @@ def _ranks(call: Call) -> int:
 def _is_times(call: Call, whole: Any, part: Any) -> bool:
     """Whether a tensor is those of all ranks of another's size, along the call's dimension."""
     axis, count = call["collective_dim"], _ranks(call)
-    if not whole.on_chip:
+    if not whole.on_chip and axis == 0:  # one after the other, whatever the other axes are
         return bool(whole.size == count * part.size and whole.shape[0] % count == 0)
     wanted = list(part.shape)
     wanted[axis] *= count
@@ -230,7 +231,7 @@ TENSORS: tuple[Rule, ...] = (
 GROUPED = (*TENSORS, disjoint, adjacent_fours)
 EVEN = (*GROUPED, equal_groups)
 RINGED = (
-    *(pairs_of_tensors, one_memory, one_format, disjoint, adjacent_fours, in_a_row, equal_sizes),
+    *(pairs_of_tensors, one_memory, one_format, disjoint, adjacent_fours, channelled, equal_sizes),
     *(prioritised, priorities),
 )
 WITH_LENGTHS = (

@@ -134,10 +134,11 @@ def reduce(parts: Parts, op: Operator) -> None:
             put(part.dsts[at], codes)
 
 
-def scatter(parts: Parts, op: Operator) -> None:
-    """The dst of each rank is a piece of the reduction of all srcs."""
+def scatter(parts: Parts, op: Operator, axis: int) -> None:
+    """The dst of each rank is a piece, along an axis, of the reduction of all srcs."""
     for at, codes in enumerate(_reductions(parts, op)):
-        for part, piece in zip(parts, np.split(codes, len(parts)), strict=True):
+        whole = codes.reshape(parts[0].srcs[at].shape)
+        for part, piece in zip(parts, np.split(whole, len(parts), axis), strict=True):
             put(part.dsts[at], piece)
 
 
@@ -191,15 +192,15 @@ def permute(parts: Parts, pairs: Groups) -> None:
 # --- rings ----------------------------------------------------------------------------------------
 
 
-def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
+def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array]]) -> None:
     """The dst of each channel becomes what the rank's predecessor in the channel's ring `sent`,
     which is by rank and channel."""
     core, ranks = parts[0].core, [part.core.rank for part in parts]
-    for channel in range(len(parts[0].dsts)):
+    for at, channel in enumerate(channels):
         around = ring(core, ranks, channel)
         for place, rank in enumerate(around):
             before = ranks.index(around[place - 1])
-            put(parts[ranks.index(rank)].dsts[channel], sent[before][channel])
+            put(parts[ranks.index(rank)].dsts[at], sent[before][at])
 
 
 def joined(parts: Parts, op: Operator) -> list[list[Array]]:

@@ -28,6 +28,7 @@ SMALL = {
     "nki.typing": {"mutable", "mutable_tensor", "scalar", "tensor"},
     "neuronxcc.nki": {
         "FrameworkKernel",
+        "nccl",
         "tensor",
         "trace",
         *PARTS,
@@ -41,6 +42,10 @@ SMALL = {
         *("bfloat16", "float8_e4m3", "float8_e5m2", "float16", "float32", "static_cast"),
     },
     "neuronxcc.starfish.support.util": {"allclose"},
+    "neuronxcc.nki.nccl": {
+        *("all_gather", "all_reduce", "collective_permute", "collectives", "reduce_scatter"),
+    },
+    "neuronxcc.nki.nccl.collectives": {"collective_permute_implicit"},
     "neuronxcc.nki.typing": {"mutable", "mutable_tensor", "scalar", "tensor"},
 }
 

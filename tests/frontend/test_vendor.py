@@ -98,7 +98,7 @@ def refused(call, *parts):
         *("neuronxcc.nki._pre_prod_nkl", "neuronxcc.nki._private.private_api"),
         *("neuronxcc.nki.kernels.attention", "neuronxcc.nki.compiler.backends.neuron"),
         *("neuronxcc.starfish.penguin.ir.ir", "neuronxcc.starfish.support.nothing"),
-        *("neuronxcc.nki.nccl", "neuronxcc.nki.collectives", "nki.compiler.kernel_builder"),
+        *("neuronxcc.nki.collectives", "nki.compiler.kernel_builder"),
         *("nki.compiler._internal._mlir_libs", "nkilib.core.qkv.qkv"),
     ],
 )
@@ -113,12 +113,11 @@ def test_a_module_of_the_vendors_has_every_name_and_refuses_calls_by_it(module):
 
 
 def test_modules_import_as_attributes_too():
-    from neuronxcc.nki import _private_kernels, kernels, nccl
+    from neuronxcc.nki import _private_kernels, kernels
     from neuronxcc.starfish import penguin
 
     refused(lambda: _private_kernels.mlp.mlp_isa_kernel(X), "_private_kernels.mlp.mlp_isa_kernel")
     refused(lambda: kernels.attention.flash_fwd(X), "kernels.attention.flash_fwd")
-    refused(lambda: nccl.all_reduce(np.add, [X], [X]), "nccl.all_reduce", "several ranks")
     refused(lambda: penguin.ir(), "neuronxcc.starfish.penguin.ir")
 
 

@@ -483,7 +483,7 @@ def test_other_things_that_are_refused():
         target="trn3",
     )  # fmt: skip
     gather = (ncc.all_gather, ALL)
-    refused(ShapeError, "collective_dim is 0", through_hbm, X4, (4, 8), *gather, collective_dim=1)
+    refused(ShapeError, "collective_dim is 1", through_hbm, X4, (4, 8), *gather, collective_dim=1)
     refused(
         ShapeError, "as many times its src", through_sbuf, X4, (4, 8), *gather, collective_dim=0
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neuroncore.core.core import current
-from neuroncore.errors import BufferKindError, SignatureError
+from neuroncore.errors import BufferKindError, ShapeError, SignatureError
 from neuroncore.frontend import issue
 from neuroncore.frontend.nki.objects import NKIObject
 from neuroncore.frontend.nki.registers import VirtualRegister
@@ -61,6 +61,7 @@ def all_gather(
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
     """Every rank of a group has all srcs, one after the other along collective_dim."""
+    _check_dim(srcs, collective_dim, (0, 1))
     _issue("all_gather", srcs, dsts, _groups(replica_group), collective_dim, priority)
 
 
@@ -69,6 +70,7 @@ def reduce_scatter(
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
     """Every rank of a group has its piece of op of all srcs."""
+    _check_dim(srcs, collective_dim, (0,))
     given = _groups(replica_group), collective_dim, op, priority
     _issue("reduce_scatter", srcs, dsts, *given)
 
@@ -115,6 +117,7 @@ def collective_permute_implicit(
 ) -> None:  # fmt: skip
     """In the ring of each channel every rank has its predecessor's src."""
     tensors = _flat("srcs_by_channel", srcs_by_channel), _flat("dsts_by_channel", dsts_by_channel)
+    _check_channels(channel_ids)
     given = _groups(replica_group), channel_ids, priority
     _issue("collective_permute_implicit", *tensors, *given)
 
@@ -131,6 +134,7 @@ def collective_permute_implicit_reduce(
         _flat("dsts_by_channel", dsts_by_channel),
     )
     _check_sources(others)
+    _check_channels(channel_ids)
     given = others, dsts, _groups(replica_group), op, channel_ids, priority
     _issue("collective_permute_implicit_reduce", srcs, *given)
 
@@ -184,6 +188,32 @@ def _flat(name: str, by_channel: Channels) -> list[Tile]:
             because="coalesced communication is not supported here",
         )
     return [own[0] for own in by_channel]
+
+
+def _check_dim(srcs: Any, dim: int, on_chip: Sequence[int]) -> None:
+    """Raise ShapeError for a dimension that this API doesn't take: 0, of tiles in SBUF those that
+    are given."""
+    tiles = [one for one in srcs if isinstance(one, Tile)] if isinstance(srcs, list | tuple) else []
+    taken = on_chip if tiles and all(one.storage.on_chip for one in tiles) else (0,)
+    if dim not in taken:
+        raise ShapeError(
+            f"collective_dim is {dim}",
+            argument="collective_dim",
+            expected=" or ".join(map(str, taken)),
+            got=str(dim),
+            because="that is what collectives support so far",
+        )
+
+
+def _check_channels(channel_ids: Any) -> None:
+    """Raise SignatureError unless they are 0, 1, 2 and so on."""
+    if list(channel_ids) != list(range(len(channel_ids))):
+        raise SignatureError(
+            "channels are 0, 1, 2 and so on",
+            argument="channel_ids",
+            expected=str(list(range(len(channel_ids)))),
+            got=str(list(channel_ids)),
+        )
 
 
 def _check_sources(srcs: Any) -> None:

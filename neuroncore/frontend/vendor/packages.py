@@ -101,7 +101,7 @@ KERNELS = {
         "select_and_scatter_kernel",
     ),
 }
-RANKS = "several ranks, which exchange data, are not emulated yet"
+RANKS = "what it had is in neuronxcc.nki.nccl, and in nki.collectives of today"
 COMPILER = "it makes a program for a device; here a kernel runs as it is written"
 FRAMEWORKS = ("jax_neuronx", "torch_neuronx", "torch_xla")
 LAUNCHING = "{} is not installed, and what stands in for it here has what launching kernels needs"
@@ -114,7 +114,6 @@ PACKAGES = (
     Package("neuronxcc.nki._pre_prod_nkl", CLOSED),
     Package("neuronxcc.nki._private", CLOSED),
     Package("neuronxcc.nki.compiler.backends", CLOSED),
-    Package("neuronxcc.nki.nccl", RANKS),
     Package("neuronxcc.nki.collectives", RANKS),
     Package("neuronxcc.starfish", CLOSED),
     *(Package(f"nki.compiler.{name}", COMPILER) for name in STAGES),

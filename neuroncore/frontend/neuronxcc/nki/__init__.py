@@ -4,6 +4,7 @@ from neuroncore.frontend.neuronxcc.nki import compiler as compiler
 from neuroncore.frontend.neuronxcc.nki import isa as isa
 from neuroncore.frontend.neuronxcc.nki import language as language
 from neuroncore.frontend.neuronxcc.nki import methods as _methods  # noqa: F401 its methods
+from neuroncore.frontend.neuronxcc.nki import nccl as nccl
 from neuroncore.frontend.neuronxcc.nki import typing as typing
 from neuroncore.frontend.neuronxcc.nki.kernel import FrameworkKernel as FrameworkKernel
 from neuroncore.frontend.neuronxcc.nki.kernel import baremetal as baremetal
@@ -15,8 +16,8 @@ from neuroncore.frontend.neuronxcc.nki.kernel import trace as trace
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor as tensor
 
 __all__ = [
-    "FrameworkKernel", "baremetal", "benchmark", "compiler", "isa", "jit", "language", "profile",
-    "simulate_kernel", "tensor", "trace", "typing",
+    "FrameworkKernel", "baremetal", "benchmark", "compiler", "isa", "jit", "language", "nccl",
+    "profile", "simulate_kernel", "tensor", "trace", "typing",
 ]  # fmt: skip
 
 

@@ -70,7 +70,8 @@ def returns_something(function: Callable[..., Any]) -> bool:
 
 def _is_last(core: Core) -> bool:
     """Whether no other program of the launch grid can write what this one hasn't."""
-    return core.peers is None and core.program_id == prod(core.grid) - 1
+    alone = core.peers is None or core.world.cores == 1
+    return alone and core.program_id == prod(core.grid) - 1
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -18,8 +18,9 @@ from neuroncore.enums import MemoryRegion
 from neuroncore.errors import NotEmulated, OutOfBoundsError, SignatureError, UsageError
 from neuroncore.frontend import grids
 from neuroncore.frontend.annotations import Annotation
+from neuroncore.frontend.arguments import Arguments
 from neuroncore.frontend.formats import format_of
-from neuroncore.frontend.launch import Launch, finish, launch
+from neuroncore.frontend.launch import Launch, Way, finish, launch, launch_ranks
 from neuroncore.frontend.neuronxcc.nki import contract
 from neuroncore.frontend.neuronxcc.nki.language.loops import nc, spmd_dim
 from neuroncore.frontend.neuronxcc.nki.results import flush, tile
@@ -99,6 +100,26 @@ class Kernel:
             programs=_distributed(self.grid),
             finished=flush,
         )
+
+    def on_ranks(
+        self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any
+    ) -> list[Launch]:
+        """The launches of the kernel on several ranks together, each on its own arguments, of as
+        many cores as its grid asks for; `options` are a target and Options. Raises what
+        `launch_ranks` does, and UsageError for another number of cores."""
+        shares = _distributed(self.grid)
+        if lnc not in (None, len(shares)):
+            raise UsageError(
+                f"the kernel's grid asks for {len(shares)} cores, and a rank's are {lnc}"
+            )
+        given = [
+            (tuple(map(_array, args)), {name: _array(value) for name, value in named.items()})
+            for args, named in per_rank
+        ]
+        traced = contract.kept(self.function, self.returns, str(self.options))
+        way = Way(Tensor, shares, flush)
+        grid = tuple(len(n) if isinstance(n, spmd_dim) else n for n in self.grid)
+        return launch_ranks(traced, given, way, order="compiled", grid=grid, **options)
 
     @property
     def returns(self) -> bool:

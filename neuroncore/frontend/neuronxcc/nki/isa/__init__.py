@@ -22,6 +22,9 @@ from neuroncore.frontend.neuronxcc.nki.isa.elementwise import *
 from neuroncore.frontend.neuronxcc.nki.isa.folds import *
 from neuroncore.frontend.neuronxcc.nki.isa.matrix import *
 from neuroncore.frontend.neuronxcc.nki.isa.movement import *
+from neuroncore.frontend.neuronxcc.nki.isa.movement import (
+    _tiled_offloaded_memcpy as _tiled_offloaded_memcpy,
+)
 from neuroncore.frontend.neuronxcc.nki.isa.selection import *
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor as _Tensor
 

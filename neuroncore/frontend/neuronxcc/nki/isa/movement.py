@@ -50,6 +50,11 @@ def dma_copy(
     write("dma_compute", dst, mask, srcs=[source, dst], reduce_op=op, oob_mode=modes["oob_mode"])
 
 
+def _tiled_offloaded_memcpy(*, dst: Any, src: Any) -> None:
+    """dst = src, by DMA: what AWS's contributed kernels call (nki-samples' ring attention)."""
+    dma_copy(dst=dst, src=src)
+
+
 def dma_transpose(
     src: Any,
     *,

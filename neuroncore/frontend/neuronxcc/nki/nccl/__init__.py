@@ -1,0 +1,58 @@
+"""neuronxcc.nki.nccl: collectives over ranks, as AWS's contributed kernels use them.
+
+There is no documentation of it; what each function takes is what those kernels pass
+(nki-samples contributed/neuron-team-kernels).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neuroncore.errors import SignatureError
+from neuroncore.frontend.neuronxcc.nki.nccl import collectives as collectives
+from neuroncore.frontend.neuronxcc.nki.nccl.collectives import Groups, Pairs, issued
+from neuroncore.frontend.neuronxcc.nki.tokens import token
+
+__all__ = ["all_gather", "all_reduce", "collective_permute", "collectives", "reduce_scatter"]
+
+
+def all_reduce(
+    *, op: Any, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups, dtype: Any = None
+) -> None:
+    """dsts = op of srcs of all ranks of the group."""
+    issued("all_reduce", srcs, dsts, replica_group=replica_groups, op=token(op))
+
+
+def all_gather(
+    *, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups, all_gather_dim: int,
+    op: Any = None, dtype: Any = None,
+) -> None:  # fmt: skip
+    """dsts = srcs of all ranks of the group, one after the other; `op` means nothing."""
+    _check_dim("all_gather_dim", all_gather_dim, srcs)
+    issued("all_gather", srcs, dsts, replica_group=replica_groups, collective_dim=all_gather_dim)
+
+
+def reduce_scatter(
+    *, op: Any, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups,
+    reduce_scatter_dim: int, dtype: Any = None,
+) -> None:  # fmt: skip
+    """dsts = the rank's piece of op of srcs of all ranks of the group."""
+    _check_dim("reduce_scatter_dim", reduce_scatter_dim, srcs)
+    given = {"replica_group": replica_groups, "collective_dim": reduce_scatter_dim}
+    issued("reduce_scatter", srcs, dsts, op=token(op), **given)
+
+
+def collective_permute(*, dst: Any, src: Any, source_target_pairs: Pairs) -> None:
+    """dst = src of the source whose target the rank is."""
+    issued("collective_permute", [src], [dst], source_target_pairs=source_target_pairs)
+
+
+def _check_dim(name: str, dim: int, srcs: Sequence[Any]) -> None:
+    """Raise SignatureError for a dimension that the tensors don't have."""
+    if not all(0 <= dim < len(src.shape) for src in srcs):
+        raise SignatureError(f"{name} is {dim}", argument=name, got=str(dim))
+
+
+def __dir__() -> list[str]:
+    return __all__
