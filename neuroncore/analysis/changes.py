@@ -88,7 +88,7 @@ def _bandwidth(machine: Machine) -> Machine:
 
 
 def _rows(machine: Machine) -> Machine:
-    names = ("packet_ns", "run_ns", "repeated_read_ns", "transfer_ns", "transpose_ns")
+    names = ("packet_ns", "run_ns", "repeated_read_ns", "transfer_ns")
     return _with_dma(machine, **dict.fromkeys(names, 0.0))
 
 
@@ -98,7 +98,8 @@ def _issue(machine: Machine) -> Machine:
 
 
 def _transfer_latency(machine: Machine) -> Machine:
-    return _with_dma(machine, load_latency_ns=0.0, store_latency_ns=0.0)
+    names = ("load_latency_ns", "store_latency_ns", "transpose_ns")
+    return _with_dma(machine, **dict.fromkeys(names, 0.0))
 
 
 def _engines(machine: Machine, **numbers: Any) -> Machine:
