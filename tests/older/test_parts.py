@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore.errors import OutOfBoundsError, ShapeError
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 
 X = np.arange(6 * 40, dtype=np.float32).reshape(6, 40)
 
@@ -28,6 +29,23 @@ def picked(x, starts, step):
 def test_a_part_that_comes_again_begins_where_it_says(starts, step):
     want = [X[:, start : start + 7 * step : step] for start in starts]
     assert np.array_equal(picked(X, starts, step), want)
+
+
+def test_a_part_by_the_variable_of_a_loop_is_made_once(monkeypatch):
+    made, by_keys = [], Tensor.by_keys
+    monkeypatch.setattr(
+        Tensor, "by_keys", lambda tile, keys: made.append(keys) or by_keys(tile, keys)
+    )
+
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        for i in nl.affine_range(6):
+            nl.store(out[i, nl.arange(40)[:, None]], nl.load(x[i : i + 1, 0:40]))
+        return out
+
+    assert np.array_equal(kernel(X), X)
+    assert len(made) == 2
 
 
 @pytest.mark.parametrize("outside", [-1, 34])

@@ -28,9 +28,6 @@ Box = tuple[tuple[int, int], ...]  # (first, count) of each axis
 Array = npt.NDArray[Any]
 
 
-WHOLE = slice(None)
-
-
 class Index(Affine):
     """An affine index expression. Comparing two gives a Mask."""
 
@@ -66,7 +63,7 @@ class Index(Affine):
     def __getitem__(self, key: Any) -> Index:
         """New axes by None, parts of axes by slices and ints, as numpy does it."""
         news = _new_axes(key)
-        if news is None:
+        if not news:
             return self._part(key)
         if (known := _placed.get((self.form, news))) is not None:
             return self._of(known, self.start)
@@ -230,18 +227,21 @@ class Index(Affine):
         return f"{' + '.join(terms)} over {self.shape}"
 
 
-# What expressions of a form become by new axes, at these places.
-_placed: dict[tuple[Form, tuple[bool, ...]], Form] = {}
+# What expressions of a form become by new axes, at the places that `_new_axes` tells.
+_placed: dict[tuple[Form, int], Form] = {}
 
 
-def _new_axes(key: Any) -> tuple[bool, ...] | None:
-    """Which keys are None, if all others are whole axes."""
-    news: list[bool] = []
+def _new_axes(key: Any) -> int:
+    """A bit for each key, 1 if it is None, below a leading 1; 0 if others are not whole axes."""
+    bits = 1
     for k in key if type(key) is tuple else (key,):
-        if k is not None and (type(k) is not slice or k != WHOLE):
-            return None
-        news.append(k is None)
-    return tuple(news)
+        if k is None:
+            bits += bits + 1
+        elif type(k) is slice and k.start is k.stop is k.step is None:
+            bits += bits
+        else:
+            return 0
+    return bits
 
 
 def _integer(value: Any) -> int | None:

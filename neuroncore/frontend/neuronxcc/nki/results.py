@@ -27,7 +27,7 @@ from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import check_explicit
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask, rectangles
-from neuroncore.frontend.neuronxcc.nki.scopes import check_read, check_write, running
+from neuroncore.frontend.neuronxcc.nki.scopes import Running, check_read, check_write, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Awaited, Tensor, Untiled
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
@@ -55,6 +55,7 @@ VENDORS: dict[tuple[str, str | None, str], str] = {
 class Pending:
     """A call whose result has no place yet: `run(dst, accumulate)` issues it."""
 
+    core: Core
     tile: Tensor  # where it goes if nobody says otherwise
     run: Run
     boxes: list[Box]  # which elements it writes; an empty box stands for all
@@ -64,7 +65,7 @@ class Pending:
     instruction: int
 
     def issue(self, dst: Tensor, accumulate: bool | None = None) -> None:
-        core = current()
+        core = self.core
         before, core.site = core.site, (self.frame.f_code, self.instruction)
         token = source.resumed.set((self.frame, self.instruction))
         try:
@@ -87,9 +88,13 @@ def flush() -> None:
     """Issue what was held back, into its own tile."""
     core = core_of_kernel() or current()
     state = core.dialect or running(core)
-    if (held := state.pending) is not None:
-        state.pending = None
-        held.issue(held.tile)
+    if state.pending is not None:
+        _flush(state)
+
+
+def _flush(state: Running) -> None:
+    held, state.pending = state.pending, None
+    held.issue(held.tile)
 
 
 # --- tiles ----------------------------------------------------------------------------------------
@@ -98,19 +103,16 @@ def flush() -> None:
 def new(shape: Sequence[int], dtype: Format, region: MemoryRegion = SBUF, name: str = "") -> Tensor:
     """A tile of its own, of which nothing is written."""
     core = current()
-    storage = core.allocate(region, _sizes(shape, region), dtype, name)
+    sizes = (*shape, 1) if len(shape) == 1 and region in ON_CHIP else tuple(shape)
+    storage = core.allocate(region, sizes, dtype, name)
     storage.scope = running(core).scope
     return Tensor.of(storage)
 
 
-def _sizes(shape: Sequence[int], region: MemoryRegion) -> Dims:
-    return (*shape, 1) if len(shape) == 1 and region in ON_CHIP else tuple(shape)
-
-
-def _awaited(shape: Sequence[int], dtype: Format, region: MemoryRegion, core: Core) -> Tensor:
-    """A tile as by `new`, on the chip, whose memory is only allocated if it is needed, as if it had
-    been now. Raises what allocating it does."""
-    sizes, site, scope = _sizes(shape, region), core.site, running(core).scope
+def _awaited(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Format) -> Tensor:
+    """A tile on the chip whose memory is only allocated if it is needed, and then as if it had been
+    now, in an iteration of a loop. Raises what allocating it does."""
+    site = core.site
     core.memory.layout(region, sizes, dtype)
 
     def allocate() -> Storage:
@@ -127,9 +129,9 @@ def _awaited(shape: Sequence[int], dtype: Format, region: MemoryRegion, core: Co
 
 def tile(value: Any, name: str = "data") -> Tensor:
     """An argument as a tile that can be read. Raises SignatureError for anything else."""
-    if isinstance(value, Untiled):
-        raise value.not_a_tile(name)
     if not isinstance(value, Tensor):
+        if isinstance(value, Untiled):
+            raise value.not_a_tile(name)
         raise SignatureError(
             f"{name} is not a tile",
             argument=name,
@@ -206,11 +208,21 @@ def produce(
     instead of `region`; `now` issues it in any case.
     """
     core, frame = current(), source.user_frame()
+    state = core.dialect or running(core)
+    if state.pending is not None and not now:
+        _flush(state)
     before, core.site = core.site, source.site(frame)
     try:
-        awaited = not now and _is_awaited(frame)
-        made = _awaited(*out, region, core) if awaited else new(*out, region)
-        over = made.shape if space is None else space
+        awaited = not now and frame is not None and source.is_assigned(frame)
+        shape, scope = out[0], state.scope
+        sizes = tuple(shape) if len(shape) > 1 else (*shape, 1)
+        if awaited:
+            made = _awaited(core, scope, region, sizes, out[1])
+        else:
+            storage = core.allocate(region, sizes, out[1])
+            storage.scope = scope
+            made = Tensor(storage, storage.layout.whole, 0)
+        over = sizes if space is None else space
         # two axes always are a pattern
         elementwise = part is None and space is None and len(over) > 2
         boxes: list[Box] = [()]
@@ -230,7 +242,9 @@ def produce(
         if mask is not None:
             written = [_extent(_of_result(made, box, over, part)) if box else box for box in boxes]
         into = _usual_regions(name) if regions is None else regions
-        _hold(made, run, written, into, name == "nc_matmul", frame)
+        assert frame is not None
+        sums = name == "nc_matmul"
+        state.pending = Pending(core, made, run, written, into, sums, frame, frame.f_lasti)
     finally:
         core.site = before
     return made
@@ -317,31 +331,14 @@ def hold(
     """Issue a call that writes `boxes` of `made`, or hold it back if an assignment is about to
     follow."""
 
-    frame = source.user_frame()
-    if _is_awaited(frame):
-        _hold(made, run, boxes, regions, sums, frame)
-    else:
-        run(made, None)
-    return made
-
-
-def _is_awaited(frame: FrameType | None) -> bool:
-    """Whether the result of the call that a frame is at is assigned next. What was held back is
-    issued."""
+    core, frame = current(), source.user_frame()
     flush()
-    return frame is not None and source.is_assigned(frame)
-
-
-def _hold(
-    made: Tensor,
-    run: Run,
-    boxes: list[Box],
-    regions: tuple[MemoryRegion, ...],
-    sums: bool,
-    frame: FrameType | None,
-) -> None:
-    assert frame is not None
-    running().pending = Pending(made, run, boxes, regions, sums, frame, frame.f_lasti)
+    if frame is None or not source.is_assigned(frame):
+        run(made, None)
+        return made
+    held = Pending(core, made, run, boxes, regions, sums, frame, frame.f_lasti)
+    running(core).pending = held
+    return made
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:
