@@ -34,13 +34,17 @@ export async function product(core) {
 function nextProduct(core) {
   const full = (i) => core.tiles.served || core.operands(i).filter((each) => each.role === "reads").every((each) => core.tiles.of(each.operand)?.data);
   for (let n = 1; n <= core.count; n++) {
-    const i = (Math.max(state.step, 0) + n) % core.count;
+    const i = (state.step + n) % core.count;
     if (core.callOf(i).array && full(i)) return i;
   }
   return -1;
 }
 
 export async function drawArray(pane, core) {
+  if (state.step < 0 && !core.tiles.reason) {
+    const first = nextProduct(core);
+    if (first >= 0) return void set({ step: first, cycle: 0, cell: "0,0" });
+  }
   const step = state.step, shown = await product(core);
   if (step !== state.step) return;
   if (shown.reason) {
