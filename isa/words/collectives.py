@@ -41,12 +41,16 @@ Joins = Annotated[Operator, Op(names=("add", "minimum", "maximum"))]
 Priority = Annotated[int | None, Immediate(int, optional=True, keyed=True)]
 
 
+def _grouped(call: Call) -> tuple[tuple[int, ...], ...]:
+    """The replica groups; of pairs all their ranks are one."""
+    named = call.arguments.get("replica_group")
+    return named or (tuple({rank for pair in call["source_target_pairs"] for rank in pair}),)
+
+
 def ranks_of(call: Call, world: World, number: int) -> list[int]:
     """The cores of the core's group that its tensors concern."""
-    named = call.arguments.get("replica_group")
-    groups = named or (tuple({rank for pair in call["source_target_pairs"] for rank in pair}),)
     rank = world.rank(number)
-    own = next((ranks for ranks in groups if rank in ranks), (rank,))
+    own = next((ranks for ranks in _grouped(call) if rank in ranks), (rank,))
     return participants(world, number, sorted(own), _on_chip(call))
 
 
@@ -68,7 +72,8 @@ def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:
         taken = collective_time(largest, lnc, pattern, size, ranks or [0])
         pairs = zip(dsts, srcs, strict=True)
         moved = max((cost.move(*pair, machine) for pair in pairs), key=lambda one: one.busy_ns)
-        return replace(moved, latency_ns=max(moved.latency_ns, taken.ns))
+        own = cost.Collective(pattern, size, _grouped(call))
+        return replace(moved, latency_ns=max(moved.latency_ns, taken.ns), collective=own)
 
     time.__doc__ = f"A {pattern} among the ranks of the group."
     return time

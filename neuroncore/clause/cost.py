@@ -35,6 +35,20 @@ class Transfer:
 
 
 @dataclass(frozen=True)
+class Collective:
+    """A pattern of communication of `neuroncore.instances.collective_time`, of so many bytes in
+    all, among the ranks of one of the groups."""
+
+    pattern: str
+    size_bytes: int
+    groups: tuple[tuple[int, ...], ...]
+
+    def group(self, rank: int) -> tuple[int, ...]:
+        """The ranks that one of them does it with."""
+        return next((ranks for ranks in self.groups if rank in ranks), (rank,))
+
+
+@dataclass(frozen=True)
 class Cost:
     """`busy_ns` until the engine takes its next instruction, `latency_ns` more until the result
     can be read. `weights_ns` is how long the array's input is kept by loading weights,
@@ -42,7 +56,7 @@ class Cost:
     until a column can stream past: what bench/instructions.py holds against published times of
     single instructions; the schedule has no use for it. `table` names the activation table that
     must be loaded, and `shares_sbuf` that it goes the way to SBUF that Vector and GpSimd have in
-    common."""
+    common. What ranks do together is a `collective`, whose latency depends on where they are."""
 
     busy_ns: float
     latency_ns: float
@@ -51,6 +65,7 @@ class Cost:
     transfer: Transfer | None = None
     weights_latency_ns: float = 0.0
     shares_sbuf: bool = False
+    collective: Collective | None = None
 
 
 def stream(

@@ -42,6 +42,7 @@ class CallTable:
         # What keeps its place among loads: the other core waits for it, or it reads a tile, whose
         # space somebody takes over.
         self.stays = np.array([_stays(c) for c in calls], np.bool_)
+        self.collectives = [c.collective for c in costs]
         self.meets = np.array([c.instruction.meets is not None for c in calls], np.bool_)
         self.shares = np.array([c.shares_sbuf for c in costs], np.bool_) & ~self.meets
         self.lane = np.full((count, 2), -1, np.int32)

@@ -15,6 +15,7 @@ from neuroncore.instances import chip as chips
 from neuroncore.instances.chip import Chip
 from neuroncore.instances.topology import KINDS, Topology
 from neuroncore.machine import Fact, FactReader
+from neuroncore.machine import load as load_machine
 
 OWN = ("name", "aliases", "chip", "description", "sources", "host", "topology", "collectives")
 OPTIONAL = ("links", "hops")
@@ -182,6 +183,21 @@ def find(name: str) -> Instance:
         there = ", ".join([*names(), *aliases()])
         raise UsageError(f"no instance is called {name!r}; there are {there}")
     return load(aliases().get(name, name))
+
+
+@cache
+def holding(machine: str, lnc: int, ranks: int) -> Instance | None:
+    """The smallest instance of a machine's first product with so many ranks; None if there is
+    none."""
+    product = load_machine(machine).products[0].lower()
+    enough = [
+        one
+        for one in map(load, names())
+        if one.chip.name == product
+        and lnc in one.chip.logical_core_sizes
+        and one.ranks(lnc) >= ranks
+    ]
+    return min(enough, key=lambda one: (one.chips, one.name), default=None)
 
 
 @cache

@@ -28,6 +28,7 @@ from neuroncore.compiler.queues import is_transfer as is_transfer
 from neuroncore.machine import Machine
 from neuroncore.native.lazy import Lazy
 from neuroncore.record.program import Order, Program
+from neuroncore.schedule.collectives import lay_out
 from neuroncore.schedule.meetings import partners
 from neuroncore.schedule.prepare import Prepared, prepared
 from neuroncore.schedule.timeline import Timeline as Timeline
@@ -66,6 +67,8 @@ def schedule_cores(
     differing = variations or [AS_IT_IS] * len(programs)
     both = zip(programs, differing, strict=True)
     works = [prepared(compiled(own, shared, order), shared, each) for own, each in both]
+    for number, work in enumerate(works):
+        lay_out(work, of, number, machine.name)
     return _timed(works, machine, of)
 
 

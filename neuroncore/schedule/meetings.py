@@ -22,27 +22,37 @@ def partners(
     core meets nobody.
 
     `meetings` are the instructions of each core at which it meets others, `at` where its first
-    instruction is. The k-th meeting of some cores is the k-th of each. One that not all have come
-    to, because a record ended before, is none.
+    instruction is.
     """
-    found: dict[tuple[Members, int], list[int]] = {}
-    for number, (program, own) in enumerate(zip(programs, meetings, strict=True)):
-        for key, instruction in _keys(program, own, world, number):
-            found.setdefault(key, []).append(int(at[number]) + instruction)
     partner = np.full(at[-1], -1, np.int32)
-    for (members, _), instructions in found.items():
-        if len(instructions) == len(members) > 1:
-            partner[instructions] = np.roll(instructions, -1)
+    for meeting in together(programs, meetings, world):
+        ring = [int(at[number]) + instruction for number, instruction in meeting.items()]
+        partner[ring] = np.roll(ring, -1)
     return partner
 
 
+def together(
+    programs: Sequence[Program], meetings: Sequence[Sequence[int] | Array], world: World
+) -> list[dict[int, int]]:
+    """Every meeting of several cores: by the numbers of the cores, their instructions.
+
+    The k-th meeting of some cores is the k-th of each. One that not all have come to, because a
+    record ended before, is none.
+    """
+    found: dict[tuple[Members, int], dict[int, int]] = {}
+    for number, (program, own) in enumerate(zip(programs, meetings, strict=True)):
+        for key, instruction in _keys(program, own, world, number):
+            found.setdefault(key, {})[number] = instruction
+    return [there for (members, _), there in found.items() if len(there) == len(members) > 1]
+
+
 def _keys(
-    program: Program, own: Array, world: World, number: int
+    program: Program, own: Sequence[int] | Array, world: World, number: int
 ) -> Iterator[tuple[tuple[Members, int], int]]:
     """Who meets at each of a core's meetings and how often they have, and the instruction."""
     calls, met = program.columns().call, Counter[Members]()
     members: dict[int, Members] = {}
-    for instruction in own.tolist():
+    for instruction in map(int, own):
         call = int(calls[instruction])
         if call not in members:
             members[call] = _members(program, call, world, number)

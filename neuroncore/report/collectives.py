@@ -1,0 +1,98 @@
+"""What ranks did together: when, how long it took, and who waited for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from neuroncore.clause.world import listed
+from neuroncore.instances.collective_time import CollectiveTime
+from neuroncore.report.units import duration, size
+from neuroncore.schedule import Timeline
+from neuroncore.schedule.collectives import collectives, time_of
+from neuroncore.schedule.meetings import together
+
+
+@dataclass(frozen=True)
+class CollectiveOperation:
+    """One, of a group of ranks. A rank is there at its time in `arrived_ns`, and what the last one
+    brings starts it; `time` is its estimate alone on the links, None where no instance has so many
+    ranks."""
+
+    name: str
+    ranks: tuple[int, ...]
+    arrived_ns: tuple[float, ...]
+    end_ns: float
+    time: CollectiveTime | None
+
+    @property
+    def last(self) -> int:
+        """The rank that all others waited for."""
+        return self.ranks[self.arrived_ns.index(max(self.arrived_ns))]
+
+    @property
+    def waited_ns(self) -> tuple[float, ...]:
+        """How long each rank waited for the last."""
+        latest = max(self.arrived_ns)
+        return tuple(latest - own for own in self.arrived_ns)
+
+
+def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
+    """Those of the cores of all ranks, by their ends; of one that happens on both cores of its
+    ranks, in SBUF, one for each."""
+    world = timelines[0].world
+    programs = [timeline.program for timeline in timelines]
+    own = [dict(collectives(timeline.compiled)) for timeline in timelines]
+    found = []
+    for meeting in together(programs, [sorted(each) for each in own], world):
+        arrived: dict[int, float] = {}
+        for number, i in meeting.items():
+            rank = world.rank(number)
+            arrived[rank] = max(arrived.get(rank, 0.0), float(timelines[number].done[i]))
+        number, i = next(iter(meeting.items()))
+        timeline = timelines[number]
+        found.append(
+            CollectiveOperation(
+                name=timeline.program.calls[timeline.columns.call[i]].name,
+                ranks=tuple(arrived),
+                arrived_ns=tuple(arrived.values()),
+                end_ns=float(timeline.end[i]),
+                time=time_of(own[number][i], world, number, timeline.machine.name),
+            )
+        )
+    return sorted(found, key=lambda one: one.end_ns)
+
+
+def told(timelines: Sequence[Timeline]) -> Iterator[str]:
+    """The slowest rank, which is the one that others waited for most if they meet; and a line for
+    each operation: who waited for whom."""
+    world = timelines[0].world
+    taken = [timelines[number].total_ns for number in range(world.size)]
+    slowest = world.rank(taken.index(max(taken)))
+    found = operations(timelines)
+    waited = dict.fromkeys(range(world.ranks), 0.0)
+    for one in found:
+        waited[one.last] += sum(one.waited_ns)
+    most = max(waited, key=lambda rank: waited[rank])
+    if waited[most] > 0:
+        why = f"rank {most} is the slowest: others waited {duration(waited[most])} in all for it"
+    else:
+        why = f"rank {slowest} is the slowest"
+    yield f"{duration(max(taken))}; {why}"
+    for one in found:
+        yield _line(one)
+
+
+def _line(one: CollectiveOperation) -> str:
+    who = f"{one.name} of {len(one.ranks)} ranks ({listed(one.ranks)})"
+    ends = f"ends at {duration(one.end_ns)}, last was rank {one.last}"
+    waited = max(one.waited_ns)
+    if waited > 0:
+        ends += f", for which others waited up to {duration(waited)}"
+    if one.time is None:
+        return f"{who}: {ends}; no instance has so many ranks"
+    time = one.time
+    return (
+        f"{who}: {size(time.size_bytes)} by {time.algorithm} in {duration(time.ns)}, "
+        f"{time.algorithm_bandwidth:.1f} GB/s (bus {time.bus_bandwidth:.1f}), {time.basis}; {ends}"
+    )

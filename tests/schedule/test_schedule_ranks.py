@@ -1,0 +1,112 @@
+"""Ranks in time: what they do together begins with the last one and takes its time for all."""
+
+import nki
+import nki.collectives as ncc
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+
+import neuroncore
+from neuroncore.clause.world import World
+from neuroncore.instances import instance as instances
+from neuroncore.instances.collective_time import collective_time
+from neuroncore.report.collectives import operations, told
+from neuroncore.schedule import schedule_cores
+
+X = np.ones((128, 64), np.float32)
+BYTES = X.nbytes
+
+
+@nki.jit
+def summed(x, before, groups, rounds=1, beside=0):
+    """Each rank copies a tile `before` times, then reduces it, `rounds` times, while it copies
+    another `beside` times."""
+    source, result, out = (
+        nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm, name=name) for name in "abc"
+    )
+    tile, other = nl.load(x), nl.load(x)
+    for _ in range(before):
+        nisa.tensor_copy(tile, tile, engine=nisa.engine.vector)
+    nl.store(source, tile)
+    for _ in range(rounds):
+        group = ncc.ReplicaGroup(groups)
+        ncc.all_reduce([source], [result], replica_group=group, op=nl.add)
+    for _ in range(beside):
+        nisa.tensor_copy(other, other, engine=nisa.engine.scalar)
+    nl.store(out, nl.load(result))
+    return out
+
+
+def ran(before, groups=None, **more):
+    groups = groups or [list(range(len(before)))]
+    given = [{"x": X, "before": n, "groups": groups, **more} for n in before]
+    return neuroncore.run(summed, per_rank=given)
+
+
+def reduction(timeline):
+    """The first collective of a core."""
+    calls = timeline.program.calls
+    return next(i for i, c in enumerate(timeline.columns.call) if calls[c].name == "all_reduce")
+
+
+def test_a_collective_ends_for_all_its_time_after_the_last_one_is_there():
+    run = ran([0, 10, 40, 3])
+    lines = run.timelines
+    done = [line.done[reduction(line)] for line in lines]
+    end = {line.end[reduction(line)] for line in lines}
+    taken = collective_time(instances.find("trn2.3xlarge"), 1, "reduce", BYTES, range(4))
+    assert len(set(done)) > 1
+    assert end == {max(done) + run.machine.fixed.semaphore_ns + taken.ns}
+
+
+def test_ranks_of_other_groups_are_not_waited_for():
+    lines = ran([0, 0, 200, 0], [[0, 1], [2, 3]]).timelines
+    ends = [line.end[reduction(line)] for line in lines]
+    assert ends[0] == ends[1] < ends[2] == ends[3]
+
+
+def test_engines_work_beside_a_collective():
+    alone, beside = (ran([0, 0], beside=n).timelines[0] for n in (0, 20))
+    assert beside.busy.sum() > alone.busy.sum() + 1000
+    assert beside.total_ns < alone.total_ns + 100
+
+
+def test_collectives_of_a_rank_come_one_after_the_other():
+    (operation, *rest) = operations(ran([0, 0], rounds=3).timelines)
+    assert len(rest) == 2
+    for later in rest:
+        assert min(later.arrived_ns) >= operation.end_ns
+        assert later.end_ns >= operation.end_ns + later.time.ns
+        operation = later
+
+
+@pytest.mark.parametrize("name", [None, "trn2.48xlarge", "u-trn2x64"])
+def test_the_time_is_that_of_the_instance(name):
+    pairs = [[0, 8], [1, 9], [2, 10], [3, 11], [4, 12], [5, 13], [6, 14], [7, 15]]
+    run = ran([0] * 16, pairs)
+    world = World(16, 1, name)
+    lines = schedule_cores(run.record.programs, run.machine, world=world)
+    (operation, *_) = operations(lines)
+    found = instances.find(name or "trn2.48xlarge")
+    assert operation.time == collective_time(found, 1, "reduce", BYTES, operation.ranks)
+
+
+def test_who_waited_for_whom_is_told():
+    run = ran([0, 100, 0, 0])
+    (operation,) = operations(run.timelines)
+    assert operation.ranks == (0, 1, 2, 3) and operation.last == 1
+    assert operation.waited_ns[1] == 0 < operation.waited_ns[0] == operation.waited_ns[2]
+    first, line = told(run.timelines)
+    assert "rank 1 is the slowest: others waited" in first
+    assert "all_reduce of 4 ranks (0 to 3): 32 KiB by mesh in" in line
+    assert "scaled, not measured" in line and "last was rank 1, for which others" in line
+
+
+def test_ranks_that_are_alike_wait_for_nobody():
+    first, line = told(ran([5, 5]).timelines)
+    assert first.endswith("rank 0 is the slowest") and "waited" not in line
+
+
+def test_a_rank_alone_has_nothing_to_tell_of_others():
+    assert operations(ran([3]).timelines) == []
