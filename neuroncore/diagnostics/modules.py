@@ -99,6 +99,8 @@ def parsed(path: Path) -> Module:
         return Module(path, ast.parse(path.read_bytes(), str(path)))
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None
+    except (MemoryError, RecursionError):  # as Python has it of what is nested without end
+        raise UsageError(f"{path} is nested too deeply") from None
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise UsageError(f"{path}:{line}: {getattr(error, 'msg', error)}") from None

@@ -35,7 +35,13 @@ def read(file: Path, kernel: str | None, api: str | None, target: str | None) ->
     Raises UsageError as `check` does."""
     if api is not None and api not in RELEASES:
         raise UsageError(f"{api!r} is no release of the API: {', '.join(RELEASES)}")
-    modules = Modules(file)
+    try:
+        return _read(Modules(file), kernel, api, target)
+    except RecursionError:
+        raise UsageError(f"{file} is nested too deeply") from None
+
+
+def _read(modules: Modules, kernel: str | None, api: str | None, target: str | None) -> Read:
     program = Program(modules, kernel)
     scopes, others = (Scopes(program, api), ()) if api else _fitting(program)
     seen = [spot for scope in scopes.all() for spot in spots(scope)]
