@@ -83,13 +83,25 @@ class Program:
 
     def _given(self) -> Iterator[tuple[Module, Definition]]:
         """Classes of which the file gives objects to kernels."""
-        first = self.modules.first
-        for call, _ in self.launches():
+        for _, _, values in self.arguments():
+            for value in values:
+                if isinstance(value, ast.Call):
+                    found = self._definition(self.modules.first, value.func)
+                    if found is not None and isinstance(found[1], ast.ClassDef):
+                        yield found
+
+    def arguments(self) -> Iterator[tuple[Device, ast.expr, list[ast.expr]]]:
+        """What the file gives to kernels that it launches, each with what it is: of a name, all
+        that is assigned to it in the file."""
+        assigned: dict[str, list[ast.expr]] = {}
+        for one in ast.walk(self.modules.first.tree):
+            for target in one.targets if isinstance(one, ast.Assign) else ():
+                if isinstance(target, ast.Name) and isinstance(one, ast.Assign):
+                    assigned.setdefault(target.id, []).append(one.value)
+        for call, device in self.launches():
             for given in (*call.args, *(one.value for one in call.keywords)):
-                value = first.values.get(given.id) if isinstance(given, ast.Name) else given
-                found = self._definition(first, value.func) if isinstance(value, ast.Call) else None
-                if found is not None and isinstance(found[1], ast.ClassDef):
-                    yield found
+                named = given.id if isinstance(given, ast.Name) else None
+                yield device, given, [given] if named is None else assigned.get(named, [])
 
     def launches(self) -> Iterator[tuple[ast.Call, Device]]:
         """The calls by which the file launches kernels: k(...), k[2](...), nki.jit(k)(...),

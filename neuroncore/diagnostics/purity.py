@@ -24,9 +24,17 @@ def host_state(spot: Spot) -> Iterator[Told]:
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
         return
-    found = scope.program.modules.meaning(scope.module, node)
+    found = scope.program.modules.meaning(scope.module, _made_by(scope, node))
     if isinstance(found, str) and any(_begins(found, one) for one in ROLES["host_state"]):
         yield "IMPURE_KERNEL", node, f"{found} of the host is used in a kernel"
+
+
+def _made_by(scope: Scope, node: ast.expr) -> ast.expr:
+    """What is called for a value of the file, such as a generator of numbers; else what it is."""
+    if isinstance(node, ast.Name) and node.id not in (*scope.bindings, *scope.parameters):
+        known = scope.module.values.get(node.id)
+        return known.func if isinstance(known, ast.Call) else node
+    return node
 
 
 def _begins(dotted: str, known: str) -> bool:

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 
 from neuroncore.diagnostics.kernels import Program
-from neuroncore.diagnostics.modules import Module
 from neuroncore.diagnostics.releases import ROLES
 from neuroncore.diagnostics.values import Scope
 from neuroncore.diagnostics.walk import Told
@@ -98,16 +97,9 @@ def _results(scope: Scope) -> Iterator[Told]:
             yield "RESULT_MEMORY", at, said
 
 
-def launches(program: Program) -> Iterator[tuple[Module, Told]]:
+def launches(program: Program) -> Iterator[Told]:
     """What the file gives to kernels that it calls."""
-    module = program.modules.first
-    for call, device in program.launches():
-        for given in (*call.args, *(one.value for one in call.keywords)):
-            if isinstance(_constant(module, given), ast.List):
-                told = f"{device.name} is given a list, {ast.unparse(given)}"
-                yield module, ("LIST_ARGUMENT", given, told)
-
-
-def _constant(module: Module, node: ast.expr) -> ast.expr | None:
-    """What an argument is, by the value of the file that it names if it does."""
-    return module.values.get(node.id) if isinstance(node, ast.Name) else node
+    for device, given, values in program.arguments():
+        if values and all(isinstance(one, ast.List) for one in values):
+            said = f"{device.name} is given a list, {ast.unparse(given)}"
+            yield "LIST_ARGUMENT", given, said

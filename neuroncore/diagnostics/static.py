@@ -84,8 +84,8 @@ def _told(scopes: Scopes, seen: Sequence[Spot]) -> Iterator[Finding]:
                 yield from _finding(
                     spot.scope.module, spot.scope.release, one, spot.scope.device.name
                 )
-    for module, one in signatures.launches(scopes.program):
-        yield from _finding(module, scopes.release, one, "")
+    for one in signatures.launches(scopes.program):
+        yield from _finding(scopes.program.modules.first, scopes.release, one, "")
 
 
 def _finding(module: Module, release: str, told: Told, function: str) -> Iterator[Finding]:
