@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from functools import cache
 
 from neuroncore.diagnostics.modules import name_of
-from neuroncore.diagnostics.releases import HOME, ROLES, Form, elsewhere, form_in, forms, is_in
+from neuroncore.diagnostics.releases import (
+    HOME,
+    RELEASES,
+    ROLES,
+    Form,
+    elsewhere,
+    form_in,
+    forms,
+    is_in,
+)
 from neuroncore.diagnostics.values import Scope, argument
 from neuroncore.diagnostics.walk import Rules, Spot, Told
 
@@ -24,8 +33,11 @@ def of_its_release(spot: Spot) -> Iterator[Told]:
 
 
 def misfits(spot: Spot, release: str) -> Iterator[Told]:
-    """Names and parameters that other releases have, and arguments in the order of others."""
+    """Names and parameters that other releases have, and arguments in the order of others; nothing
+    of a function of the other API."""
     node, scope = spot.node, spot.scope
+    if scope.is_older != (release == RELEASES[0]):
+        return
     if isinstance(node, ast.Call):
         yield from _parameters(node, scope.api(node.func), release)
     elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
