@@ -34,6 +34,7 @@ from neuroncore.options import Options
 from neuroncore.record import saved
 from neuroncore.record.data import Outcome, Setting, mapped
 from neuroncore.record.saved import Record
+from neuroncore.record.trees import is_number
 from neuroncore.report.compare import Agreement, Incomparable, agreement
 from neuroncore.report.difference import Difference, Side, difference
 from neuroncore.report.estimate import Estimate, estimate
@@ -175,7 +176,7 @@ class Run:
         UsageError if it can't be written."""
         done = self._finished
         found = [(one.code, one.message, one.place) for one in done.findings]
-        results = mapped(done.results, as_numpy, lambda one: hasattr(one, "dtype"))
+        results = mapped(done.results, as_numpy, lambda v: hasattr(v, "dtype") and not is_number(v))
         outcome = Outcome(results, found, done.programs, self._changed())
         saved.save(replace(self.record, outcome=outcome), Path(path))
 

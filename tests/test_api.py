@@ -168,6 +168,19 @@ def test_tables_are_data_frames(tmp_path):
     assert frame["transfers"].sum() == 3 and frame["text"].str.contains("dma_copy").sum() == 3
 
 
+@pytest.mark.parametrize("number", [np.float32(0.1), np.int16(-3), np.bool_(True), 0.1, 7])
+def test_a_number_among_results_comes_back_as_it_is(tmp_path, number):
+    @nki.jit
+    def numbered(x):
+        return x, number
+
+    run = neuroncore.run(numbered, A)
+    run.save(tmp_path / "x.run")
+    again = neuroncore.load(tmp_path / "x.run")
+    for one in (again.results[1], again.replay()[1], run.replay()[1]):
+        assert type(one) is type(number) and one == number
+
+
 def test_without_a_record_results_are_all_there_is():
     run = neuroncore.run(add, A, B, options=neuroncore.Options(record=False))
     assert run.compare(np.add) and run.findings == []

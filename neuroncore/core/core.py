@@ -337,7 +337,7 @@ class Core:
             if self.site is None:
                 known = self._births.get((id(frame.f_code), frame.f_lasti))
             line, storage.born = known or self._birth(program, frame)
-            program.births += birth(storage.id, line)
+            program.births.extend(birth(storage.id, line))
             if name:
                 program.names[storage.id] = name
         return storage

@@ -22,6 +22,11 @@ NUMBERS = {
 }
 
 
+def is_number(given: Any) -> bool:
+    """Whether it is a number of numpy's that JSON has with its type."""
+    return type(given) in NUMBERS.values()
+
+
 def plain_values(key: tuple[Any, ...]) -> list[Any]:
     """The values of a key of `Data.values`."""
     return [_plain_value(*pair) for pair in zip(key[::2], key[1::2], strict=True)]
@@ -33,9 +38,16 @@ def _plain_value(given: Any, kind: type[Any]) -> Any:
     if kind is VirtualRegister:
         return {"register": given}
     found = value_of(given, kind)
-    if isinstance(found, np.generic):
-        return {"number": [type(found).__name__, plain(found)]}
-    return plain(found)
+    return _plain_number(found) if isinstance(found, np.generic) else plain(found)
+
+
+def _plain_number(given: np.generic) -> dict[str, Any]:
+    return {"number": [type(given).__name__, plain(given)]}
+
+
+def _number(given: Any) -> Any:
+    name, number = given
+    return NUMBERS[name](value(number))
 
 
 def key_of(given: list[Any]) -> tuple[Any, ...]:
@@ -48,8 +60,7 @@ def key_of(given: list[Any]) -> tuple[Any, ...]:
         elif "register" in what:
             found += [int(what["register"]), VirtualRegister]
         elif "number" in what:
-            name, number = what["number"]
-            made = NUMBERS[name](value(number))
+            made = _number(what["number"])
             found += [made or zero(made), type(made)]
         else:
             made = value(one)
@@ -69,6 +80,8 @@ def plain_tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
         return {"dict": [[plain(key), plain_tree(one, leaf)] for key, one in given.items()]}
     if (made := leaf(given)) is not None:
         return {"tensor": made}
+    if is_number(given):
+        return _plain_number(given)
     try:
         return {"value": plain(given)}
     except UsageError:
@@ -84,6 +97,8 @@ def tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
         return [tree(one, leaf) for one in what]
     if kind == "dict":
         return {value(key): tree(one, leaf) for key, one in what}
+    if kind == "number":
+        return _number(what)
     return leaf(what) if kind == "tensor" else value(what)
 
 
