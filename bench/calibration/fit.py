@@ -1,11 +1,11 @@
-"""Fit the numbers of the cycle model that documents do not give, and leave each chain out in turn.
+"""Fit the numbers of the cycle model that documents do not give, and leave each source out in turn.
 
     python bench/calibration/fit.py CSV --records FOLDER [--offsets FILE.toml] [--json OUT.json]
 
 Every fitted number is a physical quantity with a few plausible values. All combinations are tried;
 the best has the most kernels within 25 %, of equal ones the smallest mean error. Kernels of
 either API are fitted by themselves, for they share no number. Then the fit is made again without
-each chain of variants, and that chain's error is taken with what the others chose: what a new
+each source of kernels, and that source's error is taken with what the others chose: what a new
 kernel has to expect. Nothing is changed: numbers in use are in neuroncore/compiler/policy.py,
 isa/machines/trn1.toml and offsets.toml, and are reported beside the best. No kernel is left out.
 """
@@ -66,7 +66,7 @@ class Kernel:
     """A measurement, and its error with each setting."""
 
     name: str
-    chain: str
+    source: str
     error: Mapping[Setting, float]
 
 
@@ -82,10 +82,10 @@ class Quality:
 @dataclass(frozen=True)
 class Fit:
     """The best of the settings for kernels of one order, the one in use, and the errors: with
-    these two, and of every chain with what the others choose."""
+    these two, and of every source with what the others choose."""
 
     order: Order
-    chains: int
+    sources: int
     best: Setting
     fitted: Sequence[float]
     used: Setting
@@ -115,13 +115,13 @@ def best(kernels: Sequence[Kernel], settings: Sequence[Setting]) -> Setting:
 def left_out(
     kernels: Sequence[Kernel], settings: Sequence[Setting]
 ) -> tuple[list[float], Counter[Setting]]:
-    """The errors of each chain with the setting that the other chains choose, and these."""
+    """The errors of each source with the setting that the other sources choose, and these."""
     errors: list[float] = []
     chosen: Counter[Setting] = Counter()
-    for chain in sorted({k.chain for k in kernels}):
-        setting = best([k for k in kernels if k.chain != chain], settings)
+    for source in sorted({k.source for k in kernels}):
+        setting = best([k for k in kernels if k.source != source], settings)
         chosen[setting] += 1
-        errors += (k.error[setting] for k in kernels if k.chain == chain)
+        errors += (k.error[setting] for k in kernels if k.source == source)
     return errors, chosen
 
 
@@ -148,7 +148,7 @@ def kernels(
             s: abs((span_us(record, row, s, spans) + added_us(row, s, known)) / measured - 1)
             for s in GRID[order]
         }
-        yield order, Kernel(f"{row['id']} {row['kernel']}", row["chain"] or row["id"], error)
+        yield order, Kernel(f"{row['id']} {row['kernel']}", measurements.source(row), error)
 
 
 def added_us(row: Row, setting: Setting, known: Sequence[Harness]) -> float:
@@ -229,12 +229,12 @@ def said(setting: Setting, order: Order) -> str:
 
 
 def text(found: Fit) -> Iterator[str]:
-    yield f"{found.order}: {len(found.fitted)} kernels of {found.chains} chains"
+    yield f"{found.order}: {len(found.fitted)} kernels of {found.sources} sources"
     yield f"    best       {quality(found.fitted)}: {said(found.best, found.order)}"
     yield f"    in use     {quality(found.in_use)}: {said(found.used, found.order)}"
     yield f"    left out   {quality(found.left_out)}"
     for setting, count in found.chosen.items():
-        yield f"        {count} chains with {said(setting, found.order)}"
+        yield f"        {count} sources with {said(setting, found.order)}"
 
 
 def together(fits: Sequence[Fit]) -> dict[str, Quality]:
@@ -250,11 +250,11 @@ def document(fits: Sequence[Fit]) -> dict[str, Any]:
     orders = {
         found.order: {
             "kernels": len(found.fitted),
-            "chains": found.chains,
+            "sources": found.sources,
             "best": {**found.best._asdict(), **asdict(quality(found.fitted))},
             "in use": {**found.used._asdict(), **asdict(quality(found.in_use))},
             "left out": asdict(quality(found.left_out)),
-            "chosen": [{**s._asdict(), "chains": n} for s, n in found.chosen.items()],
+            "chosen": [{**s._asdict(), "sources": n} for s, n in found.chosen.items()],
         }
         for found in fits
     }

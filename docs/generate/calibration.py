@@ -105,7 +105,7 @@ plausible values each, by `bench/calibration/fit.py`:
 
 All combinations are tried. The best has the most kernels within 25 %; of equal ones, that with the
 smallest mean error, for a median does not see the few kernels that a window matters to. Then every
-chain is left out in turn, and estimated with what the others choose.
+source is left out in turn, and estimated with what the others choose.
 """
 
 # Order, field of bench/calibration/fit.py, what it is, and the values that are tried.
@@ -134,6 +134,32 @@ WHOLE = "published latencies of kernels"  # as machine files have it
 OTHERS = """
 These numbers of the machine files come from published latencies of whole kernels too. Each follows
 from a few kernels in which nothing else explains a difference; they are not part of the fit.
+"""
+
+# What the compilers are taken to do, for which order, and who shows it.
+RULES = (
+    ("engines take the first that is ready among 32 instructions, transfers in order, loads in the "
+     "order of their use", "scheduled", "nki-autotune, nki-moe-megakernel"),
+    ("among 128 instructions, transfers too", "compiled", "autocomp (one source)"),
+    ("what is loaded again and fits is loaded once", "compiled", "AccelOpt (counters), autocomp"),
+    ("sums of the same tiles are made once", "compiled", "aws-neuron-sdk, kda-for-trainium; "
+     "against it AccelOpt's M0203"),
+    ("a copy is written by what makes its source, if nothing else reads that", "compiled",
+     "autocomp (one source)"),
+    ("copies of unknown engine go to the engine with the least to do", "compiled",
+     "AccelOpt (one source)"),
+    ("32-bit DMA transposes are loads and products", "compiled", "kda-for-trainium (one source)"),
+    ("descriptors are written before the kernel runs", "compiled", "AccelOpt and kda-for-trainium, "
+     "with `--disable-dge`; against it a student's kernels without"),
+    ("what has not been used for longest is spilled, with nothing beside it", "compiled",
+     "AccelOpt (counters), aws-neuron-sdk"),
+)  # fmt: skip
+RULED = """\
+
+## What compilers are taken to do
+
+The rules of `neuroncore/compiler/`, and the sources that show them. Where one source does, nothing
+else is known.
 """
 
 HARNESSES = """\
@@ -251,6 +277,9 @@ def page(score: Json, fit: Json | None) -> str:
             OTHERS,
             "\n",
             others(),
+            RULED,
+            "\n",
+            table("rule | order | shown by", RULES),
             HARNESSES,
             "\n",
             harnesses(),
@@ -361,7 +390,7 @@ def fitted(fit: Json) -> str:
                 yield row(name, own.get("kernels", ""), which, own[which])
 
     choices = [
-        f"{choice['chains']} of {own['chains']} `{name}` chains with a window of "
+        f"{choice['sources']} of {own['sources']} `{name}` sources with a window of "
         f"{choice['window']}"
         + (
             f", {choice['transfer_ns']:g} ns, {choice['reciprocal']:g} and "

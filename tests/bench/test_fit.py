@@ -1,4 +1,4 @@
-"""bench/calibration/fit.py: which setting is best, and what a chain that is left out gets."""
+"""bench/calibration/fit.py: which setting is best, and what a source that is left out gets."""
 
 import importlib.util
 import sys
@@ -20,8 +20,8 @@ fit = loaded()
 NARROW, WIDE = fit.Setting(1), fit.Setting(2)
 
 
-def kernels(chain, *errors):
-    return [fit.Kernel("k", chain, {NARROW: a, WIDE: b}) for a, b in errors]
+def kernels(source, *errors):
+    return [fit.Kernel("k", source, {NARROW: a, WIDE: b}) for a, b in errors]
 
 
 def test_the_best_setting_has_the_most_close_kernels():
@@ -35,8 +35,8 @@ def test_of_as_many_close_ones_the_smallest_mean_error_wins():
     assert fit.best(kernels("a", (0.1, 0.1)), [WIDE, NARROW]) == WIDE  # the first of equals
 
 
-def test_a_chain_that_is_left_out_gets_what_the_others_choose():
-    """Each of two chains wants what is bad for the other."""
+def test_a_source_that_is_left_out_gets_what_the_others_choose():
+    """Each of two sources wants what is bad for the other."""
     own = [*kernels("a", (0.0, 0.5)), *kernels("b", (0.6, 0.1))]
     errors, chosen = fit.left_out(own, [NARROW, WIDE])
     assert errors == [0.5, 0.6]
