@@ -102,6 +102,7 @@ def _part(
         cause=cause,
         transfer_ns=work.lane_ns[own],
         engines_used=np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0),
+        first_engine=lane[:, 0],
         peak_sbuf=each.peak_sbuf,
         peak_psum=each.peak_psum,
         launch=tuple(work.compiled.program for work in works),

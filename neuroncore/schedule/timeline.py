@@ -36,7 +36,8 @@ class Timeline:
     end: Array
     cause: Array
     transfer_ns: Array  # what a DMA takes of each engine it uses
-    engines_used: Array  # and how many it uses
+    engines_used: Array  # and how many it uses,
+    first_engine: Array  # from which on; -1 for none
     peak_sbuf: int  # bytes per partition of the tiles alive at one point of the program
     peak_psum: int
     launch: tuple[Program, ...]  # the programs of all cores,

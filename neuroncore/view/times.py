@@ -20,15 +20,18 @@ class Times:
 
     def __init__(self, timeline: Timeline, tick_ns: float) -> None:
         self.timeline = timeline
-        self.begin, self.until, self.end = (
+        first = timeline.done - timeline.transfer_ns  # of what its DMA engines take
+        self.begin, self.until, self.end, self.move, self.moved = (
             np.rint(when / tick_ns).astype(np.int64)
-            for when in (timeline.begin, timeline.begin + timeline.busy, timeline.end)
-        )
+            for when in (
+                timeline.begin, timeline.begin + timeline.busy, timeline.end, first, timeline.done
+            )
+        )  # fmt: skip
 
     def columns(self, shown: range) -> dict[str, Packed]:
         """Of some instructions. `begin` is counted from that of the one before it in its queue, in
-        order of the program; `busy` and `taken` from `begin`; `cause` back from the instruction, 0
-        if there is none or it is not shown."""
+        order of the program; `busy`, `taken` and `move` from `begin`, `moving` from `move`; `cause`
+        back from the instruction, 0 if there is none or it is not shown."""
         timeline, part = self.timeline, slice(shown.start, shown.stop)
         begin, queue = self.begin[part], timeline.queue[part]
         since = np.empty_like(begin)
@@ -41,6 +44,7 @@ class Times:
         back = np.where(there, signed(np.array(shown) - cause), 0)
         flags = np.where(timeline.cause == -2, IN_TURN, 0) + np.where(timeline.moves, TRANSFER, 0)
         flags[timeline.critical_path] += CRITICAL
+        moves = timeline.moves[part] & (timeline.engines_used[part] > 0)
         return {
             "call": packed(timeline.columns.call[part]),
             "site": packed(timeline.columns.line[part]),
@@ -49,5 +53,9 @@ class Times:
             "busy": packed(self.until[part] - begin),
             "taken": packed(signed(self.end[part] - begin)),
             "cause": packed(back),
+            "move": packed(np.where(moves, signed(self.move[part] - begin), 0)),
+            "moving": packed(np.where(moves, (self.moved - self.move)[part], 0)),
+            "engine": packed(np.where(moves, timeline.first_engine[part], 0)),
+            "engines": packed(np.where(moves, timeline.engines_used[part], 0)),
             "flags": packed(flags[part] + np.where((cause >= 0) & ~there, ELSEWHERE, 0)),
         }

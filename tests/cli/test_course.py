@@ -27,7 +27,7 @@ def test_what_the_page_names_is_there(tmp_path, capsys, monkeypatch):
     assert "bound" not in report and "bound_by" not in figures
     assert '"what_if"' not in Path("add.html").read_text()
     rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| ")][2:]
-    assert len(rows) == 9
+    assert len(rows) == 10
     for _, said, field, track, _ in rows:
         for name in named(said):
             assert f"\n  {name} " in report

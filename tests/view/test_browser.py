@@ -3,12 +3,14 @@
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import viewed
 
 import neuroncore
 from neuroncore.options import Options
 from neuroncore.report import units
+from neuroncore.report.tracks import throughput
 
 CANVAS = "#timeline canvas"
 
@@ -147,6 +149,31 @@ def test_rectangles_are_where_they_should_be(tab):
 def rgb(tab, script):
     colour = tab.does(script).strip().removeprefix("#")
     return [int(colour[k : k + 2], 16) for k in (0, 2, 4)]
+
+
+def test_dma_engines_have_rows_and_a_throughput(tab, run):
+    (timeline,) = run.timelines
+    tab.does("view.set({ step: 1, dma: 'engines' })")
+    rows = tab.does("view.timeline.rows.map((row) => [row.name, Array.from(row.items)])")
+    used = [(f"DMA-E{e}", items) for e, items in enumerate(engines(timeline))]
+    assert dict(rows[5:]) == dict(used)
+    since, until = tab.does("[view.core().move[1], view.core().moved[1]]")
+    assert until == pytest.approx(timeline.done[1], abs=0.11)
+    assert until - since == pytest.approx(timeline.transfer_ns[1], abs=0.11)
+    assert tab.pixel(*place_of(tab, 1)) == rgb(tab, "view.timeline.colour(1)")
+    _, values = throughput(timeline)
+    most = tab.does("view.timeline.counters[1].most")
+    assert most == pytest.approx(values.max(), rel=0.01)
+    tab.page.select_option("#dma", "queues")
+    assert tab.does("view.timeline.rows[5].name") == "qSyncIO0 load 0"
+
+
+def engines(timeline):
+    """The transfers that each DMA engine moves bytes of."""
+    used = timeline.first_engine, timeline.first_engine + timeline.engines_used
+    for engine in range(int(used[1].max())):
+        own = np.flatnonzero((used[0] <= engine) & (engine < used[1]) & timeline.moves)
+        yield own[np.argsort(timeline.done[own], kind="stable")].tolist()
 
 
 def test_a_gap_is_explained_where_the_pointer_is(tab, run):

@@ -29,6 +29,6 @@ export function reason(core, i) {
 /** Why a row is idle between two instructions. */
 export function gapBefore(core, row, before, after) {
   const since = before < 0 ? 0 : row.until[before];
-  return `${row.name} is idle for ${duration(core.begin[after] - since)}:\n`
+  return `${row.name} is idle for ${duration(row.since[after] - since)}:\n`
     + `${named(core, after)} waits for ${reason(core, after)}`;
 }

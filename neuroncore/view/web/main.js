@@ -62,7 +62,7 @@ function draw(changed) {
     panes[name].classList.toggle("on", name === state.pane);
   }
   drawn = DRAWN[state.pane][1](panes[state.pane]);
-  for (const name of ["order", "colour", "core"]) $(name).value = state[name];
+  for (const name of ["order", "colour", "dma", "core"]) $(name).value = state[name];
   $("query").value = state.query;
 }
 
@@ -135,6 +135,7 @@ function listenToControls() {
   on("query", "keydown", (event) => event.key === "Enter" && nextMatch());
   on("order", "change", () => set({ order: $("order").value }));
   on("colour", "change", () => set({ colour: $("colour").value }));
+  on("dma", "change", () => set({ dma: $("dma").value }));
   on("core", "change", () => (drawn = choose(Number($("core").value))));
   on("theme", "click", () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }));
   on("help", "click", () => $("keys").showModal());

@@ -21,8 +21,8 @@ export class Core {
 
   constructor(core, columns) {
     Object.assign(this, core, { columns: undefined });
-    const { call, site, queue, flags } = columns;
-    Object.assign(this, { call, site, queue, flags });
+    const { call, site, queue, flags, engine, engines } = columns;
+    Object.assign(this, { call, site, queue, flags, engine, engines });
     this.readTimes(columns);
     this.readOperands(columns);
     this.readAreas(columns);
@@ -40,17 +40,21 @@ export class Core {
     return this.first + i;
   }
 
-  readTimes({ begin, busy, taken, cause, queue }) {
+  readTimes({ begin, busy, taken, cause, queue, move, moving }) {
     const count = this.count, tick = this.tick_ns, last = new Float64Array(this.queues.length);
     this.begin = new Float64Array(count);
     this.kept = new Float64Array(count); // until when it keeps its queue
     this.end = new Float64Array(count); // when its result can be read
+    this.move = new Float64Array(count); // when DMA engines begin to move its bytes,
+    this.moved = new Float64Array(count); // and have done so
     this.cause = new Int32Array(count);
     for (let i = 0; i < count; i++) {
       const at = (last[queue[i]] += begin[i]);
       this.begin[i] = at * tick;
       this.kept[i] = (at + busy[i]) * tick;
       this.end[i] = (at + signed(taken[i])) * tick;
+      this.move[i] = (at + signed(move[i])) * tick;
+      this.moved[i] = this.move[i] + moving[i] * tick;
       this.cause[i] = cause[i] ? i - signed(cause[i]) : -1;
     }
   }

@@ -2,10 +2,10 @@
 
 import { lowerBound, sorted, TRANSFER } from "./model.js";
 
-/** One row: a name, its instructions in order of time, and until when each lasts there. */
+/** One row: a name, its instructions in order of time, and since and until when each is there. */
 class Row {
-  constructor(name, items, until) {
-    Object.assign(this, { name, items, until });
+  constructor(name, items, since, until) {
+    Object.assign(this, { name, items: Int32Array.from(items), since, until });
   }
 
   /** Those of its instructions that a test lets through; the last ones remembered by a key. */
@@ -15,30 +15,50 @@ class Row {
   }
 
   /** The instruction at a time, or -1; and those before and behind it. */
-  at(core, ns) {
-    const after = lowerBound(this.items, 0, this.items.length, ns, core.begin);
-    const exact = after < this.items.length && core.begin[this.items[after]] === ns;
+  at(ns) {
+    const after = lowerBound(this.items, 0, this.items.length, ns, this.since);
+    const exact = after < this.items.length && this.since[this.items[after]] === ns;
     const before = exact ? after : after - 1;
     const item = before >= 0 ? this.items[before] : -1;
     const inside = item >= 0 && ns <= this.until[item];
     return { item: inside ? item : -1, before: item, after: this.items[before + 1] ?? -1 };
   }
+
+  has(i) {
+    return this.at(this.since[i]).item === i;
+  }
 }
 
-/** All rows of a core: its queues, and as many for each ring of transfers as fly at once. */
-export function rowsOf(core) {
+/** All rows of a core: its queues, and of transfers each DMA engine, or as many for each ring as fly
+  at once. */
+export function rowsOf(core, byEngine) {
   const own = core.queues.map(() => []), flying = core.queues.map(() => []);
   for (const i of core.byTime) {
     const queue = core.queue[i];
     if (core.is(i, TRANSFER)) flying[queue].push(i);
     if (core.rows.queues[queue]) own[queue].push(i);
   }
-  const rows = core.rows.queues.map((name, q) => new Row(name, Int32Array.from(own[q]), core.kept));
+  const rows = core.rows.queues.map((name, q) => new Row(name, own[q], core.begin, core.kept));
+  if (byEngine) return [...rows, ...engines(core)];
   for (const [queue, name] of core.rows.rings) {
-    lanes(core, flying[queue]).forEach((lane, n) =>
-      rows.push(new Row(`${name} ${n}`, Int32Array.from(lane), core.end)));
+    lanes(core, flying[queue]).forEach((lane, n) => rows.push(new Row(`${name} ${n}`, lane, core.begin, core.end)));
   }
   return rows;
+}
+
+/** A row for each DMA engine: what it moves bytes of. */
+function engines(core) {
+  const found = [];
+  for (const i of moving(core)) {
+    for (let e = core.engine[i]; e < core.engine[i] + core.engines[i]; e++) (found[e] ??= []).push(i);
+  }
+  return Array.from(found, (items, e) => new Row(`DMA-E${e}`, items ?? [], core.move, core.moved));
+}
+
+/** The transfers that DMA engines take some time for, in the order in which they begin to. */
+function moving(core) {
+  const own = core.byTime.filter((i) => core.engines[i] && core.moved[i] > core.move[i]);
+  return sorted(own, core.move, core.tick_ns);
 }
 
 /** Transfers side by side, each in the first lane that is free. */
@@ -56,22 +76,22 @@ function lanes(core, transfers) {
 /** Figures over time, each a name, a unit, times and the value from each of them on. */
 export function counters(core) {
   const transfers = core.byTime.filter((i) => core.is(i, TRANSFER));
-  const rate = (i) => core.callOf(i).bytes / Math.max(core.end[i] - core.begin[i], 1e-9);
+  const rate = (i) => core.callOf(i).bytes / (core.moved[i] - core.move[i]);
   return [
-    { name: "Pending DMA Count", unit: "", ...steps(core, transfers, () => 1) },
-    { name: "DMA Throughput", unit: "GB/s", ...steps(core, transfers, rate) },
+    { name: "Pending DMA Count", unit: "", ...steps(core, transfers, core.begin, core.end, () => 1) },
+    { name: "DMA Throughput", unit: "GB/s", ...steps(core, moving(core), core.move, core.moved, rate) },
   ];
 }
 
 /** What intervals sum up to, over time. */
-function steps(core, items, weight) {
-  const ends = sorted(items, core.end, core.tick_ns), times = [0], values = [0];
+function steps(core, items, since, until, weight) {
+  const ends = sorted(items, until, core.tick_ns), times = [0], values = [0];
   let value = 0;
   for (let b = 0, e = 0; e < ends.length;) {
-    const begins = b < items.length && core.begin[items[b]] < core.end[ends[e]];
+    const begins = b < items.length && since[items[b]] < until[ends[e]];
     const i = begins ? items[b++] : ends[e++];
     value += begins ? weight(i) : -weight(i);
-    const time = begins ? core.begin[i] : core.end[i];
+    const time = begins ? since[i] : until[i];
     if (time !== times.at(-1)) times.push(time), values.push(0);
     values[values.length - 1] = Math.abs(value) < 1e-6 ? 0 : value;
   }

@@ -1,7 +1,7 @@
 // What is chosen: one object, its copy in the address, and who is told of changes.
 
 const START = {
-  core: 0, step: -1, line: -1, from: 0, to: 0, order: "program", colour: "line", pane: "step",
+  core: 0, step: -1, line: -1, from: 0, to: 0, order: "program", colour: "line", dma: "queues", pane: "step",
   query: "", operand: 0, element: "", cycle: 0, cell: "", theme: "",
 };
 const LINKED = Object.keys(START);

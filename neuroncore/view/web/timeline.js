@@ -2,7 +2,7 @@
 
 import { Board, colour, ink, LABELS, navigable } from "./canvas.js";
 import { chain, gapBefore } from "./causes.js";
-import { CRITICAL, lowerBound, TRANSFER } from "./model.js";
+import { CRITICAL, lowerBound } from "./model.js";
 import { counters, rowsOf } from "./rows.js";
 import { matching } from "./search.js";
 import { set, state } from "./state.js";
@@ -21,9 +21,15 @@ export class Timeline {
 
   open(core) {
     this.core = core;
-    this.rows = rowsOf(core).slice(0, MOST_LANES);
+    this.rowsBy = {};
+    this.choose();
     this.counters = counters(core);
     this.names = [...new Set(core.calls.map((call) => call.name))];
+  }
+
+  /** The rows that are asked for: transfers by queue or by DMA engine. */
+  choose() {
+    this.rows = this.rowsBy[state.dma] ??= rowsOf(this.core, state.dma === "engines").slice(0, MOST_LANES);
   }
 
   /** Which instructions stand out: those of the chosen line, and those searched for. */
@@ -37,6 +43,7 @@ export class Timeline {
   draw() {
     const { board, core } = this;
     if (!core) return;
+    this.choose();
     const below = AXIS + this.rows.length * HEIGHT;
     if (!board.begin(below + this.counters.length * COUNTER + 4)) return;
     board.axis();
@@ -61,9 +68,9 @@ export class Timeline {
   /** At most one rectangle for each pixel of the row. */
   drawItems(row, items, n, named) {
     const { board, core } = this, y = AXIS + n * HEIGHT + 1, height = HEIGHT - 3;
-    let at = Math.max(0, lowerBound(items, 0, items.length, state.from, core.begin) - 1);
-    while (at < items.length && core.begin[items[at]] < state.to) {
-      const i = items[at], x = board.x(core.begin[i]), width = (row.until[i] - core.begin[i]) * board.perNs;
+    let at = Math.max(0, lowerBound(items, 0, items.length, state.from, row.since) - 1);
+    while (at < items.length && row.since[items[at]] < state.to) {
+      const i = items[at], x = board.x(row.since[i]), width = (row.until[i] - row.since[i]) * board.perNs;
       board.rect(x, y, Math.max(1, width - (width > 3 ? 1 : 0)), height, this.colour(i));
       if (named && width > 46) {
         const left = Math.max(x, LABELS) + 3;
@@ -76,7 +83,7 @@ export class Timeline {
       }
       const next = Math.floor(Math.max(x + 1, x + width));
       at = width >= 1 ? at + 1
-        : Math.max(at + 1, lowerBound(items, at, items.length, board.ns(next), core.begin));
+        : Math.max(at + 1, lowerBound(items, at, items.length, board.ns(next), row.since));
     }
   }
 
@@ -100,24 +107,24 @@ export class Timeline {
       context.stroke();
     }
     for (const [n, row] of this.rows.entries()) {
-      if (row.at(core, core.begin[i]).item !== i) continue;
-      const width = Math.max(3, (row.until[i] - core.begin[i]) * board.perNs);
+      if (!row.has(i)) continue;
+      const width = Math.max(3, (row.until[i] - row.since[i]) * board.perNs);
       context.strokeStyle = ink("chosen");
       context.lineWidth = 2;
-      context.strokeRect(board.x(core.begin[i]), AXIS + n * HEIGHT + 1, width, HEIGHT - 3);
+      context.strokeRect(board.x(row.since[i]), AXIS + n * HEIGHT + 1, width, HEIGHT - 3);
     }
     board.rect(board.x(core.begin[i]), 0, 1, board.height, ink("chosen"));
   }
 
   /** The middle of an instruction's rectangle, in pixels of the canvas. */
   placeOf(i) {
-    const { core } = this, until = core.is(i, TRANSFER) ? core.end[i] : core.kept[i];
-    return [this.board.x((core.begin[i] + until) / 2), this.middle(i)];
+    const { since, until } = this.rows.findLast((row) => row.has(i));
+    return [this.board.x((since[i] + until[i]) / 2), this.middle(i)];
   }
 
   /** The height at which an instruction's last row is. */
   middle(i) {
-    const n = this.rows.findLastIndex((row) => row.at(this.core, this.core.begin[i]).item === i);
+    const n = this.rows.findLastIndex((row) => row.has(i));
     return AXIS + n * HEIGHT + HEIGHT / 2;
   }
 
@@ -145,8 +152,8 @@ export class Timeline {
   clicked(x, y) {
     const row = this.rowAt(y);
     if (!row || x < LABELS) return;
-    const { item, after } = row.at(this.core, this.board.ns(x));
-    const near = item < 0 ? row.at(this.core, this.board.ns(x - 2)).item : item;
+    const { item, after } = row.at(this.board.ns(x));
+    const near = item < 0 ? row.at(this.board.ns(x - 2)).item : item;
     if (near >= 0) set({ step: near });
     else if (after >= 0) set({ step: after, pane: "step" });
   }
@@ -155,7 +162,7 @@ export class Timeline {
     const card = $("card"), row = event.buttons ? null : this.rowAt(event.offsetY), { core } = this;
     card.hidden = !row || event.offsetX < LABELS;
     if (card.hidden) return;
-    const { item, before, after } = row.at(core, this.board.ns(event.offsetX));
+    const { item, before, after } = row.at(this.board.ns(event.offsetX));
     card.hidden = item < 0 && after < 0;
     if (card.hidden) return;
     card.textContent = item < 0 ? gapBefore(core, row, before, after) : said(core, item);
