@@ -390,6 +390,7 @@ def run(
     *args: Any,
     per_rank: Sequence[Sequence[Any] | Mapping[str, Any]] | None = None,
     lnc: int | None = None,
+    instance: str | None = None,
     target: str | None = None,
     seed: int | None = None,
     options: Options | None = None,
@@ -406,7 +407,8 @@ def run(
 
     With `per_rank`, a tuple or dict of arguments for each rank, it runs on so many ranks of `lnc`
     cores together, by default as many cores as the kernel's grid asks for, else one. An array that
-    several ranks are given is each rank's own, and the caller's stays as it is.
+    several ranks are given is each rank's own, and the caller's stays as it is. `instance` is what
+    the ranks are in, such as trn2.48xlarge; by default the largest with chips of the target.
 
     Raises KernelError for what the device would refuse, UsageError if nothing was launched.
     """
@@ -421,7 +423,7 @@ def run(
         raise UsageError("arguments are given rank by rank, in per_rank, or all together")
     ranks = [of_a_rank(one) for one in per_rank]
     kept = [copied(one) for one in ranks]
-    launches = launched.on_ranks(ranks, lnc, target=target, options=options)
+    launches = launched.on_ranks(ranks, lnc, target=target, options=options, instance=instance)
     return of_ranks(launches, [(one.arguments, one.named) for one in launches], kept)
 
 

@@ -253,6 +253,11 @@ class Call:
         return {name: view for name, view in given if isinstance(view, View)}
 
     @property
+    def written_bytes(self) -> int:
+        """Of all that it writes."""
+        return sum(self.view(name).nbytes for name in self.writes)
+
+    @property
     def name(self) -> str:
         return self.instruction.name
 

@@ -91,7 +91,7 @@ class Document:
         self.say(f"{run.kernel} on {run.machine.name}")
         for line in (
             *(_compared(found) if found is not None else ()),
-            *_estimated(run.timelines, run.programs, self.arguments.answers),
+            *_timed(run, self.arguments.answers),
             *(_listed(run.timelines) if asked.compiled else ()),
             *(precision.text(run.precision) if run.precision else ()),
             *([f"orders    {orders}"] if orders else ()),
@@ -180,6 +180,18 @@ def _compared(found: Agreement) -> Iterator[str]:
     yield from text.compared(found.comparisons)
     limits = ", ".join(f"{t:.3g}" for t in found.tolerances)
     yield f"{'agrees' if found else 'DIFFERS'}   (relative L2 at most {limits})"
+
+
+def _timed(run: Run, answers: bool) -> Iterator[str]:
+    """The estimate of each core; of several ranks, that of the slowest core."""
+    world = run.world
+    if world.ranks == 1:
+        yield from _estimated(run.timelines, run.programs, answers)
+        return
+    slowest = max(range(world.size), key=lambda number: run.timelines[number].total_ns)
+    cores = "1 core" if world.cores == 1 else f"{world.cores} cores"
+    yield f"{world.ranks} ranks of {cores}; the slowest is {world.named(slowest)}"
+    yield from text.estimated(run.timelines[slowest], answers)
 
 
 def _estimated(

@@ -99,6 +99,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         help="execute the record again in up to N other orders that the device may take, and tell "
         "whether the bits are the same",
     )
+    _add_world(parser)
     _add_reference(parser)
     _add_emulation(parser)
     parser.set_defaults(command=run)
@@ -146,6 +147,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="answers",
         action="store_false",
         help="leave out what bounds a kernel and what would help: for classes",
+    )
+
+
+def _add_world(parser: argparse.ArgumentParser) -> None:
+    """On how many ranks a kernel runs."""
+    parser.add_argument(
+        "--ranks",
+        type=natural,
+        metavar="N",
+        help="run the kernel on so many ranks together; functions that make arguments and the "
+        "reference are given the rank if they have a parameter of that name",
+    )
+    parser.add_argument(
+        "--lnc", type=int, choices=(1, 2), help="physical cores of a rank; by default the grid's"
+    )
+    parser.add_argument(
+        "--instance", metavar="NAME", help="what the ranks are in, such as trn2.48xlarge"
     )
 
 
@@ -254,6 +272,7 @@ def natural(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    _check_world(arguments)
     for option in ("trace", "html", "save"):
         _check_writable(option, getattr(arguments, option))
     return finished(arguments, Document(arguments))
@@ -306,6 +325,16 @@ def launch(arguments: argparse.Namespace, session: Session, options: Options) ->
             session.look_at(Path(file))
         else:
             session.run_script(Path(file))
+
+
+def _check_world(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for ranks of what isn't one kernel, and for what only ranks have."""
+    if arguments.ranks is None:
+        for option in ("lnc", "instance"):
+            if getattr(arguments, option) is not None:
+                raise UsageError(f"--{option} goes with --ranks: it is about a kernel on ranks")
+    elif is_script(arguments):
+        raise UsageError(f"--ranks is for one kernel: {arguments.file}::KERNEL")
 
 
 def _check_writable(option: str, path: Path | None) -> None:

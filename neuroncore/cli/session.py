@@ -16,12 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from neuroncore import machine
-from neuroncore.api import Run, load, of
+from neuroncore.api import Run, load, of, of_ranks
 from neuroncore.cli import failures, values
 from neuroncore.core.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
 from neuroncore.frontend import misuse
-from neuroncore.frontend.arguments import Arguments, copied
+from neuroncore.frontend.arguments import Arguments, copied, takes_rank
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.native.lazy import Lazy
@@ -87,19 +87,35 @@ class Session:
             values.check_call(kernel, name, args, kwargs)
             if self.compares:
                 self._refer(home, args, kwargs)
+            if getattr(self.arguments, "ranks", None):
+                more = range(1, self.arguments.ranks)
+                others = [self._kernel_arguments(home, rng, rank) for rank in more]
+                self._run_on_ranks(_jitted(kernel), [(args, kwargs), *others])
+                return
             if self.reference is not None:
                 self.called = (args, kwargs), copied((args, kwargs))
             self.document.header()
-            is_ours = isinstance(kernel, Kernel) or _is_older(kernel)
-            (kernel if is_ours else jit(kernel))(*args, **kwargs)
+            _jitted(kernel)(*args, **kwargs)
 
-    def _kernel_arguments(self, home: ModuleType, rng: np.random.Generator) -> Arguments:
+    def _run_on_ranks(self, kernel: Any, per_rank: list[Arguments]) -> None:
+        """Launch a kernel on ranks, and report them as one."""
+        kept = [copied(one) for one in per_rank]
+        self.document.header()
+        asked = self.arguments
+        launches = kernel.on_ranks(per_rank, asked.lnc, instance=asked.instance)
+        run = of_ranks(launches, [(one.arguments, one.named) for one in launches], kept)
+        found = run.compare(self.reference, asked.tol) if self.reference is not None else None
+        self.document.add(run, found)
+
+    def _kernel_arguments(
+        self, home: ModuleType, rng: np.random.Generator, rank: int = 0
+    ) -> Arguments:
         if self.arguments.args:
             return tuple(values.argument(a, rng) for a in self.arguments.args), {}
         if self.arguments.inputs:
-            return values.arguments_from(values.function(self.arguments.inputs, home), rng)
+            return values.arguments_from(values.function(self.arguments.inputs, home), rng, rank)
         if hasattr(home, "inputs"):
-            return values.arguments_from(values.member(home, "inputs"), rng)
+            return values.arguments_from(values.member(home, "inputs"), rng, rank)
         raise UsageError(
             "give the kernel's arguments with --args or --inputs "
             f"(or define a function `inputs` in {home.__file__})"
@@ -110,7 +126,8 @@ class Session:
         name = self.arguments.ref or ("reference" if hasattr(home, "reference") else None)
         if name is not None:
             self.reference = values.function(name, home)
-            values.check_call(self.reference, name, args, kwargs)
+            rank = {"rank": 0} if takes_rank(self.reference) else {}
+            values.check_call(self.reference, name, args, {**kwargs, **rank})
 
     # --- a saved run -----------------------------------------------------------------------------
 
@@ -185,6 +202,12 @@ class Session:
         told = cause if isinstance(cause, KernelError) else error
         self._failed(None, told, f"{type(error).__name__}: {error}")
         failures.print_traceback(error)
+
+
+def _jitted(kernel: Any) -> Any:
+    """A kernel of either API, or what is made of a plain function."""
+    is_ours = isinstance(kernel, Kernel) or _is_older(kernel)
+    return kernel if is_ours else jit(kernel)
 
 
 def _is_older(kernel: Any) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 
 from neuroncore.cli.failures import NotPython
 from neuroncore.errors import UsageError, did_you_mean
+from neuroncore.frontend.arguments import takes_rank
 from neuroncore.frontend.settings import target_machine
 from neuroncore.numerics.formats import Format, lookup
 
@@ -146,10 +147,13 @@ def check_call(
 
 
 def arguments_from(
-    make: Callable[..., Any], rng: np.random.Generator
+    make: Callable[..., Any], rng: np.random.Generator, rank: int = 0
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments from a function; it gets a generator if it takes one."""
-    made = make(rng) if inspect.signature(make).parameters else make()
+    """Positional and keyword arguments from a function; it gets a generator if it takes one, and
+    the rank if it has a parameter of that name."""
+    named = {"rank": rank} if takes_rank(make) else {}
+    wants = inspect.signature(make).parameters.keys() - {"rank"}
+    made = make(rng, **named) if wants else make(**named)
     if isinstance(made, dict):
         return (), made
     return (tuple(made) if isinstance(made, tuple | list) else (made,)), {}

@@ -23,6 +23,8 @@ from neuroncore.frontend.settings import current_settings, environment_options, 
 from neuroncore.frontend.sharing import apart
 from neuroncore.frontend.warning import NeuronWarning as NeuronWarning
 from neuroncore.frontend.warning import warn
+from neuroncore.instances.instance import Instance
+from neuroncore.instances.instance import find as find_instance
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 from neuroncore.native.lazy import Lazy
@@ -93,19 +95,23 @@ def launch_ranks(
     grid: tuple[int, ...] = (),
     target: str | None = None,
     options: Options | None = None,
+    instance: str | None = None,
 ) -> list[Launch]:
     """Run a kernel function on several ranks together, each on its own arguments and HBM, on as
     many cores as `way` has shares of the grid's programs; the launches rank by rank.
 
     Arrays are as `launch` has them; those of which several ranks are given some memory are each
-    rank's own, copied from the caller's. Raises UsageError for numbers of ranks and cores that
-    there are not.
+    rank's own, copied from the caller's. `instance` is what the ranks are in; by default the
+    largest with chips of the target. Raises UsageError for numbers of ranks and cores that there
+    are not, or not in the instance.
     """
     current = current_settings()
     chosen = options or current.options or environment_options()
-    machine = target_machine(target)
-    world = World(len(per_rank), len(way.shares))
-    _check_world(world, machine)
+    where = None if instance is None else find_instance(instance)
+    asked = target or current.target
+    machine = target_machine(asked or (where.chip.machine if where else None))
+    world = World(len(per_rank), len(way.shares), where.name if where else None)
+    _check_world(world, machine, where)
     cores = _cores(machine, chosen, grid, world)
     _set_order(cores, chosen.order or order)
     precision = _precision(cores)
@@ -125,10 +131,19 @@ def launch_ranks(
     return [rank.close(precision) for rank in ranks]
 
 
-def _check_world(world: World, machine: Machine) -> None:
+def _check_world(world: World, machine: Machine, where: Instance | None) -> None:
     """Refuse what no launch of several ranks is (collectives of the runtime, as nki-library's
-    harness asks for them: 1, 2, 4, 8, 16 or a multiple of 32 ranks)."""
-    if world.ranks not in SMALL_WORLDS and (world.ranks % 32 or not world.ranks):
+    harness asks for them: 1, 2, 4, 8, 16 or a multiple of 32 ranks; all ranks of an instance)."""
+    if where is not None and where.chip.machine != machine.name:
+        raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
+    room = where.ranks(world.cores) if where is not None else None
+    if room is not None and world.ranks > room:
+        raise UsageError(
+            f"{where.name if where else ''} has {room} ranks of {world.cores} cores, not "
+            f"{world.ranks}"
+        )
+    odd = world.ranks not in SMALL_WORLDS and (world.ranks % 32 or not world.ranks)
+    if odd and world.ranks != room:
         raise UsageError(
             f"{world.ranks} ranks: a world has {listed(SMALL_WORLDS)} ranks, or a multiple of 32"
         )

@@ -122,7 +122,7 @@ def _instructions(count: int) -> str:
 
 def _moved(timeline: Timeline) -> int:
     calls, times = np.unique(timeline.columns.call[timeline.moves], return_counts=True)
-    each = (timeline.program.calls[call].view("dst").nbytes for call in calls.tolist())
+    each = (timeline.program.calls[call].written_bytes for call in calls.tolist())
     return sum(one * many for one, many in zip(each, times.tolist(), strict=True))
 
 

@@ -113,7 +113,7 @@ def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine
         found.flops["model_flops"] += done.flops * times * (not done.transposes)
     if is_transfer(call, queue):
         found.transfers += times
-        found.transfer_bytes += call.view("dst").nbytes * times
+        found.transfer_bytes += call.written_bytes * times
 
 
 def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:

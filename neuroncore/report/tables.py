@@ -111,7 +111,7 @@ def _lines(timeline: Timeline) -> Array:
     rows["critical_ns"] = np.bincount(line[path], until - timeline.begin[path], count)
     moved, size = timeline.moves, np.zeros(len(program.calls))
     for call in np.unique(columns.call[moved]).tolist():
-        size[call] = program.calls[call].view("dst").nbytes
+        size[call] = program.calls[call].written_bytes
     rows["transfers"] = np.bincount(line[moved], minlength=count)
     rows["transfer_bytes"] = np.bincount(line[moved], size[columns.call[moved]], count)
     return rows[rows["count"] > 0]

@@ -46,7 +46,7 @@ def throughput(timeline: Timeline) -> Track:
     """Bytes that transfers write, in GB/s: each has its engines at work at the end of its move
     (`Timeline.transfer_ns`)."""
     program, columns = timeline.program, timeline.columns
-    moved = [call.view("dst").nbytes if call.writes else 0 for call in program.calls]
+    moved = [call.written_bytes for call in program.calls]
     size, done = np.array(moved, np.float64)[columns.call], timeline.done
     some = timeline.moves & (timeline.transfer_ns > 0)
     last = whole(done[some])

@@ -76,7 +76,8 @@ class Kernel:
         self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any
     ) -> list[Launch]:
         """The launches of the kernel on several ranks together, each on its own arguments, of
-        `lnc` cores; `options` are a target and Options. Raises what `launch_ranks` does."""
+        `lnc` cores; `options` are a target, Options and an instance. Raises what `launch_ranks`
+        does."""
         cores = lnc or prod(self.grid)
         if self.grid and cores != prod(self.grid):
             raise UsageError(f"the kernel's grid is {self.grid}, and a rank's cores are {cores}")

@@ -105,8 +105,8 @@ class Kernel:
         self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any
     ) -> list[Launch]:
         """The launches of the kernel on several ranks together, each on its own arguments, of as
-        many cores as its grid asks for; `options` are a target and Options. Raises what
-        `launch_ranks` does, and UsageError for another number of cores."""
+        many cores as its grid asks for; `options` are a target, Options and an instance. Raises
+        what `launch_ranks` does, and UsageError for another number of cores."""
         shares = _distributed(self.grid)
         if lnc not in (None, len(shares)):
             raise UsageError(
