@@ -51,7 +51,7 @@ class Parted(Tile):
 
     __slots__ = ()
 
-    def by_keys(self: T, keys: tuple[Any, ...]) -> T:
+    def by_keys(self: T, keys: tuple[Any, ...], /) -> T:
         """The part that indices of axes mean. Raises what is wrong with them."""
         raise NotImplementedError
 

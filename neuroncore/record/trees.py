@@ -41,7 +41,7 @@ def _plain_value(given: Any, kind: type[Any]) -> Any:
     return _plain_number(found) if isinstance(found, np.generic) else plain(found)
 
 
-def _plain_number(given: np.generic) -> dict[str, Any]:
+def _plain_number(given: Any) -> dict[str, Any]:
     return {"number": [type(given).__name__, plain(given)]}
 
 
