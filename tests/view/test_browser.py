@@ -268,6 +268,22 @@ def test_both_cores_of_a_launch_can_be_chosen(chromium, tmp_path):
         assert opened.errors == []
 
 
+def test_the_ranks_of_a_world_can_be_chosen(chromium, tmp_path):
+    ranks = [(scale * a, b) for scale in (1, 2) for a, b in [viewed.operands(64)]]
+    world = neuroncore.run(viewed.product, per_rank=ranks)
+    page = world.view()
+    page.save(tmp_path / "ranks.html")
+    first, second = (core["values"]["tiles"][0]["high"] for core in viewed.document(page)["cores"])
+    assert second == 2 * first
+    with viewed.tab(chromium) as opened:
+        opened.open(tmp_path / "ranks.html")
+        assert opened.text("#core").split("\n") == ["product, rank 0", "product, rank 1"]
+        opened.page.select_option("#core", "1")
+        opened.does("view.drawn()")
+        assert opened.does("[view.core().rank, view.core().ranks]") == [1, 2]
+        assert opened.errors == []
+
+
 def test_precision_by_line_leads_to_the_line(chromium, tmp_path):
     options = Options(precision=True)
     found = neuroncore.run(viewed.product, *viewed.operands(64), options=options)
