@@ -12,14 +12,12 @@ from neuroncore.clause import agreement
 from neuroncore.clause.instruction import Call, Instruction, out_of_reach
 from neuroncore.clause.operand import SBUF, Operand
 from neuroncore.enums import engine
-from neuroncore.native.lazy import Lazy
 from neuroncore.record.program import Columns
 
 if TYPE_CHECKING:  # numba is imported when it is needed
     from neuroncore.native.dependencies import Accesses, Flow
 
 Array = npt.NDArray[Any]
-dataflow: Any = Lazy("neuroncore.native.dependencies")
 CONVERTING = (engine.vector, engine.scalar, engine.gpsimd)
 
 
