@@ -293,7 +293,7 @@ def _source_findings(arguments: argparse.Namespace) -> Sequence[Finding]:
     run itself tells of."""
     file, _, kernel = arguments.file.partition("::")
     try:
-        return read(Path(file), kernel or None, None, arguments.target).findings
+        return read(Path(file), kernel or None, None).findings
     except UsageError:
         return ()
 

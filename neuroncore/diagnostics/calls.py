@@ -109,7 +109,7 @@ def _is_operator_of(parameter: str) -> bool:
 @dataclass(frozen=True)
 class Issue:
     """A row of the vendor's lists of known issues: what is told of a name, `when` a condition of
-    `CONDITIONS` holds of its call, in some releases and on some machines (all if none is named)."""
+    `CONDITIONS` holds of its call, in some releases. Those of single machines are told by runs."""
 
     name: str
     when: str
@@ -119,7 +119,6 @@ class Issue:
     source: str
     code: str = "KNOWN_ISSUE"
     because: str | None = None
-    targets: Sequence[str] = ()
 
 
 @cache
@@ -179,7 +178,7 @@ CONDITIONS: Mapping[str, Callable[[Scope, ast.Call], bool]] = {
 
 
 def known_issues(spot: Spot, release: str) -> Iterator[Issue]:
-    """Issues of a call in a release of today's API, on any machine."""
+    """Issues of a call in a release of today's API."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Call) and not scope.is_older:
         for one in issues().get(scope.api(node.func), ()):

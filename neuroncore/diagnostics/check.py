@@ -95,7 +95,7 @@ def check(
 
     Raises UsageError for what can't be read, an unknown kernel, release or machine.
     """
-    seen = read(Path(file), kernel, api, target)
+    seen = read(Path(file), kernel, api)
     if static or not (words or seen.runs):
         return Checked(_ordered(seen.findings), seen.files, seen.api)
     more = [*(words or ()), *(["--orders", str(orders)] if orders else [])]

@@ -30,24 +30,24 @@ class Read:
     runs: bool
 
 
-def read(file: Path, kernel: str | None, api: str | None, target: str | None) -> Read:
+def read(file: Path, kernel: str | None, api: str | None) -> Read:
     """Read a file, hold it against a release, by default the latest of those that it fits best.
     Raises UsageError as `check` does."""
     if api is not None and api not in RELEASES:
         raise UsageError(f"{api!r} is no release of the API: {', '.join(RELEASES)}")
     try:
-        return _read(Modules(file), kernel, api, target)
+        return _read(Modules(file), kernel, api)
     except RecursionError:
         raise UsageError(f"{file} is nested too deeply") from None
 
 
-def _read(modules: Modules, kernel: str | None, api: str | None, target: str | None) -> Read:
+def _read(modules: Modules, kernel: str | None, api: str | None) -> Read:
     program = Program(modules, kernel)
     scopes, others = (Scopes(program, api), ()) if api else _fitting(program)
     seen = [spot for scope in scopes.all() for spot in spots(scope)]
-    found = [*_told(scopes, seen), *_issues(seen, scopes.release, target)]
+    found = [*_told(scopes, seen), *_issues(seen, scopes.release)]
     if api is None:
-        found += _of_other_releases(seen, scopes.release, others, target)
+        found += _of_other_releases(seen, scopes.release, others)
     return Read(found, program.files, scopes.release, _runs(modules.first.tree, kernel))
 
 
@@ -95,7 +95,7 @@ def _finding(module: Module, release: str, told: Told, function: str) -> Iterato
 
 
 def _of_other_releases(
-    seen: Sequence[Spot], release: str, others: Sequence[str], target: str | None
+    seen: Sequence[Spot], release: str, others: Sequence[str]
 ) -> Iterator[Finding]:
     """Of a release that was not asked for: what newer ones don't have any more, as warnings, and
     known issues of the older ones that the kernels would fit as well, as notes."""
@@ -104,22 +104,21 @@ def _of_other_releases(
             place = spot.scope.module.place(node, spot.scope.device.name)
             said = f"{sentence}; the file is held against {release}"
             yield Finding(code, said, place, severity="warning")
-    told = {(one.code, one.place) for one in _issues(seen, release, target)}
+    told = {(one.code, one.place) for one in _issues(seen, release)}
     for other in others:
-        for one in _issues(seen, other, target):
+        for one in _issues(seen, other):
             if (one.code, one.place) not in told:
                 yield replace(one, severity="note")
 
 
-def _issues(seen: Sequence[Spot], release: str, target: str | None) -> Iterator[Finding]:
-    """What the vendor lists of a release, for all machines or the one that is asked for."""
+def _issues(seen: Sequence[Spot], release: str) -> Iterator[Finding]:
+    """What the vendor lists of a release."""
     for spot in seen:
         for one in calls.known_issues(spot, release):
-            if not one.targets or target in one.targets:
-                place = spot.scope.module.place(spot.node, spot.scope.device.name)
-                said = {"because": one.because, "hint": one.hint, "source": one.source}
-                text = f"{one.sentence} (releases {one.releases})"
-                yield Finding(one.code, text, place, **said)  # type: ignore[arg-type]
+            place = spot.scope.module.place(spot.node, spot.scope.device.name)
+            said = {"because": one.because, "hint": one.hint, "source": one.source}
+            text = f"{one.sentence} (releases {one.releases})"
+            yield Finding(one.code, text, place, **said)  # type: ignore[arg-type]
 
 
 def _runs(tree: ast.Module, kernel: str | None) -> bool:
