@@ -41,6 +41,7 @@ from recipes import RECIPES, given
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.world import World
 from neuroncore.errors import KernelError, NeuronError, NotEmulated
+from neuroncore.frontend.issue import function
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 
@@ -111,8 +112,11 @@ class Recording(Device):
 
     def __init__(self, target: str) -> None:
         super().__init__(target)
-        self.core.peers, self.core.world = Alone(), World(cores=2)
         self.made: list[Made] = []
+
+    def pair(self) -> None:
+        """Let its core be one of the two of a logical core."""
+        self.core.peers, self.core.world = Alone(), World(cores=2)
 
     def issue(self, name: str, *args: Any, **kwargs: Any) -> None:
         self.made.append(Made(name, args, kwargs))
@@ -120,12 +124,14 @@ class Recording(Device):
 
 
 def barrier(device: Recording, form: str) -> Iterator[Any]:
+    device.pair()
     data, _ = given(device, form, buffer="hbm")
     device.issue("core_barrier", data, (0, 1))
     yield data, None
 
 
 def exchange(device: Recording, form: str) -> Iterator[Any]:
+    device.pair()
     src, _ = given(device, form)
     device.issue("sendrecv", src, device.empty(src.shape, form), 1, 1, 0)
     yield src, None
@@ -138,6 +144,8 @@ def move(device: Recording, form: str) -> Iterator[Any]:
     yield one, None
 
 
+# No call of theirs is legal on one rank: what is random of them would only be refused.
+OF_SEVERAL_RANKS = {"all_gather_v", "all_to_all", "all_to_all_v"}
 SEEDS = {**RECIPES, "core_barrier": barrier, "sendrecv": exchange, "register_move": move}
 
 
@@ -291,7 +299,7 @@ def attempt(device: Recording, made: Made) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of keywords that old releases ignored
-            device.call(getattr(nisa, made.name), *made.positional, **made.named)
+            device.call(function(made.name), *made.positional, **made.named)
         legal = True
     except (KernelError, NotEmulated) as refusal:
         _tellable(refusal)
