@@ -153,12 +153,15 @@ an_axis = holds(
 
 
 def _ranks(call: Call) -> int:
-    return len(call["replica_group"][0])
+    """Of a group. That there is one is a rule of its own, and so all rules can be told."""
+    return len(next(iter(call["replica_group"]), ())) or 1
 
 
 def _is_times(call: Call, whole: Any, part: Any) -> bool:
     """Whether a tensor is those of all ranks of another's size, along the call's dimension."""
     axis, count = call["collective_dim"], _ranks(call)
+    if not 0 <= axis < len(part.shape):
+        return True  # `an_axis` tells
     if not whole.on_chip and axis == 0:  # one after the other, whatever the other axes are
         return bool(whole.size == count * part.size and whole.shape[0] % count == 0)
     wanted = list(part.shape)
@@ -220,7 +223,7 @@ def _is_pair(given: Sequence[int]) -> bool:
 )
 def rows_of_numbers(call: Call, machine: Machine) -> Any:
     view, rows = call.view("metadata_tensor"), 4 if call["has_rdispls"] else 3
-    wanted = (rows, len(call["replica_group"][0]))
+    wanted = (rows, _ranks(call))
     allowed = (wanted, (4, wanted[1]))  # a fourth row may be there and is not read
     shape = view.shape[1:] if view.region is SBUF and view.shape[0] == 1 else view.shape
     if view.dtype.name == "uint32" and shape in allowed:
