@@ -92,7 +92,7 @@ def _command(sources: Sources, command: list[str]) -> list[str]:
         "NEURONCORE_STREAM_BYTES": own.stream_bytes,
     }
     definitions = [f"-D{name}={value}" for name, value in defined.items()]
-    flags = list(FLAGS)
+    flags: list[str] = [*FLAGS]
     if "g++" not in Path(command[0]).name:
         flags += CLANG_FLAGS
     included = ["-I", str(HEADERS)]

@@ -22,6 +22,7 @@ from neuroncore.memory.geometry import View
 from neuroncore.native import boxes as native
 from neuroncore.report.tracks import Track, pending, throughput, usage, whole
 from neuroncore.schedule import GPSIMD, LOADS, STORES, Timeline
+from neuroncore.schedule.collectives import collectives
 
 Array = npt.NDArray[Any]
 
@@ -100,7 +101,9 @@ def _names(
     """What Perfetto calls a process and its rows."""
     covers = timeline.program.coverage
     kind = f"estimate of {covers}" if covers else "estimate"
-    name = f"launch {pid}: NeuronCore {timeline.machine.name} ({kind})"
+    world = timeline.world
+    where = f"launch {pid}" if world.ranks == 1 else world.named(timeline.core)
+    name = f"{where}: NeuronCore {timeline.machine.name} ({kind})"
     of = {"ph": "M", "pid": pid}
     yield {"name": "process_name", **of, "args": {"name": name}}
     yield {"name": "process_labels", **of, "args": {"labels": f"sources in {folder or '.'}"}}
@@ -153,9 +156,13 @@ def _until(timeline: Timeline) -> Array:
 
 def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
     """The row of every instruction, and the names of the rows. A transfer has the first row of its
-    ring that is free."""
+    ring that is free; collectives have one of their own, if there are any."""
     names, row = [*ROWS], timeline.queue.copy()
-    moved = np.flatnonzero(timeline.moves)
+    joined = [i for i, _ in collectives(timeline.compiled)]
+    if joined:
+        row[joined] = len(names)
+        names.append("CC-core")
+    moved = np.setdiff1d(np.flatnonzero(timeline.moves), joined)
     moved = moved[np.argsort(timeline.begin[moved], kind="stable")]
     times = timeline.begin[moved].tolist(), _until(timeline)[moved].tolist()
     free: dict[int, list[int]] = {ring: [] for ring in RINGS}

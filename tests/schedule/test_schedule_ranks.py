@@ -6,13 +6,15 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from device import Device
 
 import neuroncore
 from neuroncore.clause.world import World
 from neuroncore.instances import instance as instances
 from neuroncore.instances.collective_time import collective_time
 from neuroncore.report.collectives import operations, told
-from neuroncore.schedule import schedule_cores
+from neuroncore.report.perfetto import events
+from neuroncore.schedule import schedule, schedule_cores
 
 X = np.ones((128, 64), np.float32)
 BYTES = X.nbytes
@@ -110,3 +112,27 @@ def test_ranks_that_are_alike_wait_for_nobody():
 
 def test_a_rank_alone_has_nothing_to_tell_of_others():
     assert operations(ran([3]).timelines) == []
+
+
+def test_a_trace_has_a_process_for_each_rank_and_a_row_for_collectives():
+    run = ran([0, 30])
+    found = list(events(run.timelines))
+    named = [e["args"]["name"] for e in found if e["name"] == "process_name"]
+    assert [name.partition(":")[0] for name in named] == ["rank 0", "rank 1"]
+    for pid, line in enumerate(run.timelines):
+        (tid,) = (
+            e["tid"]
+            for e in found
+            if e["name"] == "thread_name" and e["pid"] == pid and e["args"]["name"] == "CC-core"
+        )
+        (slice_,) = (e for e in found if (e["ph"], e["pid"], e.get("tid")) == ("X", pid, tid))
+        joined = reduction(line)
+        assert slice_["name"] == "ALL_REDUCE" and slice_["ts"] * 1e3 == round(line.begin[joined])
+        assert slice_["dur"] * 1e3 == pytest.approx(line.end[joined] - line.begin[joined], abs=1)
+
+
+def test_a_trace_without_collectives_has_no_row_for_them():
+    core = Device()
+    core.issue("tensor_copy", core.empty((128, 8)), core.tile(X[:, :8]))
+    found = list(events([schedule(core.core.program, core.core.machine)]))
+    assert "CC-core" not in {e.get("args", {}).get("name") for e in found}
