@@ -31,7 +31,8 @@ def check_read(core: Core, arguments: Mapping[str, Any], known: Evaluation) -> N
 
 
 def check_written(
-    around: Around,
+    core: Core,
+    around: Callable[[], Around],
     call: Call,
     arguments: dict[str, Any],
     known: Evaluation,
@@ -40,21 +41,23 @@ def check_written(
 ) -> None:
     """Let a call `run`, and report what it has written as integers other than they are: rounded to
     what float32 has, or cut off; as integers of less than 32 bits only if those are meant too. What
-    looks suspicious is then evaluated in float64."""
-    core, tiles = around.core, {n: arguments[n] for n in (*call.reads, *call.writes)}
+    looks suspicious is then evaluated in float64, `around` what that needs."""
+    tiles = {n: arguments[n] for n in (*call.reads, *call.writes)}
     results = [n for n in call.writes if _counts(tiles[n].dtype, narrow)]
     if not known.casts or not results or any(tile.dynamic for tile in tiles.values()):
         run()
         return
     written = [tiles[n].storage for n in call.writes]
     kept = {n: _kept(tiles[n], written) for n in call.reads}
-    exact = {n: made(_before(tiles[n], n in known.partial), tiles[n]) for n in call.writes}
+    before = {n: chip_doubles(tiles[n]) for n in call.writes if n in known.partial}
     run()
     if not any(_suspect(tile, n in results) for n, tile in tiles.items()):
         return
     given = {n: _in_float64(tile) for n, tile in kept.items()}
+    found = {n: before[n] if n in before else np.zeros(tiles[n].shape) for n in call.writes}
+    exact = {n: made(values, tiles[n]) for n, values in found.items()}
     registers = {unit: a.astype(np.float64) for unit, a in core.accumulators.items()}
-    perform(call, {**arguments, **given, **exact}, Stand(around, registers))
+    perform(call, {**arguments, **given, **exact}, Stand(around(), registers))
     for name in results:
         _check_result(core, name, tiles[name], exact[name].codes())
 
@@ -105,11 +108,6 @@ def _suspect(tile: Tile, written: bool) -> bool:
         return _beyond(codes)
     low, high = tile.dtype.range
     return written and (int(codes.max()) == high or int(codes.min()) == low)
-
-
-def _before(tile: Tile, partial: bool) -> Array:
-    """What float64 finds in a result: where some elements stay, those."""
-    return chip_doubles(tile) if partial else np.zeros(tile.shape)
 
 
 def _kept(tile: Tile, written: list[Storage]) -> Tile:

@@ -86,7 +86,9 @@ class Shadow:
         floats = [n for n in known.floats if is_float(arguments[n])]
         if not floats:
             run = partial(perform, call, arguments, self.core)
-            integers.check_written(self._around, call, arguments, known, True, run)
+            integers.check_written(
+                self.core, lambda: self._around, call, arguments, known, True, run
+            )
         else:
             self._floats(call, arguments, known, floats)
         others = [n for n in call.writes if n not in floats]

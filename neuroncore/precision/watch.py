@@ -86,7 +86,7 @@ class Watch:
             return lambda now, run: self._check_overflow(call, narrow, now, run)
         if not known.floats and known.casts and any(_wide(call, n) for n in call.writes):
             return lambda now, run: integers.check_written(
-                Around(self.core, Precision()), call, now, known, False, run
+                self.core, lambda: Around(self.core, Precision()), call, now, known, False, run
             )
         return None
 
