@@ -17,7 +17,7 @@ HEAD = """\
 
 ```text
 neuroncore check FILE.py[::KERNEL] ... [--api 0.1 .. 0.6] [--target MACHINE] [--static] [--strict]
-                 [--args ARG ... | --inputs FUNC] [--json] [--sarif OUT.sarif]
+                 [--args ARG ... | --inputs FUNC] [--orders N] [--json] [--sarif OUT.sarif]
 ```
 
 tells what the device or its compiler refuses of a kernel, what is likely wrong there, and what is
@@ -26,6 +26,11 @@ arguments (`--args`, `--inputs`, or a function `inputs` beside it), and a file t
 under `if __name__ == "__main__":`, is then run as well, in a process of its own with limits of time
 and memory (`--seconds`, `--memory`), and its record is checked; `--static` stops before that. The
 last line says which of the two was done.
+
+With `--orders N` the record of each launch is executed again in up to N other orders that the
+device may take of its cores, and the last line says how many pairs of accesses that no meeting
+orders came the other way round, and whether the bits are the same. In Python that is
+`Run.orders(N)`.
 
 | severity | what it means | exit code |
 | --- | --- | --- |

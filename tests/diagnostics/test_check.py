@@ -141,3 +141,25 @@ def test_the_hook_is_the_command(file, capsys):
     text = (PAGE.parents[1] / ".pre-commit-hooks.yaml").read_text("utf-8")
     words = re.search(r"entry: neuroncore (.*)", text)[1].split()
     assert main([*words, str(file)]) == 0
+
+
+RACING = """
+import nki, nki.language as nl, numpy as np
+
+@nki.jit
+def racing(x):
+    out, core = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm), nl.program_id(0)
+    nl.store(out, nl.add(nl.load(x), float(core)))
+    return out
+
+if __name__ == "__main__":
+    racing[2](np.ones((4, 4), np.float32))
+"""
+
+
+def test_other_orders_are_told_with_what_they_cover(tmp_path, capsys):
+    file = tmp_path / "racing.py"
+    file.write_text(RACING, "utf-8")
+    code, out = told(capsys, file, "--orders", "3", "--strict")
+    assert code == 1 and "racing.py:7:5: warning[ORDER_MATTERS]" in out
+    assert "1 other order of the cores replayed, in which 1 of 1 pairs" in out.splitlines()[-1]
