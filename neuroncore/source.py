@@ -287,7 +287,7 @@ def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
 
 
 @cache
-def tree(file: str) -> ast.AST:
+def tree(file: str) -> ast.Module:
     """The syntax of a file; empty if there is no source text."""
     try:
         return ast.parse("".join(linecache.getlines(file)))

@@ -1,5 +1,6 @@
 """Tiles of tensors with block dimensions are kept as long as the kernel's source can name them."""
 
+import linecache
 import weakref
 
 import numpy as np
@@ -232,3 +233,26 @@ def test_what_can_be_named_is_there(kernel):
     assert np.array_equal(out.numpy(), VALUES)
     assert not device.core.findings
     assert left == (0 if kernel in ENDING else len(born))
+
+
+def test_a_file_that_was_changed_since_tells_nothing(tmp_path):
+    head = (
+        f"from {nl.__name__} import *\n"
+        + """
+def kernel(x, out, last):
+    made = ndarray((2, par_dim(4), 5), dtype=x.dtype)
+    for i in affine_range(2):
+        made[i] = load(x[i])
+"""
+    )
+    reads = head + "    for i in affine_range(2):\n        store(out[i], made[i])\n"
+    file = tmp_path / "tuned.py"
+    file.write_text(head)
+    linecache.getlines(str(file))
+    names = {}
+    exec(compile(reads, str(file), "exec"), names)
+    device = Older()
+    x, out = (device.tile(v[:2], buffer="hbm") for v in (VALUES, np.zeros_like(VALUES)))
+    device.call(names["kernel"], x, out, None)
+    assert np.array_equal(out.numpy(), VALUES[:2])
+    assert not device.core.findings

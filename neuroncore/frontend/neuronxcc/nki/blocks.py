@@ -89,8 +89,9 @@ class Blocks(Untiled):
         tile = self._tiles.get(block := tuple(at))
         if tile is None:
             tile = self._tiles[block] = Tensor.of(self._make(block))
-            if self._loops and all(_comes_once(keys[axis]) for axis in self._loops):
-                keys[self._loops[-1]].ends(self._tiles, block)
+            variables: list[Any] = [keys[axis] for axis in self._loops]
+            if variables and all(map(_comes_once, variables)):
+                variables[-1].ends(self._tiles, block)
         return tile[rest] if rest else tile
 
     def _met(self, block: tuple[Any, ...]) -> Tensor | None:

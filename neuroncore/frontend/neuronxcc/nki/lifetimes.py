@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import takewhile
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from neuroncore import source
 
@@ -50,10 +50,31 @@ def numbering(frame: FrameType | None) -> Numbering:
         return NONE
     key = id(frame.f_code), frame.f_lasti
     if key not in _numberings:
-        user = source.user_of_value(frame)
-        found = _of_assigned(user, frame.f_code.co_filename) if user is not None else NONE
-        _numberings[key] = frame.f_code, found
+        code, user = frame.f_code, source.user_of_value(frame)
+        told = user is not None and _text(code) in _texts(code.co_filename)
+        found = _of_assigned(user, code.co_filename) if user is not None and told else NONE
+        _numberings[key] = code, found
     return _numberings[key][1]
+
+
+Text = tuple[Any, ...]
+
+
+def _text(code: CodeType) -> Text:
+    """What two code objects have in common that are of the same source text."""
+    names = code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars
+    return code.co_name, code.co_firstlineno, code.co_code, code.co_linetable, names
+
+
+@cache
+def _texts(file: str) -> set[Text]:
+    """Those of what is in a file, which may not be any more what the running code was made of."""
+    found, codes = set(), [compile(source.tree(file), file, "exec", dont_inherit=True)]
+    while codes:
+        code = codes.pop()
+        found.add(_text(code))
+        codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+    return found
 
 
 def _of_assigned(made: ast.AST, file: str) -> Numbering:
@@ -127,8 +148,10 @@ def _loops(use: ast.AST, function: ast.AST, above: dict[ast.AST, ast.AST]) -> li
 
 
 def _repeats(loop: ast.While | ast.AsyncFor | ast.For, part: ast.AST) -> bool:
-    """Whether a part directly in a loop is done again by it, as an `else` is not."""
-    return not any(part is other for other in loop.orelse)
+    """Whether a part directly in a loop is done again by it, as neither an `else` nor what a `for`
+    goes through is."""
+    once = loop.orelse if isinstance(loop, ast.While) else [*loop.orelse, loop.iter]
+    return not any(part is other for other in once)
 
 
 def _numbered(loops: Sequence[list[ast.AST]], keys: Sequence[list[ast.expr]]) -> Numbering:

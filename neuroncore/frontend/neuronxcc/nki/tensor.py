@@ -87,8 +87,8 @@ class Tensor(Seen, Unread, Parted):
             return self._masked(key)
         return super().__getitem__(key)
 
-    def by_keys(self, given: tuple[Any, ...]) -> Tensor:
-        keys = self._all_keys(given)
+    def by_keys(self, keys: tuple[Any, ...]) -> Tensor:
+        keys = self._all_keys(keys)
         for axis, k in enumerate(keys):
             if isinstance(k, Shifted):
                 return self._moved(axis, k)[(*keys[:axis], k.index, *keys[axis + 1 :])]
