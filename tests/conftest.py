@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from neuroncore.core import core, legality
 from neuroncore.memory.geometry import View
 
 neuroncore.activate()
+os.environ["NEURONCORE_PROGRESS"] = (
+    "0"  # lines that only a slow machine has; some tests ask for them
+)
 hypothesis.settings.register_profile("neuroncore", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("neuroncore")
 

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from neuroncore.errors import KernelError, UsageError
+from neuroncore.errors import NeuronError, UsageError
 from neuroncore.view import values
 from neuroncore.view.document import Shown
 from neuroncore.view.page import FRAME_HEIGHT, page
@@ -89,7 +89,7 @@ class Server:
             return Answer(HTTPStatus.NOT_FOUND, "text/plain", "")
         try:
             return made({name: given[-1] for name, given in asked.items()})
-        except (KernelError, UsageError) as error:
+        except NeuronError as error:
             return _refused(str(error))
         except (KeyError, ValueError):
             return _refused(f"{target} is no question")
@@ -130,7 +130,7 @@ class Server:
                 self.end_headers()
                 self.wfile.write(content)
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, format: str, *args: Any) -> None:
                 """Nothing: the terminal is the user's."""
 
         return Handler

@@ -523,6 +523,7 @@ def reference(x):
 
 def test_progress_shows_on_a_terminal_and_in_a_log(file, capsys, monkeypatch):
     Path("slow.py").write_text(KERNEL + SLOW)
+    monkeypatch.delenv("NEURONCORE_PROGRESS")
     assert " s, 3 instructions" in on_a_terminal([NEURONCORE, "run", "slow.py::double"])
     monkeypatch.setenv("NEURONCORE_PROGRESS", "0")
     assert ran(capsys, "slow.py::double")[2] == ""

@@ -64,6 +64,7 @@ def test_a_small_program_is_timed_without_numba(program, order, monkeypatch):
 
 def test_the_first_compilation_is_told_in_a_line(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path))  # else told once and for all
+    monkeypatch.delenv("NEURONCORE_PROGRESS")
     jit.say_that_it_compiles.cache_clear()
     jit.watch_compilation()
 

@@ -16,6 +16,7 @@ from neuroncore.report.progress import progress
 def told(monkeypatch):
     """Does some work, until it has been asked so many times for what to say."""
     module._watcher.leave()
+    monkeypatch.delenv("NEURONCORE_PROGRESS")
     monkeypatch.setattr(module, "QUIET_SECONDS", 0.001)
     monkeypatch.setattr(module, "POLL_SECONDS", 0.001)
 
@@ -48,7 +49,8 @@ def test_on_a_terminal_the_line_goes_away(told, capsys, monkeypatch):
     assert re.fullmatch(r"(\r\d+ s, \d instructions\033\[K)+\r\033\[K", said)
 
 
-def test_what_is_soon_done_says_nothing(capsys):
+def test_what_is_soon_done_says_nothing(monkeypatch, capsys):
+    monkeypatch.delenv("NEURONCORE_PROGRESS")
     with progress(lambda: "1 instruction"):
         pass
     assert capsys.readouterr().err == ""

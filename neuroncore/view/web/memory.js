@@ -105,12 +105,13 @@ class MemoryMap {
         const pixel = Math.round(Math.max(x, 0)) + Math.round(y) * board.width;
         if (width < 1 && taken[pixel]++) continue;
       }
-      board.context.globalAlpha = chosen && !chosen.has(tile.area) ? 0.35 : 0.85;
+      const dim = chosen && !chosen.has(tile.area);
+      board.context.globalAlpha = dim ? 0.35 : 0.85;
       board.rect(x, y, Math.max(1, width - (width > 3 ? 1 : 0)), Math.max(1, height - (height > 3 ? 1 : 0)),
         this.colour(tile));
       this.drawDead(tile, y, height);
       if (width > 60 && height > 11) {
-        board.text(this.called(tile), Math.max(x, LABELS) + 3, y + 10, "#000", width - 6);
+        board.text(this.called(tile), Math.max(x, LABELS) + 3, y + 10, dim ? ink("ink") : "#000", width - 6);
       }
     }
     board.context.globalAlpha = 1;
