@@ -46,8 +46,8 @@ values that only a run has, and a run is no sandbox: what a kernel's file does, 
 
 `--api` names the release to hold a kernel against: 0.1 is neuronxcc.nki up to SDK 2.26, 0.2 to 0.6
 are nki of SDK 2.27 to 2.32. By default it is the latest release whose names and parameters the
-kernel fits best; what newer releases don't have any more is then a warning, and known issues of
-older ones that the kernel would fit as well are notes. The rules of Python's subset are those of
+kernel fits best; what the latest doesn't have any more is then told a step milder, and known issues
+of older ones that the kernel would fit as well are notes. The rules of Python's subset are those of
 the front end that parses a kernel's source; the tracing front end of 0.6 runs Python itself, and of
 them only DYNAMIC_CTRL and the rules of loops hold for it.
 

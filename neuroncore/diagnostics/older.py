@@ -25,16 +25,24 @@ def allocations(spot: Spot) -> Iterator[Told]:
 
 @RULES.about(ast.AugAssign)
 def counters(spot: Spot) -> Iterator[Told]:
-    """Numbers that are counted up in a loop which Python goes through once."""
+    """Numbers that are counted up in a loop which Python goes through once, and read behind it.
+    Published kernels count addresses so for the loop itself."""
     node, scope = spot.node, spot.scope
     if not (isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and spot.traced):
         return
-    bound = scope.bindings.get(node.target.id, [])
+    name = node.target.id
+    bound = scope.bindings.get(name, [])
     starts = [one for how, one in bound if how == "is" and isinstance(one, ast.Constant)]
     plain = all(how == "is" and isinstance(one, ast.Constant | ast.BinOp) for how, one in bound)
-    if starts and plain and scope.value(node.value).kind in ("host", "integer"):
-        said = f"{node.target.id} is counted in a loop that is traced once"
+    if starts and plain and _is_read_behind(scope, name, spot.traced[-1]):
+        said = f"{name} is counted in a loop that is traced once"
         yield "COUNTER_IN_TRACED_LOOP", node, said
+
+
+def _is_read_behind(scope: Scope, name: str, loop: ast.For) -> bool:
+    end = loop.end_lineno or loop.lineno
+    named = (one for one in scope.nodes if isinstance(one, ast.Name) and one.id == name)
+    return any(isinstance(one.ctx, ast.Load) and one.lineno > end for one in named)
 
 
 @RULES.about(ast.Subscript)

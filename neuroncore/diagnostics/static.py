@@ -14,8 +14,9 @@ from neuroncore.diagnostics.releases import RELEASES, is_in
 from neuroncore.diagnostics.values import Scopes
 from neuroncore.diagnostics.walk import Spot, Told, spots
 from neuroncore.errors import UsageError
-from neuroncore.findings import Finding, rule
+from neuroncore.findings import Finding, Severity, rule
 
+MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "note"}
 RULES = (subset.RULES, dynamic.RULES, purity.RULES, older.RULES, calls.RULES)
 
 
@@ -97,13 +98,13 @@ def _finding(module: Module, release: str, told: Told, function: str) -> Iterato
 def _of_other_releases(
     seen: Sequence[Spot], release: str, others: Sequence[str]
 ) -> Iterator[Finding]:
-    """Of a release that was not asked for: what newer ones don't have any more, as warnings, and
-    known issues of the older ones that the kernels would fit as well, as notes."""
+    """Of a release that was not asked for: what the latest doesn't have any more, a step milder,
+    and known issues of the older ones that the kernels would fit as well, as notes."""
     for spot in seen if release not in (RELEASES[0], RELEASES[-1]) else ():
         for code, node, sentence in calls.misfits(spot, RELEASES[-1]):
             place = spot.scope.module.place(node, spot.scope.device.name)
             said = f"{sentence}; the file is held against {release}"
-            yield Finding(code, said, place, severity="warning")
+            yield Finding(code, said, place, MILDER[rule(code).severity])
     told = {(one.code, one.place) for one in _issues(seen, release)}
     for other in others:
         for one in _issues(seen, other):
