@@ -256,13 +256,15 @@ def _values(text: str) -> range | Literal["some"] | None:
 
 def _window(text: str) -> Window:
     """From one instruction or time to another."""
-    if found := re.fullmatch(r"(\d+):(\d+)", text):
-        return Window(int(found[1]), int(found[2]))
-    if found := re.fullmatch(r"([\d.]+)(ns|us|ms|s):([\d.]+)(ns|us|ms|s)", text):
-        with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError):
+        if found := re.fullmatch(r"(\d+):(\d+)", text):
+            return Window(int(found[1]), int(found[2]))
+        if found := re.fullmatch(r"([\d.]+)(ns|us|ms|s):([\d.]+)(ns|us|ms|s)", text):
             first, last = (float(found[n]) * NANOSECONDS[found[n + 1]] for n in (1, 3))
             return Window(first, last, ns=True)
-    raise argparse.ArgumentTypeError(f"{text!r} is neither A:B in instructions nor times")
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is neither A:B in instructions nor times, with B after A"
+    )
 
 
 def natural(text: str) -> int:

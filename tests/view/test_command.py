@@ -84,9 +84,11 @@ def test_a_page_has_the_window_that_was_asked_for(folder, capsys):
         assert (core["first"], core["count"], core["instructions"]) == (first, count, 3)
     assert main(["view", "mine.py::double", "-o", "page.html", "--window", "5:9"]) == 2
     assert "nothing is in the window 5:9" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["view", "mine.py::double", "-o", "page.html", "--window", "1us"])
-    assert "'1us' is neither A:B in instructions nor times" in capsys.readouterr().err
+    for wrong in ("1us", "5:2", "2us:1us", "1.2.3ns:2us"):
+        with pytest.raises(SystemExit):
+            main(["view", "mine.py::double", "-o", "page.html", "--window", wrong])
+        said = capsys.readouterr().err
+        assert f"{wrong!r} is neither A:B in instructions nor times, with B after A" in said
 
 
 def test_serve_tells_where_until_it_is_ended(monkeypatch, capsys):
