@@ -20,6 +20,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -221,8 +222,9 @@ def _instead(value: Any, pool: list[Tile], rng: np.random.Generator) -> Any:
         at = rng.integers(len(items))
         items[at] = _instead(items[at], pool, rng)
         return items if rng.random() < 0.7 else tuple(items)
-    if hasattr(type(value), "__members__") and near:
-        return list(type(value))[rng.integers(len(type(value)))]
+    if isinstance(value, Enum) and near:
+        members = list(type(value))
+        return members[rng.integers(len(members))]
     return _value(pool, rng)
 
 
@@ -282,11 +284,11 @@ def state(device: Recording, made: Made) -> tuple[Any, ...]:
     digest = hashlib.blake2b()
     for tile in made.tiles():
         storage = tile.storage
-        digest.update(storage.data)
+        digest.update(storage.data.tobytes())
         if storage.gaps is not None:
-            digest.update(np.repeat(storage.gaps.mask, storage.gaps.granule))
+            digest.update(np.repeat(storage.gaps.mask, storage.gaps.granule).tobytes())
     for numbers in (*core.accumulators.values(), *core.generators.values()):
-        digest.update(np.ascontiguousarray(numbers))
+        digest.update(numbers.tobytes())
     registers = [one for one in (*made.positional, *made.named.values())]
     held = [(r._value, r.load) for r in registers if isinstance(r, VirtualRegister)]
     counts = len(program), len(core.findings), len(program.data.registers)

@@ -78,8 +78,8 @@ def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | 
     first = own[born[beyond[0]]]
     when = birth[first]
     among = own[(birth[own] <= when) & (death[own] >= when)]
-    counted = Counter(kinds[areas.kind[area]] for area in among)
-    return Alive(kinds[areas.kind[first]], int(alive[beyond[0]]), counted)
+    counted = Counter(kinds[kind] for kind in areas.kind[among].tolist())
+    return Alive(kinds[int(areas.kind[first])], int(alive[beyond[0]]), counted)
 
 
 def _listed(program: Program, kinds: Counter[Area]) -> str:
