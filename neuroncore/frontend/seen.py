@@ -25,7 +25,7 @@ class Seen(Tile):
     def __repr__(self) -> str:
         try:
             return f"{self} {_corners(self)}".rstrip()
-        except NeuronError:  # where it is depends on what is not known, or outside of its tensor
+        except NeuronError:  # it is outside of its tensor, or not yet picked
             return str(self)
 
     def _repr_html_(self) -> str | None:

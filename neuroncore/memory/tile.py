@@ -196,7 +196,7 @@ class Tile:
     def _picks(self, what: str) -> ViewError:
         return ViewError(
             f"{self} {what}",
-            because="its elements are picked one by one, by an index in SBUF, at run time",
+            because="an index in SBUF picks its rows or elements at run time",
             hint="slice or reshape first, then make the view indirect",
         )
 
@@ -368,8 +368,11 @@ class Tile:
     def resolved(self: T, name: str = "the tensor") -> T:
         """The window that the registers and index tiles of a scalar offset mean just now.
 
-        Raises OutOfBoundsError if it leaves the tensor.
+        Raises OutOfBoundsError if it leaves the tensor, ViewError if the index picks rows or
+        elements: they are no window.
         """
+        if self.dynamic and (self.dynamic[0].vector or self.dynamic[0].picks):
+            raise self._picks("has no elements before an instruction picks them")
         offset = self.offset
         for dynamic in self.dynamic:
             offset += dynamic.step * index_value(dynamic, name)

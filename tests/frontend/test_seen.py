@@ -70,3 +70,19 @@ def test_a_look_changes_nothing(seen):
     assert seen and [str(f) for f in plain.findings] == [str(f) for f in looked.findings]
     assert plain.results.tobytes() == looked.results.tobytes()
     assert plain.estimate == looked.estimate
+
+
+def test_rows_that_an_index_picks_are_not_there_to_be_shown(seen):
+    @nki.jit
+    def kernel(x, rows):
+        index, tile = nl.load(rows), nl.ndarray((2, 8), x.dtype, buffer=nl.sbuf)
+        view = x.ap([[8, 2], [1, 8]], vector_offset=index, indirect_dim=0)
+        seen.extend([repr(view), view._repr_html_()])
+        nisa.dma_copy(dst=tile, src=view)
+        out = nl.ndarray((2, 8), x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    assert np.array_equal(kernel(X, np.array([[3], [1]], np.int32)), X[[3, 1]])
+    text, picture = seen
+    assert text.endswith("(2x8 float32 in private_hbm)") and picture is None
