@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore.clause.alu import Operator
-from neuroncore.core.core import Core
+from neuroncore.core.core import Core, Point
 from neuroncore.core.reduction import reduced
 from neuroncore.core.replica_groups import Groups, chip_ranks, own_group, participants, ring
 from neuroncore.errors import KernelError
@@ -87,7 +87,7 @@ def together(name: str, mine: Part, carry_out: Callable[[Parts], None]) -> None:
     if core.peers is None or len(members) == 1:
         all_there({core.number: mine})
     else:
-        core.peers.meet(core.number, name, members, mine, all_there)
+        core.peers.meet(core.number, Point(name, frozenset(members)), mine, all_there)
 
 
 def _check_alike(name: str, parts: Parts) -> None:

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +63,19 @@ class Beside(Protocol):
         ...
 
 
-CarryOut = Callable[[dict[int, Any]], None]  # of what each core of a meeting brought
+Brought = dict[int, Any]  # to a meeting, by the core
+CarryOut = Callable[[Brought], None]
+
+
+def nothing(brought: Brought) -> None:
+    """What most meetings carry out."""
+
+
+class Point(NamedTuple):
+    """Where `cores` meet."""
+
+    name: str
+    cores: frozenset[int]
 
 
 class Watching(Protocol):
@@ -77,16 +89,9 @@ class Watching(Protocol):
 class Peers(Protocol):
     """The other cores of a launch, as an instruction sees them."""
 
-    def meet(
-        self,
-        number: int,
-        point: str,
-        cores: Sequence[int],
-        bring: Any,
-        carry_out: CarryOut | None = None,
-    ) -> dict[int, Any]:
-        """Wait at a named point until every one of `cores` is there; what each brought. The last
-        to come does what is to be carried out before anyone goes on."""
+    def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
+        """Wait at a point until every one of its cores is there; what each brought. The last to
+        come does what is to be done `then`, before anyone goes on."""
         ...
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from neuroncore.core.core import Core
+from neuroncore.core.core import Core, Point
 from neuroncore.errors import KernelError, ShapeError, TargetError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
@@ -41,8 +41,8 @@ def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
             got=f"grid {core.grid or 1}",
             because="the cores of a logical core (LNC2) are the only ones that can meet",
         )
-    own = core.world.cores_of(core.rank)
-    brought = core.peers.meet(core.number, point, own, bring)
+    own = frozenset(core.world.cores_of(core.rank))
+    brought = core.peers.meet(core.number, Point(point, own), bring)
     return {core.world.core(number): one for number, one in brought.items()}
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from neuroncore import source
 from neuroncore.clause.world import World
-from neuroncore.core.core import CarryOut, Core, on
+from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing, on
 from neuroncore.errors import DeadlockError
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class System:
         self._turn = [threading.Semaphore(0) for _ in cores]
         self._waits: dict[int, _Wait] = {}
         self._ended: set[int] = set()
-        self._open: dict[tuple[str, frozenset[int]], _Meeting] = {}
+        self._open: dict[Point, _Meeting] = {}
         self._failure: BaseException | None = None
 
     def run(self, program: Callable[[Core], T]) -> list[T]:
@@ -105,29 +105,19 @@ class System:
         self._able[self._at[number]] = 0
         self._hand_over(number)
 
-    def meet(
-        self,
-        number: int,
-        point: str,
-        cores: Sequence[int],
-        bring: Any = None,
-        carry_out: CarryOut | None = None,
-    ) -> dict[int, Any]:
-        """Wait at a named point until every one of `cores` is there; what each brought. The last
-        to come does what is to be carried out before anyone goes on."""
-        members = frozenset(cores)
-        meeting = self._open.setdefault((point, members), _Meeting(members))
+    def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
+        """What each of the point's cores brought, as `Peers` says."""
+        meeting = self._open.setdefault(point, _Meeting(point.cores))
         meeting.brought[number] = bring
         if meeting.complete:
-            del self._open[point, members]
-            if carry_out is not None:
-                carry_out(meeting.brought)
-            for member in members:
+            del self._open[point]
+            then(meeting.brought)
+            for member in point.cores:
                 self._able[self._at[member]] = 1
             return meeting.brought
         frame = source.user_frame()
         place = source.place(frame.f_code, frame.f_lasti) if frame else None
-        self._waits[number] = _Wait(point, meeting, place)
+        self._waits[number] = _Wait(point.name, meeting, place)
         self._able[self._at[number]] = 0
         self._hand_over(number)
         self._turn[number].acquire()

@@ -10,7 +10,7 @@ import numpy as np
 
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import Operand
-from neuroncore.core.core import CarryOut, Core
+from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
 from neuroncore.core.indirection import Picked, scatter
 from neuroncore.core.staging import perform
 from neuroncore.enums import engine
@@ -37,23 +37,16 @@ class _Peers:
     def __init__(self, shadow: Shadow) -> None:
         self.shadow = shadow
 
-    def meet(
-        self,
-        number: int,
-        point: str,
-        cores: Sequence[int],
-        bring: Any,
-        carry_out: CarryOut | None = None,
-    ) -> dict[int, Any]:
+    def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
         peers = self.shadow.core.peers
         assert peers is not None
 
-        def carried(met: dict[int, Any]) -> None:
-            if carry_out is not None:
-                carry_out({other: brought for other, (brought, _) in met.items()})
+        def carried(met: Brought) -> None:
+            then({other: brought for other, (brought, _) in met.items()})
 
         sent = bring, self.shadow.sent
-        met = peers.meet(number, f"{point}, in float64", cores, sent, carried)
+        beside = point._replace(name=f"{point.name}, in float64")
+        met = peers.meet(number, beside, sent, carried)
         self.shadow.received = {}
         for other, (_, owed) in met.items():
             if other != number:

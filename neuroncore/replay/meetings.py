@@ -3,10 +3,9 @@ until it meets the others and they are not there yet."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from neuroncore.core.core import CarryOut
+from neuroncore.core.core import Brought, CarryOut, Point, nothing
 
 
 class Waits(Exception):
@@ -18,8 +17,8 @@ class Meetings:
     came."""
 
     def __init__(self) -> None:
-        self.open: dict[tuple[str, frozenset[int]], dict[int, Any]] = {}
-        self.complete: dict[int, dict[int, Any]] = {}  # what a core that waited will be given
+        self.open: dict[Point, Brought] = {}
+        self.complete: dict[int, Brought] = {}  # what a core that waited will be given
         self.waiting: dict[int, None] = {}
 
     def copy(self) -> Meetings:
@@ -28,27 +27,18 @@ class Meetings:
         made.complete, made.waiting = dict(self.complete), dict(self.waiting)
         return made
 
-    def meet(
-        self,
-        number: int,
-        point: str,
-        cores: Sequence[int],
-        bring: Any,
-        carry_out: CarryOut | None = None,
-    ) -> dict[int, Any]:
-        """What each of the cores brought; the last to come does what is to be carried out. Raises
-        Waits where they are not all there."""
+    def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
+        """What each of the point's cores brought; the last to come does what is to be done `then`.
+        Raises Waits where they are not all there."""
         if number in self.complete:
             return self.complete.pop(number)
-        key = point, frozenset(cores)
-        brought = self.open.setdefault(key, {})
+        brought = self.open.setdefault(point, {})
         brought[number] = bring
-        if len(brought) < len(key[1]):
+        if len(brought) < len(point.cores):
             self.waiting[number] = None
             raise Waits
-        del self.open[key]
-        if carry_out is not None:
-            carry_out(brought)
+        del self.open[point]
+        then(brought)
         for other in brought.keys() - {number}:
             self.complete[other] = brought
             self.waiting.pop(other, None)
