@@ -25,7 +25,6 @@ COMPILERS = ("g++", "clang++", "c++")
 HEADERS = Path(str(files("neuroncore.customop") / "headers"))
 # The device compiles C++14. Its size_t has 32 bits, so that sizes in braces don't narrow there.
 FLAGS = ("-std=c++14", "-O1", "-w", "-Wno-narrowing")
-CLANG_FLAGS = ("-Wno-c++11-narrowing",)
 DEFINITION = re.compile(r"\.\s*def\s*\(\s*\"([^\"]+)\"\s*,\s*&?\s*[\w:]+\s*,\s*\"([^\"]+)\"\s*\)")
 
 
@@ -92,11 +91,8 @@ def _command(sources: Sources, command: list[str]) -> list[str]:
         "NEURONCORE_STREAM_BYTES": own.stream_bytes,
     }
     definitions = [f"-D{name}={value}" for name, value in defined.items()]
-    flags: list[str] = [*FLAGS]
-    if "g++" not in Path(command[0]).name:
-        flags += CLANG_FLAGS
     included = ["-I", str(HEADERS)]
-    return [*command, *flags, *definitions, *included, *sources.flags, "-x", "c++", "-"]
+    return [*command, *FLAGS, *definitions, *included, *sources.flags, "-x", "c++", "-"]
 
 
 def _table(sources: Sources, preprocessed: str) -> str:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "device.h"
@@ -106,29 +107,14 @@ template <typename T, size_t N, bool read_only> class TensorAccessor {
   neuroncore::Place place_;
 };
 
-template <typename T> class TensorAccessor<T, 1, false> {
+template <typename T, bool read_only> class TensorAccessor<T, 1, read_only> {
  public:
+  using Element = std::conditional_t<read_only, const T, T>;
   TensorAccessor(neuroncore::Storage& storage, int64_t first, neuroncore::Place place)
       : storage_(storage), first_(first), place_(place) {}
-  T& operator[](int64_t index) const {
+  Element& operator[](int64_t index) const {
     int64_t element = neuroncore::inside(storage_, 1, first_, index, place_);
-    return storage_.at<T>(neuroncore::touch(storage_, element, true, place_));
-  }
-  int64_t size(int64_t) const { return storage_.sizes.back(); }
-
- private:
-  neuroncore::Storage& storage_;
-  int64_t first_;
-  neuroncore::Place place_;
-};
-
-template <typename T> class TensorAccessor<T, 1, true> {
- public:
-  TensorAccessor(neuroncore::Storage& storage, int64_t first, neuroncore::Place place)
-      : storage_(storage), first_(first), place_(place) {}
-  const T& operator[](int64_t index) const {
-    int64_t element = neuroncore::inside(storage_, 1, first_, index, place_);
-    return storage_.at<T>(neuroncore::touch(storage_, element, false, place_));
+    return storage_.at<T>(neuroncore::touch(storage_, element, !read_only, place_));
   }
   int64_t size(int64_t) const { return storage_.sizes.back(); }
 

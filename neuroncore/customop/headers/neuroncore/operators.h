@@ -81,6 +81,15 @@ NEURONCORE_UNARY(log10, std::log10(x))
 NEURONCORE_UNARY(exp, std::exp(x))
 #undef NEURONCORE_UNARY
 
+// What makes its result: of a tensor, and of another or a number.
+#define NEURONCORE_MAKING(name)                                                                 \
+  template <typename Other>                                                                     \
+  inline Tensor name(const Tensor& self, const Other& other,                                    \
+                     neuroncore::Place at = NEURONCORE_HERE) {                                  \
+    Tensor result = neuroncore::like(self);                                                     \
+    return name##_out(result, self, other, at);                                                 \
+  }
+
 // a and b are the operands, as doubles: sums, products and quotients of floats are rounded once.
 #define NEURONCORE_BINARY(name, expression)                                                     \
   inline Tensor& name##_out(Tensor& result, const Tensor& self, const Tensor& other,            \
@@ -100,12 +109,7 @@ NEURONCORE_UNARY(exp, std::exp(x))
       return static_cast<T>(expression);                                                        \
     });                                                                                         \
   }                                                                                             \
-  template <typename Other>                                                                     \
-  inline Tensor name(const Tensor& self, const Other& other,                                    \
-                     neuroncore::Place at = NEURONCORE_HERE) {                                  \
-    Tensor result = neuroncore::like(self);                                                     \
-    return name##_out(result, self, other, at);                                                 \
-  }
+  NEURONCORE_MAKING(name)
 
 NEURONCORE_BINARY(mul, a * b)
 NEURONCORE_BINARY(div, a / b)
@@ -195,12 +199,7 @@ inline Tensor clamp(const Tensor& self, const Scalar& low, const Scalar& high,
                             neuroncore::Place at = NEURONCORE_HERE) {                           \
     return name##_out(result, other, self, at);                                                 \
   }                                                                                             \
-  template <typename Other>                                                                     \
-  inline Tensor name(const Tensor& self, const Other& other,                                    \
-                     neuroncore::Place at = NEURONCORE_HERE) {                                  \
-    Tensor result = neuroncore::like(self);                                                     \
-    return name##_out(result, self, other, at);                                                 \
-  }                                                                                             \
+  NEURONCORE_MAKING(name)                                                                       \
   inline Tensor name(const Scalar& self, const Tensor& other,                                   \
                      neuroncore::Place at = NEURONCORE_HERE) {                                  \
     Tensor result = neuroncore::like(other);                                                    \
@@ -210,6 +209,7 @@ inline Tensor clamp(const Tensor& self, const Scalar& low, const Scalar& high,
 NEURONCORE_BITWISE(bitwise_and, &)
 NEURONCORE_BITWISE(bitwise_or, |)
 #undef NEURONCORE_BITWISE
+#undef NEURONCORE_MAKING
 
 inline Tensor& bitwise_not_out(Tensor& result, const Tensor& self,
                                neuroncore::Place at = NEURONCORE_HERE) {
