@@ -10,11 +10,12 @@ import json
 import secrets
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from neuroncore.errors import NeuronError, UsageError
 from neuroncore.view import values
@@ -80,15 +81,15 @@ class Server:
 
     def answer(self, target: str, host: str | None) -> Answer:
         """What a request for a target gets, that names this host."""
-        path, asked = urlsplit(target).path, parse_qs(urlsplit(target).query)
-        _, token, *rest = path.split("/")
-        if host != self.host or not secrets.compare_digest(token.encode(), self._token.encode()):
+        path, _, query = target.partition("?")
+        own, given = f"/{self._token}/".encode(), path.encode()
+        if host != self.host or not secrets.compare_digest(given[: len(own)], own):
             return Answer(HTTPStatus.FORBIDDEN, "text/plain", "")
-        made = {"": self._page, "values": self._values}.get("/".join(rest))
+        made = {"": self._page, "values": self._values}.get(path[len(own) :])
         if made is None:
             return Answer(HTTPStatus.NOT_FOUND, "text/plain", "")
         try:
-            return made({name: given[-1] for name, given in asked.items()})
+            return made({name: said[-1] for name, said in parse_qs(query).items()})
         except NeuronError as error:
             return _refused(str(error))
         except (KeyError, ValueError):
@@ -127,8 +128,9 @@ class Server:
                     self.send_header(name, value)
                 self.send_header("Content-Type", f"{found.kind}; charset=utf-8")
                 self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+                with suppress(ConnectionError):  # who asked may be gone: a page was reloaded
+                    self.end_headers()
+                    self.wfile.write(content)
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Nothing: the terminal is the user's."""

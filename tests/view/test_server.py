@@ -91,6 +91,11 @@ def test_who_doesnt_know_the_token_or_calls_it_by_another_name_gets_nothing(serv
             urlopen(Request(target, headers={"Host": host}))
 
 
+@pytest.mark.parametrize("target", ["*", "", "/", "http://[", "/\xff/"])
+def test_what_is_no_address_is_refused_without_a_word(server, target):
+    assert server.answer(target, server.host).status == HTTPStatus.FORBIDDEN
+
+
 def test_a_port_that_is_taken_is_refused(server, run):
     with pytest.raises(UsageError, match="can't be served"):
         run.serve(port=int(server.host.split(":")[1]))
