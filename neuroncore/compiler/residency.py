@@ -49,14 +49,15 @@ class Pieces:
     """Parts of storages that no access shares with the rest: what can be moved alone. A tensor in
     HBM is one.
 
-    Of each box the piece that it is in, whether it is all of it, and where it is in there, a row of
-    integers; of each piece whether it is on chip, whether it is `movable`, in SBUF where the
-    compiler put it, and its bytes, in each partition and in all.
+    Of each of the record's boxes the piece that it is in, and whether it is all of it; of each
+    piece its ends in rows and bytes, whether it is on chip, whether it is `movable`, in SBUF where
+    the compiler put it, and its bytes, in each partition and in all.
     """
 
+    boxes: Array
     of_box: Array
     whole: Array
-    place: Array
+    extents: Array
     on_chip: Array
     movable: Array
     width: Array
@@ -69,15 +70,18 @@ def traffic(program: Program, capacity: int) -> Traffic:
     inputs = np.array([len(call.reads) + len(call.indices) for call in calls], np.int32)
     piece, whole = pieces.of_box[columns.operands], pieces.whole[columns.operands]
     accesses = native.Accesses(columns.start, inputs[columns.call], piece, whole)
-    contents = native.Contents(columns.call, columns.operands, pieces.place)
+    contents = native.Contents(columns.call, columns.operands, pieces.boxes, pieces.extents)
     same_as, load = native.repetitions(accesses, contents, pieces.on_chip)
+    if pieces.width[pieces.movable].sum() <= capacity:  # nothing has to make room
+        return Traffic(_repeated(accesses, same_as))
     tiles = native.Tiles(load >= 0, pieces.movable, pieces.width, pieces.nbytes)
-    *_, dropped = native.replay(accesses, same_as, tiles, capacity)
+    saved, reloaded, dropped = native.replay(accesses, same_as, tiles, capacity)
     loaded = np.flatnonzero(load >= 0)
     line = columns.line[load[loaded]]
     again = loaded[np.isin(line, line[dropped[loaded] > 0])]
-    same_as[again] = again
-    saved, reloaded, dropped = native.replay(accesses, same_as, tiles, capacity)
+    if (same_as[again] != again).any():
+        same_as[again] = again
+        saved, reloaded, dropped = native.replay(accesses, same_as, tiles, capacity)
     reread = int(dropped @ pieces.nbytes)
     return Traffic(_repeated(accesses, same_as), reread, int(saved), int(reloaded))
 
@@ -85,11 +89,13 @@ def traffic(program: Program, capacity: int) -> Traffic:
 def _repeated(accesses: Accesses, same_as: Array) -> Array:
     """The instruction that has made what each one would make again, -1 for those that are left."""
     start, reads, piece, _ = accesses
+    found = np.full(len(reads), -1, np.int32)
+    if (same_as == np.arange(len(same_as))).all():
+        return found
     left_out = np.flatnonzero(~native.kept(accesses, same_as))
     writes = np.arange(start[-1]) >= np.repeat(start[:-1] + reads, np.diff(start))
     makers = np.full(len(same_as), -1, np.int32)
     makers[piece[writes]] = np.repeat(np.arange(len(reads)), np.diff(start))[writes]  # the last
-    found = np.full(len(reads), -1, np.int32)
     found[left_out] = makers[same_as[piece[start[left_out] + reads[left_out]]]]
     return found
 
@@ -100,15 +106,13 @@ def _pieces(program: Program) -> Pieces:
     on_chip = areas.each_box((k.region in (SBUF, PSUM) for k in areas.kinds), np.bool_)
     movable = areas.each_box((k.region is SBUF and not k.placed for k in areas.kinds), np.bool_)
     in_order = np.lexsort((boxes[:, 3], boxes[:, 0]))  # by the first byte, area by area
-    of_box, first, extents = native.pieces(boxes, in_order, on_chip)
-    own, around = boxes[:, 1:5], extents[of_box]
+    of_box, whole, first, extents = native.pieces(boxes, in_order, on_chip)
     row, row_end, byte, byte_end = extents.T
     return Pieces(
+        boxes=boxes,
         of_box=of_box,
-        whole=(boxes[:, 5] > 0) & (own == around).all(axis=1),
-        place=np.where(
-            on_chip[:, None], own - around[:, [0, 0, 2, 2]], np.arange(len(boxes))[:, None]
-        ),
+        whole=whole,
+        extents=extents,
         on_chip=on_chip[first],
         movable=movable[first],
         width=byte_end - byte,

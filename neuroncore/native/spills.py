@@ -25,12 +25,13 @@ class Accesses(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What tells whether pieces have the same content: call[i] of each instruction, and of the box
-    operands[k] that operand k is, where it is within its piece, a row of integers (place[b])."""
+    """What tells whether pieces have the same content: call[i] of each instruction, and where the
+    box operands[k] that operand k is lies in its piece, by the rows of both (`pieces`)."""
 
     call: Array
     operands: Array
-    place: Array
+    boxes: Array
+    extents: Array
 
 
 class Tiles(NamedTuple):
@@ -45,24 +46,31 @@ class Tiles(NamedTuple):
 
 @compiled
 def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
-    """The piece that each box is in; of each piece its first box, and its ends in rows and bytes.
+    """The piece that each box is in, and whether all of it; of each piece its first box, and its
+    ends in rows and bytes.
 
-    A box is [area, row, row_end, byte, byte_end, ...]; `in_order` sorts boxes by area and first
+    A box is [area, row, row_end, byte, byte_end, dense]; `in_order` sorts boxes by area and first
     byte. A piece ends before a box that begins behind all that are in it.
     """
     of_box, first = np.zeros(boxes.shape[0], np.int64), np.zeros(boxes.shape[0], np.int64)
     extents = np.zeros((boxes.shape[0], 4), np.int64)
     last = -1
     for b in in_order:
-        row, row_end, byte, byte_end = boxes[b, 1:5]
         same_area = last >= 0 and boxes[b, 0] == boxes[first[last], 0]
-        if not same_area or (on_chip[b] and byte >= extents[last, 3]):
+        if not same_area or (on_chip[b] and boxes[b, 3] >= extents[last, 3]):
             last += 1
-            first[last], extents[last] = b, boxes[b, 1:5]
-        of_box[b], extent = last, extents[last]
-        extent[0], extent[1] = min(extent[0], row), max(extent[1], row_end)
-        extent[3] = max(extent[3], byte_end)
-    return of_box, first[: last + 1].copy(), extents[: last + 1].copy()
+            first[last] = b
+            for k in range(4):
+                extents[last, k] = boxes[b, 1 + k]
+        of_box[b] = last
+        extents[last, 0] = min(extents[last, 0], boxes[b, 1])
+        extents[last, 1] = max(extents[last, 1], boxes[b, 2])
+        extents[last, 3] = max(extents[last, 3], boxes[b, 4])
+    whole = boxes[:, 5] > 0
+    for b in range(boxes.shape[0]):
+        for k in range(4):
+            whole[b] &= boxes[b, 1 + k] == extents[of_box[b], k]
+    return of_box, whole, first[: last + 1].copy(), extents[: last + 1].copy()
 
 
 @compiled
@@ -70,7 +78,7 @@ def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
     """For each piece the first one that is loaded from the same bytes, itself if there is none; and
     the instruction that loads it, -1 if it isn't loaded whole or is written again."""
     start, reads, piece, _ = accesses
-    call, operands, place = contents
+    call, operands, boxes, extents = contents
     count = on_chip.shape[0]
     same_as, load = np.arange(count), np.full(count, -1)
     writers, final, alone, first_read = _history(start, reads, piece, count)
@@ -85,18 +93,22 @@ def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
         own = piece[first_write]
         if not alone[own] or not on_chip[own] or final[own] >= first_read[own]:
             continue
+        for k in range(start[i], first_write):
+            external[own] &= not on_chip[piece[k]] and writers[piece[k]] == 0
+        if not external[own]:
+            continue
         key[own] = _mixed(key[own], call[i])
         for k in range(start[i], first_write):
-            source = piece[k]
-            key[own] = _mixed(key[own], source)
-            external[own] &= not on_chip[source] and writers[source] == 0
+            key[own] = _mixed(key[own], piece[k])
         inputs[own] += reads[i]
         for k in range(start[i], start[i + 1]):
-            for number in place[operands[k]]:
-                key[own] = _mixed(key[own], number)
-        if i < final[own]:
-            continue
-        if inputs[own] == 0 or not external[own]:
+            if not on_chip[piece[k]]:
+                key[own] = _mixed(key[own], operands[k])
+                continue
+            for n in range(4):  # from its first row and byte
+                start_of_piece = extents[piece[k], n // 2 * 2]
+                key[own] = _mixed(key[own], boxes[operands[k], 1 + n] - start_of_piece)
+        if i < final[own] or inputs[own] == 0:
             continue
         if writers[own] == 1:
             load[own] = i
