@@ -36,7 +36,8 @@ def read(core: Core, name: str, tile: Tile, count: int) -> Any:
 
 
 def write(core: Core, tile: Tile, codes: Any) -> None:
-    """Write each group's codes[group]; what is beyond stays as it is."""
+    """Write each group's codes[group]; what is beyond stays as it is, and counts as written too:
+    nki.isa.topk's own example passes its results on in whole."""
     number, count = codes.shape
     columns = -(-count // size(core))
     whole = columns * size(core)
@@ -45,6 +46,9 @@ def write(core: Core, tile: Tile, codes: Any) -> None:
     chosen = np.zeros(tile.shape, np.bool_)
     chosen[:, :columns] = _wound(np.arange(whole) < np.full((number, 1), count), columns)
     put(tile, chosen, _wound(padded, columns)[chosen[:, :columns]])
+    if (missing := tile.missing()) is not None:
+        tile.lay_leftovers(missing, core.options.zeros_as_leftovers)
+        tile.mark_written()
 
 
 def _check(core: Core, name: str, tile: Tile, count: int) -> None:

@@ -123,15 +123,24 @@ def test_what_does_not_take_part_is_not_read():
 
 @pytest.mark.parametrize(("k", "columns"), [(5, 1), (16, 1), (20, 2)])
 def test_what_is_beyond_the_results_stays_as_it_is(k, columns):
-    device = Device()
-    *_, val, idx = run_topk(device, distinct(2, 30), k)
+    device, rows = Device(), distinct(2, 30)
+    src = device.tile(wound(rows, 2), "bfloat16")
+    val, idx = device.tile(np.zeros((32, k)), "bfloat16"), device.tile(np.zeros((32, k)), "uint32")
+    val.codes()[...] = idx.codes()[...] = 0xABC
+    device.issue("topk", val, idx, src, 30)
+    there = np.zeros((2, columns * 16), bool)
+    there[:, :k] = True
+    snake = there.reshape(2, columns, 16).swapaxes(1, 2).reshape(32, columns)
     for tile in (val, idx):
-        missing = tile.unwritten()
-        there = np.zeros((2, columns * 16), bool)
-        there[:, :k] = True
-        snake = there.reshape(2, columns, 16).swapaxes(1, 2).reshape(32, columns)
-        assert np.array_equal(~missing[:, :columns], snake)
-        assert missing[:, columns:].all()
+        assert not (tile.codes()[:, :columns][snake] == 0xABC).any()
+        assert (tile.codes()[:, :columns][~snake] == 0xABC).all()
+        assert (tile.codes()[:, columns:] == 0xABC).all()
+
+
+def test_results_that_nothing_wrote_before_may_be_passed_on_in_whole():
+    device = Device()
+    *_, val, idx = run_topk(device, distinct(2, 30), 5)
+    assert val.unwritten() is None and idx.unwritten() is None
 
 
 def topk_operands(device, partitions=32, columns=3, k=8):
