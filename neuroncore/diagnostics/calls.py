@@ -26,6 +26,12 @@ from neuroncore.diagnostics.walk import Rules, Spot, Told
 RULES = Rules()
 
 
+def of_the_api(spot: Spot) -> bool:
+    """Whether a node names something of the API, or calls it."""
+    node = spot.node.func if isinstance(spot.node, ast.Call) else spot.node
+    return isinstance(node, ast.Attribute | ast.Name) and bool(spot.scope.api(node))
+
+
 @RULES.about(ast.Attribute, ast.Name, ast.Call)
 def of_its_release(spot: Spot) -> Iterator[Told]:
     """What the release that a function is held against doesn't have."""

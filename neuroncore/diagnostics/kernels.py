@@ -6,7 +6,14 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from neuroncore.diagnostics.modules import DEFINITIONS, Definition, Module, Modules, name_of
+from neuroncore.diagnostics.modules import (
+    DEFINITIONS,
+    Definition,
+    Module,
+    Modules,
+    children,
+    name_of,
+)
 from neuroncore.diagnostics.releases import ROLES
 from neuroncore.errors import UsageError, did_you_mean
 
@@ -94,7 +101,8 @@ class Program:
         """What the file gives to kernels that it launches, each with what it is: of a name, all
         that is assigned to it in the file."""
         assigned: dict[str, list[ast.expr]] = {}
-        for one in ast.walk(self.modules.first.tree):
+        first = self.modules.first
+        for one in first.inside(first.tree):
             for target in one.targets if isinstance(one, ast.Assign) else ():
                 if isinstance(target, ast.Name) and isinstance(one, ast.Assign):
                     assigned.setdefault(target.id, []).append(one.value)
@@ -107,8 +115,10 @@ class Program:
         """The calls by which the file launches kernels: k(...), k[2](...), nki.jit(k)(...),
         nki.simulate(k)(...)."""
         kernels = {one.node: one for one in self.functions if one.is_kernel}
-        within = {inner for one in self.functions for inner in ast.walk(one.node)}
-        for call in ast.walk(self.modules.first.tree):
+        first = self.modules.first
+        own = (one.node for one in self.functions if one.module is first)
+        within = {inner for node in own for inner in first.inside(node)}
+        for call in first.inside(first.tree):
             if isinstance(call, ast.Call) and call not in within:
                 found = self._launched(call)
                 if found is not None and found[1] in kernels:
@@ -133,7 +143,7 @@ class Program:
     def _handed_over(self) -> Iterator[tuple[Module, Definition]]:
         """What the file launches of other files, and what it gives to a launcher by a call."""
         first = self.modules.first
-        for call in (one for one in ast.walk(first.tree) if isinstance(one, ast.Call)):
+        for call in (one for one in first.inside(first.tree) if isinstance(one, ast.Call)):
             if self.api_name(first, call.func) in ROLES["launchers"] and call.args:
                 if (found := self._definition(first, call.args[0])) is not None:
                     yield found
@@ -144,7 +154,7 @@ class Program:
 
     def _issues(self, module: Module, node: ast.AST) -> bool:
         """Whether a function calls instructions by itself."""
-        calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+        calls = (one.func for one in module.inside(node) if isinstance(one, ast.Call))
         return any((self.api_name(module, one) or "").startswith("nki.isa.") for one in calls)
 
     def _definition(self, module: Module, expression: ast.expr) -> tuple[Module, Definition] | None:
@@ -158,14 +168,14 @@ class Program:
         self._seen.add(id(node))
         self.functions.append(Device(module, node, is_kernel))
         self._called |= {id(found[1]) for found in self._calls(module, node)}
-        for expression in _named(node):
+        for expression in _named(module, node):
             if (found := self._definition(module, expression)) is not None:
                 self._add(*found, is_kernel=False)
 
     def _calls(self, module: Module, node: Definition) -> Iterator[tuple[Module, Definition]]:
         """What a function calls, also with a launch grid."""
         for statement in node.body:
-            for call in (one for one in ast.walk(statement) if isinstance(one, ast.Call)):
+            for call in (one for one in module.inside(statement) if isinstance(one, ast.Call)):
                 called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
                 if (found := self._definition(module, called)) is not None:
                     yield found
@@ -177,12 +187,12 @@ def _functions(module: Module) -> Iterator[Definition]:
             yield one
 
 
-def _named(node: Definition) -> Iterator[ast.expr]:
+def _named(module: Module, node: Definition) -> Iterator[ast.expr]:
     """Names in the body of a function or a class that are of the file, not in its decorators and
     annotations."""
-    inside = [inner for statement in node.body for inner in ast.walk(statement)]
+    inside = [inner for statement in node.body for inner in module.inside(statement)]
     own = {one.id for one in inside if isinstance(one, ast.Name) and not _is_read(one)}
-    own |= {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
+    own |= {one.arg for one in module.inside(node) if isinstance(one, ast.arg)}
     for inner in inside:
         if not isinstance(inner, ast.Name | ast.Attribute) or not _is_read(inner):
             continue
@@ -194,9 +204,11 @@ def _is_read(node: ast.Name | ast.Attribute) -> bool:
     return isinstance(node.ctx, ast.Load)
 
 
-def nested(node: ast.AST) -> Iterator[ast.AST]:
+def nested(node: ast.AST) -> list[ast.AST]:
     """All nodes in a node, but those of functions and classes that are defined in it."""
-    for inner in ast.iter_child_nodes(node):
-        yield inner
+    found: list[ast.AST] = []
+    for inner in children(node):
+        found.append(inner)
         if not isinstance(inner, (*DEFINITIONS, ast.Lambda)):
-            yield from nested(inner)
+            found += nested(inner)
+    return found

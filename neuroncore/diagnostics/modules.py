@@ -19,6 +19,11 @@ NOT_KERNELS = {
     *("neuroncore", "numpy", "ml_dtypes", "scipy", "torch", "jax", "jaxlib", "pytest"),
 }
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+SIGNS = frozenset(
+    sign
+    for kind in (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+    for sign in kind.__subclasses__()
+)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -38,7 +43,7 @@ class Module:
         """What names of imports stand for, wherever in the file they are: how many folders up the
         search begins, 0 for an absolute one, and a dotted name."""
         found: dict[str, tuple[int, str]] = {}
-        for node in ast.walk(self.tree):
+        for node in self.inside(self.tree):
             if isinstance(node, ast.Import):
                 for one in node.names:
                     whole = one.name if one.asname else one.name.partition(".")[0]
@@ -72,6 +77,29 @@ class Module:
         older = any(origin.startswith("neuronxcc.nki") for origin in origins)
         return older and not any(origin.partition(".")[0] == "nki" for origin in origins)
 
+    @cached_property
+    def _nodes(self) -> tuple[list[ast.AST], dict[ast.AST, tuple[int, int]]]:
+        """All nodes, each followed by those in it, and where in them those of a node begin and
+        end. Files are large, and are asked for their nodes often."""
+        nodes: list[ast.AST] = []
+        spans: dict[ast.AST, tuple[int, int]] = {}
+
+        def enter(node: ast.AST) -> None:
+            first = len(nodes)
+            nodes.append(node)
+            for inner in children(node):
+                enter(inner)
+            spans[node] = first, len(nodes)
+
+        enter(self.tree)
+        return nodes, spans
+
+    def inside(self, node: ast.AST) -> list[ast.AST]:
+        """A node of the file and all that are in it."""
+        nodes, spans = self._nodes
+        first, last = spans[node]
+        return nodes[first:last]
+
     def place(self, node: ast.AST, function: str = "") -> Place:
         """Where a node is."""
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
@@ -80,6 +108,18 @@ class Module:
         end = getattr(node, "end_lineno", None) or line
         end_column = getattr(node, "end_col_offset", None) or column + 1
         return Place(str(self.path), line, column, end, end_column, function)
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """What stands in a node, in the order of the source, without signs such as `+`."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            found += [one for one in value if isinstance(one, ast.AST) and type(one) not in SIGNS]
+        elif isinstance(value, ast.AST) and type(value) not in SIGNS:
+            found.append(value)
+    return found
 
 
 def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

@@ -17,7 +17,11 @@ from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, Severity, rule
 
 MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "note"}
-RULES = (subset.RULES, dynamic.RULES, purity.RULES, older.RULES, calls.RULES)
+KINDS = (subset.RULES, dynamic.RULES, purity.RULES, older.RULES, calls.RULES)
+RULES = {
+    node: [rule for rules in KINDS for rule in rules.of.get(node, ())]
+    for node in {node for rules in KINDS for node in rules.of}
+}
 
 
 @dataclass(frozen=True)
@@ -44,34 +48,35 @@ def read(file: Path, kernel: str | None, api: str | None) -> Read:
 
 def _read(modules: Modules, kernel: str | None, api: str | None) -> Read:
     program = Program(modules, kernel)
-    scopes, others = (Scopes(program, api), ()) if api else _fitting(program)
-    seen = [spot for scope in scopes.all() for spot in spots(scope)]
-    found = [*_told(scopes, seen), *_issues(seen, scopes.release)]
+    scopes = Scopes(program, api or RELEASES[-1])
+    seen, others = _spots(scopes), []
+    uses = [one for one in seen if calls.of_the_api(one)]
+    if api is None and (fitting := _fitting(scopes, uses)) != [scopes.release]:
+        *others, release = fitting
+        if release != scopes.release:
+            scopes = Scopes(program, release)
+            seen = _spots(scopes)
+            uses = [one for one in seen if calls.of_the_api(one)]
+    found = [*_told(scopes, seen), *_issues(uses, scopes.release)]
     if api is None:
-        found += _of_other_releases(seen, scopes.release, others)
+        found += _of_other_releases(uses, scopes.release, others)
     return Read(found, program.files, scopes.release, _runs(modules.first.tree, kernel))
 
 
-def _fitting(program: Program) -> tuple[Scopes, Sequence[str]]:
-    """The functions for the latest release of those whose names and parameters they fit best, and
-    the others of these."""
-    latest = Scopes(program, RELEASES[-1])
-    if program.modules.first.is_older or any(scope.is_older for scope in latest.all()[:1]):
-        return Scopes(program, RELEASES[0]), ()
-    uses = [
-        spot
-        for scope in latest.all()
-        for spot in spots(scope)
-        if isinstance(spot.node, ast.Call | ast.Attribute | ast.Name)
-    ]
+def _spots(scopes: Scopes) -> list[Spot]:
+    return [spot for scope in scopes.all() for spot in spots(scope)]
+
+
+def _fitting(latest: Scopes, uses: Sequence[Spot]) -> list[str]:
+    """The releases that fit best what the functions use of the API, by names and parameters."""
+    if latest.program.modules.first.is_older or any(one.is_older for one in latest.all()[:1]):
+        return [RELEASES[0]]
     strange = {
         release: sum(1 for spot in uses for _ in calls.misfits(spot, release))
         for release in RELEASES[1:]
     }
     fewest = min(strange.values())
-    fitting = [release for release, count in strange.items() if count == fewest]
-    same = fitting[-1] == latest.release
-    return latest if same else Scopes(program, fitting[-1]), fitting[:-1]
+    return [release for release, count in strange.items() if count == fewest]
 
 
 def _told(scopes: Scopes, seen: Sequence[Spot]) -> Iterator[Finding]:
@@ -80,11 +85,10 @@ def _told(scopes: Scopes, seen: Sequence[Spot]) -> Iterator[Finding]:
         for one in (*signatures.kernels(scope), *signatures.decorators(scope)):
             yield from _finding(scope.module, scope.release, one, scope.device.name)
     for spot in seen:
-        for rules in RULES:
-            for one in rules.told(spot):
-                yield from _finding(
-                    spot.scope.module, spot.scope.release, one, spot.scope.device.name
-                )
+        scope = spot.scope
+        for tell in RULES.get(type(spot.node), ()):
+            for one in tell(spot):
+                yield from _finding(scope.module, scope.release, one, scope.device.name)
     for one in signatures.launches(scopes.program):
         yield from _finding(scopes.program.modules.first, scopes.release, one, "")
 
@@ -96,25 +100,25 @@ def _finding(module: Module, release: str, told: Told, function: str) -> Iterato
 
 
 def _of_other_releases(
-    seen: Sequence[Spot], release: str, others: Sequence[str]
+    uses: Sequence[Spot], release: str, others: Sequence[str]
 ) -> Iterator[Finding]:
     """Of a release that was not asked for: what the latest doesn't have any more, a step milder,
     and known issues of the older ones that the kernels would fit as well, as notes."""
-    for spot in seen if release not in (RELEASES[0], RELEASES[-1]) else ():
+    for spot in uses if release not in (RELEASES[0], RELEASES[-1]) else ():
         for code, node, sentence in calls.misfits(spot, RELEASES[-1]):
             place = spot.scope.module.place(node, spot.scope.device.name)
             said = f"{sentence}; the file is held against {release}"
             yield Finding(code, said, place, MILDER[rule(code).severity])
-    told = {(one.code, one.place) for one in _issues(seen, release)}
+    told = {(one.code, one.place) for one in _issues(uses, release)}
     for other in others:
-        for one in _issues(seen, other):
+        for one in _issues(uses, other):
             if (one.code, one.place) not in told:
                 yield replace(one, severity="note")
 
 
-def _issues(seen: Sequence[Spot], release: str) -> Iterator[Finding]:
+def _issues(uses: Sequence[Spot], release: str) -> Iterator[Finding]:
     """What the vendor lists of a release."""
-    for spot in seen:
+    for spot in uses:
         for one in calls.known_issues(spot, release):
             place = spot.scope.module.place(spot.node, spot.scope.device.name)
             said = {"because": one.because, "hint": one.hint, "source": one.source}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-from neuroncore.diagnostics.modules import DEFINITIONS
+from neuroncore.diagnostics.modules import DEFINITIONS, children
 from neuroncore.diagnostics.releases import ROLES
 from neuroncore.diagnostics.values import Scope
 
@@ -28,11 +28,10 @@ class Spot(NamedTuple):
 # What a rule tells: a code, the node at fault, and a sentence.
 Told = tuple[str, ast.AST, str]
 Rule = Callable[[Spot], Iterator[Told]]
-SILENT = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
 
 
 class Rules:
-    """Functions that tell something of nodes, by the types of these."""
+    """Functions that tell something of nodes, `of` the types of these."""
 
     def __init__(self) -> None:
         self.of: dict[type[ast.AST], list[Rule]] = {}
@@ -47,17 +46,14 @@ class Rules:
 
         return add
 
-    def told(self, spot: Spot) -> Iterator[Told]:
-        """What they tell of a node."""
-        for rule in self.of.get(type(spot.node), ()):
-            yield from rule(spot)
 
-
-def spots(scope: Scope) -> Iterator[Spot]:
+def spots(scope: Scope) -> list[Spot]:
     """All nodes of a function and of those in it, each once."""
-    yield from _inside(Spot(scope.node, scope, (scope.node,) if scope.is_loop_body else ()))
+    found: list[Spot] = []
+    _enter(Spot(scope.node, scope, (scope.node,) if scope.is_loop_body else ()), found)
     for inner in scope.inner.values():
-        yield from spots(inner)
+        found += spots(inner)
+    return found
 
 
 @cache
@@ -73,26 +69,18 @@ def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
     return {name: next(iter(loops)) for name, loops in found.items() if len(loops) == 1}
 
 
-def _inside(spot: Spot) -> Iterator[Spot]:
-    yield spot
-    around = _entered(spot)
-    for child in _children(spot.node):
-        if not isinstance(child, DEFINITIONS):
-            yield from _inside(Spot(child, *around))
-        elif isinstance(child, ast.ClassDef):
-            yield Spot(child, *around)
-
-
-def _children(node: ast.AST) -> Iterator[ast.AST]:
+def _enter(spot: Spot, found: list[Spot]) -> None:
     """What is read by the compiler: not decorators, defaults and annotations."""
-    if isinstance(node, DEFINITIONS):
-        yield from node.body
-        return
-    for name in node._fields:
-        value = None if name == "annotation" else getattr(node, name, None)
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, ast.AST) and not isinstance(one, SILENT):
-                yield one
+    found.append(spot)
+    around, node = _entered(spot), spot.node
+    annotation = getattr(node, "annotation", None)
+    for child in node.body if isinstance(node, DEFINITIONS) else children(node):
+        if child is annotation:
+            continue
+        if not isinstance(child, DEFINITIONS):
+            _enter(Spot(child, *around), found)
+        elif isinstance(child, ast.ClassDef):
+            found.append(Spot(child, *around))
 
 
 def _entered(
