@@ -6,6 +6,7 @@ itself told.
 * `aliases`: tensors at addresses that overlap.
 * `advice`: what is legal, and slower than need be.
 * `accumulation`: sums in PSUM that go on after they were read.
+* `iterations`: parallel loops whose iterations read what others have written.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from neuroncore.clause.world import World
-from neuroncore.diagnostics import accumulation, advice, aliases, capacity, races
+from neuroncore.diagnostics import accumulation, advice, aliases, capacity, iterations, races
 from neuroncore.diagnostics.uses import Uses
 from neuroncore.findings import Finding
 from neuroncore.record.saved import Record
@@ -29,6 +30,7 @@ def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
         own = [record.programs[n] for n in world.cores_of(rank)]
         found += races.findings(own, world, rank)
     for uses in map(Uses, record.programs):
-        found += [*aliases.findings(uses), *accumulation.findings(uses)]
+        for each in (aliases, accumulation, iterations):
+            found += each.findings(uses)
     found += [one for timeline in timelines for one in advice.findings(timeline)]
     return list(dict.fromkeys(found))

@@ -109,6 +109,9 @@ class Data:
       (`memory.tile.Dynamic`): 0 all of it, 1 each row, 2 each element; its step and limit; and 1
       for a register, 0 for a tile.
     * `programs`: pairs, a row and the program of the grid that begins there.
+    * `iterations`: threes, a row before which an iteration of a parallel loop begins, the number of
+      that loop and the value of its variable; where the loop ends, ~ its number and 0. `carried`
+      are storages that such iterations share by right, such as sums. Files don't have these two.
     * `constants`: the bytes of arrays of the host that entered by themselves, by storage.
     * `copies`: where the host took a tensor from that it made of one on the chip, by storage.
     * `results`: what the kernel returned, of tuples, lists and dicts; tensors are a Leaf.
@@ -120,6 +123,8 @@ class Data:
     places: array[int] = field(default_factory=lambda: array("q"))
     moves: array[int] = field(default_factory=lambda: array("q"))
     programs: array[int] = field(default_factory=lambda: array("q"))
+    iterations: array[int] = field(default_factory=lambda: array("q"))
+    carried: set[int] = field(default_factory=set)
     constants: dict[int, bytes] = field(default_factory=dict)
     _contents: dict[bytes, bytes] = field(default_factory=dict)  # of loops that put the same
     copies: dict[int, Leaf] = field(default_factory=dict)

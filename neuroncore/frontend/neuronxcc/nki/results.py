@@ -27,7 +27,13 @@ from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import check_explicit
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask, rectangles
-from neuroncore.frontend.neuronxcc.nki.scopes import Running, check_read, check_write, running
+from neuroncore.frontend.neuronxcc.nki.scopes import (
+    Running,
+    carry,
+    check_read,
+    check_write,
+    running,
+)
 from neuroncore.frontend.neuronxcc.nki.tensor import Awaited, Tensor, Untiled
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
@@ -160,6 +166,7 @@ def fill(tile: Tile) -> None:
     missing = everything.unwritten()
     assert missing is not None
     del state.fills[tile.storage.id]
+    carry(tile.storage)
     for box in rectangles(missing):
         _set(everything.within(box), value)
 

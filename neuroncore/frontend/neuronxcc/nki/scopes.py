@@ -59,11 +59,14 @@ class Loop:
         loops, depth = state.loops, len(state.loops)
         met = dict(state.met)
         writes: dict[int, tuple[int, Place]] | None = {} if self.parallel else None
+        marks = Marks(state) if self.parallel else None
         for value in self.values:
             index = LoopIndex(value)
             index.loop, index.writes = self, writes
             loops.append(index)
             state.met = dict(met)
+            if marks:
+                marks.begin(value)
             try:
                 yield index
             finally:
@@ -71,9 +74,31 @@ class Loop:
                 del loops[depth:]
                 for tiles, block in index.ending or ():
                     del tiles[block]
+                if marks:
+                    marks.end()
 
     def __len__(self) -> int:
         return len(self.values)
+
+
+class Marks:
+    """The iterations of one run of a parallel loop, in the record (`Data.iterations`)."""
+
+    def __init__(self, state: Running) -> None:
+        self._state, self._program = state, current().program
+        self._number = len(self._program.data.iterations) if self._program else 0
+
+    def begin(self, value: int) -> None:
+        self._mark(self._number, value)
+
+    def end(self) -> None:
+        self._mark(~self._number, 0)
+        if self._state.pending is not None:
+            self._program = None  # its rows come later, as if they were of the next iteration
+
+    def _mark(self, loop: int, value: int) -> None:
+        if self._program is not None:
+            self._program.data.iterations.extend((len(self._program), loop, value))
 
 
 @dataclass(eq=False)
@@ -151,12 +176,20 @@ def check_write(dst: Tile) -> None:
     if storage.id in state.parameters:
         raise _immutable(dst)
     if state.accumulates or dst.dynamic:
+        carry(storage)
         return
     for index in reversed(state.loops):
         if storage.scope is index:
             return
         if index.writes is not None:
             _check_own(dst, index, index.writes)
+
+
+def carry(storage: Storage) -> None:
+    """Let iterations of a parallel loop share a tensor by right."""
+    program = current().program
+    if program is not None:
+        program.data.carried.add(storage.id)
 
 
 def _check_own(dst: Tile, index: LoopIndex, writes: dict[int, tuple[int, Place]]) -> None:

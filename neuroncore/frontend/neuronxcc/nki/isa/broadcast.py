@@ -8,7 +8,7 @@ from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import in_sbuf
 from neuroncore.frontend.neuronxcc.nki.results import issue, new
-from neuroncore.frontend.neuronxcc.nki.scopes import running
+from neuroncore.frontend.neuronxcc.nki.scopes import carry, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.numerics.formats import Format, float32
 
@@ -55,6 +55,7 @@ def _ones(count: int, dtype: Format) -> Tensor:
     if count not in kept:
         ones = kept[count] = new((1, count), dtype)
         ones.storage.scope = None
+        carry(ones.storage)
         issue("memset", dst=ones, value=1.0)
     found: Tensor = kept[count]
     return found

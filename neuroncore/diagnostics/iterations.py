@@ -1,0 +1,99 @@
+"""Iterations of a parallel loop that read what other iterations of it have written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from neuroncore.diagnostics.uses import Array, Uses
+from neuroncore.findings import Finding
+
+NOWHERE = -1  # in no loop
+
+
+@dataclass(frozen=True, eq=False)
+class Nesting:
+    """The parallel loops around each row of a record. Span k begins with row `begins[k]`; the loops
+    around it, outermost first, are in row k of `loops`, and the values of their variables in row k
+    of `values`."""
+
+    begins: Array
+    loops: Array
+    values: Array
+
+    @classmethod
+    def of(cls, marks: Array) -> Nesting:
+        """What `Data.iterations` says, in rows of three."""
+        within: dict[int, int] = {}  # loops that are under way, with their variables
+        spans = [dict(within)]
+        for loop, value in marks[:, 1:].tolist():
+            if loop >= 0:
+                within[loop] = value
+            else:
+                del within[~loop]
+            spans.append(dict(within))
+        shape = len(spans), max(map(len, spans))
+        loops, values = np.full(shape, NOWHERE, np.int64), np.zeros(shape, np.int64)
+        for span, around in enumerate(spans):
+            loops[span, : len(around)] = list(around)
+            values[span, : len(around)] = list(around.values())
+        return cls(np.append(0, marks[:, 0]), loops, values)
+
+    def differ(self, one: Array, other: Array) -> Array:
+        """Of two rows each, the loops in which they are of different iterations: by depth."""
+        a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (one, other))
+        same_loop = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
+        found: Array = same_loop & (self.values[a] != self.values[b])
+        return found
+
+    def value(self, row: int, depth: int) -> int:
+        """The variable of a loop around a row."""
+        return int(self.values[np.searchsorted(self.begins, row, "right") - 1, depth])
+
+
+def findings(uses: Uses) -> Iterator[Finding]:
+    """A finding for each pair of lines of which one reads, in an iteration of a parallel loop, what
+    the other has written last in another one."""
+    marks = np.array(uses.program.data.iterations, np.int64).reshape(-1, 3)
+    if not len(marks):
+        return
+    nesting, told = Nesting.of(marks), set()
+    for operand, depth in _carried(uses, nesting):
+        reader, writer = int(uses.user[operand]), int(uses.reaching[operand])
+        lines = uses.line(writer), uses.line(reader)
+        if lines in told or not _is_one_tensor(uses, operand, writer):
+            continue
+        told.add(lines)
+        yield Finding(
+            "LOOP_CARRIED_READ",
+            f"iteration {nesting.value(reader, depth)} of an affine_range reads what iteration "
+            f"{nesting.value(writer, depth)} has written at {lines[0].short}",
+            lines[1],
+        )
+
+
+def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int]]:
+    """Operands that are read in another iteration than they were written in last, each with the
+    depth of the loop. Left out is what the loop may share, and what moves by indices."""
+    windows = uses.program.windows()
+    shared = np.isin(windows.storage, list(uses.program.data.carried)) | (windows.moving >= 0)
+    read: Array = np.flatnonzero(~uses.writes & (uses.reaching >= 0) & ~shared[uses.window])
+    differ = nesting.differ(uses.user[read], uses.reaching[read])
+    for k in np.flatnonzero(differ.any(axis=1)).tolist():
+        yield int(read[k]), int(differ[k].argmax())
+
+
+def _is_one_tensor(uses: Uses, operand: int, writer: int) -> bool:
+    """Whether an operand is of a tensor that an instruction writes at a place that is fixed, and
+    not updated in place: another tensor may be at its address."""
+    windows, start = uses.program.windows(), uses.columns.start
+    own, reader = uses.window[operand], uses.user[operand]
+    updated = slice(start[reader], start[reader + 1])
+    if (uses.writes[updated] & (uses.window[updated] == own)).any():
+        return False
+    written = slice(start[writer], start[writer + 1])
+    others = uses.window[written][uses.writes[written]]
+    fixed = windows.moving[others] < 0
+    return bool((fixed & (windows.storage[others] == windows.storage[own])).any())

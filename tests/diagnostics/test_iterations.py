@@ -1,0 +1,140 @@
+"""Parallel loops of the older API: iterations that read what others have written."""
+
+import neuronxcc.nki as nki
+import neuronxcc.nki.language as nl
+import numpy as np
+import pytest
+
+import neuroncore
+
+X = np.random.default_rng(0).standard_normal((128, 512)).astype(np.float32)
+
+
+def told(kernel):
+    found = neuroncore.run(kernel, X).findings
+    return [one for one in found if one.code == "LOOP_CARRIED_READ"]
+
+
+def line_of(finding):
+    with open(finding.place.file, encoding="utf-8") as file:
+        return file.read().splitlines()[finding.place.line - 1]
+
+
+@nki.jit
+def within_sbuf(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    for i in nl.affine_range(3):
+        squares = nl.square(tile[:, nl.ds(i * 128, 128)])  # reads
+        tile[:, nl.ds(i * 128 + 128, 128)] = nl.exp(squares)
+    nl.store(out, tile)
+    return out
+
+
+@nki.jit
+def through_hbm(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out[:, 0:128], nl.load(x[:, 0:128]))
+    for i in nl.affine_range(1, 4):
+        before = nl.load(out[:, nl.ds(i * 128 - 128, 128)])  # reads
+        nl.store(out[:, nl.ds(i * 128, 128)], before)
+    return out
+
+
+@nki.jit
+def of_the_outer_loop(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    for i in nl.affine_range(3):
+        for j in nl.sequential_range(2):
+            mine = tile[:, nl.ds(i * 128 + j * 64, 64)]
+            tile[:, nl.ds(i * 128 + 128 + j * 64, 64)] = nl.exp(mine)  # reads
+    nl.store(out, tile)
+    return out
+
+
+@pytest.mark.parametrize("kernel", [within_sbuf, through_hbm, of_the_outer_loop])
+def test_what_another_iteration_has_written_is_told_with_both_lines(kernel):
+    (found,) = told(kernel)
+    assert "# reads" in line_of(found)
+    values, line = ("2", "1") if kernel is through_hbm else ("1", "0"), found.message.split(":")[-1]
+    assert f"iteration {values[0]} of" in found.message
+    assert f"what iteration {values[1]} has written" in found.message
+    distance = {within_sbuf: 1, through_hbm: 1, of_the_outer_loop: 0}[kernel]
+    assert int(line) == found.place.line + distance
+
+
+@nki.jit
+def in_sequence(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    for i in nl.affine_range(2):  # of each, the halves follow each other
+        for j in nl.sequential_range(1):
+            mine = tile[:, nl.ds(i * 256 + j * 128, 128)]
+            tile[:, nl.ds(i * 256 + j * 128 + 128, 128)] = nl.exp(mine)
+    nl.store(out, tile)
+    return out
+
+
+@nki.jit
+def sums(x):
+    out = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.shared_hbm)
+    total, product = (
+        nl.zeros((128, 128), nl.float32),
+        nl.zeros((128, 128), nl.float32, buffer=nl.psum),
+    )
+    for i in nl.affine_range(4):
+        part = nl.load(x[:, nl.ds(i * 128, 128)])
+        total += part
+        product += nl.matmul(part, part, transpose_x=True)
+    nl.store(out, total + product)
+    return out
+
+
+@nki.jit
+def filled_when_first_read(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    zeros = nl.zeros((128, 128), nl.float32)
+    for i in nl.affine_range(4):
+        part = nl.load(x[:, nl.ds(i * 128, 128)])
+        nl.store(out[:, nl.ds(i * 128, 128)], part + zeros)
+    return out
+
+
+@nki.jit
+def folded(x):
+    out = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(4):
+        part = nl.load(x[:, nl.ds(i * 128, 128)])
+        total = nl.loop_reduce(part, op=np.add, loop_indices=[i])
+    nl.store(out, total)
+    return out
+
+
+@nki.jit
+def repeated_rows(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    row = nl.load(x[0:1, 0:128])
+    for i in nl.affine_range(4):
+        part = nl.load(x[:, nl.ds(i * 128, 128)])
+        nl.store(out[:, nl.ds(i * 128, 128)], part * row.broadcast_to((128, 128)))
+    return out
+
+
+@nki.jit
+def after_the_loop(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, dtype=x.dtype)
+    for i in nl.affine_range(4):
+        tile[:, nl.ds(i * 128, 128)] = nl.load(x[:, nl.ds(i * 128, 128)])
+    for i in nl.affine_range(4):
+        nl.store(out[:, nl.ds(i * 128, 128)], tile[:, nl.ds(384 - i * 128, 128)])
+    return out
+
+
+LEGAL = in_sequence, sums, filled_when_first_read, folded, repeated_rows, after_the_loop
+
+
+@pytest.mark.parametrize("kernel", LEGAL)
+def test_iterations_of_their_own_are_fine(kernel):
+    assert not told(kernel)
