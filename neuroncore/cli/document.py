@@ -20,7 +20,7 @@ from neuroncore.findings import Finding
 from neuroncore.frontend.settings import target_machine
 from neuroncore.frontend.warning import Line, by_line, counted, likely_wrong
 from neuroncore.native.lazy import Lazy
-from neuroncore.report import text
+from neuroncore.report import collectives, text
 from neuroncore.report.compare import Agreement
 from neuroncore.report.compiled import listing
 from neuroncore.report.progress import progress
@@ -34,6 +34,7 @@ precision: Any = Lazy("neuroncore.report.precision")
 viewing: Any = Lazy("neuroncore.view.page")
 SCHEMA = "neuroncore.run/2"
 PACKAGES = ("numpy", "numba", "ml_dtypes")
+OPERATIONS = 8  # of ranks together, of which a line each is printed
 
 
 class Document:
@@ -183,15 +184,19 @@ def _compared(found: Agreement) -> Iterator[str]:
 
 
 def _timed(run: Run, answers: bool) -> Iterator[str]:
-    """The estimate of each core; of several ranks, that of the slowest core."""
-    world = run.world
+    """The estimate of each core; of several ranks, who waited for whom, and that of the slowest."""
+    world, timelines = run.world, run.timelines
     if world.ranks == 1:
-        yield from _estimated(run.timelines, run.programs, answers)
+        yield from _estimated(timelines, run.programs, answers)
         return
-    slowest = max(range(world.size), key=lambda number: run.timelines[number].total_ns)
     cores = "1 core" if world.cores == 1 else f"{world.cores} cores"
-    yield f"{world.ranks} ranks of {cores}; the slowest is {world.named(slowest)}"
-    yield from text.estimated(run.timelines[slowest], answers)
+    first, *others = collectives.told(timelines, OPERATIONS)
+    yield f"{world.ranks} ranks of {cores}: {first}"
+    yield from (f"  {line}" for line in others)
+    rank, _ = collectives.slowest(timelines, collectives.operations(timelines))
+    number = max(world.cores_of(rank), key=lambda core: timelines[core].total_ns)
+    yield world.named(number)
+    yield from text.estimated(timelines[number], answers)
 
 
 def _estimated(

@@ -63,24 +63,34 @@ def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
     return sorted(found, key=lambda one: one.end_ns)
 
 
-def told(timelines: Sequence[Timeline]) -> Iterator[str]:
-    """The slowest rank, which is the one that others waited for most if they meet; and a line for
-    each operation: who waited for whom."""
+def slowest(
+    timelines: Sequence[Timeline], found: Sequence[CollectiveOperation]
+) -> tuple[int, float]:
+    """The rank that others waited for most, and how long in all, if the ranks meet in what is
+    `found`; if nobody waits, the one that is the last to end, and 0."""
     world = timelines[0].world
-    taken = [timelines[number].total_ns for number in range(world.size)]
-    slowest = world.rank(taken.index(max(taken)))
-    found = operations(timelines)
     waited = dict.fromkeys(range(world.ranks), 0.0)
     for one in found:
         waited[one.last] += sum(one.waited_ns)
     most = max(waited, key=lambda rank: waited[rank])
     if waited[most] > 0:
-        why = f"rank {most} is the slowest: others waited {duration(waited[most])} in all for it"
-    else:
-        why = f"rank {slowest} is the slowest"
-    yield f"{duration(max(taken))}; {why}"
-    for one in found:
-        yield _line(one)
+        return most, waited[most]
+    return world.rank(max(range(world.size), key=lambda number: timelines[number].total_ns)), 0.0
+
+
+def told(timelines: Sequence[Timeline], most: int | None = None) -> Iterator[str]:
+    """The slowest rank, and a line for each operation: who waited for whom. Of more than `most`
+    operations those have lines that somebody waited longest at."""
+    found = operations(timelines)
+    rank, waited = slowest(timelines, found)
+    why = f": others waited {duration(waited)} in all for it" if waited > 0 else ""
+    taken = max(timeline.total_ns for timeline in timelines)
+    yield f"{duration(taken)}; rank {rank} is the slowest{why}"
+    longest = sorted(range(len(found)), key=lambda n: -max(found[n].waited_ns))[:most]
+    for n in sorted(longest):
+        yield _line(found[n])
+    if left := len(found) - len(longest):
+        yield f"{left} more, at which nobody waited longer"
 
 
 def _line(one: CollectiveOperation) -> str:

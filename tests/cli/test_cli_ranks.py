@@ -40,7 +40,9 @@ def test_each_rank_has_its_inputs_and_its_reference(kernel, tmp_path, capsys):
     saved = str(tmp_path / "k.run")
     assert main(["run", kernel, "--ranks", "4", "--save", saved]) == 0
     printed = capsys.readouterr().out
-    assert "result 3" in printed and "4 ranks of 1 core; the slowest is rank " in printed
+    assert "result 3" in printed and "4 ranks of 1 core: " in printed
+    assert "; rank 0 is the slowest\n" in printed
+    assert "all_reduce of 4 ranks (0 to 3): 128 B by " in printed and "last was rank 0" in printed
     assert main(["run", saved]) == 0
     assert "4 ranks of 1 core" in capsys.readouterr().out
 
