@@ -117,7 +117,7 @@ class Core:
         options = self.options
         self.hbm = self.shared or launch_memory(options)
         self.rounding = self.hbm.rounding if isinstance(self.hbm.rounding, Stochastic) else None
-        self.memory = Memory(self.machine, self.hbm)
+        self.memory = Memory(self.machine, self.hbm, self.world.core(self.number))
         kind = Witness if options.stacks else Program
         self.program: Program | None = kind(options.record_limit) if options.record else None
         # operators that do what the options say in place of what others do, by the name of those

@@ -32,7 +32,8 @@ from neuroncore.numerics.formats import Format, float32
 
 Array = npt.NDArray[Any]
 Rounding = Callable[..., Array]  # of a format, values, and where to put the codes, if anywhere
-APART = 1 << 32  # from the numbers of storages of one rank to those of the next
+APART = 1 << 32  # from the numbers of storages of one rank to those of the next,
+OWN = 1 << 30  # and from those that its cores share to those of its first core, and so on
 Born = tuple[CodeType, int] | None  # code object and bytecode offset of the line that allocated it
 
 
@@ -137,7 +138,8 @@ class Hbm:
     ) -> None:
         self.rounding, self.wide = rounding, wide
         self.lasting = 0  # bytes of arguments and of what outlives the kernel
-        self.ids = itertools.count(rank * APART)
+        self.first_id = rank * APART
+        self.ids = itertools.count(self.first_id)
         self.tensors: dict[tuple[str, int], Storage] = {}
         self.arguments: set[int] = set()  # numbers of those that came from outside
 
@@ -147,16 +149,17 @@ class Hbm:
 
 
 class Memory:
-    """Hands out the storage of one core.
+    """Hands out the storage of one core, which has numbers of its own: they are the same whoever
+    of the cores is ahead.
 
     What the kernel lets the system place gets bytes of its own, recycled by size; what it places
     itself, by `address=(partition, byte)`, is a window on the physical image, where overlaps
     behave as on the chip.
     """
 
-    def __init__(self, machine: Machine, hbm: Hbm) -> None:
+    def __init__(self, machine: Machine, hbm: Hbm, core: int = 0) -> None:
         self.machine, self.hbm = machine, hbm
-        self._ids = hbm.ids
+        self._ids = itertools.count(hbm.first_id + (core + 1) * OWN)
         self._shared: Counter[str] = Counter()  # tensors allocated in shared HBM, by name
         self.images: dict[MemoryRegion, Image] = {}
         # of tensors that fit onto the chip, and that the system places
@@ -215,7 +218,8 @@ class Memory:
         if not layout.on_chip:
             self._check_room(layout, name, lasts=region is MemoryRegion.shared_hbm)
         held = self.hbm.held(dtype) if self.hbm.wide else dtype
-        storage = Storage(next(self._ids), layout, held, name)
+        ids = self.hbm.ids if region is MemoryRegion.shared_hbm else self._ids
+        storage = Storage(next(ids), layout, held, name)
         storage.launch = self.hbm
         storage.gaps = Gaps(layout.nbytes)
         try:
@@ -242,7 +246,7 @@ class Memory:
         `Hbm.held(dtype)`."""
         held = self.hbm.held(dtype)
         layout = geometry.unplaced(region, array.shape or (1,), dtype, held)
-        storage = Storage(next(self._ids), layout, held, name)
+        storage = Storage(next(self.hbm.ids), layout, held, name)
         self._check_room(layout, name, lasts=True)
         storage.launch = self.hbm
         storage.data = array.reshape(-1).view(np.uint8)

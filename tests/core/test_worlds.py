@@ -1,6 +1,7 @@
 """Kernels on several ranks: what each has for itself, what a Run of all has, what is refused."""
 
 import nki
+import nki.collectives as ncc
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
@@ -92,6 +93,38 @@ def test_results_and_replays_are_the_same_in_whatever_turns(turns, tmp_path):
         for rank, result in enumerate(results):
             want = np.concatenate([X[32:], X[:32]]) * rank
             assert result.tobytes() == want.astype(np.float32).tobytes()
+
+
+def test_records_and_findings_are_the_same_in_whatever_turns():
+    """One core of a rank has a tile more, before and after the two meet, and a half nobody writes
+    is summed."""
+
+    @nki.jit
+    def uneven(x, group):
+        core, half = nl.program_id(0), x.shape[0] // 2
+        mine = slice(core * half, (core + 1) * half)
+        src, dst, out = (
+            nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm, name=name)
+            for name in ("src", "dst", "out")
+        )
+        nisa.core_barrier(src, (0, 1))
+        if core:
+            nl.store(src[mine], nl.load(x[mine]))
+        ncc.all_reduce([src], [dst], group, nl.add)
+        nl.store(out[mine], nl.load(dst[mine]))
+        return out
+
+    def seen(turns):
+        given = [(X * rank, ncc.ReplicaGroup([[0, 1, 2, 3]])) for rank in range(4)]
+        run = neuroncore.run(uneven, per_rank=given, lnc=2, options=Options(turns=turns))
+        records = [
+            (program.windows().storage.tolist(), program.columns().call.tolist())
+            for program in run.record.programs
+        ]
+        return records, [str(found) for found in run.findings]
+
+    first = seen(0)
+    assert first[1] and all(seen(turns) == first for turns in (1, 2, 3, 4))
 
 
 def test_an_error_of_one_rank_is_the_error_of_all():
