@@ -71,7 +71,9 @@ def traffic(program: Program, capacity: int) -> Traffic:
     piece, whole = pieces.of_box[columns.operands], pieces.whole[columns.operands]
     accesses = native.Accesses(columns.start, inputs[columns.call], piece, whole)
     contents = native.Contents(columns.call, columns.operands, pieces.boxes, pieces.extents)
-    same_as, load = native.repetitions(accesses, contents, pieces.on_chip)
+    repetitions = native.repetitions.over(len(program))
+    with np.errstate(over="ignore"):  # hashes wrap around in plain Python as in compiled loops
+        same_as, load = repetitions(accesses, contents, pieces.on_chip)
     if pieces.width[pieces.movable].sum() <= capacity:  # nothing has to make room
         return Traffic(_repeated(accesses, same_as))
     tiles = native.Tiles(load >= 0, pieces.movable, pieces.width, pieces.nbytes)
@@ -92,7 +94,7 @@ def _repeated(accesses: Accesses, same_as: Array) -> Array:
     found = np.full(len(reads), -1, np.int32)
     if (same_as == np.arange(len(same_as))).all():
         return found
-    left_out = np.flatnonzero(~native.kept(accesses, same_as))
+    left_out = np.flatnonzero(~native.kept.over(len(reads))(accesses, same_as))
     writes = np.arange(start[-1]) >= np.repeat(start[:-1] + reads, np.diff(start))
     makers = np.full(len(same_as), -1, np.int32)
     makers[piece[writes]] = np.repeat(np.arange(len(reads)), np.diff(start))[writes]  # the last
@@ -106,7 +108,7 @@ def _pieces(program: Program) -> Pieces:
     on_chip = areas.each_box((k.region in (SBUF, PSUM) for k in areas.kinds), np.bool_)
     movable = areas.each_box((k.region is SBUF and not k.placed for k in areas.kinds), np.bool_)
     in_order = np.lexsort((boxes[:, 3], boxes[:, 0]))  # by the first byte, area by area
-    of_box, whole, first, extents = native.pieces(boxes, in_order, on_chip)
+    of_box, whole, first, extents = native.pieces.over(len(boxes))(boxes, in_order, on_chip)
     row, row_end, byte, byte_end = extents.T
     return Pieces(
         boxes=boxes,

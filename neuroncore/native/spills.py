@@ -66,8 +66,9 @@ def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
         extents[last, 0] = min(extents[last, 0], boxes[b, 1])
         extents[last, 1] = max(extents[last, 1], boxes[b, 2])
         extents[last, 3] = max(extents[last, 3], boxes[b, 4])
-    whole = boxes[:, 5] > 0
+    whole = np.zeros(boxes.shape[0], np.bool_)
     for b in range(boxes.shape[0]):
+        whole[b] = boxes[b, 5] > 0
         for k in range(4):
             whole[b] &= boxes[b, 1 + k] == extents[of_box[b], k]
     return of_box, whole, first[: last + 1].copy(), extents[: last + 1].copy()
@@ -121,7 +122,7 @@ def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
     return same_as, load
 
 
-@compiled
+@inlined
 def _history(start: Array, reads: Array, piece: Array, count: int) -> Any:
     """Of each piece: how many instructions write it, the last of them, whether none of them writes
     anything besides; and the first instruction that reads it."""
