@@ -253,6 +253,16 @@ class Call:
         return {name: view for name, view in given if isinstance(view, View)}
 
     @property
+    def inputs(self) -> int:
+        """How many operands it reads, with those of indices: the first ones of its rows."""
+        return len(self.reads) + len(self.indices)
+
+    @property
+    def transposes(self) -> bool:
+        """Whether it transposes: of itself, or as a product that is asked to."""
+        return self.instruction.traits.transposes or bool(self.arguments.get("is_transpose"))
+
+    @property
     def written_bytes(self) -> int:
         """Of all that it writes."""
         return sum(self.view(name).nbytes for name in self.writes)

@@ -117,7 +117,7 @@ def _operand(instruction: Instruction, name: str) -> Operand:
 def _readers(definitions: Definitions, makers: Array, slots: Array) -> Array:
     """How many operands are read of what each maker wrote to the tensor of each operand."""
     calls, columns, areas, _, flow = definitions
-    reads = np.array([len(call.reads) + len(call.indices) for call in calls], np.int32)
+    reads = np.array([call.inputs for call in calls], np.int32)
     made = np.zeros(len(columns.call) + 1, np.bool_)  # the last one for what nobody wrote, -1
     made[makers] = True
     users = np.flatnonzero(made[flow.reaching])

@@ -32,7 +32,7 @@ class CallTable:
         self.last = np.cumsum([len(choices) for choices in several], dtype=np.int64)
         self.first = self.last - np.array([len(choices) for choices in several], np.int64)
         self.queue = np.zeros(count, np.int32)
-        self.reads = np.array([len(c.reads) + len(c.indices) for c in calls], np.int32)
+        self.reads = np.array([c.inputs for c in calls], np.int32)
         self.busy = np.array([c.busy_ns for c in costs], np.float64)
         self.latency = np.array([c.latency_ns for c in costs], np.float64)
         self.weights_ns = np.array([c.weights_ns for c in costs], np.float64)

@@ -67,7 +67,7 @@ class Pieces:
 def traffic(program: Program, capacity: int) -> Traffic:
     """Replay a program in an SBUF that has `capacity` bytes per partition for its tiles."""
     columns, calls, pieces = program.columns(), program.calls, _pieces(program)
-    inputs = np.array([len(call.reads) + len(call.indices) for call in calls], np.int32)
+    inputs = np.array([call.inputs for call in calls], np.int32)
     piece, whole = pieces.of_box[columns.operands], pieces.whole[columns.operands]
     accesses = native.Accesses(columns.start, inputs[columns.call], piece, whole)
     contents = native.Contents(columns.call, columns.operands, pieces.boxes, pieces.extents)

@@ -167,8 +167,7 @@ class Core:
         call = copy(legality.checked(instruction, key, arguments, self.machine))
         if self.program is not None:
             call.index = len(self.program.calls)
-            tiles = len(call.reads) + len(call.indices) + len(call.writes)
-            call.pack = packer(tiles, call.has_values)
+            call.pack = packer(call.inputs + len(call.writes), call.has_values)
             self.program.calls.append(call)
         self.calls[key] = call
         return call

@@ -127,7 +127,7 @@ def _multiplies(call: Call) -> bool:
 
 
 def _float32_products(call: Call, machine: Machine) -> str | None:
-    if not call.instruction.traits.multiplies or call.arguments.get("is_transpose"):
+    if not call.instruction.traits.multiplies or call.transposes:
         return None
     if not any(view.dtype is float32 for view in call.views(*call.reads)):
         return None

@@ -55,7 +55,7 @@ class Uses:
     @cached_property
     def writes(self) -> Array:
         """Whether it is written."""
-        reads = np.array([len(c.reads) + len(c.indices) for c in self.program.calls], np.int64)
+        reads = np.array([c.inputs for c in self.program.calls], np.int64)
         found: Array = self.place >= reads[self.columns.call[self.user]]
         return found
 

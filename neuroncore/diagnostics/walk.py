@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from neuroncore.diagnostics.modules import DEFINITIONS, children
@@ -56,7 +56,7 @@ def spots(scope: Scope) -> list[Spot]:
     return found
 
 
-@cache
+@lru_cache(64)  # else every file that was ever read would be kept
 def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
     """The loops of the device around the assignments to each name of a function, where all have
     the same."""

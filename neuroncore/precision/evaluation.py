@@ -35,7 +35,7 @@ def evaluation(call: Call) -> Evaluation:
     taken = {n: operands[n.partition("[")[0]] for n in (*call.reads, *call.writes)}
     forms = {n: call.view(n).dtype for n in taken}
     names = {p.name for p in call.instruction.parameters}
-    turns = said.transposes or bool(call.arguments.get("is_transpose"))
+    turns = call.transposes
     data = [forms[n] for n in call.reads if not (turns and n == said.streams)]
     moved = bool(data) and all(operand and operand.moved for operand in taken.values())
     moves = turns or moved or said.moves_bits

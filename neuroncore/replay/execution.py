@@ -47,7 +47,7 @@ def plan(call: Call) -> Plan:
     call, instruction = copy(call), call.instruction
     call.run = None
     operands = {n: 2 + i for i, n in enumerate(call.reads)}
-    first = 2 + len(call.reads) + len(call.indices)
+    first = 2 + call.inputs
     operands |= {n: first + i for i, n in enumerate(call.writes)}
     given: list[Any] = [None] * len(instruction.parameters)
     tiles, lists, values, loads = [], [], [], -1

@@ -77,7 +77,7 @@ def _written(program: Program) -> Array:
     found = [np.empty(0, np.int64)]
     of_window = program.windows().storage
     for n, one in enumerate(program.calls):
-        begin, first = begins[:-1][call == n], 2 + len(one.reads) + len(one.indices)
+        begin, first = begins[:-1][call == n], 2 + one.inputs
         found += [of_window[rows[begin + first + i]] for i in range(len(one.writes))]
     return np.unique(np.concatenate(found))
 

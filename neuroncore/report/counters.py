@@ -147,7 +147,7 @@ def product(call: Call, machine: Machine) -> Product | None:
     if call.engine is not engine.tensor or not (said.multiplies or said.transposes):
         return None
     weights = call.view(said.weights)
-    transposes = said.transposes or bool(call.arguments.get("is_transpose"))
+    transposes = call.transposes
     if said.streams is None:
         moving = weights.partitions * weights.dtype.itemsize
     else:
