@@ -52,8 +52,4 @@ def values_in(value: Any) -> list[Any]:
 
 def arrays_in(value: Any) -> list[Array]:
     """The arrays in a result or in arguments, in order, as numpy's."""
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, tuple | list):
-        return [array for item in value for array in arrays_in(item)]
-    return [as_numpy(value)] if hasattr(value, "dtype") else []
+    return [as_numpy(one) for one in values_in(value) if hasattr(one, "dtype")]
