@@ -58,7 +58,7 @@ def extents(geometry: Array, offset: Array, lies: Array, found: Array) -> None:
 def distinct(rows: Array) -> tuple[Array, Array]:
     """Where each distinct row of integers is first, in that order, and the number of each row among
     those."""
-    count = len(rows)
+    count, rows = len(rows), np.ascontiguousarray(rows)
     first, number = np.empty(count, np.int64), np.empty(count, np.int64)
     slots = no_slots(count)
     different = _distinct.over(count)(rows, slots, first, number)

@@ -36,7 +36,7 @@ def float32_from_narrow(codes: Array, out: Array, numbers: Array) -> None:
     """
     shift, sign_shift, rebias = numbers[0], numbers[1], numbers[2]
     min_normal, infinity, largest = numbers[3], numbers[4], numbers[5]
-    min_subnormal = numbers[6:].view(np.float32)[0]
+    min_subnormal = U(numbers[6]).view(np.float32)
     for i in range(codes.shape[0]):
         code = U(codes[i])
         magnitude = U(code & U(U(U(1) << sign_shift) - U(1)))

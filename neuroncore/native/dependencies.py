@@ -207,18 +207,36 @@ def _recomputed(
             before[i] = one
 
 
-@compiled
+class Overwritten(NamedTuple):
+    """Of each box: who wrote it last, and which operand read it last since any of it was written;
+    of each operand the one that did before it (`earlier`), and whose operand it is (`reading`)."""
+
+    writer: Array
+    latest: Array
+    earlier: Array
+    reading: Array
+
+
 def first_uses(accesses: Accesses, staying: Array) -> Array:
     """The first instruction to read or overwrite what each one wrote; its own place if there is
     none, if it is `staying`, or if what it reads is overwritten, for then that waits for it."""
-    start, operands, near = accesses.start, accesses.operands, accesses.near
-    count, boxes = accesses.reads.shape[0], accesses.near_start.shape[0] - 1
-    writer = np.full(boxes, -1, np.int32)
-    latest = np.full(boxes, -1, np.int64)  # operand that read a box since any of it was written
-    earlier = np.full(operands.shape[0], -1, np.int64)  # and the one that did before an operand
-    reading = np.zeros(operands.shape[0], np.int32)  # whose operand it is
+    count, boxes = len(accesses.reads), len(accesses.near_start) - 1
+    state = Overwritten(
+        writer=np.full(boxes, -1, np.int32),
+        latest=np.full(boxes, -1, np.int64),
+        earlier=np.full(len(accesses.operands), -1, np.int64),
+        reading=np.zeros(len(accesses.operands), np.int32),
+    )
     used = np.arange(count)
-    for i in range(count):
+    _first_uses.over(count)(accesses, staying, state, used)
+    return used
+
+
+@compiled
+def _first_uses(accesses: Accesses, staying: Array, state: Overwritten, used: Array) -> None:
+    start, operands, near = accesses.start, accesses.operands, accesses.near
+    writer, latest, earlier, reading = state.writer, state.latest, state.earlier, state.reading
+    for i in range(used.shape[0]):
         first_write = start[i] + accesses.reads[i]
         for k in range(start[i], start[i + 1]):
             own = operands[k]
@@ -237,4 +255,3 @@ def first_uses(accesses: Accesses, staying: Array) -> Array:
                 writer[operands[k]] = i
             else:
                 earlier[k], reading[k], latest[operands[k]] = latest[operands[k]], i, k
-    return used

@@ -123,19 +123,19 @@ def timeline(work: Work, queues: Queues, core: Core, times: Times) -> None:
 
 def _windows(work: Work, queues: Queues) -> Windows:
     count, most = len(queues.limits), int(queues.limits.max())
-    begin = queues.start[:-1].astype(np.int32)
+    begin = queues.start[:-1].astype(np.int64)
     return Windows(
         allowed=begin + queues.limits[:, 1],
         reached=begin.copy(),
         admitted=begin,
         held=np.zeros(count, np.int32),
-        waiting=np.full(len(work.queue), -1, np.int32),
-        following=np.empty(len(work.queue), np.int32),
-        known=np.zeros(count, np.int32),
+        waiting=np.full(len(work.queue), -1),
+        following=np.empty(len(work.queue), np.int64),
+        known=np.zeros(count, np.int64),
         place=np.zeros((count, most), np.int32),
         ready=np.zeros((count, most)),
         why=np.zeros((count, most), np.int32),
-        choice=np.zeros(count, np.int32),
+        choice=np.zeros(count, np.int64),
         soonest=np.zeros(count),
         stale=np.ones(count, np.bool_),
     )
@@ -205,12 +205,12 @@ def _let_in(q: int, windows: Windows, work: Work, queues: Queues, core: Core, en
 
 @borrowing
 def _settle(
-    place: Any, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
+    place: int, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
 ) -> None:
     """Put what is at a place among what is known of its queue, or let it wait for what isn't."""
     i = queues.order[place]
     q = work.queue[i]
-    time, cause = _ready(i, q, work, core, end)
+    time, cause = _ready(i, work, core, end)
     if time < 0.0:
         windows.following[place] = windows.waiting[cause]
         windows.waiting[cause] = place
@@ -225,7 +225,7 @@ def _settle(
 
 
 @borrowing
-def _move(q: Any, source: Any, target: Any, windows: Windows) -> None:
+def _move(q: Any, source: int, target: int, windows: Windows) -> None:
     windows.place[q, target] = windows.place[q, source]
     windows.ready[q, target] = windows.ready[q, source]
     windows.why[q, target] = windows.why[q, source]
@@ -245,11 +245,10 @@ def _look(q: int, windows: Windows, free: Any) -> None:
 
 
 @borrowing
-def _ready(i: Any, q: Any, work: Work, core: Core, end: Array) -> Any:
-    """When all that instruction i of queue q waits for is there, and what was last; UNKNOWN and
-    something whose end isn't known yet, if there is such. On the PE results needn't be there for
-    the next."""
-    queues, first = work.previous.shape[1], work.first
+def _ready(i: Any, work: Work, core: Core, end: Array) -> Any:
+    """When all that instruction i waits for is there, and what was last; UNKNOWN and something
+    whose end isn't known yet, if there is such. On the PE results needn't be there for the next."""
+    queues, first, q = work.previous.shape[1], work.first, work.queue[i]
     chained = q % queues == core.tensor
     time, waited = 0.0, -1
     for k in range(first[i], first[i + 1] + queues):
@@ -295,7 +294,7 @@ def _begin(
 
 
 @borrowing
-def _take_out(q: int, k: Any, fresh: Any, windows: Windows) -> None:
+def _take_out(q: int, k: int, fresh: Any, windows: Windows) -> None:
     """Take what queue q has begun out of its window."""
     windows.known[q] -= 1
     for after in range(k, windows.known[q]):
@@ -372,7 +371,7 @@ def _look_again(
         for k in range(windows.known[q]):
             if windows.ready[q, k] > time:
                 i = queues.order[windows.place[q, k]]
-                windows.ready[q, k], windows.why[q, k] = _ready(i, q, work, core, end)
+                windows.ready[q, k], windows.why[q, k] = _ready(i, work, core, end)
                 windows.stale[q] = True
 
 

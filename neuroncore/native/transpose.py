@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy.typing as npt
+from numba import types
 
 from neuroncore.native.blocks import turned
-from neuroncore.native.jit import compiled
+from neuroncore.native.jit import compiled_once
 
 Array = npt.NDArray[Any]
 
@@ -15,9 +16,13 @@ BLOCK = 8
 _turned = turned(BLOCK)
 
 
-@compiled
 def turn(source: Array, target: Array) -> None:
-    """target[j, i] = source[i, j], of unsigned integers with unit strides along rows."""
+    """target[j, i] = source[i, j], of unsigned integers of up to 4 bytes with unit strides along
+    rows."""
+    _turns[source.itemsize]()(source, target)
+
+
+def _turn(source: Array, target: Array) -> None:
     rows, columns = source.shape
     whole_rows, whole_columns = rows - rows % BLOCK, columns - columns % BLOCK
     for j in range(0, whole_columns, BLOCK):
@@ -26,3 +31,11 @@ def turn(source: Array, target: Array) -> None:
     for i in range(rows):
         for j in range(whole_columns if i < whole_rows else 0, columns):
             target[j, i] = source[i, j]
+
+
+def _of_any_layout(word: Any) -> Any:
+    source, target = (types.Array(word, 2, "A", readonly=r) for r in (True, False))
+    return compiled_once(source, target)(_turn)
+
+
+_turns = {n: _of_any_layout(word) for n, word in {1: types.u1, 2: types.u2, 4: types.u4}.items()}

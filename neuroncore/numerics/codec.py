@@ -221,7 +221,6 @@ def _encode_integers(form: Format, values: Array, out: Array) -> None:
 
 
 @cache
-@cache
 def widening(form: Format) -> Array:
     """What `native.codec.float32_from_narrow` needs to know of a format, as uint32: shifts of the
     fraction and of the sign, what the biases differ by, the smallest code of a normal number, the

@@ -101,7 +101,7 @@ def _loads(form: Compiled) -> Array:
     loads: Array = np.flatnonzero(form.table.queue[form.row] == LOADS)
     if form.policy.by_first_use:
         stays = form.table.stays[form.row]
-        used = dataflow.first_uses.over(len(form.row))(form.accesses, stays)
+        used = dataflow.first_uses(form.accesses, stays)
         np.minimum.at(used, form.program.edges()[:, 1], form.program.edges()[:, 0])
         loads = loads[np.argsort(used[loads], kind="stable")]
     return loads
