@@ -88,6 +88,16 @@ def largest(codes: Array, mask: Any) -> Any:
 
 
 @compiled
+def greatest(codes: Array) -> Any:
+    """The largest magnitude among integers, where -n counts as n - 1."""
+    found = codes.dtype.type(0)
+    for i in range(codes.shape[0]):
+        magnitude = codes.dtype.type(codes[i] ^ (codes[i] >> 31))
+        found = max(found, magnitude)
+    return found
+
+
+@compiled
 def lost(real: Array, exact: Array) -> tuple[int, int]:
     """How many elements differ, and the sum of the binary exponents of their relative errors."""
     count, total = 0, 0

@@ -12,11 +12,14 @@ from neuroncore.core.core import Core
 from neuroncore.core.staging import perform
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
+from neuroncore.native.lazy import Lazy
 from neuroncore.numerics.formats import Format, bool_
 from neuroncore.precision.around import Around, Stand
 from neuroncore.precision.doubles import Beside, chip_doubles, is_float, made, on
 from neuroncore.precision.evaluation import WIDE_INTEGERS, Evaluation
 from neuroncore.precision.findings import ROUNDED, SATURATED
+
+native: Any = Lazy("neuroncore.native.precision")
 
 EXACT_INTEGER = 1 << 24  # float32 has all integers up to here
 
@@ -48,12 +51,12 @@ def check_written(
         run()
         return
     written = [tiles[n].storage for n in call.writes]
-    kept = {n: _kept(tiles[n], written) for n in call.reads}
+    overwritten = {n: _copy(tiles[n]) for n in call.reads if _shares(tiles[n], written)}
     before = {n: chip_doubles(tiles[n]) for n in call.writes if n in known.partial}
     run()
     if not any(_suspect(tile, n in results) for n, tile in tiles.items()):
         return
-    given = {n: _in_float64(tile) for n, tile in kept.items()}
+    given = {n: _in_float64(overwritten.get(n, tiles[n])) for n in call.reads}
     found = {n: before[n] if n in before else np.zeros(tiles[n].shape) for n in call.writes}
     exact = {n: made(values, tiles[n]) for n, values in found.items()}
     registers = {unit: a.astype(np.float64) for unit, a in core.accumulators.items()}
@@ -93,10 +96,10 @@ def _counts(form: Format, narrow: bool) -> bool:
 
 
 def _beyond(codes: Array) -> bool:
-    """Whether 32-bit integers are as large as float32 has no longer all."""
-    return bool(codes.size) and (
-        int(codes.max()) >= EXACT_INTEGER or int(codes.min()) <= -EXACT_INTEGER
-    )
+    """Whether 32-bit integers are as large as float32 has no longer all, or by one less."""
+    if not codes.flags.c_contiguous:
+        codes = np.ascontiguousarray(codes)
+    return int(native.greatest(codes.reshape(-1))) >= EXACT_INTEGER - 1
 
 
 def _suspect(tile: Tile, written: bool) -> bool:
@@ -110,11 +113,13 @@ def _suspect(tile: Tile, written: bool) -> bool:
     return written and (int(codes.max()) == high or int(codes.min()) == low)
 
 
-def _kept(tile: Tile, written: list[Storage]) -> Tile:
-    """An input that the chip's results don't overwrite."""
-    if any(storage.data is tile.storage.data for storage in written):
-        return made(np.array(tile.codes(), order="C"), tile, tile.held)
-    return on(tile.storage, tile)
+def _shares(tile: Tile, written: list[Storage]) -> bool:
+    """Whether the chip's results may overwrite an input."""
+    return any(storage.data is tile.storage.data for storage in written)
+
+
+def _copy(tile: Tile) -> Tile:
+    return made(np.array(tile.codes(), order="C"), tile, tile.held)
 
 
 def _in_float64(tile: Tile) -> Beside:
