@@ -708,3 +708,21 @@ def test_on_one_rank_a_collective_is_a_copy():
     assert same(result, x)
     with pytest.raises(SignatureError, match="the kernel runs on 1 ranks"):
         through_hbm(x, (4, 2), ncc.all_reduce, ReplicaGroup([[0, 1]]), {"op": nl.add})
+
+
+@pytest.mark.parametrize(
+    ("call", "ranks", "group", "target", "displaced", "why"),
+    [
+        (ncc.all_gather_v, 4, [[0, 1], [2, 3]], None, False, "ranks of one chip"),
+        (ncc.all_gather_v, 8, [[0, 1, 4, 5], [2, 3, 6, 7]], None, False, "ranks of one chip"),
+        (ncc.all_gather_v, 4, ALL, None, True, "ranks of one chip"),
+        (ncc.all_to_all_v, 4, ALL, None, False, "same place in different servers"),
+        (ncc.all_to_all_v, 4, ALL, "trn3", False, "several whole chips"),
+        (ncc.all_to_all_v, 8, [[0, 1, 2, 4], [3, 5, 6, 7]], "trn3", False, "several whole chips"),
+    ],
+)
+def test_groups_that_lengths_of_run_time_have_not(call, ranks, group, target, displaced, why):
+    arrays, n = [np.ones(16, np.float32)] * ranks, len(group[0])
+    rows = [np.zeros((4 if displaced else 3, n), np.uint32)] * ranks
+    with pytest.raises(SignatureError, match=why):
+        lengths(call, arrays, rows, 16, group, displaced=displaced, target=target)
