@@ -23,7 +23,10 @@ OF_RUNS = [
     for code in tomllib.loads((CODES / file).read_text("utf-8"))
     if code != "header" and rules()[code].example
 ]
-X = np.random.default_rng(0).standard_normal((128, 512)).astype(np.float32)
+
+
+def given():
+    return np.random.default_rng(0).standard_normal((128, 512)).astype(np.float32)
 
 
 def told(kernel, *arguments, **options):
@@ -134,7 +137,7 @@ def held(x, count, columns):
 
 @pytest.mark.parametrize(("count", "fits"), [(2, True), (3, False)])
 def test_the_tile_that_does_not_fit_is_named_with_those_beside_it(count, fits):
-    found = told(held, X, count, 20_000).get("CAPACITY")
+    found = told(held, given(), count, 20_000).get("CAPACITY")
     assert (found is None) == fits
     if found is not None:
         assert found.place.line == held.__wrapped__.__code__.co_firstlineno + 4
@@ -166,7 +169,7 @@ def after_its_end(x):
 
 @pytest.mark.parametrize("kernel", [in_place_by_an_alias, after_its_end])
 def test_addresses_that_are_used_again_are_fine(kernel):
-    assert "OVERLAPPING_ADDRESSES" not in told(kernel, X)
+    assert "OVERLAPPING_ADDRESSES" not in told(kernel, given())
 
 
 @nki.jit
@@ -182,12 +185,12 @@ def tiles_of_one_address(x):
 
 
 def test_sums_of_tiles_at_one_address_are_fine():
-    assert "SUM_GOES_ON" not in told(tiles_of_one_address, X)
+    assert "SUM_GOES_ON" not in told(tiles_of_one_address, given())
 
 
 # --- advice ---------------------------------------------------------------------------------------
 
 
 def test_advice_is_no_warning():
-    severities = {one.severity for one in told(multiplied, X[:3, :5].copy(), 2.0).values()}
+    severities = {one.severity for one in told(multiplied, given()[:3, :5], 2.0).values()}
     assert severities <= {"advice"}
