@@ -102,10 +102,8 @@ class Tally:
 class Alone:
     """The other core, which brings the same."""
 
-    def meet(
-        self, number: int, point: str, cores: Any, bring: Any, _: Any = None
-    ) -> dict[int, Any]:
-        return {core: bring and replace(bring, to=number) for core in cores}
+    def meet(self, number: int, point: Any, bring: Any, _: Any = None) -> dict[int, Any]:
+        return {core: bring and replace(bring, to=number) for core in point.cores}
 
 
 class Recording(Device):

@@ -61,7 +61,7 @@ def _with_scales_first(dma_compute: Issues) -> Issues:
 
     @wraps(dma_compute)
     def either_way(*args: Any, **named: Any) -> NkiInstruction:
-        if len(args) > 2 and isinstance(args[2], list | tuple):
+        if "scales" not in named and len(args) > 2 and isinstance(args[2], list | tuple):
             dst, srcs, scales, *operator = args
             return dma_compute(dst, srcs, *operator, scales=scales, **named)
         return dma_compute(*args, **named)

@@ -38,3 +38,9 @@ def test_what_is_wrong_is_a_fault(does, said, monkeypatch):
     monkeypatch.setattr(fuzz, "function", lambda name: does)
     with pytest.raises(fuzz.Fault, match=said):
         fuzz.attempt(device, made)
+
+
+def test_scales_that_are_given_twice_are_refused_as_any_argument_is():
+    tally = fuzz.Tally()
+    fuzz.round_of("dma_compute", "uint8", "trn2", 2026, 76, tally)
+    assert not tally.faults
