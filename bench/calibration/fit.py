@@ -30,7 +30,7 @@ from neuroncore.machine import Machine
 from neuroncore.record.program import Order
 from neuroncore.record.saved import Record
 from neuroncore.report import measurements
-from neuroncore.report.measurements import Harness, Row, offset_us, span_ns
+from neuroncore.report.measurements import Harness, Row, leaves_descriptors, offset_us, span_ns
 from neuroncore.report.score import CLOSE
 from neuroncore.schedule import schedule_cores
 
@@ -143,9 +143,9 @@ def kernels(
         order = record.programs[0].order
         if order not in GRID:
             continue
-        measured = float(row["est_single_core_us"])
+        measured, dge = float(row["est_single_core_us"]), leaves_descriptors(row, known)
         error = {
-            s: abs((span_us(record, row, s, spans) + added_us(row, s, known)) / measured - 1)
+            s: abs((span_us(record, row, dge, s, spans) + added_us(row, s, known)) / measured - 1)
             for s in GRID[order]
         }
         yield order, Kernel(f"{row['id']} {row['kernel']}", measurements.source(row), error)
@@ -158,12 +158,12 @@ def added_us(row: Row, setting: Setting, known: Sequence[Harness]) -> float:
 
 
 def span_us(
-    record: Record, row: Row, setting: Setting, spans: dict[tuple[Any, ...], float]
+    record: Record, row: Row, dge: bool, setting: Setting, spans: dict[tuple[Any, ...], float]
 ) -> float:
     """The estimate without the harness, which is made once for settings that don't differ in what
     the kernel uses."""
     generation, order = row["generation"], record.programs[0].order
-    key: tuple[Any, ...] = generation, setting.window, setting.transfers
+    key: tuple[Any, ...] = generation, dge, setting.window, setting.transfers
     target = machine.load(generation)
     if generation == "trn1":
         divides = any(call.name == "reciprocal" for p in record.programs for call in p.calls)
@@ -176,7 +176,7 @@ def span_us(
             before, window=setting.window, reach=reach, transfers=setting.transfers
         )
         try:
-            timelines = schedule_cores(record.programs, target)
+            timelines = schedule_cores(measurements.programs(record, dge), target)
         finally:
             POLICIES[order] = before
         spans[key] = max(map(span_ns, timelines)) / 1000

@@ -1,6 +1,6 @@
 """Make the table of how often estimates of two variants are in the order of their measurements.
 
-    python bench/calibration/pairs.py CSV ... --records FOLDER [--check]
+    python bench/calibration/pairs.py CSV ... --records FOLDER [--offsets FILE.toml] [--check]
 
 Writes neuroncore/report/pairs.toml (with --check it only compares), and says how often the order of
 estimates is right: of neighbours in the tables' chains whose measurements differ by more than 10 %,
@@ -20,9 +20,11 @@ from pathlib import Path
 from neuroncore.cli.score import ASSERTED
 from neuroncore.record.saved import Record
 from neuroncore.report import measurements, pairs
+from neuroncore.report.measurements import Harness
 from neuroncore.report.pairs import Step, Variant
 from neuroncore.report.score import DIFFERENT
 
+HERE = Path(__file__).parent
 BANDS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 HEADER = """\
 # How often the order of two variants' estimates is that of their measurements, by how far apart
@@ -31,7 +33,7 @@ HEADER = """\
 """
 
 
-def variants(tables: Iterable[Path], folder: Path) -> list[Variant]:
+def variants(tables: Iterable[Path], folder: Path, known: Sequence[Harness]) -> list[Variant]:
     """The measured kernels of chains, chain by chain in the order of the tables."""
     found: dict[str, Variant] = {}
     rows = [row for table in tables for row in measurements.read(table)]
@@ -43,13 +45,14 @@ def variants(tables: Iterable[Path], folder: Path) -> list[Variant]:
     span = cache(_span_ns)
     for row, record in measurements.recorded(wanted, folder):
         if isinstance(record, Record):
-            estimated, measured = span(record, row["generation"]), row["est_single_core_us"]
+            dge = measurements.leaves_descriptors(row, known)
+            estimated, measured = span(record, row["generation"], dge), row["est_single_core_us"]
             found[row["id"]] = Variant(row["chain"], estimated, float(measured))
     return [found[row["id"]] for row in wanted if row["id"] in found]
 
 
-def _span_ns(record: Record, generation: str) -> float:
-    slowest = measurements.slowest_core(record, generation)
+def _span_ns(record: Record, generation: str, dge: bool) -> float:
+    slowest = measurements.slowest_core(record, generation, dge)
     return measurements.span_ns(slowest) if slowest is not None else 0.0
 
 
@@ -93,9 +96,10 @@ def main() -> int:
     )
     parser.add_argument("tables", type=Path, nargs="+", metavar="CSV")
     parser.add_argument("--records", type=Path, metavar="FOLDER", required=True)
+    parser.add_argument("--offsets", type=Path, metavar="FILE", default=HERE / "offsets.toml")
     parser.add_argument("--check", action="store_true", help="change nothing; fail if it would")
     given = parser.parse_args()
-    known = variants(given.tables, given.records)
+    known = variants(given.tables, given.records, measurements.harnesses(given.offsets))
     near = list(neighbours(known))
     differ = [(a, b) for a, b in near if pairs.apart(a.measured, b.measured) > DIFFERENT]
     steps = pairs.fitted(known)

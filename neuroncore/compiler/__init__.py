@@ -13,7 +13,7 @@ import numpy.typing as npt
 from neuroncore.clause.instruction import Call
 from neuroncore.compiler.copy_propagation import Definitions, propagated_copies
 from neuroncore.compiler.costs import CallTable
-from neuroncore.compiler.policy import POLICIES, Policy
+from neuroncore.compiler.policy import Policy, policy_of
 from neuroncore.compiler.queues import QUEUES
 from neuroncore.compiler.residency import Traffic, traffic
 from neuroncore.machine import Machine
@@ -51,7 +51,7 @@ class Compiled:
 
     @property
     def policy(self) -> Policy:
-        return POLICIES[self.order]
+        return policy_of(self.program, self.order)
 
     @property
     def issued(self) -> npt.NDArray[np.bool_]:
@@ -70,7 +70,7 @@ class Compiled:
 def compiled(program: Program, machine: Machine, order: Order | None = None) -> Compiled:
     """`order` is the program's own if not given."""
     columns, order = program.columns(), order or program.order
-    policy, nobody = POLICIES[order], np.full(len(program), -1, np.int32)
+    policy, nobody = policy_of(program, order), np.full(len(program), -1, np.int32)
     table = CallTable(program.calls, machine, policy)
     row = table.rows_for(columns.call, policy)
     accesses = dataflow.Accesses(

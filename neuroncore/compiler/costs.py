@@ -47,11 +47,12 @@ class CallTable:
         self.shares = np.array([c.shares_sbuf for c in costs], np.bool_) & ~self.meets
         self.lane = np.full((count, 2), -1, np.int32)
         self.lane_ns = np.zeros(count, np.float64)
+        stores = LOADS if policy.has_one_ring(machine) else STORES
         names = sorted({c.table for c in costs if c.table})
         self.table = np.array([names.index(c.table) if c.table else -1 for c in costs], np.int32)
         for i, (call, cost) in enumerate(zip(calls, costs, strict=True)):
             if cost.transfer is not None:
-                ring = STORES if cost.transfer.store else LOADS
+                ring = stores if cost.transfer.store else LOADS
                 self.queue[i] = GPSIMD if cost.transfer.software else ring
                 self.lane[i] = cost.transfer.first, cost.transfer.last
                 self.lane_ns[i] = cost.transfer.ns

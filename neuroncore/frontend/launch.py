@@ -49,6 +49,7 @@ def launch(
     *,
     tensor: type[Tile],
     order: Order = "scheduled",
+    dge: bool = False,
     grid: tuple[int, ...] = (),
     target: str | None = None,
     options: Options | None = None,
@@ -61,7 +62,7 @@ def launch(
     a core of its own (nki/get-started/about/lnc.rst). Two cores are a logical core where the
     machine has such, and can meet; programs on more run one after the other. `finished` is called
     at the end of each. `order` is what the dialect's compiler makes of that of instructions, unless
-    the options have another.
+    the options have another; with `dge` it leaves descriptors to hardware.
 
     Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are
     contiguous; what the kernel writes into them shows in the caller's arrays afterwards. Returned
@@ -72,7 +73,7 @@ def launch(
     chosen = options or current.options or environment_options()
     machine = target_machine(target)
     cores = _cores(machine, chosen, grid, World(cores=len(shares)))
-    _set_order(cores, chosen.order or order)
+    _set_order(cores, chosen.order or order, dge)
     if programs is None:
         _check_cores(cores)
     precision = _precision(cores)
@@ -92,6 +93,7 @@ def launch_ranks(
     way: Way,
     *,
     order: Order = "scheduled",
+    dge: bool = False,
     grid: tuple[int, ...] = (),
     target: str | None = None,
     options: Options | None = None,
@@ -113,7 +115,7 @@ def launch_ranks(
     world = World(len(per_rank), len(way.shares), where.name if where else None)
     _check_world(world, machine, where)
     cores = _cores(machine, chosen, grid, world)
-    _set_order(cores, chosen.order or order)
+    _set_order(cores, chosen.order or order, dge)
     precision = _precision(cores)
     if current.observer is not None:
         current.observer.begun(cores[0])
@@ -219,10 +221,10 @@ class _Rank:
         )
 
 
-def _set_order(cores: list[Core], order: Order) -> None:
+def _set_order(cores: list[Core], order: Order, dge: bool) -> None:
     for core in cores:
         if core.program is not None:
-            core.program.order = order
+            core.program.order, core.program.dge = order, dge
 
 
 def _check_cores(cores: list[Core]) -> None:

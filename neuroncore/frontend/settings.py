@@ -21,6 +21,7 @@ TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 STOCHASTIC_VARIABLE = "NEURON_RT_STOCHASTIC_ROUNDING_EN"
 SEED_VARIABLE = "NEURON_RT_STOCHASTIC_ROUNDING_SEED"
 PRECISE_VARIABLE = "NKI_PRECISE_FP"
+FLAGS_VARIABLE = "NEURON_CC_FLAGS"
 SWITCH = {"1": True, "true": True, "0": False, "false": False}
 
 
@@ -140,6 +141,11 @@ def environment_options() -> Options:
     if not (seed.isdecimal() and int(seed) < 1 << 32):
         raise UsageError(f"{SEED_VARIABLE} is {seed!r}; it must be from 0 to 2^32 - 1")
     return replace(chosen, stochastic=True, stochastic_seed=int(seed))
+
+
+def compiler_flags(more: str | None = None) -> list[str]:
+    """The words of the environment's flags for the device's compiler, and of further ones."""
+    return f"{os.environ.get(FLAGS_VARIABLE, '')} {more or ''}".split()
 
 
 def _switched(variable: str, default: bool) -> bool:

@@ -79,6 +79,7 @@ class Program:
     def __init__(self, limit: int | None = None) -> None:
         self.limit = sys.maxsize if limit is None else limit
         self.order: Order = "in-order"
+        self.dge = False  # whether hardware writes descriptors while the older API's kernel runs
         self.left_out = 0  # instructions after the last one that is recorded
         self.calls: list[Call] = []
         self.lines: list[tuple[CodeType, int] | source.Place] = []

@@ -14,11 +14,14 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
 from neuroncore import machine
+from neuroncore.compiler.policy import DISABLE_DGE
 from neuroncore.errors import UsageError
+from neuroncore.record.program import Program
 from neuroncore.record.saved import Record, load
 from neuroncore.report.ranges import limit_of
 from neuroncore.schedule import Timeline, schedule_cores
@@ -36,11 +39,13 @@ SPILLED = re.compile(r"spill(?:_reload)?[ =](\d+)")
 
 @dataclass(frozen=True)
 class Harness:
-    """What a way to measure adds to the span from the first DMA of a kernel to the last one."""
+    """What a way to measure adds to the span from the first DMA of a kernel to the last one, and
+    the flags that it gives to the device's compiler."""
 
     generation: str
     measured_by: str  # how that column begins
     offset_us: float
+    flags: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,12 @@ def harnesses(path: Path) -> list[Harness]:
     try:
         tables = tomllib.loads(path.read_text("utf-8"))["harness"]
         return [
-            Harness(table["generation"], table["measured_by"], float(table["offset_us"]))
+            Harness(
+                table["generation"],
+                table["measured_by"],
+                float(table["offset_us"]),
+                str(table.get("flags", "")),
+            )
             for table in tables
         ]
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -102,11 +112,23 @@ def harnesses(path: Path) -> list[Harness]:
 
 def offset_us(row: Row, known: Sequence[Harness]) -> float:
     """What the harness of a row adds; 0 if it isn't known."""
+    harness = _harness(row, known)
+    return harness.offset_us if harness is not None else 0.0
+
+
+def leaves_descriptors(row: Row, known: Sequence[Harness]) -> bool:
+    """Whether the row's kernel was compiled without --disable-dge."""
+    harness = _harness(row, known)
+    flags = f"{row['measured_by']} {harness.flags if harness is not None else ''}"
+    return DISABLE_DGE not in flags
+
+
+def _harness(row: Row, known: Sequence[Harness]) -> Harness | None:
     for harness in known:
         same = harness.generation == row["generation"]
         if same and row["measured_by"].startswith(harness.measured_by):
-            return harness.offset_us
-    return 0.0
+            return harness
+    return None
 
 
 def recorded(rows: Sequence[Row], folder: Path) -> Iterator[tuple[Row, Record | str]]:
@@ -132,17 +154,25 @@ def _index(folder: Path) -> dict[str, dict[str, str]]:
         raise UsageError(f"{folder} is no folder of records: {error}") from None
 
 
-def estimate(record: Record, generation: str) -> Span:
+def programs(record: Record, dge: bool) -> list[Program]:
+    """Those of a record, compiled with descriptors left to hardware or without."""
+    again = [copy(program) for program in record.programs]
+    for program in again:
+        program.dge = dge
+    return again
+
+
+def estimate(record: Record, generation: str, dge: bool = False) -> Span:
     """Of the core that takes longest from its first DMA to its last one."""
-    slowest = slowest_core(record, generation)
+    slowest = slowest_core(record, generation, dge)
     if slowest is None:
         return Span(0.0, "nothing", "")
     return Span(span_ns(slowest) / 1000, limit_of(slowest), slowest.order)
 
 
-def slowest_core(record: Record, generation: str) -> Timeline | None:
+def slowest_core(record: Record, generation: str, dge: bool) -> Timeline | None:
     """The one with that span; None of a record of no cores."""
-    timelines = schedule_cores(record.programs, machine.load(generation), world=record.world)
+    timelines = schedule_cores(programs(record, dge), machine.load(generation), world=record.world)
     return max(timelines, key=span_ns, default=None)
 
 

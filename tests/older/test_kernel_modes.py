@@ -14,7 +14,7 @@ import pytest
 
 from neuroncore.core.core import current
 from neuroncore.errors import SignatureError, UsageError
-from neuroncore.frontend.settings import settings
+from neuroncore.frontend.settings import last_launch, settings
 from neuroncore.report import saved
 
 RNG = np.random.default_rng(0)
@@ -449,3 +449,22 @@ def test_a_kernels_own_function_of_addresses_is_called_by_name():
         return out
 
     assert (transposed(X, np.eye(7, dtype=np.float32)) == X.T).all()
+
+
+@pytest.mark.parametrize(
+    ("variable", "option", "dge"),
+    [
+        (None, None, True),
+        ("--disable-dge --lnc=1", None, False),
+        ("--lnc=1", "--disable-dge", False),
+        ("--lnc=1", "--disable-dge-not", True),
+    ],
+)
+def test_descriptors_are_left_to_hardware_unless_a_flag_says_otherwise(
+    monkeypatch, variable, option, dge
+):
+    monkeypatch.delenv("NEURON_CC_FLAGS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("NEURON_CC_FLAGS", variable)
+    kernel = nki.benchmark(nki.jit(add), additional_compile_opt=option)
+    assert last_launch(kernel, (X, Y), {}).core.program.dge is dge

@@ -208,6 +208,15 @@ def test_a_harness_adds_its_own_offset_on_its_own_machine(tmp_path):
     assert measurements.offset_us(row(measured_by="neuron-profile"), known) == 0.0
 
 
+def test_flags_are_those_of_the_row_and_of_its_harness():
+    known = [Harness("trn2", "neuron-profile", 16.0, "--disable-dge")]
+    leaves = measurements.leaves_descriptors
+    assert leaves(row(measured_by="nki.benchmark p50"), known)
+    assert not leaves(row(measured_by="nki.benchmark --disable-dge"), known)
+    assert not leaves(row(measured_by="neuron-profile total_time"), known)
+    assert leaves(row(measured_by="neuron-profile total_time"), [])
+
+
 @pytest.mark.parametrize("text", ["", "[[harness]]\nmeasured_by = 'x'\n", "harness = 3\n", "=\n"])
 def test_other_files_are_no_harnesses(tmp_path, text):
     file = tmp_path / "offsets.toml"

@@ -14,7 +14,7 @@ from neuroncore.machine import load
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.report.perfetto import events
 from neuroncore.report.summary import summary
-from neuroncore.schedule import GPSIMD, STORES, schedule
+from neuroncore.schedule import GPSIMD, LOADS, STORES, schedule
 
 
 def moved(device, dst, src, **how):
@@ -363,3 +363,22 @@ def test_the_trace_shows_descriptors_on_gpsimd_s_row_and_the_transfer_on_its_own
     assert rows[transfer["tid"]] == "qGpSimdDynamic 0" and rows[descriptors["tid"]] == "GpSimd"
     assert transfer["dur"] == pytest.approx(timeline.end[0] / 1e3, abs=0.0005)
     assert descriptors["dur"] == pytest.approx(timeline.busy[0] / 1e3, abs=0.0005)
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+@pytest.mark.parametrize("dge", [False, True])
+def test_without_disable_dge_one_generator_writes_all_descriptors(target, dge):
+    device = Device(target)
+    tile = device.zeros((128, 2))
+    for _ in range(10):
+        device.issue("dma_copy", device.empty((128, 2)), device.zeros((128, 2), buffer="hbm"))
+        device.issue("dma_copy", device.empty((128, 2), buffer="hbm"), tile)
+    it, program = device.core.machine, device.core.program
+    program.dge = dge
+    timeline = schedule(program, it, "compiled")
+    writes = dge and target == "trn2"
+    each = it.dma.hardware_issue_ns if writes else it.dma.issue_ns
+    assert timeline.busy == pytest.approx(np.full(20, each))
+    last = timeline.begin.max() - timeline.begin.min()
+    assert last == pytest.approx(19 * each if writes else 9 * each)
+    assert set(timeline.queue) == ({LOADS} if writes else {LOADS, STORES})

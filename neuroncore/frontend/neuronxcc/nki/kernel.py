@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.compiler.policy import DISABLE_DGE
 from neuroncore.core.core import current, running
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import NotEmulated, OutOfBoundsError, SignatureError, UsageError
@@ -25,6 +26,7 @@ from neuroncore.frontend.neuronxcc.nki import contract
 from neuroncore.frontend.neuronxcc.nki.language.loops import nc, spmd_dim
 from neuroncore.frontend.neuronxcc.nki.results import flush, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.settings import compiler_flags
 from neuroncore.frontend.traced import in_graph, is_traced
 from neuroncore.frontend.vendor.placeholders import Absent
 from neuroncore.report import saved
@@ -95,6 +97,7 @@ class Kernel:
             {name: _array(value) for name, value in kwargs.items()},
             tensor=Tensor,
             order="compiled",
+            dge=self._leaves_descriptors,
             grid=tuple(len(n) if isinstance(n, spmd_dim) else n for n in self.grid),
             target=target,
             programs=_distributed(self.grid),
@@ -119,7 +122,14 @@ class Kernel:
         traced = contract.kept(self.function, self.returns, str(self.options))
         way = Way(Tensor, shares, flush)
         grid = tuple(len(n) if isinstance(n, spmd_dim) else n for n in self.grid)
-        return launch_ranks(traced, given, way, order="compiled", grid=grid, **options)
+        compiler: dict[str, Any] = {"order": "compiled", "dge": self._leaves_descriptors}
+        return launch_ranks(traced, given, way, grid=grid, **compiler, **options)
+
+    @property
+    def _leaves_descriptors(self) -> bool:
+        """Whether the compiler was not told to write them ahead: by what the decorator adds to its
+        command, or by NEURON_CC_FLAGS."""
+        return DISABLE_DGE not in compiler_flags(self.options.get("additional_compile_opt"))
 
     @property
     def returns(self) -> bool:
