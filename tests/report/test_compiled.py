@@ -37,7 +37,8 @@ LISTED = [
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_run_lists_what_is_left_of_each_line(tmp_path, capsys, form):
+def test_a_run_lists_what_is_left_of_each_line(monkeypatch, tmp_path, capsys, form):
+    monkeypatch.setenv("NEURON_CC_FLAGS", "--disable-dge")
     file = tmp_path / "kernel.py"
     file.write_text(KERNEL)
     shapes = "float32[512,64]", "float32[128,64]"
