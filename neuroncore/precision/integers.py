@@ -29,8 +29,8 @@ def check_read(core: Core, arguments: Mapping[str, Any], known: Evaluation) -> N
     for name in known.integers:
         codes = arguments[name].codes()
         if _beyond(codes):
-            inexact = codes.astype(np.float32).astype(np.float64) != codes
-            _report(core, name, arguments[name], codes, inexact)
+            rounded = codes.astype(np.float32).astype(np.float64)
+            _report(core, name, arguments[name], codes, rounded, rounded != codes)
 
 
 def check_written(
@@ -76,17 +76,19 @@ def _check_result(core: Core, name: str, tile: Tile, exact: Array) -> None:
             tile.storage.id,
         )
     elif tile.dtype in WIDE_INTEGERS:
-        _report(core, name, tile, exact, np.abs(exact - tile.codes()) >= 1)
+        got = tile.codes()
+        _report(core, name, tile, exact, got, np.abs(exact - got) >= 1)
 
 
-def _report(core: Core, name: str, tile: Tile, values: Array, inexact: Array) -> None:
+def _report(core: Core, name: str, tile: Tile, exact: Array, got: Array, inexact: Array) -> None:
     if not inexact.any():
         return
-    first = int(values.reshape(-1)[inexact.reshape(-1).argmax()])
+    first = inexact.reshape(-1).argmax()
+    was, becomes = (int(values.reshape(-1)[first]) for values in (exact, got))
     core.report(
         ROUNDED,
         f"{name} ({tile}) has {int(inexact.sum())} integers beyond 2^24 that float32, in which the "
-        f"engine computes, does not have: {first} becomes {int(np.float32(first))}",
+        f"engine computes, does not have: {was} becomes {becomes}",
         tile.storage.id,
     )
 
