@@ -94,15 +94,26 @@ def kinds(spot: Spot) -> Iterator[Told]:
     assert isinstance(node, ast.Call)
     form = form_in(scope.api(node.func), scope.release)
     for parameter, value in () if form is None else _given(node, form):
-        is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
-        if parameter == "buffer" and is_text:
+        known = _constant(scope, value)
+        if parameter == "buffer" and isinstance(known, str):
             yield "STRING_BUFFER", value, f"buffer is the string {ast.unparse(value)}"
         elif parameter in ROLES["enumerated"] and _is_number(value):
             yield "ENUM_BY_NUMBER", value, f"{parameter} is the number {ast.unparse(value)}"
 
 
 def _is_number(node: ast.expr) -> bool:
+    """Whether a number stands there itself: nki-library gives dge_mode one by a name."""
     return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _constant(scope: Scope, node: ast.expr) -> object:
+    """What stands in the source, there or where its name is assigned to, once; else None."""
+    if isinstance(node, ast.Name) and node.id not in scope.parameters:
+        bound = scope.bindings.get(node.id)
+        found = [("is", scope.module.values.get(node.id))] if bound is None else bound
+        if len(found) == 1 and found[0][0] == "is" and isinstance(found[0][1], ast.Constant):
+            return found[0][1].value
+    return node.value if isinstance(node, ast.Constant) else None
 
 
 def _is_operator_of(parameter: str) -> bool:

@@ -25,8 +25,18 @@ def host_state(spot: Spot) -> Iterator[Told]:
     if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
         return
     found = scope.program.modules.meaning(scope.module, _made_by(scope, node))
-    if isinstance(found, str) and any(_begins(found, one) for one in ROLES["host_state"]):
+    if isinstance(node, ast.Name) and _is_of_python(scope, node):
+        yield "IMPURE_KERNEL", node, f"{node.id} of the host is used in a kernel"
+    elif isinstance(found, str) and any(_begins(found, one) for one in ROLES["host_state"]):
         yield "IMPURE_KERNEL", node, f"{found} of the host is used in a kernel"
+
+
+def _is_of_python(scope: Scope, node: ast.Name) -> bool:
+    """Whether it is a function of Python's own that reads from the host."""
+    if node.id not in ROLES["host_functions"]:
+        return False
+    module, own = scope.module, (*scope.bindings, *scope.parameters)
+    return node.id not in (*own, *module.values, *module.definitions, *module.imports)
 
 
 def _made_by(scope: Scope, node: ast.expr) -> ast.expr:

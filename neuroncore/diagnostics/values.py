@@ -239,11 +239,17 @@ class Scope:
         if form is None or form.parameters is None:
             return UNKNOWN
         if name.startswith("nki.language.") and name not in ROLES["values"]:
-            memory = "psum" if name in ROLES["in_psum"] else None
-            return Value("tensor", memory, self._loaded(name, call))
+            return Value("tensor", self._result_memory(name, call), self._loaded(name, call))
         if name.startswith("nki.isa.") and not self.is_older:
             return Value("instruction")
         return UNKNOWN
+
+    def _result_memory(self, name: str, call: ast.Call) -> str | None:
+        """Where functions of nki.language leave their results; the older API's compiler chooses."""
+        if name in ROLES["in_psum"]:
+            return "psum"
+        chosen = any(one.arg in (None, "buffer") for one in call.keywords)
+        return None if chosen or self.is_older else "sbuf"
 
     def _loaded(self, name: str, call: ast.Call) -> Shape | None:
         """The shape of a tensor that is loaded from a part of another."""

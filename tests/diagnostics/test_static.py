@@ -148,3 +148,24 @@ def test_a_kernel_that_is_not_there_is_wrong_usage(tmp_path):
     with pytest.raises(UsageError, match=r"has no kernal; did you mean 'kernel'\?"):
         found(tmp_path, kernel(), kernel="kernal")
     assert not found(tmp_path, kernel() + "\nother = nki.jit(kernel)\n", kernel="other")
+
+
+def test_strings_are_told_by_their_names_too_and_numbers_by_a_name_not(tmp_path):
+    given = "nisa.dma_copy(dst=tile, src=x, dge_mode=NONE)"
+    text = "NONE = 3\n" + kernel("where = 'sbuf'", "nl.zeros((1, 2), x.dtype, where)", given)
+    expected = {("STRING_BUFFER", "nl.zeros((1, 2), x.dtype, where)")}
+    assert found(tmp_path, text, api="0.3") == expected
+    assert not found(tmp_path, text.replace("'sbuf'", "nl.sbuf"), api="0.3")
+
+
+def test_files_of_the_host_are_told_and_functions_of_the_same_name_not(tmp_path):
+    text = kernel("held = open(flag)")
+    assert [one for one, _ in found(tmp_path, text)] == ["IMPURE_KERNEL"]
+    assert not found(tmp_path, "def open(name):\n    return name\n" + text)
+
+
+def test_results_of_nki_language_are_on_the_chip(tmp_path):
+    text = kernel("more = nl.exp(tile)").replace("return out", "return out, more")
+    text += "\nkernel(np.ones((128, 512), np.float32))\n"
+    assert found(tmp_path, text, api="0.6") == {("RESULT_MEMORY", "return out, more")}
+    assert not found(tmp_path, text.replace("(tile)", "(tile, buffer=flag)"), api="0.6")
