@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ from neuroncore.numerics.formats import Format
 MOST = 1 << 12  # entries of a table
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class View:
     """What a Call knows of a tile: all that the legality and the cost of an instruction may depend
     on, but not the data. `view` makes those of calls, of which equal ones are identical."""
@@ -78,16 +79,14 @@ class View:
         return f"{shape} {self.dtype} in {self.region.value}"
 
 
-_views: dict[tuple[Any, ...], View] = {}
+# for as long as anything has one: a Call and a geometry mean the same by the same
+_views: WeakValueDictionary[tuple[Any, ...], View] = WeakValueDictionary()
 
 
 def view(*given: Any) -> View:
     """The View of these fields, in their order."""
     found = _views.get(given)
-    if found is None:
-        make_room(_views)
-        found = _views.setdefault(given, View(*given))
-    return found
+    return _views.setdefault(given, View(*given)) if found is None else found
 
 
 def make_room(table: dict[Any, Any]) -> None:

@@ -99,7 +99,11 @@ def checkout(tmp_path_factory):
         "test/pytest.ini": "[pytest]\n",
         "test/conftest.py": CONFTEST,
         "test/utils/__init__.py": "",
-        "test/utils/test_orchestrator.py": "class Orchestrator: pass\n",
+        "test/utils/common_dataclasses.py": "",
+        "test/utils/exceptions.py": "class InferenceException(Exception): pass\n",
+        "test/utils/test_orchestrator.py": (
+            "class Orchestrator:\n    def _run_simulator_inference(self, test): pass\n"
+        ),
         "test/integration/__init__.py": "",
         "test/integration/test_suite.py": SUITE,
         "test/integration/test_broken.py": "import no_such_module\n",

@@ -1,5 +1,7 @@
 """Tiles that lie alike share what follows from it; where they differ, so does what a call knows."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from device import Device
@@ -27,6 +29,16 @@ def test_places_in_a_bank_of_psum_are_not_alike():
     tile = Device().empty((128, 512), buffer="psum")
     left, right = (tile[:, start : start + 8].signature() for start in (0, 8))
     assert left is not right and (left.byte, right.byte) == (0, 32)
+
+
+def test_a_view_stays_the_one_of_its_fields_however_many_were_made_since():
+    """A saved record of tiles that lay like those of an older kernel was refused as damaged."""
+    tile = Device().empty((128, 64))
+    kept = tile.signature()
+    fields = [getattr(kept, field.name) for field in dataclasses.fields(kept)]
+    for number in range(2 * geometry.MOST):
+        geometry.view((number, *kept.shape), *fields[1:])
+    assert geometry.view(*fields) is kept
 
 
 @pytest.mark.parametrize("options", [{}, {"storage": "float32"}], ids=["chip", "wide"])
