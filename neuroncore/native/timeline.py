@@ -205,7 +205,7 @@ def _let_in(q: int, windows: Windows, work: Work, queues: Queues, core: Core, en
 
 @borrowing
 def _settle(
-    place: int, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
+    place: Any, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
 ) -> None:
     """Put what is at a place among what is known of its queue, or let it wait for what isn't."""
     i = queues.order[place]
@@ -225,7 +225,7 @@ def _settle(
 
 
 @borrowing
-def _move(q: Any, source: int, target: int, windows: Windows) -> None:
+def _move(q: Any, source: Any, target: Any, windows: Windows) -> None:
     windows.place[q, target] = windows.place[q, source]
     windows.ready[q, target] = windows.ready[q, source]
     windows.why[q, target] = windows.why[q, source]

@@ -56,7 +56,8 @@ def check_written(
     run()
     if not any(_suspect(tile, n in results) for n, tile in tiles.items()):
         return
-    given = {n: _in_float64(overwritten.get(n, tiles[n])) for n in call.reads}
+    before_it = {**tiles, **overwritten}
+    given = {n: _in_float64(before_it[n]) for n in call.reads}
     found = {n: before[n] if n in before else np.zeros(tiles[n].shape) for n in call.writes}
     exact = {n: made(values, tiles[n]) for n, values in found.items()}
     registers = {unit: a.astype(np.float64) for unit, a in core.accumulators.items()}
