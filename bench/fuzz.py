@@ -18,7 +18,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -41,6 +41,9 @@ from recipes import RECIPES, given
 
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.world import World
+from neuroncore.core.core import nothing
+from neuroncore.core.meeting import Parcel
+from neuroncore.core.replica_groups import chip_ranks, instance
 from neuroncore.errors import KernelError, NeuronError, NotEmulated
 from neuroncore.frontend.issue import function
 from neuroncore.memory.register import VirtualRegister
@@ -99,11 +102,16 @@ class Tally:
 # --- legal calls ----------------------------------------------------------------------------------
 
 
-class Alone:
-    """The other core, which brings the same."""
+class Alike:
+    """The other cores, which bring the same: to whom they meet, if they send it to one."""
 
-    def meet(self, number: int, point: Any, bring: Any, _: Any = None) -> dict[int, Any]:
-        return {core: bring and replace(bring, to=number) for core in point.cores}
+    def meet(
+        self, number: int, point: Any, bring: Any, then: Callable[..., None] = nothing
+    ) -> dict[int, Any]:
+        sent = replace(bring, to=number) if isinstance(bring, Parcel) else bring
+        brought = dict.fromkeys(point.cores, sent)
+        then(brought)
+        return brought
 
 
 class Recording(Device):
@@ -113,9 +121,9 @@ class Recording(Device):
         super().__init__(target)
         self.made: list[Made] = []
 
-    def pair(self) -> None:
-        """Let its core be one of the two of a logical core."""
-        self.core.peers, self.core.world = Alone(), World(cores=2)
+    def among(self, ranks: int, cores: int) -> None:
+        """Let its core be the first of so many ranks of so many cores."""
+        self.core.peers, self.core.world = Alike(), World(ranks, cores)
 
     def issue(self, name: str, *args: Any, **kwargs: Any) -> None:
         self.made.append(Made(name, args, kwargs))
@@ -123,14 +131,14 @@ class Recording(Device):
 
 
 def barrier(device: Recording, form: str) -> Iterator[Any]:
-    device.pair()
+    device.among(1, 2)
     data, _ = given(device, form, buffer="hbm")
     device.issue("core_barrier", data, (0, 1))
     yield data, None
 
 
 def exchange(device: Recording, form: str) -> Iterator[Any]:
-    device.pair()
+    device.among(1, 2)
     src, _ = given(device, form)
     device.issue("sendrecv", src, device.empty(src.shape, form), 1, 1, 0)
     yield src, None
@@ -143,9 +151,51 @@ def move(device: Recording, form: str) -> Iterator[Any]:
     yield one, None
 
 
-# No call of theirs is legal on one rank: what is random of them would only be refused.
-OF_SEVERAL_RANKS = {"all_gather_v", "all_to_all", "all_to_all_v"}
-SEEDS = {**RECIPES, "core_barrier": barrier, "sendrecv": exchange, "register_move": move}
+def mesh(device: Recording, form: str) -> Iterator[Any]:
+    group = range(chip_ranks(device.core))
+    device.among(len(group), 1)
+    shape = (2 * len(group), 3)
+    src, _ = given(device, form, shape, buffer="hbm")
+    device.issue("all_to_all", [src], [device.empty(shape, form, "hbm")], [[*group]], 0)
+    yield src, None
+
+
+def gather_of_lengths(device: Recording, form: str) -> Iterator[Any]:
+    device.among(1, 2)
+    yield _of_lengths(device, form, "all_gather_v", range(chip_ranks(device.core)))
+
+
+def exchange_of_lengths(device: Recording, form: str) -> Iterator[Any]:
+    device.among(1, 2)
+    each, where = chip_ranks(device.core), instance(device.core)
+    per_server = each * where.chips_per_server
+    switched = where.topology.kind == "switched"
+    group = range(2 * each) if switched else range(0, 2 * per_server, per_server)
+    yield _of_lengths(device, form, "all_to_all_v", group)
+
+
+def _of_lengths(device: Recording, form: str, name: str, group: range) -> Any:
+    """Issue what sends two elements to each rank of a group, from the beginning: several times,
+    for any other numbers in its metadata are mostly illegal."""
+    device.among(group[-1] + 1, 2)
+    src, _ = given(device, form, (12,), buffer="hbm")
+    dst = device.empty((5 * len(group),), form, "hbm")
+    rows = np.zeros((3, len(group)), np.uint32)
+    rows[0] = 2
+    for known in (False, True) * 4:
+        device.issue(name, [src], [dst], [[*group]], device.tile(rows, buffer="hbm"), known)
+    return src, None
+
+
+SEEDS = {
+    **RECIPES,
+    "core_barrier": barrier,
+    "sendrecv": exchange,
+    "register_move": move,
+    "all_to_all": mesh,
+    "all_gather_v": gather_of_lengths,
+    "all_to_all_v": exchange_of_lengths,
+}
 
 
 def seeds(target: str) -> list[tuple[str, str]]:
@@ -268,7 +318,7 @@ def pool(device: Recording) -> list[Tile]:
     buffers = ("sbuf", "psum", "hbm")
     made = [device.zeros(shape, "float32", buffer) for shape in shapes for buffer in buffers]
     made += [device.zeros((33, 15), form) for form in FORMS]
-    return [*made, *(device.empty((33, 15), "float32", buffer) for buffer in buffers)]
+    return [*made, *(device.empty(s, "float32", b) for s in ((33, 15), (1, 1)) for b in buffers)]
 
 
 # --- what a refusal leaves ------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from neuroncore.core.legality import misused
 from neuroncore.core.offsets import resolve
 from neuroncore.core.staging import staged
 from neuroncore.enums import engine, oob_mode
-from neuroncore.errors import DefinitionError, KernelError
+from neuroncore.errors import DefinitionError, KernelError, NeuronError
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 from neuroncore.record.data import zero
@@ -97,6 +97,7 @@ def _scope(
         "INSTRUCTION": instruction,
         "ISSUED": issued,
         "KernelError": KernelError,
+        "NeuronError": NeuronError,
         "MISSING": MISSING,
         "PSUM": PSUM,
         "SKIP": oob_mode.skip,
@@ -131,8 +132,11 @@ def signature_of(instruction: Instruction) -> inspect.Signature:
 def _body(instruction: Instruction) -> Iterator[str]:
     yield from _bind(instruction)
     yield from _recognise(instruction)
-    yield from _resolve(instruction)
-    yield from _execute(instruction)
+    yield "try:"
+    yield from (f"    {line}" for line in (*_resolve(instruction), *_execute(instruction)))
+    yield "except NeuronError:"
+    yield "    if core.leftovers is not None: core.leftovers.refused()"
+    yield "    raise"
     yield from _note(instruction)
     yield "return ISSUED(core.program, row)"
 

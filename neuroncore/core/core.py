@@ -218,14 +218,14 @@ class Core:
         if not missing.any():
             return
         message = self._never_written(name, tile, missing)
-        tile.lay_leftovers(missing, self.options.zeros_as_leftovers)
-        finding = self._found("UNINIT_READ", message, tile.storage.id, site=site)
-        if not followed or not self.keeps_back:
-            self._tell(finding)
-            return
         if self.leftovers is None:
             self.leftovers = Leftovers(self._tell)
-        self.leftovers.found(tile, missing, finding)
+        self.leftovers.lay(tile, missing, self.options.zeros_as_leftovers, self.findings)
+        finding = self._found("UNINIT_READ", message, tile.storage.id, site=site)
+        if followed and self.keeps_back:
+            self.leftovers.found(tile, missing, finding)
+        else:
+            self._tell(finding)
 
     def leftovers_in(self, tile: Tile) -> Array | None:
         """Which elements of an operand depend on what nothing has written and are no numbers for

@@ -37,6 +37,9 @@ class _Spot(Generic[T]):
     flags: Flags
     why: dict[T, None] = field(default_factory=dict)
 
+    def copy(self) -> _Spot[T]:
+        return _Spot(deepcopy(self.flags), dict(self.why))
+
 
 class Leftovers(Generic[T]):
     """The leftovers on one core's chip; `tell` gets the findings that matter."""
@@ -44,32 +47,67 @@ class Leftovers(Generic[T]):
     def __init__(self, tell: Callable[[T], None]) -> None:
         self.tell = tell
         self._spots: WeakKeyDictionary[Storage, _Spot[T]] = WeakKeyDictionary()
+        self._reads: list[Callable[[], None]] = []  # how to undo those of an instruction under way
         self._registers: dict[T, None] = {}  # what the accumulator registers depend on
 
     def kept(self, storages: Iterable[Storage]) -> tuple[list[Any], dict[T, None]]:
         """What of storages depends on leftovers now, and the registers, to be put back."""
         spots = [self._spots.get(storage) for storage in storages]
-        copies = [s and _Spot(deepcopy(s.flags), dict(s.why)) for s in spots]
+        copies = [s and s.copy() for s in spots]
         return copies, dict(self._registers)
 
     def put_back(self, storages: Iterable[Storage], kept: tuple[list[Any], dict[T, None]]) -> None:
         """Let what was kept hold of as many storages, and of no others."""
         spots, registers = kept
-        copies = [s and _Spot(deepcopy(s.flags), dict(s.why)) for s in spots]
+        copies = [s and s.copy() for s in spots]
         pairs = zip(storages, copies, strict=True)
         self._spots = WeakKeyDictionary({one: spot for one, spot in pairs if spot})
         self._registers = dict(registers)
 
+    def lay(self, tile: Tile, missing: Array, zeros: bool, findings: list[T]) -> None:
+        """Lay what stands for leftovers where elements are `missing` that are about to be read,
+        and may be told among `findings`."""
+        codes, told = tile.codes(), len(findings)
+        old = codes[missing]
+
+        def undo() -> None:
+            codes[missing] = old
+            del findings[told:]
+
+        self._reads.append(undo)
+        tile.lay_leftovers(missing, zeros)
+
     def found(self, tile: Tile, missing: Array, finding: T) -> None:
         """Elements that are `missing` are about to be read."""
-        if tile.storage.image is not None:  # others may write there
+        storage = tile.storage
+        if storage.image is not None:  # others may write there
             self.tell(finding)
             return
-        flags = tile.flags(self._spot(tile.storage, {finding: None}).flags)
+        spot = self._spots.get(storage)
+        before = spot and spot.copy()
+
+        def undo() -> None:
+            if before is None:
+                del self._spots[storage]
+            else:
+                self._spots[storage] = before
+
+        self._reads.append(undo)
+        flags = tile.flags(self._spot(storage, {finding: None}).flags)
         flags[...] |= missing.reshape(missing.shape + (1,) * (flags.ndim - missing.ndim))
+
+    def refused(self) -> None:
+        """The instruction under way is refused, and has read nothing."""
+        while self._reads:
+            self._reads.pop()()
+
+    def skipped(self) -> None:
+        """The instruction under way has read, and does nothing."""
+        self._reads.clear()
 
     def follow(self, call: Call, arguments: dict[str, Any]) -> None:
         """An instruction has read and computed."""
+        self._reads.clear()
         if not self._spots and not self._registers:
             return
         reads, writes = ({n: arguments[n] for n in names} for names in (call.reads, call.writes))

@@ -75,6 +75,8 @@ def resolve(core: Core, call: Call, given: dict[str, Any], skip: bool) -> Offset
             if skip and _out_of_bounds(tile):
                 if core.program is not None:
                     core.program.data.skipped += 1
+                if core.leftovers is not None:
+                    core.leftovers.skipped()
                 return None
             tiles[name] = tile.resolved(name)
     tiles.update(_pick(core, call, picked))

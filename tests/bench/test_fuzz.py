@@ -19,7 +19,7 @@ def test_random_calls_are_legal_or_refused_without_a_trace():
 
 
 def test_every_instruction_has_a_seed():
-    assert {*fuzz.SEEDS} == {*fuzz.INSTRUCTIONS} - fuzz.OF_SEVERAL_RANKS
+    assert {*fuzz.SEEDS} == {*fuzz.INSTRUCTIONS}
 
 
 def crash(*_, **__):
@@ -44,3 +44,17 @@ def test_scales_that_are_given_twice_are_refused_as_any_argument_is():
     tally = fuzz.Tally()
     fuzz.round_of("dma_compute", "uint8", "trn2", 2026, 76, tally)
     assert not tally.faults
+
+
+def test_what_is_refused_after_it_has_read_leaves_no_finding():
+    tally = fuzz.Tally()
+    fuzz.round_of("nc_n_gather", "float32", "trn3", 2028, 59, tally)
+    assert tally.calls == 59 and not tally.faults
+
+
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+@pytest.mark.parametrize("name", ["all_to_all", "all_gather_v", "all_to_all_v"])
+def test_ranks_that_a_core_meets_bring_what_it_brings(name, target):
+    tally = fuzz.Tally()
+    fuzz.round_of(name, "bfloat16", target, 0, 20, tally)
+    assert tally.legal[name] > 3 and not tally.faults
