@@ -14,9 +14,11 @@ from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
 from neuroncore.core.indirection import Picked, scatter
 from neuroncore.core.staging import perform
 from neuroncore.enums import engine
+from neuroncore.memory.tile import Tile
 from neuroncore.precision import integers
 from neuroncore.precision.around import Around
 from neuroncore.precision.doubles import (
+    Double,
     Doubles,
     Energy,
     adopted,
@@ -42,16 +44,21 @@ class _Peers:
         assert peers is not None
 
         def carried(met: Brought) -> None:
-            then({other: brought for other, (brought, _) in met.items()})
+            then({other: brought for other, (brought, *_) in met.items()})
 
-        sent = bring, self.shadow.sent
+        gone_on: list[int] = []
+        sent = bring, self.shadow.sent, gone_on
         beside = point._replace(name=f"{point.name}, in float64")
         met = peers.meet(number, beside, sent, carried)
         self.shadow.received = {}
-        for other, (_, owed) in met.items():
+        for other, (_, owed, _) in met.items():
             if other != number:
                 add(self.shadow.received, owed)
-        return {other: brought for other, (brought, _) in met.items()}
+        core = self.shadow.core
+        first = min(met.keys() & set(core.world.cores_of(core.rank)))
+        self.shadow.is_first = not met[first][-1]
+        met[first][-1].append(number)
+        return {other: brought for other, (brought, *_) in met.items()}
 
 
 class Shadow:
@@ -64,6 +71,7 @@ class Shadow:
         self.owed: dict[engine, Energy] = {unit: {} for unit in core.accumulators}
         self.sent: Energy = {}
         self.received: Energy = {}
+        self.is_first = True  # of the cores of a rank that have met, to go on
         self._known: dict[Call, Evaluation] = {}
         self._around = Around(core, found)
         self._scattered: list[Written] = []
@@ -94,7 +102,12 @@ class Shadow:
         self, call: Call, arguments: dict[str, Any], known: Evaluation, floats: list[str]
     ) -> None:
         exchanges = call.instruction.traits.exchanges
+        shared = exchanges and self._are_shared(call, arguments)
+        if shared:
+            self._wait_for_the_rank(call)
         before = {n: self.doubles.of(arguments[n]) for n in floats}
+        if shared:
+            before = {n: d or self._begun(arguments[n]) for n, d in before.items()}
         inexact = {
             n: double
             for n in call.reads
@@ -117,12 +130,31 @@ class Shadow:
                 add(self.sent, double.energy)
             step.evaluate(self.accumulators, {}, _Peers(self))
             received = self.received
+            if shared and not self.is_first:
+                return  # the other core has kept what both have
         owed = step.compare(received)
         if unit:
             error, _, _ = distance(self.core.accumulators[unit], self.accumulators[unit])
             self.owed[unit] = portions(owed, error)
         for written in step.written:
             self._keep(written)
+
+    def _are_shared(self, call: Call, arguments: dict[str, Any]) -> bool:
+        """Whether it happens once for both cores of a rank: its tensors are in their HBM."""
+        tiles = [arguments[n] for n in (*call.reads, *call.writes)]
+        return self.core.world.cores > 1 and not any(tile.storage.on_chip for tile in tiles)
+
+    def _wait_for_the_rank(self, call: Call) -> None:
+        """Meet the rank's other core, which may have part of what is sent yet to write."""
+        assert self.core.peers is not None
+        cores = frozenset(self.core.world.cores_of(self.core.rank))
+        self.core.peers.meet(self.core.number, Point(call.name, cores), None)
+
+    def _begun(self, tile: Tile) -> Double:
+        """A Double for a storage that both cores of the rank write together."""
+        double = copied(tile.storage)
+        self.doubles.put(double, tile.storage)
+        return double
 
     def _keep(self, written: Written) -> None:
         """Note what float64 has in the place of a tile, and which lines the difference is owed

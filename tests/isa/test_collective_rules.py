@@ -1,0 +1,219 @@
+"""What collectives refuse, and ranks that do not come or do something else."""
+
+import nki
+import nki.collectives as ncc
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from collective_worlds import ALL, X4, in_hbm, ran, refused, same, through_hbm, through_sbuf
+from nki.collectives import ReplicaGroup
+
+import neuroncore
+from neuroncore.errors import (
+    BufferKindError,
+    DeadlockError,
+    DtypeError,
+    KernelError,
+    OperatorError,
+    ShapeError,
+    SignatureError,
+    TargetError,
+)
+
+
+@pytest.mark.parametrize(
+    ("groups", "why"),
+    [
+        ([[0, 1], [1, 2, 3]], "no rank is in it twice"),
+        ([[0, 1, 2, 3], []], "no list is empty"),
+        ([[0, 1, 2, 4]], "the replica group has rank 4"),
+        ([[0, 1, 2]], "the replica group lacks rank 3, which calls it"),
+    ],
+)
+def test_groups_that_there_are_not(groups, why):
+    refused(SignatureError, why, through_hbm, X4, (4, 2), ncc.all_reduce, groups, op=nl.add)
+
+
+def test_other_things_that_are_refused():
+    reduce = (ncc.all_reduce, ALL)
+    refused(ShapeError, "as many elements", through_hbm, X4, (4, 3), *reduce, op=nl.add)
+    refused(OperatorError, "not an operator", through_hbm, X4, (4, 2), *reduce, op=nl.multiply)
+    refused(TargetError, "priority", through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=1)
+    ran(through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=1, target="trn3")
+    refused(
+        SignatureError, "priority is 4", through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=4,
+        target="trn3",
+    )  # fmt: skip
+    gather = (ncc.all_gather, ALL)
+    refused(ShapeError, "collective_dim is 1", through_hbm, X4, (4, 8), *gather, collective_dim=1)
+    refused(
+        ShapeError, "as many times its src", through_sbuf, X4, (4, 8), *gather, collective_dim=0
+    )
+    refused(
+        SignatureError, "as long as each other", through_hbm, X4, (8, 2), ncc.all_gather,
+        [[0, 1], [2, 3, 4]], collective_dim=0,
+    )  # fmt: skip
+    scatter = {"collective_dim": 1, "op": nl.add}
+    refused(ShapeError, "is 1", through_hbm, X4, (4, 2), ncc.reduce_scatter, ALL, **scatter)
+    refused(
+        BufferKindError, "must be in hbm", through_sbuf, X4, (4, 2), ncc.all_to_all, ALL,
+        collective_dim=0,
+    )  # fmt: skip
+    refused(
+        SignatureError, "whole chips, of 8 ranks", through_hbm, X4, (4, 2), ncc.all_to_all, ALL,
+        collective_dim=0,
+    )  # fmt: skip
+    refused(
+        BufferKindError, "must be in hbm", through_sbuf, X4, (4, 2), ncc.collective_permute,
+        [[0, 1], [1, 0]],
+    )  # fmt: skip
+    refused(
+        SignatureError, "twice on one side", through_hbm, X4, (4, 2), ncc.collective_permute,
+        [[0, 1], [2, 1]],
+    )  # fmt: skip
+
+
+def test_four_ranks_of_trn1_are_neighbours():
+    arrays = [np.ones((4, 2), np.float32)] * 8
+    apart, near = ([[0, 2, 4, 6], [1, 3, 5, 7]], [[0, 1, 2, 3], [4, 5, 6, 7]])
+    given = {"op": nl.add, "target": "trn1"}
+    ran(through_hbm, arrays, (4, 2), ncc.all_reduce, near, **given)
+    refused(
+        SignatureError,
+        "not of adjacent",
+        through_hbm,
+        arrays,
+        (4, 2),
+        ncc.all_reduce,
+        apart,
+        **given,
+    )
+
+
+@pytest.mark.parametrize(
+    ("srcs", "dsts", "kind", "why"),
+    [
+        ("s", "h", BufferKindError, "all tensors are in hbm, or all in sbuf"),
+        ("ss", "ss", BufferKindError, "several tensors are in hbm"),
+        ("h", "hh", SignatureError, "a dst for each src"),
+        ("", "", SignatureError, "a dst for each src"),
+        ("h", "b", DtypeError, "one format"),
+        ("x", "h", BufferKindError, "is an argument of the kernel"),
+        ("3", "3", ShapeError, "one free axis"),
+        ("p", "p", BufferKindError, "must be in hbm or sbuf, not in psum"),
+    ],
+)
+def test_tensors_that_are_refused(srcs, dsts, kind, why):
+    @nki.jit
+    def some(x, group):
+        made = {
+            "s": nl.ndarray((4, 2), x.dtype, buffer=nl.sbuf),
+            "h": in_hbm((4, 2), x.dtype, "h"),
+            "b": in_hbm((4, 2), nl.bfloat16, "b"),
+            "3": nl.ndarray((4, 2, 1), x.dtype, buffer=nl.sbuf),
+            "p": nl.ndarray((4, 2), nl.float32, buffer=nl.psum),
+            "x": x,
+        }
+        ncc.all_reduce([made[n] for n in srcs], [made[n] for n in dsts], group, nl.add)
+
+    with pytest.raises(kind, match=why):
+        neuroncore.run(some, per_rank=[(x, ReplicaGroup([[0, 1]])) for x in X4[:2]])
+
+
+@pytest.mark.parametrize(
+    ("channels", "why"),
+    [
+        ([1], "channels are 0, 1, 2"),
+        ([0, 2], "channels are 0, 1, 2"),
+        ([0, 1, 2], "has 2 channels"),
+    ],
+)
+def test_channels_that_there_are_not(channels, why):
+    @nki.jit
+    def some(x, group):
+        srcs, dsts = ([[in_hbm((4, 2), x.dtype, f"{n}{c}")] for c in channels] for n in "sd")
+        for (src,) in srcs:
+            nisa.dma_copy(dst=src, src=x)
+        ncc.collective_permute_implicit(srcs, dsts, group, channel_ids=channels)
+
+    with pytest.raises(SignatureError, match=why):
+        neuroncore.run(some, per_rank=[(x, ReplicaGroup([[0, 1]])) for x in X4[:2]])
+
+
+def meets(x, rank, calls, group):
+    src, dst = in_hbm(x.shape, x.dtype, "src"), in_hbm((len(group.groups[0]) * 4, 2), x.dtype, "d")
+    small = in_hbm(x.shape, x.dtype, "small")
+    nisa.dma_copy(dst=src, src=x)
+    call = calls(rank)
+    if call == "reduce":
+        ncc.all_reduce([src], [small], group, nl.add)
+    elif call == "largest":
+        ncc.all_reduce([src], [small], group, nl.maximum)
+    elif call == "gather":
+        ncc.all_gather([src], [dst], group, 0)
+
+
+@pytest.mark.parametrize(
+    ("calls", "kind", "why"),
+    [
+        (
+            lambda rank: "" if rank == 63 else "reduce", DeadlockError,
+            r"ranks 0 to 62 wait for rank 63 at all_reduce \(.*test_collective_rules.py:\d+\), but "
+            "rank 63 has ended",
+        ),
+        (
+            lambda rank: "gather" if rank == 5 else "reduce", DeadlockError,
+            r"ranks 0 to 4, 6 to 63 wait for rank 5 at all_reduce \(.*\), but rank 5 waits at "
+            r"all_gather \(.*:\d+\); rank 5 waits for ranks 0 to 4, 6 to 63 at all_gather",
+        ),
+        (
+            lambda rank: "largest" if rank == 7 else "reduce", KernelError,
+            "all_reduce: rank 7 and rank 0 differ about op",
+        ),
+    ],
+)  # fmt: skip
+def test_a_rank_that_does_something_else(calls, kind, why):
+    group = ReplicaGroup([[*range(64)]])
+    per_rank = [(X4[0], rank, calls, group) for rank in range(64)]
+    with pytest.raises(kind, match=why):
+        neuroncore.run(meets, per_rank=per_rank)
+
+
+def test_groups_that_do_not_match():
+    def groups(rank):
+        return ReplicaGroup([[0, 1], [2, 3]] if rank == 0 else [[0, 1, 2, 3]])
+
+    per_rank = [(x, rank, lambda _: "reduce", groups(rank)) for rank, x in enumerate(X4)]
+    with pytest.raises(DeadlockError, match="rank 0 waits for rank 1 at all_reduce"):
+        neuroncore.run(meets, per_rank=per_rank)
+    per_rank = [
+        (x, rank, lambda _: "reduce", ReplicaGroup([[0, 1, 2, 3] if rank else [1, 0, 2, 3]]))
+        for rank, x in enumerate(X4)
+    ]
+    with pytest.raises(KernelError, match="differ about replica_group"):
+        neuroncore.run(meets, per_rank=per_rank)
+
+
+def test_a_rank_is_in_sixteen_groups_at_most():
+    @nki.jit
+    def many(x, rank, count):
+        src, dst = (in_hbm(x.shape, x.dtype, n) for n in ("src", "dst"))
+        nisa.dma_copy(dst=src, src=x)
+        for k in range(count):
+            ranks = [r for r in range(32) if r < k + 2]
+            if rank in ranks:
+                ncc.all_reduce([src], [dst], ReplicaGroup([ranks]), nl.add)
+
+    per_rank = [(X4[0], rank, 16) for rank in range(32)]
+    neuroncore.run(many, per_rank=per_rank)
+    with pytest.raises(SignatureError, match="in more than 16 replica groups"):
+        neuroncore.run(many, per_rank=[(x, rank, 17) for x, rank, _ in per_rank])
+
+
+def test_on_one_rank_a_collective_is_a_copy():
+    x = np.ones((4, 2), np.float32)
+    result = through_hbm(x, (4, 2), ncc.all_reduce, ReplicaGroup([[0]]), {"op": nl.add})
+    assert same(result, x)
+    with pytest.raises(SignatureError, match="the kernel runs on 1 ranks"):
+        through_hbm(x, (4, 2), ncc.all_reduce, ReplicaGroup([[0, 1]]), {"op": nl.add})

@@ -1,0 +1,178 @@
+"""Sums over ranks: where they are rounded, what float32 lacks, and float64 beside them."""
+
+import itertools
+
+import nki
+import nki.collectives as ncc
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from collective_worlds import (
+    ALL,
+    in_hbm,
+    ran,
+    same,
+    through_hbm,
+    through_sbuf,
+)
+from nki.collectives import ReplicaGroup
+
+import neuroncore
+from neuroncore.options import Options
+
+
+def bfloat16(x):
+    return x.astype(nl.bfloat16.numpy).astype(np.float32)
+
+
+def chained(arrays):
+    total = arrays[0]
+    for x in arrays[1:]:
+        total = total + x
+    return total
+
+
+def ringed(arrays):
+    """Piece p starts at rank p + 1 and is rounded at each hop."""
+    n = len(arrays)
+    flat = [np.array_split(x.ravel(), n) for x in arrays]
+    pieces = []
+    for p in range(n):
+        total = flat[(p + 1) % n][p]
+        for hop in range(1, n):
+            total = bfloat16(total + flat[(p + 1 + hop) % n][p])
+        pieces.append(total)
+    return np.concatenate(pieces).reshape(arrays[0].shape)
+
+
+def meshed(arrays):
+    """The ranks of each chip, rounded, and then the chips."""
+    chips = [bfloat16(chained(arrays[at : at + 8])) for at in range(0, len(arrays), 8)]
+    return chained(chips)
+
+
+MODELS = {"chain": chained, "ring": ringed, "mesh": meshed}
+
+
+@pytest.mark.parametrize("way", MODELS)
+def test_where_sums_are_rounded_is_an_option(way):
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((32, 5)).astype(nl.bfloat16.numpy) for _ in range(16)]
+    options, group = Options(collective_rounding=way), [[*range(16)]]
+    want = MODELS[way]([x.astype(np.float32) for x in arrays]).astype(nl.bfloat16.numpy)
+    for kernel in (through_hbm, through_sbuf):
+        for got in ran(kernel, arrays, (32, 5), ncc.all_reduce, group, options=options, op=nl.add):
+            assert same(got, want)
+        pieces = ran(
+            kernel, arrays, (2, 5), ncc.reduce_scatter, group, options=options,
+            collective_dim=0, op=nl.add,
+        )  # fmt: skip
+        assert same(np.concatenate(pieces), want)
+
+
+def test_the_ways_differ():
+    rng = np.random.default_rng(0)
+    arrays = [bfloat16(rng.standard_normal((32, 5))) for _ in range(16)]
+    found = [bfloat16(model(arrays)).tobytes() for model in MODELS.values()]
+    assert all(a != b for a, b in itertools.combinations(found, 2))
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_stochastic_rounding_gives_all_ranks_the_same_bits_in_whatever_turns(turns):
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((8, 5)).astype(nl.bfloat16.numpy) for _ in range(4)]
+    options = Options(stochastic=True, turns=turns)
+    usual = Options(stochastic=True)
+    for kernel, lnc in ((through_hbm, 1), (through_hbm, 2), (through_sbuf, 1)):
+        got, want = (
+            ran(kernel, arrays, (8, 5), ncc.all_reduce, ALL, lnc, options=o, op=nl.add)
+            for o in (options, usual)
+        )
+        assert all(same(one, want[0]) for one in got)
+
+
+def test_integers_that_float32_lacks_are_told():
+    arrays = [np.full((2, 2), (1 << 24) + rank, np.int32) for rank in range(2)]
+    per_rank = [(x, (2, 2), ncc.all_reduce, ReplicaGroup([[0, 1]]), {"op": nl.add}) for x in arrays]
+    run = neuroncore.run(through_hbm, per_rank=per_rank)
+    assert {found.code for found in run.findings} == {"INTEGER_SUM"}
+
+
+# --- precision ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["all_reduce", "all_gather"])
+def test_float64_sees_through(call):
+    """The error comes from the line that rounds to bfloat16, on whichever rank."""
+
+    @nki.jit
+    def rounded(x, group):
+        n = 4 if call == "all_gather" else 1
+        tile = nl.load(x)
+        narrow = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.sbuf)
+        nisa.tensor_scalar(narrow, tile, nl.multiply, 1.1)
+        wide = nl.ndarray(x.shape, nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(wide, narrow)
+        dst = nl.ndarray((x.shape[0], n * x.shape[1]), nl.float32, buffer=nl.sbuf)
+        if call == "all_gather":
+            ncc.all_gather([wide], [dst], group, 1)
+        else:
+            ncc.all_reduce([wide], [dst], group, nl.add)
+        out = nl.ndarray(dst.shape, nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, dst)
+        return out
+
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((8, 16)).astype(np.float32) for _ in range(4)]
+    per_rank = [(x, ReplicaGroup(ALL)) for x in arrays]
+    run = neuroncore.run(rounded, per_rank=per_rank, options=Options(precision=True))
+    plain = neuroncore.run(rounded, per_rank=per_rank)
+    assert all(map(same, run.results, plain.results))
+    exact = [np.float64(x) * 1.1 for x in arrays]
+    want = np.concatenate(exact, 1) if call == "all_gather" else np.sum(exact, 0)
+    assert run.precision is not None
+    for result, got in zip(run.precision.results, run.results, strict=True):
+        np.testing.assert_allclose(result.exact, want, rtol=1e-12)
+        error = np.sqrt(((got - want) ** 2).sum() / (want**2).sum())
+        assert result.rel_l2 == pytest.approx(error, rel=1e-6) and error > 1e-4
+    shares = {line.place.text.strip()[:18]: line.share for line in run.precision.lines}
+    assert shares["nisa.tensor_scalar"] > 0.99
+
+
+@pytest.mark.parametrize("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
+@pytest.mark.parametrize("turns", [0, 3])
+def test_float64_sees_what_both_cores_of_a_rank_have_written(buffer, turns):
+    """Each core rounds its half; in HBM the sum over ranks happens once for both."""
+
+    @nki.jit
+    def halves(x, group):
+        core = nl.program_id(0)
+        mine = slice(3 * core, 3 * core + 3)
+        narrow = nl.ndarray((3, 5), nl.bfloat16, buffer=nl.sbuf)
+        nisa.tensor_scalar(narrow, nl.load(x[mine]), nl.multiply, 1.1)
+        wide = nl.ndarray((3, 5), nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(wide, narrow)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        if buffer is nl.sbuf:
+            dst = nl.ndarray((3, 5), x.dtype, buffer=nl.sbuf)
+            ncc.all_reduce([wide], [dst], group, nl.add)
+            nisa.dma_copy(dst=out[mine], src=dst)
+        else:
+            src, dst = (in_hbm(x.shape, x.dtype, n) for n in ("src", "dst"))
+            nisa.dma_copy(dst=src[mine], src=wide)
+            ncc.all_reduce([src], [dst], group, nl.add)
+            nisa.dma_copy(dst=out[mine], src=dst[mine])
+        return out
+
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((6, 5)).astype(np.float32) for _ in range(2)]
+    per_rank = [(x, ReplicaGroup([[0, 1]])) for x in arrays]
+    options = Options(precision=True, turns=turns)
+    found = neuroncore.run(halves, per_rank=per_rank, lnc=2, options=options).precision
+    assert found is not None and len(found.results) == 2
+    for result in found.results:
+        np.testing.assert_allclose(result.exact, 1.1 * sum(map(np.float64, arrays)), rtol=1e-12)
+        assert result.rel_l2 > 1e-4
+    shares = {line.place.text.strip()[:18]: line.share for line in found.lines}
+    assert shares["nisa.tensor_scalar"] == pytest.approx(1)

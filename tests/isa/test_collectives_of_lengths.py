@@ -1,0 +1,89 @@
+"""Collectives of lengths that are known at run time: against numpy, and what has no room."""
+
+import nki.collectives as ncc
+import numpy as np
+import pytest
+from collective_worlds import ALL, given, lengths, same
+
+from neuroncore.errors import (
+    OutOfBoundsError,
+    SignatureError,
+)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_gather_of_lengths_known_at_run_time(known):
+    arrays = [np.arange(10, dtype=np.float32) + 100 * rank for rank in range(4)]
+    counts, begins = (3, 0, 5, 1), (2, 9, 5, 0)
+    rows = [np.zeros((3, 4), np.uint32) + 9 for _ in range(4)]
+    for rank in range(4):
+        rows[rank][:2, 0] = counts[rank], begins[rank]
+    run = lengths(ncc.all_gather_v, arrays, rows, 20, ALL, known)
+    want = np.zeros(20, np.float32)
+    for rank, (count, begin) in enumerate(zip(counts, begins, strict=True)):
+        want[5 * rank : 5 * rank + count] = arrays[rank][begin : begin + count]
+    for (got, told), own in zip(run.results, rows, strict=True):
+        assert same(got, want)
+        assert told[2].tolist() == ([9] * 4 if known else list(counts))
+        assert same(told[:2], own[:2])
+    for (got, told), (again, told_again) in zip(run.results, run.replay(), strict=True):
+        assert same(again, got) and same(told_again, told)
+
+
+def test_an_exchange_of_lengths_known_at_run_time():
+    """Between servers, as trn2 has it: ranks 0, 64 and so on would be many; behind trn3's switches
+    whole chips do."""
+    ranks = range(8)
+    arrays = [np.arange(64, dtype=np.float32) + 100 * rank for rank in ranks]
+    rng = np.random.default_rng(0)
+    counts = rng.integers(0, 9, (8, 8))
+    rows = [np.zeros((3, 8), np.uint32) for _ in ranks]
+    for rank in ranks:
+        rows[rank][0], rows[rank][1] = counts[rank], np.arange(8) * 8
+    run = lengths(ncc.all_to_all_v, arrays, rows, 8 * 9, [[*ranks]], target="trn3")
+    for rank, (got, told) in enumerate(run.results):
+        want = np.zeros(72, np.float32)
+        for other in ranks:
+            count = counts[other, rank]
+            want[9 * other : 9 * other + count] = arrays[other][8 * rank : 8 * rank + count]
+        assert same(got, want) and told[2].tolist() == counts[:, rank].tolist()
+
+
+def test_places_that_the_receiver_says():
+    arrays = [np.arange(16, dtype=np.float32) + 100 * rank for rank in range(8)]
+    rows = [np.zeros((4, 8), np.uint32) for _ in range(8)]
+    for own in rows:
+        own[0], own[1], own[3] = 2, np.arange(8) * 2, np.arange(8)[::-1] * 2
+    run = lengths(ncc.all_to_all_v, arrays, rows, 16, [[*range(8)]], displaced=True, target="trn3")
+    for rank, (got, _) in enumerate(run.results):
+        want = np.concatenate([arrays[o][2 * rank : 2 * rank + 2] for o in reversed(range(8))])
+        assert same(got, want)
+
+
+@pytest.mark.parametrize(
+    ("count", "begin", "why"), [(6, 0, "more than rank 0 has room for"), (2, 9, "beyond its src")]
+)
+def test_lengths_that_have_no_room(count, begin, why):
+    arrays = given(4, (10,))
+    rows = [np.zeros((3, 4), np.uint32) for _ in range(4)]
+    rows[2][:2, 0] = count, begin
+    with pytest.raises(OutOfBoundsError, match=f"rank 2 sends .*{why}"):
+        lengths(ncc.all_gather_v, arrays, rows, 20, ALL)
+
+
+@pytest.mark.parametrize(
+    ("call", "ranks", "group", "target", "displaced", "why"),
+    [
+        (ncc.all_gather_v, 4, [[0, 1], [2, 3]], None, False, "ranks of one chip"),
+        (ncc.all_gather_v, 8, [[0, 1, 4, 5], [2, 3, 6, 7]], None, False, "ranks of one chip"),
+        (ncc.all_gather_v, 4, ALL, None, True, "ranks of one chip"),
+        (ncc.all_to_all_v, 4, ALL, None, False, "same place in different servers"),
+        (ncc.all_to_all_v, 4, ALL, "trn3", False, "several whole chips"),
+        (ncc.all_to_all_v, 8, [[0, 1, 2, 4], [3, 5, 6, 7]], "trn3", False, "several whole chips"),
+    ],
+)
+def test_groups_that_lengths_of_run_time_have_not(call, ranks, group, target, displaced, why):
+    arrays, n = [np.ones(16, np.float32)] * ranks, len(group[0])
+    rows = [np.zeros((4 if displaced else 3, n), np.uint32)] * ranks
+    with pytest.raises(SignatureError, match=why):
+        lengths(call, arrays, rows, 16, group, displaced=displaced, target=target)
