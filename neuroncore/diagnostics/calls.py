@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from neuroncore.diagnostics.modules import name_of
+from neuroncore.diagnostics.nodes import name_of
 from neuroncore.diagnostics.releases import (
     HOME,
     RELEASES,
@@ -51,6 +51,22 @@ def misfits(spot: Spot, release: str) -> Iterator[Told]:
         if others := elsewhere(forms().get(name, ()), release):
             said = f"{name_of(node)} is in {others} of the API, not in {release}"
             yield "NAME_OF_RELEASE", node, said
+
+
+def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:
+    """Uses of the API in groups of which every one fits a release as the others do."""
+    found: dict[object, list[Spot]] = {}
+    for spot in uses:
+        node, scope = spot.node, spot.scope
+        key: tuple[object, ...] = ()
+        if isinstance(node, ast.Call):
+            given = (type(one) for one in node.args)
+            named = ((one.arg, type(one.value)) for one in node.keywords)
+            key = scope.is_older, scope.api(node.func), *given, *named
+        elif isinstance(node, ast.Attribute | ast.Name):
+            key = scope.is_older, type(node.ctx), scope.api(node)
+        found.setdefault(key, []).append(spot)
+    yield from found.values()
 
 
 def _parameters(call: ast.Call, name: str, release: str) -> Iterator[Told]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from neuroncore.diagnostics.kernels import nested
-from neuroncore.diagnostics.modules import name_of
+from neuroncore.diagnostics.nodes import name_of, nested
 from neuroncore.diagnostics.releases import ROLES
 from neuroncore.diagnostics.values import RUNTIME, Scope, argument
 from neuroncore.diagnostics.walk import Rules, Spot, Told, loops_of_assignments

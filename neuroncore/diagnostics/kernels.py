@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from neuroncore.diagnostics.modules import (
-    DEFINITIONS,
-    Definition,
-    Module,
-    Modules,
-    children,
-    name_of,
-)
+from neuroncore.diagnostics.modules import Module, Modules
+from neuroncore.diagnostics.nodes import Definition, inside, name_of
 from neuroncore.diagnostics.releases import ROLES
 from neuroncore.errors import UsageError, did_you_mean
 
@@ -102,7 +96,7 @@ class Program:
         that is assigned to it in the file."""
         assigned: dict[str, list[ast.expr]] = {}
         first = self.modules.first
-        for one in first.inside(first.tree):
+        for one in first.nodes:
             for target in one.targets if isinstance(one, ast.Assign) else ():
                 if isinstance(target, ast.Name) and isinstance(one, ast.Assign):
                     assigned.setdefault(target.id, []).append(one.value)
@@ -117,8 +111,8 @@ class Program:
         kernels = {one.node: one for one in self.functions if one.is_kernel}
         first = self.modules.first
         own = (one.node for one in self.functions if one.module is first)
-        within = {inner for node in own for inner in first.inside(node)}
-        for call in first.inside(first.tree):
+        within = {inner for node in own for inner in inside(node)}
+        for call in first.nodes:
             if isinstance(call, ast.Call) and call not in within:
                 found = self._launched(call)
                 if found is not None and found[1] in kernels:
@@ -143,7 +137,7 @@ class Program:
     def _handed_over(self) -> Iterator[tuple[Module, Definition]]:
         """What the file launches of other files, and what it gives to a launcher by a call."""
         first = self.modules.first
-        for call in (one for one in first.inside(first.tree) if isinstance(one, ast.Call)):
+        for call in (one for one in first.nodes if isinstance(one, ast.Call)):
             if self.api_name(first, call.func) in ROLES["launchers"] and call.args:
                 if (found := self._definition(first, call.args[0])) is not None:
                     yield found
@@ -154,12 +148,11 @@ class Program:
 
     def _issues(self, module: Module, node: ast.AST) -> bool:
         """Whether a function calls instructions by itself."""
-        calls = (one.func for one in module.inside(node) if isinstance(one, ast.Call))
+        calls = (one.func for one in inside(node) if isinstance(one, ast.Call))
         return any((self.api_name(module, one) or "").startswith("nki.isa.") for one in calls)
 
     def _definition(self, module: Module, expression: ast.expr) -> tuple[Module, Definition] | None:
-        found = self.modules.meaning(module, expression)
-        return found if isinstance(found, tuple) else None
+        return _defined(self.modules.meaning(module, expression))
 
     def _add(self, module: Module, node: Definition, is_kernel: bool) -> None:
         """A function and, after it, what it names."""
@@ -167,18 +160,24 @@ class Program:
             return
         self._seen.add(id(node))
         self.functions.append(Device(module, node, is_kernel))
-        self._called |= {id(found[1]) for found in self._calls(module, node)}
-        for expression in _named(module, node):
-            if (found := self._definition(module, expression)) is not None:
+        body = [one for statement in node.body for one in inside(statement)]
+        self._called |= {id(found[1]) for found in self._calls(module, body)}
+        for name in _names_of_the_file(node, body):
+            if (found := _defined(self.modules.meaning_of(module, name))) is not None:
                 self._add(*found, is_kernel=False)
 
-    def _calls(self, module: Module, node: Definition) -> Iterator[tuple[Module, Definition]]:
+    def _calls(
+        self, module: Module, body: Sequence[ast.AST]
+    ) -> Iterator[tuple[Module, Definition]]:
         """What a function calls, also with a launch grid."""
-        for statement in node.body:
-            for call in (one for one in module.inside(statement) if isinstance(one, ast.Call)):
-                called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
-                if (found := self._definition(module, called)) is not None:
-                    yield found
+        for call in (one for one in body if isinstance(one, ast.Call)):
+            called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
+            if (found := self._definition(module, called)) is not None:
+                yield found
+
+
+def _defined(meaning: object) -> tuple[Module, Definition] | None:
+    return meaning if isinstance(meaning, tuple) else None
 
 
 def _functions(module: Module) -> Iterator[Definition]:
@@ -187,28 +186,16 @@ def _functions(module: Module) -> Iterator[Definition]:
             yield one
 
 
-def _named(module: Module, node: Definition) -> Iterator[ast.expr]:
-    """Names in the body of a function or a class that are of the file, not in its decorators and
-    annotations."""
-    inside = [inner for statement in node.body for inner in module.inside(statement)]
-    own = {one.id for one in inside if isinstance(one, ast.Name) and not _is_read(one)}
-    own |= {one.arg for one in module.inside(node) if isinstance(one, ast.arg)}
-    for inner in inside:
-        if not isinstance(inner, ast.Name | ast.Attribute) or not _is_read(inner):
-            continue
-        if (name_of(inner) or "").partition(".")[0] not in own:
-            yield inner
+def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[str]:
+    """Names, also with attributes, in the body of a function or a class that are of the file, each
+    once; not those in its decorators and annotations."""
+    own = {one.id for one in body if isinstance(one, ast.Name) and not _is_read(one)}
+    given = [] if isinstance(node, ast.ClassDef) else inside(node.args)
+    own |= {one.arg for one in (*given, *body) if isinstance(one, ast.arg)}
+    read = (one for one in body if isinstance(one, ast.Name | ast.Attribute) and _is_read(one))
+    names = dict.fromkeys(name_of(one) for one in read)
+    return [one for one in names if one is not None and one.partition(".")[0] not in own]
 
 
 def _is_read(node: ast.Name | ast.Attribute) -> bool:
     return isinstance(node.ctx, ast.Load)
-
-
-def nested(node: ast.AST) -> list[ast.AST]:
-    """All nodes in a node, but those of functions and classes that are defined in it."""
-    found: list[ast.AST] = []
-    for inner in children(node):
-        found.append(inner)
-        if not isinstance(inner, (*DEFINITIONS, ast.Lambda)):
-            found += nested(inner)
-    return found

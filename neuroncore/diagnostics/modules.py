@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from neuroncore.diagnostics.nodes import DEFINITIONS, Definition, inside, name_of, statements
 from neuroncore.errors import UsageError
 from neuroncore.source import Place
 
@@ -18,13 +19,6 @@ NOT_KERNELS = {
     *sys.stdlib_module_names,
     *("neuroncore", "numpy", "ml_dtypes", "scipy", "torch", "jax", "jaxlib", "pytest"),
 }
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-SIGNS = frozenset(
-    sign
-    for kind in (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
-    for sign in kind.__subclasses__()
-)
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(eq=False)
@@ -43,7 +37,7 @@ class Module:
         """What names of imports stand for, wherever in the file they are: how many folders up the
         search begins, 0 for an absolute one, and a dotted name."""
         found: dict[str, tuple[int, str]] = {}
-        for node in self.inside(self.tree):
+        for node in statements(self.tree.body):
             if isinstance(node, ast.Import):
                 for one in node.names:
                     whole = one.name if one.asname else one.name.partition(".")[0]
@@ -78,27 +72,9 @@ class Module:
         return older and not any(origin.partition(".")[0] == "nki" for origin in origins)
 
     @cached_property
-    def _nodes(self) -> tuple[list[ast.AST], dict[ast.AST, tuple[int, int]]]:
-        """All nodes, each followed by those in it, and where in them those of a node begin and
-        end. Files are large, and are asked for their nodes often."""
-        nodes: list[ast.AST] = []
-        spans: dict[ast.AST, tuple[int, int]] = {}
-
-        def enter(node: ast.AST) -> None:
-            first = len(nodes)
-            nodes.append(node)
-            for inner in children(node):
-                enter(inner)
-            spans[node] = first, len(nodes)
-
-        enter(self.tree)
-        return nodes, spans
-
-    def inside(self, node: ast.AST) -> list[ast.AST]:
-        """A node of the file and all that are in it."""
-        nodes, spans = self._nodes
-        first, last = spans[node]
-        return nodes[first:last]
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the file."""
+        return inside(self.tree)
 
     def place(self, node: ast.AST, function: str = "") -> Place:
         """Where a node is."""
@@ -108,18 +84,6 @@ class Module:
         end = getattr(node, "end_lineno", None) or line
         end_column = getattr(node, "end_col_offset", None) or column + 1
         return Place(str(self.path), line, column, end, end_column, function)
-
-
-def children(node: ast.AST) -> list[ast.AST]:
-    """What stands in a node, in the order of the source, without signs such as `+`."""
-    found: list[ast.AST] = []
-    for name in node._fields:
-        value = getattr(node, name, None)
-        if isinstance(value, list):
-            found += [one for one in value if isinstance(one, ast.AST) and type(one) not in SIGNS]
-        elif isinstance(value, ast.AST) and type(value) not in SIGNS:
-            found.append(value)
-    return found
 
 
 def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -160,8 +124,10 @@ class Modules:
         as "nki.isa.iota" (of either), a (Module, Definition), a dotted name of something else that
         was imported, or None."""
         dotted = name_of(expression)
-        if dotted is None:
-            return None
+        return None if dotted is None else self.meaning_of(module, dotted)
+
+    def meaning_of(self, module: Module, dotted: str) -> object:
+        """The same of a dotted name."""
         if (module, dotted) not in self._known:
             self._known[module, dotted] = self._meaning(module, dotted)
         return self._known[module, dotted]
@@ -242,14 +208,4 @@ def of_the_api(dotted: str) -> str | None:
     for root in API:
         if dotted == root or dotted.startswith(f"{root}."):
             return "nki" + dotted.removeprefix(root)
-    return None
-
-
-def name_of(expression: ast.expr) -> str | None:
-    """`a.b.c` of attributes of a name; None for anything else."""
-    if isinstance(expression, ast.Name):
-        return expression.id
-    if isinstance(expression, ast.Attribute):
-        inner = name_of(expression.value)
-        return None if inner is None else f"{inner}.{expression.attr}"
     return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
-from neuroncore.diagnostics.modules import name_of
+from neuroncore.diagnostics.nodes import name_of
 from neuroncore.diagnostics.releases import ROLES
 from neuroncore.diagnostics.values import Scope
 from neuroncore.diagnostics.walk import Rules, Spot, Told
@@ -27,7 +28,7 @@ def host_state(spot: Spot) -> Iterator[Told]:
     found = scope.program.modules.meaning(scope.module, _made_by(scope, node))
     if isinstance(node, ast.Name) and _is_of_python(scope, node):
         yield "IMPURE_KERNEL", node, f"{node.id} of the host is used in a kernel"
-    elif isinstance(found, str) and any(_begins(found, one) for one in ROLES["host_state"]):
+    elif isinstance(found, str) and _is_of_the_host(found):
         yield "IMPURE_KERNEL", node, f"{found} of the host is used in a kernel"
 
 
@@ -47,8 +48,9 @@ def _made_by(scope: Scope, node: ast.expr) -> ast.expr:
     return node
 
 
-def _begins(dotted: str, known: str) -> bool:
-    return dotted == known or dotted.startswith(f"{known}.")
+@cache
+def _is_of_the_host(dotted: str) -> bool:
+    return any(f"{dotted}.".startswith(f"{known}.") for known in ROLES["host_state"])
 
 
 @RULES.about(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Call)
@@ -91,9 +93,9 @@ def _of_the_file(scope: Scope, target: ast.expr) -> str:
 def older_names(spot: Spot) -> Iterator[Told]:
     """Names of neuronxcc.nki in a kernel of today's API."""
     node, scope = spot.node, spot.scope
-    if scope.is_older or not isinstance(node, ast.Attribute | ast.Name):
+    if not isinstance(node, ast.Attribute | ast.Name) or scope.is_older or not scope.api(node):
         return
     first = (name_of(node) or "").partition(".")[0]
     _, origin = scope.module.imports.get(first, (0, ""))
-    if origin.startswith("neuronxcc.nki") and scope.api(node):
+    if origin.startswith("neuronxcc.nki"):
         yield "OLDER_NAMESPACE", node, f"{ast.unparse(node)} is of {origin.partition('.')[0]}.nki"

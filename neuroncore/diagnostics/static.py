@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,23 +41,26 @@ def read(file: Path, kernel: str | None, api: str | None) -> Read:
     Raises UsageError as `check` does."""
     if api is not None and api not in RELEASES:
         raise UsageError(f"{api!r} is no release of the API: {', '.join(RELEASES)}")
+    collects = gc.isenabled()
+    gc.disable()  # which would go through the trees again and again while they grow
     try:
         return _read(Modules(file), kernel, api)
     except RecursionError:
         raise UsageError(f"{file} is nested too deeply") from None
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _read(modules: Modules, kernel: str | None, api: str | None) -> Read:
     program = Program(modules, kernel)
     scopes = Scopes(program, api or RELEASES[-1])
-    seen, others = _spots(scopes), []
+    seen = _spots(scopes)
     uses = [one for one in seen if calls.of_the_api(one)]
-    if api is None and (fitting := _fitting(scopes, uses)) != [scopes.release]:
-        *others, release = fitting
-        if release != scopes.release:
-            scopes = Scopes(program, release)
-            seen = _spots(scopes)
-            uses = [one for one in seen if calls.of_the_api(one)]
+    others: list[str] = []
+    if api is None:
+        *others, release = _fitting(scopes, uses)
+        scopes.hold_against(release)
     found = [*_told(scopes, seen), *_issues(uses, scopes.release)]
     if api is None:
         found += _of_other_releases(uses, scopes.release, others)
@@ -71,8 +75,9 @@ def _fitting(latest: Scopes, uses: Sequence[Spot]) -> list[str]:
     """The releases that fit best what the functions use of the API, by names and parameters."""
     if latest.program.modules.first.is_older or any(one.is_older for one in latest.all()[:1]):
         return [RELEASES[0]]
+    alike = [(spots[0], len(spots)) for spots in calls.alike(uses)]
     strange = {
-        release: sum(1 for spot in uses for _ in calls.misfits(spot, release))
+        release: sum(many for spot, many in alike for _ in calls.misfits(spot, release))
         for release in RELEASES[1:]
     }
     fewest = min(strange.values())

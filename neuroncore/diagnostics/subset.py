@@ -74,6 +74,8 @@ def values(spot: Spot) -> Iterator[Told]:
 
 
 def _is_wide(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant) and type(node.value) is not int:
+        return False
     number = literal(node) if isinstance(node, ast.expr) else None
     return number is not None and abs(number) >= LARGEST
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Literal
+from functools import cached_property, reduce
+from typing import Literal, TypeVar
 
-from neuroncore.diagnostics.kernels import Device, Program, nested
+from neuroncore.diagnostics.kernels import Device, Program
 from neuroncore.diagnostics.modules import of_the_api
+from neuroncore.diagnostics.nodes import nested
 from neuroncore.diagnostics.releases import RELEASES, ROLES, form_in
 
 Kind = Literal[
@@ -23,6 +24,7 @@ Kind = Literal[
 # of the device: Python can't compute with their values while the kernel is compiled
 RUNTIME = ("tensor", "register", "index")
 Shape = tuple[int | None, ...]
+Node = TypeVar("Node", bound=ast.AST)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,10 @@ class Value:
 
 
 UNKNOWN, HOST = Value("unknown"), Value("host")
+BINDING = (
+    *(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.AugAssign, ast.For, ast.comprehension),
+    *(ast.withitem, ast.FunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal),
+)
 DEPTH = 40  # of calls and assignments that lead to a value
 
 
@@ -62,6 +68,12 @@ class Scopes:
     def __init__(self, program: Program, release: str) -> None:
         self.program, self.release = program, release
         self._of: dict[ast.AST, Scope] = {}
+
+    def hold_against(self, release: str) -> None:
+        """Read them for another release: what the names of the API are in it."""
+        self.release = release
+        for scope in self._of.values():
+            scope.forget_values()
 
     def of(self, device: Device) -> Scope:
         if device.node not in self._of:
@@ -80,44 +92,64 @@ class Scope:
         self.scopes, self.program, self.device, self.outer = scopes, scopes.program, device, outer
         self.module, self.node = device.module, device.node
         self._values: dict[str, Value] = {}
+        self._api: dict[ast.expr, str] = {}
         self._open: set[str] = set()
-        self.nodes = tuple(nested(self.node))
-        self.release = RELEASES[0] if self._names_older() else scopes.release
-        self.bindings = _bindings(self.nodes)
-        declared = (one for one in self.nodes if isinstance(one, ast.Global))
-        self.file_names = {name for one in declared for name in one.names}
+        self.nodes = nested(self.node)
+        self._of_kind: dict[type[ast.AST], list[ast.AST]] = {}
+        for one in self.nodes:
+            self._of_kind.setdefault(type(one), []).append(one)
+        self._names_older = self._is_of_the_older()
+        self.bindings = _bindings([one for kind in BINDING for one in self.of(kind)])
+        self.file_names = {name for one in self.of(ast.Global) for name in one.names}
         self.inner = {
             one.name: Scope(scopes, replace(device, node=one, is_kernel=False), self)
-            for one in self.nodes
-            if isinstance(one, ast.FunctionDef)
+            for one in self.of(ast.FunctionDef)
         }
         self.is_loop_body = False  # of a loop that the device runs
         self.loop_values: dict[str, Value] = {}  # of its parameters, if it is one
         self._give_to_bodies()
 
+    def of(self, kind: type[Node]) -> Sequence[Node]:
+        """The nodes of a kind, without those of functions and classes that are defined here."""
+        return self._of_kind.get(kind, ())  # type: ignore[return-value]
+
+    @property
+    def release(self) -> str:
+        """The release that the function is held against."""
+        return RELEASES[0] if self._names_older else self.scopes.release
+
     @property
     def is_older(self) -> bool:
-        return self.release == "0.1"
+        return self.release == RELEASES[0]
+
+    def forget_values(self) -> None:
+        """What names are, which depends on the release."""
+        self._values = {}
+        for inner in self.inner.values():
+            inner.forget_values()
 
     def api(self, expression: ast.expr) -> str:
         """What the API calls what an expression names; empty if it isn't the API's."""
+        if expression not in self._api:
+            self._api[expression] = self._of_api(expression)
+        return self._api[expression]
+
+    def _of_api(self, expression: ast.expr) -> str:
         if isinstance(expression, ast.Name) and expression.id in self.bindings:
             return ""
         return self.program.api_name(self.module, expression) or ""
 
-    def _names_older(self) -> bool:
+    def _is_of_the_older(self) -> bool:
         """Whether all that a function uses of the API is of the older one."""
         if self.outer is not None:
-            return self.outer.is_older
-        origins = (
-            self.module.imports.get(one.id) for one in self.nodes if isinstance(one, ast.Name)
-        )
+            return self.outer._names_older
+        origins = [self.module.imports.get(name) for name in {one.id for one in self.of(ast.Name)}]
         of_api = {one[1].partition(".")[0] for one in origins if one and of_the_api(one[1])}
         return self.module.is_older or of_api == {"neuronxcc"}
 
     def _give_to_bodies(self) -> None:
         """What loops of the device give to the functions that they call."""
-        for call in (one for one in self.nodes if isinstance(one, ast.Call)):
+        for call in self.of(ast.Call):
             body = self.body_of(call)
             if body is not None:
                 body.is_loop_body = True
@@ -134,7 +166,13 @@ class Scope:
         body = call.args[where] if named is None else named
         return self.inner.get(body.id) if isinstance(body, ast.Name) else None
 
-    @property
+    @cached_property
+    def own_names(self) -> frozenset[str]:
+        """What is bound here, or in the function around."""
+        around = frozenset() if self.outer is None else self.outer.own_names
+        return around.union(self.bindings, self.parameters)
+
+    @cached_property
     def parameters(self) -> list[str]:
         if isinstance(self.node, ast.ClassDef):
             return []
@@ -282,7 +320,7 @@ class Scope:
         scope = self._scope_of(function)
         if scope is None:
             return UNKNOWN
-        made = [one.value for one in scope.nodes if isinstance(one, ast.Return)]
+        made = [one.value for one in scope.of(ast.Return)]
         found = agreed(scope.value(one, depth // 2) if one else HOST for one in made)
         return replace(found, born=None, shape=None)
 
@@ -371,11 +409,11 @@ def _bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]
                 else:
                     bind(one, "part", source)
 
-    shared = {
-        name for one in nodes if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names
-    }
+    shared: set[str] = set()
     for node in nodes:
         match node:
+            case ast.Global() | ast.Nonlocal():
+                shared.update(node.names)
             case ast.Assign():
                 for target in node.targets:
                     bind(target, "is", node.value)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from neuroncore.diagnostics.modules import DEFINITIONS, children
+from neuroncore.diagnostics.nodes import DEFINITIONS, children
 from neuroncore.diagnostics.releases import ROLES
 from neuroncore.diagnostics.values import Scope
 
@@ -72,21 +72,38 @@ def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
 def _enter(spot: Spot, found: list[Spot]) -> None:
     """What is read by the compiler: not decorators, defaults and annotations."""
     found.append(spot)
-    around, node = _entered(spot), spot.node
-    annotation = getattr(node, "annotation", None)
-    for child in node.body if isinstance(node, DEFINITIONS) else children(node):
-        if child is annotation:
-            continue
-        if not isinstance(child, DEFINITIONS):
+    node, around = spot.node, spot[1:]
+    if isinstance(node, ast.For | ast.While | ast.With):
+        around = _entered(spot)
+    for child in _read(node):
+        kind = type(child)
+        if kind is ast.Name or kind is ast.Attribute:
+            if not _is_own(spot.scope, child):
+                _enter(Spot(child, *around), found)
+        elif kind not in DEFINITIONS:
             _enter(Spot(child, *around), found)
-        elif isinstance(child, ast.ClassDef):
+        elif kind is ast.ClassDef:
             found.append(Spot(child, *around))
 
 
-def _entered(
-    spot: Spot,
-) -> tuple[Scope, tuple[ast.AST, ...], tuple[ast.For, ...], bool, bool]:
-    """What is around the nodes in one."""
+def _read(node: ast.AST) -> list[ast.AST]:
+    if isinstance(node, DEFINITIONS):
+        return [*node.body]
+    if isinstance(node, ast.AnnAssign):
+        return [one for one in (node.target, node.value) if one is not None]
+    return children(node)
+
+
+def _is_own(scope: Scope, node: ast.AST) -> bool:
+    """Whether it is a name that the function binds itself, or an attribute of one: no rule asks
+    for those but as a part of something else."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id in scope.own_names
+
+
+def _entered(spot: Spot) -> tuple[Scope, tuple[ast.AST, ...], tuple[ast.For, ...], bool, bool]:
+    """What is around the nodes in a loop or a block."""
     node, scope = spot.node, spot.scope
     loops, traced, ordered = spot.loops, spot.traced, spot.ordered
     if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
