@@ -1,11 +1,13 @@
 """How to run: one frozen value, each field with its default and its reason, and the named profiles
-of what is not published about the numbers.
+of what is not published about the numbers. Where what can be made again is kept.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from neuroncore.errors import UsageError, did_you_mean
@@ -200,3 +202,9 @@ def profile(name: str) -> Options:
     except KeyError:
         meant = did_you_mean(name, PROFILES) or f"there are {', '.join(PROFILES)}"
         raise UsageError(f"there is no numerics profile {name!r}; {meant}") from None
+
+
+def cache_folder() -> Path:
+    """In the user's cache, below $XDG_CACHE_HOME or ~/.cache. It may not exist."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "neuroncore"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 import neuroncore
 from neuroncore.errors import UsageError
+from neuroncore.options import cache_folder
 from neuroncore.record.saved import Record
 from neuroncore.report import measurements
 from neuroncore.report.measurements import Harness, Row, Span
@@ -60,7 +60,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--records",
         type=Path,
-        default=_cache_folder() / "records",
+        default=cache_folder() / "records",
         metavar="FOLDER",
         help="where the records are (default: %(default)s)",
     )
@@ -87,11 +87,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.set_defaults(command=score)
-
-
-def _cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "neuroncore"
 
 
 def score(arguments: argparse.Namespace) -> int:

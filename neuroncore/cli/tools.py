@@ -16,6 +16,7 @@ import neuroncore
 from neuroncore.frontend.alias import PATH
 from neuroncore.frontend.vendor.checkouts import WITH, Checkout
 from neuroncore.native.lazy import Lazy
+from neuroncore.options import cache_folder
 
 hashlib: Any = Lazy("hashlib")
 
@@ -93,9 +94,8 @@ def write(folder: Path) -> None:
 def _folder() -> Path:
     """Where the programs of this Python stay: in the user's cache, or a new folder if that can't
     be written."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     mine = hashlib.sha256(f"{sys.executable}\n{neuroncore.__file__}".encode()).hexdigest()[:12]
-    folder = cache / "neuroncore" / f"tools-{mine}"
+    folder = cache_folder() / f"tools-{mine}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write(folder)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from neuroncore.customop.limits import limits
 from neuroncore.errors import UsageError
+from neuroncore.options import cache_folder
 
 COMPILERS = ("g++", "clang++", "c++")
 HEADERS = Path(str(files("neuroncore.customop") / "headers"))
@@ -125,9 +126,8 @@ def _compiled(command: list[str], text: str, verbose: bool) -> str:
 
 
 def _cache() -> Path:
-    """Where programs are kept: below $XDG_CACHE_HOME, or ~/.cache."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = base / "neuroncore" / "customop"
+    """Where programs are kept."""
+    folder = cache_folder() / "customop"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
