@@ -1,10 +1,10 @@
-"""Make the table of how often estimates of two variants are in the order of their measurements.
+"""Make the numbers by which it is told how sure the order of two variants' estimates is.
 
     python bench/calibration/pairs.py CSV ... --records FOLDER [--offsets FILE.toml] [--check]
 
 Writes neuroncore/report/pairs.toml (with --check it only compares), and says how often the order of
 estimates is right: of neighbours in the tables' chains whose measurements differ by more than 10 %,
-and of all pairs by the probability that they get when their chain is left out. Asserted constants
+and of all pairs by the probability that they get when their source is left out. Asserted constants
 of nki-library's tests, which are no measurements, take no part.
 """
 
@@ -12,24 +12,25 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import cache
 from itertools import pairwise
-from math import floor
+from math import floor, log
 from pathlib import Path
 
 from neuroncore.cli.score import ASSERTED
 from neuroncore.record.saved import Record
 from neuroncore.report import measurements, pairs
 from neuroncore.report.measurements import Harness
-from neuroncore.report.pairs import Step, Variant
+from neuroncore.report.pairs import Sureness, Variant, Work
 from neuroncore.report.score import DIFFERENT
 
 HERE = Path(__file__).parent
 BANDS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 HEADER = """\
-# How often the order of two variants' estimates is that of their measurements, by how far apart
-# the estimates are, as a part of the faster one; of so many pairs and chains of variants. Written
-# by bench/calibration/pairs.py; docs/diff.md says of what.
+# How sure the order of two variants' estimates is: see Sureness in pairs.py. Written by
+# bench/calibration/pairs.py; docs/diff.md says of what.
+
 """
 
 
@@ -42,30 +43,29 @@ def variants(tables: Iterable[Path], folder: Path, known: Sequence[Harness]) -> 
         for row in rows
         if measurements.is_usable(row) and row["chain"] and measurements.source(row) != ASSERTED
     ]
-    span = cache(_span_ns)
+    estimate = cache(_work)
     for row, record in measurements.recorded(wanted, folder):
         if isinstance(record, Record):
-            dge = measurements.leaves_descriptors(row, known)
-            estimated, measured = span(record, row["generation"], dge), row["est_single_core_us"]
-            found[row["id"]] = Variant(row["chain"], estimated, float(measured))
+            estimated = estimate(
+                record, row["generation"], measurements.leaves_descriptors(row, known)
+            )
+            measured = float(row["est_single_core_us"])
+            source = measurements.source(row)
+            found[row["id"]] = Variant(row["chain"], source, estimated, measured)
     return [found[row["id"]] for row in wanted if row["id"] in found]
 
 
-def _span_ns(record: Record, generation: str, dge: bool) -> float:
+def _work(record: Record, generation: str, dge: bool) -> Work:
     slowest = measurements.slowest_core(record, generation, dge)
-    return measurements.span_ns(slowest) if slowest is not None else 0.0
+    if slowest is None:
+        return Work(0.0, {})
+    return replace(pairs.work(slowest), ns=measurements.span_ns(slowest))
 
 
 def neighbours(known: Sequence[Variant]) -> Iterator[tuple[Variant, Variant]]:
     """Those next to each other in a chain."""
     for chain in dict.fromkeys(v.chain for v in known):
         yield from pairwise(v for v in known if v.chain == chain)
-
-
-def _told_apart(pair: tuple[Variant, Variant], steps: Sequence[Step]) -> bool:
-    one, other = pair
-    distance = pairs.apart(one.estimated, other.estimated)
-    return pairs.step_of(distance, steps).right >= pairs.UNCERTAIN
 
 
 def _right(found: Sequence[tuple[Variant, Variant]]) -> str:
@@ -82,12 +82,9 @@ def bands(told: Iterable[tuple[float, float]]) -> Iterator[str]:
             yield f"  {low:.0%} to {high:.0%}: {len(own):4} pairs, said {said:.0%}, held {held:.0%}"
 
 
-def document(steps: Sequence[Step]) -> str:
-    return HEADER + "".join(
-        f"\n[[step]]\napart = {s.apart}\nright = {floor(s.right * 1000) / 1000}\n"
-        f"pairs = {s.pairs}\nchains = {s.chains}\n"
-        for s in steps
-    )
+def document(found: Sureness) -> str:
+    rounded = {**asdict(found), "most": floor(found.most * 1000) / 1000}
+    return HEADER + "".join(f"{name} = {value}\n" for name, value in rounded.items())
 
 
 def main() -> int:
@@ -100,19 +97,20 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing; fail if it would")
     given = parser.parse_args()
     known = variants(given.tables, given.records, measurements.harnesses(given.offsets))
-    near = list(neighbours(known))
-    differ = [(a, b) for a, b in near if pairs.apart(a.measured, b.measured) > DIFFERENT]
-    steps = pairs.fitted(known)
-    told = [pair for pair in differ if _told_apart(pair, steps)]
-    print(f"neighbours more than {DIFFERENT:.0%} apart: {_right(differ)} in order")
-    print(f"of them not in the noise: {_right(told)} in order")
-    beside = {(id(a), id(b)) for a, b in near}
     every = [(a, b, p, pairs.in_order(a, b)) for a, b, p in pairs.left_out(known)]
-    print("all pairs, their chain left out:")
+    beside = {(id(a), id(b)) for a, b in neighbours(known)}
+    near = [one for one in every if (id(one[0]), id(one[1])) in beside]
+    differ = [
+        one for one in near if abs(log(one[0].measured / one[1].measured)) > log(1 + DIFFERENT)
+    ]
+    told = [(a, b) for a, b, p, _ in differ if p >= pairs.UNCERTAIN]
+    print(f"neighbours more than {DIFFERENT:.0%} apart: {_right([d[:2] for d in differ])} in order")
+    print(f"of them not in the noise, their source left out: {_right(told)} in order")
+    print("all pairs, their source left out:")
     print("\n".join(bands((p, held) for *_, p, held in every)))
     print("of them neighbours:")
-    print("\n".join(bands((p, held) for a, b, p, held in every if (id(a), id(b)) in beside)))
-    text = document(steps)
+    print("\n".join(bands((p, held) for *_, p, held in near)))
+    text = document(pairs.fitted(known))
     print(text.removeprefix(HEADER))
     if given.check:
         return int(pairs.FILE.read_text("utf-8") != text)

@@ -51,7 +51,7 @@ class Moved:
 @dataclass(frozen=True, repr=False)
 class Difference:
     """What there is to say of two runs. `faster` is the probability that the new one is, None on
-    different machines; `step` are the measured pairs that tell so; `results` says how far the
+    different machines; `unlike` is the part of their work that differs; `results` says how far the
     results are apart; `figures` are those that differ, old and new."""
 
     old: Estimate
@@ -59,7 +59,7 @@ class Difference:
     names: tuple[str, str]
     targets: tuple[str, str]
     faster: float | None
-    step: pairs.Step
+    unlike: float
     results: str
     figures: Mapping[str, tuple[float, float]]
     lines: Sequence[Moved]
@@ -74,6 +74,7 @@ class Difference:
             "total_time": [self.old.seconds, self.new.seconds],
             "new_is_faster": self.faster,
             "told_apart": self.told_apart,
+            "work_that_differs": self.unlike,
             "results": self.results,
             "figures": {name: list(both) for name, both in self.figures.items()},
             "lines": [vars(line) for line in self.lines],
@@ -96,14 +97,15 @@ def difference(old: Side, new: Side, answers: bool = True) -> Difference:
     """`answers` says whether what bounds either is told."""
     before, after = estimate(old.timeline), estimate(new.timeline)
     machines = old.timeline.machine.name, new.timeline.machine.name
+    works = pairs.work(old.timeline), pairs.work(new.timeline)
     alike = machines[0] == machines[1]
     return Difference(
         old=before,
         new=after,
         names=(old.kernel, new.kernel),
         targets=machines,
-        faster=pairs.faster(before.seconds, after.seconds) if alike else None,
-        step=pairs.step_of(pairs.apart(before.seconds, after.seconds)),
+        faster=pairs.faster(*works) if alike else None,
+        unlike=pairs.unlike(*works),
         results=_results(old.results, new.results),
         figures=dict(_figures(old.figures, new.figures)),
         lines=sorted(_lines(old.timeline, new.timeline), key=_how_much, reverse=True),
@@ -194,14 +196,8 @@ def _sureness(found: Difference) -> str:
     if found.old.seconds == found.new.seconds:
         return "inside the noise: the estimates are equal"
     verb, sure = ("faster", found.faster) if found.faster >= 0.5 else ("slower", 1 - found.faster)
-    step = found.step
-    why = (
-        f"{step.right:.0%} of {step.pairs} measured pairs whose estimates were {step.apart:.0%} "
-        "apart or more were in order"
-    )
-    if not found.told_apart:
-        return f"inside the noise: {verb} with probability {sure:.0%} ({why})"
-    return f"{verb} with probability {sure:.0%} ({why})"
+    told = f"{verb} with probability {sure:.0%}, {found.unlike:.0%} of the work differs"
+    return told if found.told_apart else f"inside the noise: {told}"
 
 
 def _figure(name: str, value: float) -> str:

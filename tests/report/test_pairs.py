@@ -1,54 +1,106 @@
-"""How sure the order of two estimates is: shares of measured pairs, that rise with the distance."""
+"""How sure the order of two estimates is: it rises with their difference, and falls with what
+differs of the work."""
 
+from itertools import combinations
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore.report import pairs
-from neuroncore.report.pairs import STEPS, Step, Variant, apart, faster, fitted, left_out
+from neuroncore.report.pairs import (
+    Sureness,
+    Variant,
+    Work,
+    difference,
+    faster,
+    fitted,
+    left_out,
+    unlike,
+)
 
 
-def chain(name, *both):
-    return [Variant(name, estimated, measured) for estimated, measured in both]
+def chain(name, *both, source="s"):
+    return [Variant(name, source, Work(ns, {"Vector": ns}), measured) for ns, measured in both]
 
 
-def test_distance_is_a_part_of_the_faster_one():
-    assert apart(10, 12) == apart(12, 10) == pytest.approx(0.2)
-    assert apart(5, 5) == 0 and apart(0, 5) == float("inf")
+def test_a_difference_is_one_of_logarithms():
+    assert difference(Work(10, {}), Work(20, {})) == pytest.approx(np.log(2))
+    assert difference(Work(20, {}), Work(10, {})) == pytest.approx(np.log(2))
+    assert difference(Work(5, {}), Work(5, {})) == 0 and difference(Work(0, {}), Work(5, {})) > 1e9
 
 
-def test_pairs_are_counted_by_their_distance_and_one_more_is_even():
-    found = fitted(chain("a", (100, 50), (130, 60)))  # one pair, 30 % apart, in order
-    assert [s.pairs for s in found] == [0, 0, 0, 0, 0, 1, 0]
-    assert found[5].chains == 1
-    # nothing is known of what is further apart, which is not less sure: both are taken together
-    assert found[5].right == found[6].right == pytest.approx((1 + 0.5 + 0.5) / (2 + 1))
-    assert found[0].right == 0.5
+def test_work_is_unlike_by_the_time_of_each_engine():
+    one, other = Work(9, {"Vector": 6, "DMA": 2}), Work(9, {"Vector": 3, "Scalar": 3, "DMA": 2})
+    assert unlike(one, other) == unlike(other, one) == pytest.approx(6 / 11)
+    assert unlike(one, one) == 0 and unlike(Work(1, {}), Work(1, {})) == 0
+    assert unlike(Work(1, {"DMA": 1}), Work(1, {"Vector": 1})) == 1
+
+
+def test_sureness_is_a_half_at_first_and_rises_to_the_most():
+    sure = Sureness(noise=0.05, unlike=0.5, slope=1.0, most=0.97, pairs=9, chains=3, sources=2)
+    assert sure.of(0, 0) == 0.5
+    assert sure.of(0.05, 0) == pytest.approx(1 / (1 + np.exp(-1)))
+    assert sure.of(0.1, 0.1) == pytest.approx(sure.of(0.05, 0))  # half of a tenth is noise, too
+    assert sure.of(9, 0) == sure.of(float("inf"), 1) == 0.97
+
+
+@given(st.lists(st.floats(0, 2), min_size=2, max_size=2), st.floats(0, 1))
+def test_what_is_further_apart_is_not_less_sure(both, part):
+    near, far = sorted(both)
+    sure = pairs.stated()
+    assert 0.5 <= sure.of(near, part) <= sure.of(far, part) <= sure.most
+    assert sure.of(far, 1.0) <= sure.of(far, part)
+
+
+def drawn(noise, unlike_noise, count=150):
+    """Variants in chains of two, whose errors are normal with a deviation that differing work adds
+    to."""
+    rng = np.random.default_rng(3)
+    for k in range(count):
+        moved, far = rng.uniform(0, 40), np.exp(rng.uniform(0, 0.6, 2))
+        estimates = (
+            Work(far[0], {"Vector": 50, "DMA": 0}),
+            Work(far[1], {"Vector": 50, "DMA": moved}),
+        )
+        apart = unlike(*estimates)
+        errors = rng.normal(0, noise + unlike_noise * apart, 2)
+        for one, error in zip(estimates, errors, strict=True):
+            yield Variant(f"c{k}", f"s{k % 5}", one, one.ns * np.exp(error))
+
+
+def test_what_is_told_of_others_holds():
+    """Of pairs of sources that are left out, as many are in order as is said."""
+    told = [(p, pairs.in_order(a, b)) for a, b, p in left_out(list(drawn(0.03, 0.3)))]
+    for low, high in ((0.5, 0.75), (0.75, 0.95), (0.95, 1.0)):
+        own = [one for one in told if low <= one[0] < high]
+        said, held = (sum(column) / len(own) for column in zip(*own, strict=True))
+        assert len(own) > 10 and abs(said - held) < 0.12
+
+
+def test_work_that_differs_is_a_reason_for_noise_where_it_was_one():
+    assert fitted(drawn(0.02, 0.5)).unlike > fitted(drawn(0.05, 0.0)).unlike == min(pairs.UNLIKE)
+
+
+def test_one_pair_is_not_sure():
+    found = fitted(chain("a", (100, 1), (300, 2)))
+    assert found.most == pytest.approx(0.75) and (found.pairs, found.chains) == (1, 1)
+    assert fitted(chain("a", (100, 2), (300, 1))).most == 0.5  # no better than chance
 
 
 def test_a_pair_of_a_long_chain_counts_for_less():
-    four = chain("a", (100, 1), (130, 2), (170, 3), (221, 4))
-    found = fitted(four)
-    near = 3 * 2 / 4  # three pairs are 30 % apart, each of weight 2 / 4
-    assert found[5].pairs == 3
-    far = 3 * 2 / 4  # and as many further
-    assert found[5].right == pytest.approx((near + 0.5 + far + 0.5) / (near + far + 2))
+    one_wrong = chain("w", (100, 2), (300, 1))
+    four = chain("r", (100, 1), (300, 2), (900, 3), (2700, 4))
+    found = fitted([*one_wrong, *four])
+    assert found.most == pytest.approx((6 * 2 / 4 + 0.5) / (6 * 2 / 4 + 1 + 1))
+    assert found.pairs == 7 and found.chains == 2
 
 
-def test_what_is_further_apart_is_not_less_sure():
-    wrong = [v for k in range(6) for v in chain(f"w{k}", (100, 2), (150, 1))]
-    right = [v for k in range(6) for v in chain(f"r{k}", (100, 1), (115, 2))]
-    found = fitted([*wrong, *right])
-    shares = [s.right for s in found]
-    assert shares == sorted(shares) and found[4].right == found[6].right
-    assert all(share >= 0.5 for share in shares)
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(1, 9), st.floats(1, 9)), max_size=20))
-def test_shares_rise_and_are_probabilities(rows):
-    shares = [s.right for s in fitted(Variant(*row) for row in rows)]
-    assert len(shares) == len(STEPS) and shares == sorted(shares)
-    assert all(0.5 <= share <= 1 for share in shares)
+def test_a_source_gets_what_the_others_show():
+    known = [*chain("a", (100, 1), (300, 2)), *chain("b", (100, 2), (300, 1), source="t")]
+    assert len(list(combinations(known, 2))) > len(told := list(left_out(known))) == 2
+    assert {(a.chain, p > 0.5) for a, _, p in told} == {("a", False), ("b", True)}
 
 
 def test_equal_measurements_are_in_order_by_half():
@@ -57,21 +109,12 @@ def test_equal_measurements_are_in_order_by_half():
     assert pairs.in_order(*chain("a", (1, 3), (2, 2))) == 0
 
 
-def test_a_chain_gets_the_probabilities_of_the_others():
-    known = [*chain("a", (100, 1), (150, 2)), *chain("b", (100, 2), (150, 1))]
-    told = {(one.chain, p) for one, _, p in left_out(known)}
-    assert told == {("a", 0.5), ("b", 0.75)}  # b is wrong, which is no better than chance
-
-
 def test_which_is_faster_is_told_both_ways():
-    steps = [Step(0.0, 0.5, 1, 1), Step(0.1, 0.9, 1, 1)]
-    assert faster(120, 100, steps) == 0.9
-    assert faster(100, 120, steps) == pytest.approx(0.1)
-    assert faster(100, 105, steps) == 0.5
+    fast, slow = Work(100, {"DMA": 90}), Work(120, {"DMA": 108})
+    assert faster(slow, fast) == pytest.approx(1 - faster(fast, slow)) and faster(slow, fast) > 0.5
+    assert faster(fast, fast) == 0.5
 
 
-def test_the_table_in_use_is_one_of_rising_shares():
-    table = pairs.stated()
-    assert tuple(step.apart for step in table) == STEPS
-    assert [s.right for s in table] == sorted(s.right for s in table)
-    assert table[0].right < pairs.UNCERTAIN < table[-1].right
+def test_what_is_in_use_tells_something():
+    sure = pairs.stated()
+    assert sure.of(0.01, 0.5) < pairs.UNCERTAIN < sure.of(0.5, 0.5) < 1
