@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from neuroncore.core.core import Core
-from neuroncore.errors import KernelError, SignatureError
+from neuroncore.errors import BufferKindError, KernelError, SignatureError
 from neuroncore.memory.tile import Tile
 
 RETURNS = ("RETURN_VALUE", "RETURN_CONST")
@@ -37,6 +37,7 @@ def check(
         if is_host_array(value):
             raise _host_array(function, value)
     tiles = [value for value in found if isinstance(value, Tile)]
+    _check_exchanged(tiles, cores[0])
     passed_on = tiles and all(t.storage.id in given or not t.size for t in tiles)
     if not passed_on and not any(map(_has_issued, cores)):
         cores[0].report(
@@ -44,6 +45,28 @@ def check(
             f"{_name(function)} has issued no instruction: there is nothing for the device to run",
             site=_last_return(function),
         )
+
+
+def _check_exchanged(tiles: Sequence[Tile], core: Core) -> None:
+    """Refuse a result that ranks have exchanged."""
+    for tile in tiles:
+        if tile.storage.id in core.hbm.exchanged:
+            error = exchanged(f"{tile} is a result of the kernel", "dsts", tile)
+            raise error.placed(core.hbm.exchanged[tile.storage.id])
+
+
+def exchanged(statement: str, argument: str, tile: Tile) -> KernelError:
+    """The error for a tensor of a collective that comes from outside the kernel or leaves it
+    (nki-library's comments on NKI 0.2 and 0.3: they can't be read or written by one)."""
+    return BufferKindError(
+        statement,
+        argument=argument,
+        expected="a tensor of the kernel's own",
+        got=repr(tile),
+        because="collectives don't reach tensors that come from outside or are returned",
+        hint="copy with nisa.dma_copy from or into nl.ndarray(..., buffer=nl.shared_hbm, name=...)",
+        also="checkCollective",
+    )
 
 
 def check_turns(cores: Sequence[Core]) -> None:

@@ -142,6 +142,7 @@ class Hbm:
         self.ids = itertools.count(self.first_id)
         self.tensors: dict[tuple[str, int], Storage] = {}
         self.arguments: set[int] = set()  # numbers of those that came from outside
+        self.exchanged: dict[int, Born | None] = {}  # of those that ranks have exchanged, and where
 
     def held(self, dtype: Format) -> Format:
         """The format that elements of `dtype` are held in."""

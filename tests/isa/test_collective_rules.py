@@ -100,6 +100,7 @@ def test_four_ranks_of_trn1_are_neighbours():
         ("", "", SignatureError, "a dst for each src"),
         ("h", "b", DtypeError, "one format"),
         ("x", "h", BufferKindError, "is an argument of the kernel"),
+        ("h", "x", BufferKindError, "is an argument of the kernel"),
         ("3", "3", ShapeError, "one free axis"),
         ("p", "p", BufferKindError, "must be in hbm or sbuf, not in psum"),
     ],
@@ -119,6 +120,49 @@ def test_tensors_that_are_refused(srcs, dsts, kind, why):
 
     with pytest.raises(kind, match=why):
         neuroncore.run(some, per_rank=[(x, ReplicaGroup([[0, 1]])) for x in X4[:2]])
+
+
+@pytest.mark.parametrize("returned", ["src", "dst", "out"])
+def test_results_are_the_kernels_own_tensors(returned):
+    @nki.jit
+    def some(x, group):
+        made = {n: in_hbm(x.shape, x.dtype, n) for n in ("src", "dst", "out")}
+        nisa.dma_copy(dst=made["src"], src=x)
+        ncc.all_reduce([made["src"]], [made["dst"]], group, nl.add)
+        nisa.dma_copy(dst=made["out"], src=made["dst"])
+        return made[returned]
+
+    per_rank = [(x, ReplicaGroup([[0, 1]])) for x in X4[:2]]
+    if returned == "out":
+        assert not neuroncore.run(some, per_rank=per_rank).findings
+        return
+    with pytest.raises(BufferKindError, match="is a result of the kernel") as told:
+        neuroncore.run(some, per_rank=per_rank)
+    assert "ncc.all_reduce" in told.value.place.text
+
+
+@pytest.mark.parametrize(
+    ("buffer", "name", "codes"),
+    [
+        (nl.shared_hbm, "", {"NO_NAME"}),
+        (nl.shared_hbm, "t", set()),
+        (nl.private_hbm, "", set()),
+        (nl.sbuf, "", set()),
+    ],
+)
+def test_a_tensor_in_shared_hbm_has_a_name(buffer, name, codes):
+    @nki.jit
+    def some(x, group):
+        src, dst = (nl.ndarray(x.shape, x.dtype, buffer=buffer, name=name and name + n)
+                    for n in "sd")  # fmt: skip
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=src, src=x)
+        ncc.all_reduce([src], [dst], group, nl.add)
+        nisa.dma_copy(dst=out, src=dst)
+        return out
+
+    run = neuroncore.run(some, per_rank=[(x, ReplicaGroup([[0, 1]])) for x in X4[:2]])
+    assert {found.code for found in run.findings} == codes
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """nki.collectives: one function per entry of the instruction table that is of this module.
 
 All return None, but for the two that return a register. What this API's compiler refuses of
-tensors in HBM is refused here (nki-library tells of it: collectives of kernel arguments, and of
-tensors without a name).
+tensors in HBM is refused here, or told (nki-library's comments: collectives of kernel arguments and
+results, and of tensors without a name).
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neuroncore.core.core import current
-from neuroncore.errors import BufferKindError, ShapeError, SignatureError
-from neuroncore.frontend import issue
+from neuroncore.enums import MemoryRegion
+from neuroncore.errors import ShapeError, SignatureError
+from neuroncore.frontend import ending, issue
 from neuroncore.frontend.nki.objects import NKIObject
 from neuroncore.frontend.nki.registers import VirtualRegister
 from neuroncore.memory.tile import Tile
@@ -53,7 +54,7 @@ def all_reduce(
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
     """Every rank of a group has op of all srcs: nl.add, nl.minimum or nl.maximum."""
-    _issue("all_reduce", srcs, dsts, _groups(replica_group), op, priority)
+    _issue("all_reduce", (srcs, dsts), _groups(replica_group), op, priority)
 
 
 def all_gather(
@@ -62,7 +63,7 @@ def all_gather(
 ) -> None:  # fmt: skip
     """Every rank of a group has all srcs, one after the other along collective_dim."""
     _check_dim(srcs, collective_dim, (0, 1))
-    _issue("all_gather", srcs, dsts, _groups(replica_group), collective_dim, priority)
+    _issue("all_gather", (srcs, dsts), _groups(replica_group), collective_dim, priority)
 
 
 def reduce_scatter(
@@ -72,7 +73,7 @@ def reduce_scatter(
     """Every rank of a group has its piece of op of all srcs."""
     _check_dim(srcs, collective_dim, (0,))
     given = _groups(replica_group), collective_dim, op, priority
-    _issue("reduce_scatter", srcs, dsts, *given)
+    _issue("reduce_scatter", (srcs, dsts), *given)
 
 
 def all_to_all(
@@ -80,7 +81,7 @@ def all_to_all(
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
     """Every rank of a group has its piece of every src."""
-    _issue("all_to_all", srcs, dsts, _groups(replica_group), collective_dim, priority)
+    _issue("all_to_all", (srcs, dsts), _groups(replica_group), collective_dim, priority)
 
 
 def all_gather_v(
@@ -90,7 +91,7 @@ def all_gather_v(
 ) -> None:  # fmt: skip
     """Every rank of a group has what each sends to all, in lengths that tensors of uint32 say."""
     given = metadata_tensor, recv_counts_known, has_rdispls, priority
-    _issue("all_gather_v", srcs, dsts, _groups(replica_group), *given)
+    _issue("all_gather_v", (srcs, dsts), _groups(replica_group), *given)
 
 
 def all_to_all_v(
@@ -100,7 +101,7 @@ def all_to_all_v(
 ) -> None:  # fmt: skip
     """Every rank of a group has what each sends to it, in lengths that tensors of uint32 say."""
     given = metadata_tensor, recv_counts_known, has_rdispls, priority
-    _issue("all_to_all_v", srcs, dsts, _groups(replica_group), *given)
+    _issue("all_to_all_v", (srcs, dsts), _groups(replica_group), *given)
 
 
 def collective_permute(
@@ -108,7 +109,7 @@ def collective_permute(
     name: str | None = None,
 ) -> None:  # fmt: skip
     """The target of each pair has the source's src."""
-    _issue("collective_permute", srcs, dsts, source_target_pairs, priority)
+    _issue("collective_permute", (srcs, dsts), source_target_pairs, priority)
 
 
 def collective_permute_implicit(
@@ -119,7 +120,7 @@ def collective_permute_implicit(
     tensors = _flat("srcs_by_channel", srcs_by_channel), _flat("dsts_by_channel", dsts_by_channel)
     _check_channels(channel_ids)
     given = _groups(replica_group), channel_ids, priority
-    _issue("collective_permute_implicit", *tensors, *given)
+    _issue("collective_permute_implicit", tensors, *given)
 
 
 def collective_permute_implicit_reduce(
@@ -128,15 +129,14 @@ def collective_permute_implicit_reduce(
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
     """In the ring of each channel every rank has op of its predecessor's two srcs."""
-    srcs, others, dsts = (
+    tensors = (
         _flat("srcs0_by_channel", srcs0_by_channel),
         _flat("srcs1_by_channel", srcs1_by_channel),
         _flat("dsts_by_channel", dsts_by_channel),
     )
-    _check_sources(others)
     _check_channels(channel_ids)
-    given = others, dsts, _groups(replica_group), op, channel_ids, priority
-    _issue("collective_permute_implicit_reduce", srcs, *given)
+    given = _groups(replica_group), op, channel_ids, priority
+    _issue("collective_permute_implicit_reduce", tensors, *given)
 
 
 def collective_permute_implicit_current_processing_rank_id(
@@ -158,10 +158,13 @@ def rank_id(name: str | None = None) -> VirtualRegister:
     return register
 
 
-def _issue(name: str, srcs: Tensors, dsts: Any, *given: Any) -> None:
-    _check_sources(srcs)
+def _issue(name: str, tensors: Sequence[Tensors], *given: Any) -> None:
+    *srcs, dsts = tensors
+    for one in srcs:
+        _check_tensors(one, "srcs")
+    _check_tensors(dsts, "dsts")
     function: Callable[..., Any] = issue.function(name)
-    function(srcs, dsts, *given)
+    function(*tensors, *given)
 
 
 def _groups(given: Any) -> Any:
@@ -216,18 +219,16 @@ def _check_channels(channel_ids: Any) -> None:
         )
 
 
-def _check_sources(srcs: Any) -> None:
-    """Raise BufferKindError for a kernel argument, which a collective can't read."""
-    given = current().hbm.arguments
-    for tile in srcs if isinstance(srcs, list | tuple) else ():
-        if isinstance(tile, Tile) and tile.storage.id in given:
-            raise BufferKindError(
-                f"{tile} is an argument of the kernel",
-                argument="srcs",
-                expected="a tensor of the kernel's own",
-                got=repr(tile),
-                because="collectives don't read tensors that come from outside",
-                hint="copy it with nisa.dma_copy into nl.ndarray(..., buffer=nl.shared_hbm, "
-                "name=...)",
-                also="checkCollective",
-            )
+def _check_tensors(tensors: Any, argument: str) -> None:
+    """Raise BufferKindError for an argument of the kernel, which a collective can't read or write,
+    and report a tensor in shared HBM without a name."""
+    core = current()
+    for tile in tensors if isinstance(tensors, list | tuple) else ():
+        if not isinstance(tile, Tile) or tile.storage.on_chip:
+            continue
+        storage = tile.storage
+        if storage.id in core.hbm.arguments:
+            raise ending.exchanged(f"{tile} is an argument of the kernel", argument, tile)
+        core.hbm.exchanged.setdefault(storage.id, core.birthplace())
+        if not storage.name and storage.region is MemoryRegion.shared_hbm:
+            core.report("NO_NAME", f"{argument} has {tile}, which has no name")

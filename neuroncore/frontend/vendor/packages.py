@@ -128,6 +128,7 @@ PACKAGES = (
 SAME = {
     "neuronxcc.nki.compiler.backends.neuron.dimensions.VNC": ("neuronxcc.nki.language", "nc"),
     "neuronxcc.starfish.penguin.targets.nki.private_api.vnc": ("neuronxcc.nki.language", "nc"),
+    "neuronxcc.nki._private.private_api.cc_div": ("neuronxcc.nki.nccl.collectives", "cc_div"),
 }
 
 

@@ -1,4 +1,4 @@
-"""neuronxcc.nki.nccl.collectives: permutes around rings of ranks."""
+"""neuronxcc.nki.nccl.collectives: permutes around rings of ranks, and whose data they bring."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from neuroncore.frontend import issue
 from neuroncore.frontend.neuronxcc.nki.results import flush, tile
+from neuroncore.memory.register import VirtualRegister
 
 Groups = Sequence[Sequence[int]]
 Pairs = Sequence[Sequence[int]]
@@ -15,11 +16,26 @@ __all__ = ["collective_permute_implicit"]
 
 
 def collective_permute_implicit(
-    *, dst: Any, src: Any, replica_groups: Groups, channel_id: int = 0, num_channels: int = 1
-) -> None:
-    """dst = src of the rank's predecessor in a channel's ring. Each call is of one channel."""
+    *, dst: Any, src: Any, replica_groups: Groups, channel_id: int = 0, num_channels: int = 1,
+    mask: Any = True,
+) -> None:  # fmt: skip
+    """dst = src of the rank's predecessor in a channel's ring. Each call is of one channel. With a
+    mask that is False nothing happens."""
+    if not mask:
+        return
     given = {"replica_group": replica_groups, "channel_ids": [channel_id]}
     issued("collective_permute_implicit", [src], [dst], **given)
+
+
+def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
+    """The place in its group of the rank whose data is in hand: `numerator` counts the steps times
+    the channels, and the channel, of as many channels as the `denominator` says (inferred from
+    collective_matmul.py of those kernels; it was private, as neuronxcc.nki._private.private_api)."""
+    step, channel = divmod(numerator, denominator)
+    register = VirtualRegister()
+    whose = issue.function("collective_permute_implicit_current_processing_rank_id")
+    whose(register, step, replica_groups, channel)
+    return next(ranks for ranks in replica_groups if register.value in ranks).index(register.value)
 
 
 def issued(name: str, srcs: Sequence[Any], dsts: Sequence[Any], **given: Any) -> None:

@@ -1,0 +1,15 @@
+"""neuronxcc.nki.isa.neuron_isa: what is in neuronxcc.nki.isa, where some kernels import it from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neuroncore.frontend.neuronxcc.nki import isa
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(isa, name)
+
+
+def __dir__() -> list[str]:
+    return isa.__all__
