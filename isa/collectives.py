@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from neuroncore.clause import InRegisterOrNumber, OutRegister, Traits, instruction
 from neuroncore.core import collectives as do
 from neuroncore.core import replica_groups as groups
 from neuroncore.core.core import Core
-from neuroncore.core.lengths import Lengths, deliver
+from neuroncore.core.lengths import Lengths
 from neuroncore.enums import engine
 from neuroncore.memory.register import VirtualRegister, loaded
 
@@ -16,6 +18,10 @@ from .words import control
 MOVES = Traits(exchanges=True, moves_bits=True)
 JOINS = Traits(exchanges=True)
 KNOWN = Traits(computes=False)
+LENGTHS_OF_RUN_TIME: Any = {
+    "rules": words.WITH_LENGTHS, "feature": "logical_core", "meets": words.ranks_of,
+    "module": "nki.collectives", "traits": MOVES,
+}  # fmt: skip
 
 
 @instruction(
@@ -95,11 +101,7 @@ def all_to_all(
     engine.dma,
     example="replica_group=((0, 1, 2, 3),); srcs=alone; dsts=alone; metadata_tensor=hbm uint32 3 4",
     cost=words.taking("gather"),
-    rules=words.WITH_LENGTHS,
-    feature="logical_core",
-    meets=words.ranks_of,
-    module="nki.collectives",
-    traits=MOVES,
+    **LENGTHS_OF_RUN_TIME,
 )
 def all_gather_v(
     srcs: words.HbmSrcs, dsts: words.SomeDsts, replica_group: words.Groups,
@@ -107,21 +109,17 @@ def all_gather_v(
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
     """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata says"""
-    mine = do.part(core, srcs, dsts, metadata_tensor, replica_group=replica_group)
-    groups.check_one_chip(core, mine.ranks, has_rdispls)
     how = Lengths(to_all=True, known=recv_counts_known, displaced=has_rdispls)
-    do.together("all_gather_v", mine, lambda parts: deliver(parts, how))
+    mine = do.part(core, srcs, dsts, metadata_tensor, replica_group=replica_group)
+    groups.check_one_chip(core, mine.ranks, how.displaced)
+    do.together("all_gather_v", mine, how.deliver)
 
 
 @instruction(
     engine.dma,
     example="replica_group=((0, 64),); srcs=alone; dsts=alone; metadata_tensor=hbm uint32 3 2",
     cost=words.taking("exchange"),
-    rules=words.WITH_LENGTHS,
-    feature="logical_core",
-    meets=words.ranks_of,
-    module="nki.collectives",
-    traits=MOVES,
+    **LENGTHS_OF_RUN_TIME,
 )
 def all_to_all_v(
     srcs: words.HbmSrcs, dsts: words.SomeDsts, replica_group: words.Groups,
@@ -129,10 +127,10 @@ def all_to_all_v(
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
     """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata has for the rank"""
-    mine = do.part(core, srcs, dsts, metadata_tensor, replica_group=replica_group)
-    groups.check_reach(core, mine.ranks, has_rdispls)
     how = Lengths(to_all=False, known=recv_counts_known, displaced=has_rdispls)
-    do.together("all_to_all_v", mine, lambda parts: deliver(parts, how))
+    mine = do.part(core, srcs, dsts, metadata_tensor, replica_group=replica_group)
+    groups.check_reach(core, mine.ranks, how.displaced)
+    do.together("all_to_all_v", mine, how.deliver)
 
 
 @instruction(

@@ -22,23 +22,22 @@ class Lengths(NamedTuple):
     known: bool
     displaced: bool
 
-
-def deliver(parts: Parts, how: Lengths) -> None:
-    """Write what each rank sends to each other, as its metadata says, in elements. Raises
-    OutOfBoundsError, before anything is written, for what has no room."""
-    sent = [codes[0].reshape(-1) for codes in sources(parts)]
-    rows = [part.counts.astype(np.int64) for part in parts]
-    each = range(len(parts))
-    spans = {(s, t): _span(parts, rows, (s, t), how) for s in each for t in each}
-    for (source, target), (begin, count, place) in spans.items():
-        codes, dst = sent[source][begin : begin + count], parts[target].dsts[0]
-        dst.codes().flat[place : place + count] = codes
-        written = np.zeros(dst.size, np.bool_)
-        written[place : place + count] = True
-        dst.mark_written(written.reshape(dst.shape))
-    if not how.known:
-        for target in each:
-            _tell_counts(parts[target], [spans[source, target][1] for source in each])
+    def deliver(self, parts: Parts) -> None:
+        """Write what each rank sends to each other, as its metadata says, in elements. Raises
+        OutOfBoundsError, before anything is written, for what has no room."""
+        sent = [codes[0].reshape(-1) for codes in sources(parts)]
+        rows = [part.counts.astype(np.int64) for part in parts]
+        each = range(len(parts))
+        spans = {(s, t): _span(parts, rows, (s, t), self) for s in each for t in each}
+        for (source, target), (begin, count, place) in spans.items():
+            codes, dst = sent[source][begin : begin + count], parts[target].dsts[0]
+            dst.codes().flat[place : place + count] = codes
+            written = np.zeros(dst.size, np.bool_)
+            written[place : place + count] = True
+            dst.mark_written(written.reshape(dst.shape))
+        if not self.known:
+            for target in each:
+                _tell_counts(parts[target], [spans[source, target][1] for source in each])
 
 
 def _tell_counts(part: Part, counts: Sequence[int]) -> None:

@@ -11,9 +11,9 @@ from neuroncore.core.core import Core
 from neuroncore.errors import SignatureError
 from neuroncore.instances.instance import Instance, of_machine
 from neuroncore.instances.instance import find as find_instance
+from neuroncore.instances.runtime import world_limits
 
 Groups = tuple[tuple[int, ...], ...]
-MOST_GROUPS = 16  # that a rank is in (aws-neuron-sdk src/libnrt/include/nrt/nec.h; 12 before)
 
 
 def participants(world: World, number: int, ranks: Sequence[int], on_chip: bool) -> list[int]:
@@ -56,12 +56,13 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
 
 
 def _join(core: Core, group: tuple[int, ...]) -> None:
-    if len(core.groups | {group}) > MOST_GROUPS:
+    most = world_limits().replica_groups
+    if len(core.groups | {group}) > most:
         raise SignatureError(
-            f"rank {core.rank} is in more than {MOST_GROUPS} replica groups",
+            f"rank {core.rank} is in more than {most} replica groups",
             argument="replica_group",
             got=f"{[list(ranks) for ranks in core.groups]} and {list(group)}",
-            because=f"the runtime keeps at most {MOST_GROUPS} groups of a program",
+            because=f"the runtime keeps at most {most} groups of a program",
         )
     core.groups.add(group)
 
@@ -76,12 +77,14 @@ def ring(core: Core, group: Sequence[int], channel: int) -> list[int]:
 
 
 def check_channels(core: Core, group: Sequence[int], channels: Sequence[int]) -> None:
-    """Raise SignatureError for channels that a group hasn't: 4 if it has all chips of a server,
-    else 2 (nki.collectives.collective_permute_implicit)."""
+    """Raise SignatureError for channels that a group hasn't: there are more where it has all chips
+    of its servers (`world_limits`)."""
     each, per_server = chip_ranks(core), instance(core).chips_per_server
     chips = {rank // each for rank in group}
     servers = {chip // per_server for chip in chips}
-    most = 4 if len(chips) == per_server * len(servers) else 2
+    limits = world_limits()
+    whole = len(chips) == per_server * len(servers)
+    most = limits.channels_of_servers if whole else limits.channels
     require(
         max(channels) < most,
         f"the group has {most} channels",
@@ -89,7 +92,8 @@ def check_channels(core: Core, group: Sequence[int], channels: Sequence[int]) ->
         argument="channel_ids",
         expected=f"at most {most}",
         got=str(list(channels)),
-        because="a group with all chips of a server has 4 rings of links, others have 2",
+        because=f"a group with all chips of a server has {limits.channels_of_servers} rings of "
+        f"links, others have {limits.channels}",
     )
 
 

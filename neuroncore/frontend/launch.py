@@ -25,6 +25,7 @@ from neuroncore.frontend.warning import NeuronWarning as NeuronWarning
 from neuroncore.frontend.warning import warn
 from neuroncore.instances.instance import Instance
 from neuroncore.instances.instance import find as find_instance
+from neuroncore.instances.runtime import world_limits
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 from neuroncore.native.lazy import Lazy
@@ -39,7 +40,6 @@ doubles: Any = Lazy("neuroncore.precision.doubles")
 findings: Any = Lazy("neuroncore.precision.findings")
 shadows: Any = Lazy("neuroncore.precision.shadow")
 watches: Any = Lazy("neuroncore.precision.watch")
-SMALL_WORLDS = (1, 2, 4, 8, 16)
 
 
 def launch(
@@ -134,8 +134,8 @@ def launch_ranks(
 
 
 def _check_world(world: World, machine: Machine, where: Instance | None) -> None:
-    """Refuse what no launch of several ranks is (collectives of the runtime, as nki-library's
-    harness asks for them: 1, 2, 4, 8, 16 or a multiple of 32 ranks; all ranks of an instance)."""
+    """Refuse what no launch of several ranks is (a number of ranks that the runtime
+    takes, or all ranks of an instance)."""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
     room = where.ranks(world.cores) if where is not None else None
@@ -144,10 +144,11 @@ def _check_world(world: World, machine: Machine, where: Instance | None) -> None
             f"{where.name if where else ''} has {room} ranks of {world.cores} cores, not "
             f"{world.ranks}"
         )
-    odd = world.ranks not in SMALL_WORLDS and (world.ranks % 32 or not world.ranks)
-    if odd and world.ranks != room:
+    limits = world_limits()
+    if not limits.allow(world.ranks) and world.ranks != room:
         raise UsageError(
-            f"{world.ranks} ranks: a world has {listed(SMALL_WORLDS)} ranks, or a multiple of 32"
+            f"{world.ranks} ranks: a world has {listed(limits.ranks)} ranks, or a multiple of "
+            f"{limits.multiple}"
         )
     if world.cores > cores_together(machine):
         raise UsageError(

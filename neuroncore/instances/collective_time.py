@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from neuroncore.instances import instance as instances
 from neuroncore.instances.instance import AlgorithmNumbers, Instance
+from neuroncore.instances.runtime import world_limits
 
 SCALED = "scaled, not measured"
-KANGARING_RANKS = 256  # at most: aws-neuron-sdk src/libnrt/include/nrt/nec.h
 
 # What each pattern of communication does, one after the other. A reduce is a scatter and a gather
 # (aws-neuron-sdk neuron-runtime/explore/intranode-collective-comm.rst).
@@ -174,7 +174,7 @@ def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
 def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) -> str:
     """The smallest that takes so many bytes of a rank (assumed: the table's sizes are of all its
     ranks, and one table of 16 ranks agrees). RDH needs a power of two of chips, KangaRing whole
-    chips and at most 256 ranks (documented); a ring is what is left."""
+    chips and not too many ranks (documented); a ring is what is left."""
     table = group.instance.collectives
     of_table = _reference(group.instance).ranks(table.lnc)
     larger = [
@@ -185,7 +185,7 @@ def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) 
     name = larger[0] if larger else list(table.algorithms)[-1]
     if name == "rdh" and log2(level.chips) % 1:
         name = "kangaring"
-    fits = group.whole_chips and ranks <= KANGARING_RANKS and ranks % 2 == 0
+    fits = group.whole_chips and ranks <= world_limits().kangaring_ranks and ranks % 2 == 0
     return "ring" if name == "kangaring" and not fits else name
 
 

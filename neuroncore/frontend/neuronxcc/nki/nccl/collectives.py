@@ -30,7 +30,7 @@ def collective_permute_implicit(
 def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
     """The place in its group of the rank whose data is in hand: `numerator` counts the steps times
     the channels, and the channel, of as many channels as the `denominator` says (inferred from
-    collective_matmul.py of those kernels; it was private, as neuronxcc.nki._private.private_api)."""
+    collective_matmul.py of those kernels, which imports it from _private.private_api)."""
     step, channel = divmod(numerator, denominator)
     register = VirtualRegister()
     whose = issue.function("collective_permute_implicit_current_processing_rank_id")
