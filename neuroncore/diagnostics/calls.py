@@ -20,7 +20,8 @@ from neuroncore.diagnostics.releases import (
     forms,
     is_in,
 )
-from neuroncore.diagnostics.values import Scope, argument
+from neuroncore.diagnostics.syntax import argument
+from neuroncore.diagnostics.values import Scope
 from neuroncore.diagnostics.walk import Rules, Spot, Told
 
 RULES = Rules()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from neuroncore.diagnostics.nodes import name_of, nested
 from neuroncore.diagnostics.releases import ROLES
-from neuroncore.diagnostics.values import RUNTIME, Scope, argument
+from neuroncore.diagnostics.syntax import argument
+from neuroncore.diagnostics.values import RUNTIME, Scope
 from neuroncore.diagnostics.walk import Rules, Spot, Told, loops_of_assignments
 
 RULES = Rules()

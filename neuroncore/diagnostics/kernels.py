@@ -33,8 +33,10 @@ class Program:
         self.functions: list[Device] = []
         self._seen: set[int] = set()
         self._called: set[int] = set()
+        self._handed_on: set[int] = set()
         roots = self._roots(kernel)
         for module, node in roots or self._without_kernels():
+            self._handed_on.add(id(node))
             self._add(module, node, is_kernel=bool(roots))
         self._started = {id(device.node) for _, device in self.launches()}
         self._started |= {id(node) for _, node in roots if kernel is not None}
@@ -49,7 +51,12 @@ class Program:
 
     def api_name(self, module: Module, expression: ast.expr) -> str | None:
         """What the API calls what an expression names; None if it isn't the API's."""
-        found = self.modules.meaning(module, expression)
+        dotted = name_of(expression)
+        return None if dotted is None else self.api_name_of(module, dotted)
+
+    def api_name_of(self, module: Module, dotted: str) -> str | None:
+        """The same of a dotted name."""
+        found = self.modules.meaning_of(module, dotted)
         return found if isinstance(found, str) and found.split(".")[0] == "nki" else None
 
     def is_launched(self, module: Module, node: Definition) -> bool:
@@ -59,6 +66,10 @@ class Program:
     def is_called_by_kernels(self, node: Definition) -> bool:
         """Whether a function of the device calls a function by its name."""
         return id(node) in self._called
+
+    def is_more_than_called(self, node: Definition) -> bool:
+        """Whether a function is a kernel or what the file begins with, or is passed on."""
+        return id(node) in self._handed_on
 
     def starts(self, node: Definition) -> bool:
         """Whether a kernel is launched by the file, or asked for: what it returns is the host's."""
@@ -162,8 +173,10 @@ class Program:
         self.functions.append(Device(module, node, is_kernel))
         body = [one for statement in node.body for one in inside(statement)]
         self._called |= {id(found[1]) for found in self._calls(module, body)}
-        for name in _names_of_the_file(node, body):
+        for name, is_called in _names_of_the_file(node, body):
             if (found := _defined(self.modules.meaning_of(module, name))) is not None:
+                if not is_called:
+                    self._handed_on.add(id(found[1]))
                 self._add(*found, is_kernel=False)
 
     def _calls(
@@ -186,15 +199,20 @@ def _functions(module: Module) -> Iterator[Definition]:
             yield one
 
 
-def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[str]:
-    """Names, also with attributes, in the body of a function or a class that are of the file, each
-    once; not those in its decorators and annotations."""
+def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[str, bool]]:
+    """Names, also with attributes, in the body of a function or a class that are of the file, and
+    whether they are called, each once; not those in its decorators and annotations."""
     own = {one.id for one in body if isinstance(one, ast.Name) and not _is_read(one)}
     given = [] if isinstance(node, ast.ClassDef) else inside(node.args)
     own |= {one.arg for one in (*given, *body) if isinstance(one, ast.arg)}
     read = (one for one in body if isinstance(one, ast.Name | ast.Attribute) and _is_read(one))
-    names = dict.fromkeys(name_of(one) for one in read)
-    return [one for one in names if one is not None and one.partition(".")[0] not in own]
+    called = {id(one.func) for one in body if isinstance(one, ast.Call)}
+    names = dict.fromkeys((name_of(one), id(one) in called) for one in read)
+    return [
+        (name, is_called)
+        for name, is_called in names
+        if name is not None and name.partition(".")[0] not in own
+    ]
 
 
 def _is_read(node: ast.Name | ast.Attribute) -> bool:

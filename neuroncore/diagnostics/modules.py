@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from neuroncore.diagnostics.nodes import DEFINITIONS, Definition, inside, name_of, statements
+from neuroncore.diagnostics.releases import ROLES
 from neuroncore.errors import UsageError
 from neuroncore.source import Place
 
@@ -117,6 +118,7 @@ class Modules:
         self.first = parsed(first)
         self._read: dict[Path, Module | None] = {first.resolve(): self.first}
         self._known: dict[tuple[Module, str], object] = {}
+        self._entered: set[tuple[Module, str]] = set()  # names that are being looked up
         self._found: dict[tuple[Path, int, str], Module | None] = {}
 
     def meaning(self, module: Module, expression: ast.expr) -> object:
@@ -136,7 +138,24 @@ class Modules:
         first, _, rest = dotted.partition(".")
         if not rest and first in module.definitions:
             return module, module.definitions[first]
+        if first in module.values and first not in module.imports:
+            return self._of_a_value(module, module.values[first], rest)
         return self._imported(module, first, rest, 8)
+
+    def _of_a_value(self, module: Module, value: ast.expr, rest: str) -> object:
+        """What a name means that the file assigns another name to, or a function that is made a
+        kernel there, or is given arguments."""
+        dotted = name_of(value)
+        if isinstance(value, ast.Call) and value.args and not rest:
+            made = self.meaning(module, value.func)
+            if made == "functools.partial" or made in ROLES["launchers"]:
+                dotted = name_of(value.args[0])
+        if dotted is None or (module, dotted) in self._entered:
+            return None
+        self._entered.add((module, dotted))
+        found = self.meaning_of(module, f"{dotted}.{rest}" if rest else dotted)
+        self._entered.discard((module, dotted))
+        return found
 
     def _imported(self, module: Module, first: str, rest: str, more: int) -> object:
         if first not in module.imports or not more:

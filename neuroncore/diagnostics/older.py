@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from neuroncore.diagnostics.releases import ROLES
-from neuroncore.diagnostics.values import Scope, argument
+from neuroncore.diagnostics.syntax import argument
+from neuroncore.diagnostics.values import Scope
 from neuroncore.diagnostics.walk import Rules, Spot, Told
 
 RULES = Rules()

@@ -10,7 +10,8 @@ import ast
 from collections.abc import Iterator
 
 from neuroncore.diagnostics.releases import ROLES
-from neuroncore.diagnostics.values import Scope, literal
+from neuroncore.diagnostics.syntax import literal
+from neuroncore.diagnostics.values import Scope
 from neuroncore.diagnostics.walk import Rules, Spot, Told
 
 RULES = Rules()

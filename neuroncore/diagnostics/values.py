@@ -1,30 +1,30 @@
 """What expressions of a kernel stand for, as far as its source alone tells: a tensor, a register,
 an index that the device counts.
 
-A name means what all assignments to it in its function agree on, in whatever order they come; where
-they don't, and for parameters, nothing is known. So that nothing is told that isn't so.
+A name means what all assignments to it in its function agree on, in whatever order they come, and a
+parameter what all calls of its function do; where they don't, and for parameters of kernels,
+nothing is known. So that nothing is told that isn't so.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Literal, TypeVar
+from typing import Literal
 
 from neuroncore.diagnostics.kernels import Device, Program
-from neuroncore.diagnostics.modules import of_the_api
-from neuroncore.diagnostics.nodes import nested
+from neuroncore.diagnostics.names import Names
+from neuroncore.diagnostics.nodes import Definition, name_of
 from neuroncore.diagnostics.releases import RELEASES, ROLES, form_in
+from neuroncore.diagnostics.syntax import Shape, argument, given_to, literal, sizes
 
 Kind = Literal[
     "tensor", "register", "index", "indices", "integer", "instruction", "host", "unknown"
 ]
 # of the device: Python can't compute with their values while the kernel is compiled
 RUNTIME = ("tensor", "register", "index")
-Shape = tuple[int | None, ...]
-Node = TypeVar("Node", bound=ast.AST)
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,6 @@ class Value:
 
 
 UNKNOWN, HOST = Value("unknown"), Value("host")
-BINDING = (
-    *(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.AugAssign, ast.For, ast.comprehension),
-    *(ast.withitem, ast.FunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal),
-)
 DEPTH = 40  # of calls and assignments that lead to a value
 
 
@@ -75,6 +71,22 @@ class Scopes:
         for scope in self._of.values():
             scope.forget_values()
 
+    @cached_property
+    def _calls(self) -> dict[ast.AST, list[tuple[Scope, ast.Call]]]:
+        """The calls of each function that functions of the program have, each with where it is."""
+        found: dict[ast.AST, list[tuple[Scope, ast.Call]]] = {}
+        for scope in self.all():
+            for one in (scope, *scope.all_inner()):
+                for call in one.of(ast.Call):
+                    called = self.program.modules.meaning(one.module, call.func)
+                    if isinstance(called, tuple):
+                        found.setdefault(called[1], []).append((one, call))
+        return found
+
+    def calls(self, node: Definition) -> Sequence[tuple[Scope, ast.Call]]:
+        """All calls of a function, if it is used in no other way, and launched by nobody."""
+        return [] if self.program.is_more_than_called(node) else self._calls.get(node, [])
+
     def of(self, device: Device) -> Scope:
         if device.node not in self._of:
             self._of[device.node] = Scope(self, device)
@@ -82,45 +94,48 @@ class Scopes:
 
     def all(self) -> list[Scope]:
         """Those of the program, without functions that are defined in others."""
-        return [self.of(device) for device in self.program.functions]
+        return self._all
+
+    @cached_property
+    def _all(self) -> list[Scope]:
+        found = [self.of(device) for device in self.program.functions]
+        for scope in found:
+            for one in (scope, *scope.all_inner()):
+                one.give_to_bodies()
+        return found
 
 
-class Scope:
+class Scope(Names):
     """A function of the device, or one that is defined in it, and what its names are."""
 
+    outer: Scope | None
+
     def __init__(self, scopes: Scopes, device: Device, outer: Scope | None = None) -> None:
-        self.scopes, self.program, self.device, self.outer = scopes, scopes.program, device, outer
-        self.module, self.node = device.module, device.node
+        super().__init__(scopes.program, device, outer)
+        self.scopes = scopes
         self._values: dict[str, Value] = {}
-        self._api: dict[ast.expr, str] = {}
         self._open: set[str] = set()
-        self.nodes = nested(self.node)
-        self._of_kind: dict[type[ast.AST], list[ast.AST]] = {}
-        for one in self.nodes:
-            self._of_kind.setdefault(type(one), []).append(one)
-        self._names_older = self._is_of_the_older()
-        self.bindings = _bindings([one for kind in BINDING for one in self.of(kind)])
-        self.file_names = {name for one in self.of(ast.Global) for name in one.names}
         self.inner = {
             one.name: Scope(scopes, replace(device, node=one, is_kernel=False), self)
             for one in self.of(ast.FunctionDef)
         }
         self.is_loop_body = False  # of a loop that the device runs
         self.loop_values: dict[str, Value] = {}  # of its parameters, if it is one
-        self._give_to_bodies()
-
-    def of(self, kind: type[Node]) -> Sequence[Node]:
-        """The nodes of a kind, without those of functions and classes that are defined here."""
-        return self._of_kind.get(kind, ())  # type: ignore[return-value]
 
     @property
     def release(self) -> str:
         """The release that the function is held against."""
-        return RELEASES[0] if self._names_older else self.scopes.release
+        return RELEASES[0] if self.names_older else self.scopes.release
 
     @property
     def is_older(self) -> bool:
         return self.release == RELEASES[0]
+
+    def all_inner(self) -> Iterator[Scope]:
+        """Functions that are defined in it, and in those."""
+        for inner in self.inner.values():
+            yield inner
+            yield from inner.all_inner()
 
     def forget_values(self) -> None:
         """What names are, which depends on the release."""
@@ -128,26 +143,7 @@ class Scope:
         for inner in self.inner.values():
             inner.forget_values()
 
-    def api(self, expression: ast.expr) -> str:
-        """What the API calls what an expression names; empty if it isn't the API's."""
-        if expression not in self._api:
-            self._api[expression] = self._of_api(expression)
-        return self._api[expression]
-
-    def _of_api(self, expression: ast.expr) -> str:
-        if isinstance(expression, ast.Name) and expression.id in self.bindings:
-            return ""
-        return self.program.api_name(self.module, expression) or ""
-
-    def _is_of_the_older(self) -> bool:
-        """Whether all that a function uses of the API is of the older one."""
-        if self.outer is not None:
-            return self.outer._names_older
-        origins = [self.module.imports.get(name) for name in {one.id for one in self.of(ast.Name)}]
-        of_api = {one[1].partition(".")[0] for one in origins if one and of_the_api(one[1])}
-        return self.module.is_older or of_api == {"neuronxcc"}
-
-    def _give_to_bodies(self) -> None:
+    def give_to_bodies(self) -> None:
         """What loops of the device give to the functions that they call."""
         for call in self.of(ast.Call):
             body = self.body_of(call)
@@ -158,26 +154,12 @@ class Scope:
                 body.loop_values[given[0]] = Value("index" if counted else "register")
 
     def body_of(self, call: ast.Call) -> Scope | None:
-        """The function of here that a loop of the device is given as its body."""
+        """The function that a loop of the device is given as its body."""
         where = ROLES["loop_bodies"].get(self.api(call.func))
         named = {one.arg: one.value for one in call.keywords}.get("body_fun")
         if where is None or (len(call.args) <= where and named is None):
             return None
-        body = call.args[where] if named is None else named
-        return self.inner.get(body.id) if isinstance(body, ast.Name) else None
-
-    @cached_property
-    def own_names(self) -> frozenset[str]:
-        """What is bound here, or in the function around."""
-        around = frozenset() if self.outer is None else self.outer.own_names
-        return around.union(self.bindings, self.parameters)
-
-    @cached_property
-    def parameters(self) -> list[str]:
-        if isinstance(self.node, ast.ClassDef):
-            return []
-        given = self.node.args
-        return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+        return self._scope_of(call.args[where] if named is None else named)
 
     # --- names ---------------------------------------------------------------------------------
 
@@ -188,8 +170,9 @@ class Scope:
         if name in self._open or not depth:  # it is made of itself: the rest decides
             return UNKNOWN
         if name in self.parameters:
-            own = self.loop_values.get(name, UNKNOWN)
-            found = own if name not in self.bindings else UNKNOWN
+            self._open.add(name)
+            found = UNKNOWN if name in self.bindings else self._given(name, depth - 1)
+            self._open.discard(name)
         elif name in self.bindings:
             self._open.add(name)
             found = agreed(self._bound(how, one, depth - 1) for how, one in self.bindings[name])
@@ -201,6 +184,18 @@ class Scope:
             found = HOST if isinstance(constant, ast.Constant) else UNKNOWN
         self._values[name] = found
         return found
+
+    def _given(self, name: str, depth: int) -> Value:
+        """What all calls of the function give to a parameter."""
+        if name in self.loop_values:
+            return self.loop_values[name]
+        if self.outer is not None or isinstance(self.node, ast.ClassDef):
+            return UNKNOWN
+        values = []
+        for scope, call in self.scopes.calls(self.node):
+            given = given_to(call, self.node.args, name)
+            values.append(UNKNOWN if given is None else scope.value(given, depth // 2))
+        return replace(agreed(values), born=None)
 
     def _bound(self, how: str, expression: ast.expr, depth: int) -> Value:
         if how == "is":
@@ -219,7 +214,21 @@ class Scope:
             plain = isinstance(iterable.func, ast.Name) and iterable.func.id == "range"
             if called in ROLES["traced_ranges"] or plain:
                 return Value("integer")
-        return UNKNOWN
+        return self._common(iterable, depth)
+
+    def _common(self, node: ast.expr, depth: int) -> Value:
+        """What the elements of a list of this function have in common."""
+        name = f"{node.id}[]" if isinstance(node, ast.Name) else ""
+        if name in self._open or not depth:
+            return UNKNOWN
+        if name not in self._values:
+            self._open.add(name)
+            found = agreed(self.value(one, depth - 1) for one in self.elements(node) or ())
+            self._open.discard(name)
+            if not name:
+                return found
+            self._values[name] = found
+        return self._values[name]
 
     # --- expressions ---------------------------------------------------------------------------
 
@@ -236,17 +245,36 @@ class Scope:
                 return self._called(node, depth - 1)
             case ast.Subscript():
                 return self._part(node, depth - 1)
+            case ast.Attribute():
+                return self._attribute(node, depth - 1)
             case ast.IfExp():
                 return agreed(self.value(one, depth - 1) for one in (node.body, node.orelse))
             case ast.BinOp():
                 return self._computed([node.left, node.right], depth - 1)
             case ast.UnaryOp():
                 return self._computed([node.operand], depth - 1)
+            case ast.NamedExpr():
+                return self.value(node.value, depth - 1)
             case ast.Compare():
                 if all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
                     return HOST
                 return self._computed([node.left, *node.comparators], depth - 1)
         return UNKNOWN
+
+    def _attribute(self, node: ast.Attribute, depth: int) -> Value:
+        """What is assigned to an attribute of an object that is made in this function."""
+        name = name_of(node) or ""
+        first = name.partition(".")[0]
+        if (
+            name not in self.bindings
+            or len(self.bindings.get(first, ())) != 1
+            or name in self._open
+        ):
+            return UNKNOWN
+        self._open.add(name)
+        found = agreed(self._bound(how, one, depth) for how, one in self.bindings[name])
+        self._open.discard(name)
+        return found
 
     def _computed(self, operands: Sequence[ast.expr], depth: int) -> Value:
         kinds = [self.value(one, depth).kind for one in operands]
@@ -292,7 +320,7 @@ class Scope:
     def _loaded(self, name: str, call: ast.Call) -> Shape | None:
         """The shape of a tensor that is loaded from a part of another."""
         if name in ROLES["loads"] and call.args and isinstance(call.args[0], ast.Subscript):
-            return _sizes(call.args[0].slice)
+            return sizes(call.args[0].slice)
         return None
 
     def _memory(self, call: ast.Call) -> str | None:
@@ -312,8 +340,13 @@ class Scope:
     def _part(self, node: ast.Subscript, depth: int) -> Value:
         whole = self.value(node.value, depth)
         if whole.kind == "tensor":
-            return Value("tensor", whole.memory, _sizes(node.slice))
-        return whole if whole.kind == "indices" else UNKNOWN
+            return Value("tensor", whole.memory, sizes(node.slice, whole.shape))
+        if whole.kind == "indices":
+            return whole
+        number = literal(node.slice)
+        if isinstance(node.value, ast.List | ast.Tuple) and number is not None:
+            return agreed(self.value(one, depth) for one in node.value.elts[number : number + 1])
+        return self._common(node.value, depth)
 
     def _returned(self, function: ast.expr, depth: int) -> Value:
         """What a function of the file, or of another, gives back."""
@@ -338,101 +371,3 @@ class Scope:
         if self.program.is_launched(*found):  # what a launch returns is the host's
             return None
         return self.scopes.of(Device(found[0], found[1], is_kernel=False))
-
-
-def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
-    """An argument of a call, by its position or its name."""
-    if position < len(call.args):
-        return call.args[position]
-    return next((one.value for one in call.keywords if one.arg == name), None)
-
-
-def literal(node: ast.expr | None) -> int | None:
-    """An integer that stands in the source, also as a sum, a product or a power of some."""
-    match node:
-        case ast.Constant(value=int() as number) if not isinstance(number, bool):
-            return number
-        case ast.UnaryOp(op=ast.USub(), operand=inner):
-            found = literal(inner)
-            return None if found is None else -found
-        case ast.BinOp(left=left, op=op, right=right):
-            return _folded(literal(left), op, literal(right))
-    return None
-
-
-def _folded(left: int | None, op: ast.operator, right: int | None) -> int | None:
-    if left is None or right is None or not 0 <= right < 4096:
-        return None
-    match op:
-        case ast.Add():
-            return left + right
-        case ast.Sub():
-            return left - right
-        case ast.Mult():
-            return left * right
-        case ast.LShift() if right < 128:
-            return left << right
-        case ast.Pow() if right < 128 and abs(left) < 4096:
-            return int(left**right)
-    return None
-
-
-def _sizes(index: ast.expr) -> Shape | None:
-    """How many elements slices with plain numbers take of each axis."""
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    found: list[int | None] = []
-    for one in parts:
-        if not isinstance(one, ast.Slice) or one.step is not None:
-            return None
-        first = 0 if one.lower is None else literal(one.lower)
-        last = literal(one.upper)
-        found.append(None if first is None or last is None else last - first)
-    return tuple(found)
-
-
-def _bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:
-    """What is bound to names in a function, and how: it "is" an expression, "each" element of one,
-    or a part of one ("part")."""
-    found: dict[str, list[tuple[str, ast.expr]]] = {}
-
-    def bind(target: ast.expr, how: str, source: ast.expr) -> None:
-        if isinstance(target, ast.Name):
-            found.setdefault(target.id, []).append((how, source))
-        elif isinstance(target, ast.Starred):
-            bind(target.value, "part", source)
-        elif isinstance(target, ast.Tuple | ast.List):
-            pairs = how == "is" and isinstance(source, ast.Tuple | ast.List)
-            same = pairs and len(source.elts) == len(target.elts)  # type: ignore[attr-defined]
-            for number, one in enumerate(target.elts):
-                if same:
-                    bind(one, "is", source.elts[number])  # type: ignore[attr-defined]
-                else:
-                    bind(one, "part", source)
-
-    shared: set[str] = set()
-    for node in nodes:
-        match node:
-            case ast.Global() | ast.Nonlocal():
-                shared.update(node.names)
-            case ast.Assign():
-                for target in node.targets:
-                    bind(target, "is", node.value)
-            case ast.AnnAssign(value=ast.expr() as given):
-                bind(node.target, "is", given)
-            case ast.NamedExpr():
-                bind(node.target, "is", node.value)
-            case ast.AugAssign():
-                bind(node.target, "is", ast.BinOp(_loaded_name(node.target), node.op, node.value))
-            case ast.For():
-                bind(node.target, "each", node.iter)
-            case ast.comprehension():
-                bind(node.target, "each", node.iter)
-            case ast.withitem(optional_vars=ast.expr() as name):
-                bind(name, "part", node.context_expr)
-            case ast.FunctionDef() | ast.ClassDef():
-                found.setdefault(node.name, []).append(("part", ast.Constant(None)))
-    return {name: bound for name, bound in found.items() if name not in shared}
-
-
-def _loaded_name(target: ast.expr) -> ast.expr:
-    return ast.Name(target.id) if isinstance(target, ast.Name) else target
