@@ -16,6 +16,7 @@ from neuroncore.enums import dge_mode, engine, oob_mode
 from neuroncore.errors import ShapeError
 from neuroncore.memory.access import long_axes
 from neuroncore.memory.tile import Array, Tile
+from neuroncore.native import copies
 
 from .words import dma as words
 
@@ -45,7 +46,9 @@ def dma_copy(
     """dst = src, element by element in row-major order; formats convert through float32"""
     if dst.dynamic or src.dynamic:
         return partial(moved_rows, oob_mode is SKIP)
-    return moved_bits if dst.held is src.held else converted
+    if dst.held is not src.held:
+        return converted
+    return moved_few if dst.shape == src.shape and dst.size < copies.LEAST else moved_bits
 
 
 @instruction(engine.dma, cost=words.compute_cost, rules=words.COMPUTE, traits=Traits(casts=True))
@@ -98,6 +101,13 @@ def dma_transpose(
 
 def moved_bits(core: Core, dst: Tile, src: Tile) -> None:
     put(dst, src.codes())
+
+
+def moved_few(core: Core, dst: Tile, src: Tile) -> None:
+    """Too few elements for it to matter how they lie."""
+    dst.codes()[...] = src.codes()
+    if dst.storage.gaps is not None:
+        dst.mark_written()
 
 
 def converted(core: Core, dst: Tile, src: Tile) -> None:

@@ -251,11 +251,13 @@ def is_assigned(frame: FrameType) -> bool:
     Where there is no source text it may be, and True is the answer.
     """
     key = id(frame.f_code), frame.f_lasti
-    if key not in _stores:
-        _stores[key] = _is_stored(user_of_value(frame))
-    stored = _stores[key]
+    stored = _stores.get(key)
     if stored is not None:
         return stored
+    if key not in _stores:
+        stored = _stores[key] = _is_stored(user_of_value(frame))
+        if stored is not None:
+            return stored
     caller = frame.f_back
     return caller is not None and not is_ours(caller) and is_assigned(caller)
 

@@ -142,7 +142,6 @@ class Core:
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
         # of the record, by id of code and instruction
         self.lines: dict[tuple[int, int], int] = {}
-        self._births: dict[tuple[int, int], tuple[int, Born]] = {}
         self._reported: dict[tuple[Any, ...], Finding] = {}
         # by id of the code, which is kept
         self._told: dict[tuple[Any, ...], tuple[Finding, Born]] = {}
@@ -290,9 +289,7 @@ class Core:
         windows = [number for tile in tiles for number in program.window(tile)]
         number = program.data.value(values)
         assert call.pack is not None
-        line = self.lines.get((id(frame.f_code), frame.f_lasti))
-        line = self.line(frame) if line is None else line
-        return program.append(call.pack(line, ~call.index, *windows, number))
+        return program.append(call.pack(self.line(frame), ~call.index, *windows, number))
 
     def leave_row_out(self) -> int:
         """Count an instruction that the record has no room for."""
@@ -307,17 +304,20 @@ class Core:
         """The row of the last instruction in the record; -1 if there is none."""
         return -1 if self.program is None else self.program.issued - 1
 
-    def line(self, frame: FrameType) -> int:
-        """The line of the user's code that led to a frame and its row, by its number in the record.
-        `lines` has it then, but for frames of ours, through which many lines of the user's lead,
-        and where each row's stack is kept."""
+    def line(self, frame: FrameType, births: bool = False) -> int:
+        """The line of the user's code that led to a frame and its row, or to an allocation, by its
+        number in the record. `lines` has it then, and is asked before us; but for frames of ours,
+        through which many lines of the user's lead, and where each row's stack is kept."""
         program = self.program
         assert program is not None
+        number_of = program.line if births else program.line_of_row
         if self.site is not None:
-            return program.line_of_row(*self.site)
+            return number_of(*self.site)
         user = source.user_above(frame)
+        if user is None and births:
+            return -1
         found = user or frame
-        number = program.line_of_row(found.f_code, source.instruction_of(found))
+        number = number_of(found.f_code, source.instruction_of(found))
         if user is frame and not self.options.stacks:
             self.lines[id(frame.f_code), frame.f_lasti] = number
         return number
@@ -337,26 +337,17 @@ class Core:
         storage = self.memory.allocate(region, shape, dtype, name, address)
         if (program := self.program) is not None:
             frame = sys._getframe(2)  # the caller is ours, and looking at its frame costs
-            known = None
-            if self.site is None:
-                known = self._births.get((id(frame.f_code), frame.f_lasti))
-            line, storage.born = known or self._birth(program, frame)
+            line = self.lines.get((id(frame.f_code), frame.f_lasti))
+            if line is None:
+                line = self.line(frame, births=True)
+            if line >= 0:
+                born = program.lines[line]
+                assert type(born) is tuple
+                storage.born = born
             program.births.extend(birth(storage.id, line))
             if name:
                 program.names[storage.id] = name
         return storage
-
-    def _birth(self, program: Program, frame: FrameType) -> tuple[int, Born]:
-        """The line of the user's code that led to a frame, by its number in the record, and where
-        that is; -1 if there is none. Remembered as `lines` are."""
-        if self.site is not None:
-            return program.line(*self.site), self.site
-        user = source.user_above(frame)
-        born = source.site(user)
-        found = -1 if born is None else program.line(*born), born
-        if user is frame:
-            self._births[id(frame.f_code), frame.f_lasti] = found
-        return found
 
     def begin(self, program: int) -> None:
         """Go on with a program of the launch grid."""

@@ -54,7 +54,7 @@ def launch(
     target: str | None = None,
     options: Options | None = None,
     programs: Sequence[Sequence[int]] | None = None,
-    finished: Callable[[], None] | None = None,
+    finished: Callable[[], Any] | None = None,
 ) -> Launch:
     """Run a kernel function on one core, or the programs of a grid on one core or several.
 
@@ -163,7 +163,7 @@ class Way(NamedTuple):
 
     tensor: type[Tile]
     shares: Sequence[Sequence[int]]
-    finished: Callable[[], None] | None = None
+    finished: Callable[[], Any] | None = None
 
 
 class _Rank:

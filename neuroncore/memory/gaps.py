@@ -88,11 +88,13 @@ class Flags:
 
 
 class Gaps(Flags):
-    """Which bytes of a storage were written. One that has been from end to end has no Gaps."""
+    """Which bytes of a storage were written. One that has been from end to end has no Gaps; those
+    of which nothing has been may be `shared`, and then nothing is noted in them."""
 
-    __slots__ = ("_start", "_what", "written")
+    __slots__ = ("_start", "_what", "shared", "written")
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, shared: bool = False) -> None:
+        self.shared = shared
         self.granule, self.mask = max(nbytes, 1), NONE_SET
         # what was written last, if something is missing then: sums write there again
         self._start = 0

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from neuroncore.enums import ON_CHIP, MemoryRegion
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
-from neuroncore.memory.gaps import Footprint, footprint
+from neuroncore.memory.gaps import Footprint, Gaps, footprint
 from neuroncore.numerics.formats import Format
 
 MOST = 1 << 12  # entries of a table
@@ -106,6 +106,7 @@ class Layout:
     __slots__ = (
         *("region", "shape", "dtype", "spread", "pitch", "partition0", "byte0", "placed"),
         *("on_chip", "partitions", "row_bytes", "nbytes", "in_rows", "geometries", "whole"),
+        "untouched",
     )
 
     def __init__(
@@ -126,6 +127,7 @@ class Layout:
         self.row_bytes = prod(shape[1:] if self.on_chip else shape) * dtype.itemsize
         self.nbytes = self.partitions * self.row_bytes
         self.in_rows = pitch != self.row_bytes * spread  # further apart than they are long
+        self.untouched = Gaps(self.nbytes, shared=True)  # of a storage that nothing has written
         self.geometries: dict[tuple[Dims, Dims, Format], Geometry] = {}
         # that of a tile of all of it
         self.whole = self.geometry(self.shape, access.dense(self.shape), self.dtype)

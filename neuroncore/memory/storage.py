@@ -222,7 +222,7 @@ class Memory:
         ids = self.hbm.ids if region is MemoryRegion.shared_hbm else self._ids
         storage = Storage(next(ids), layout, held, name)
         storage.launch = self.hbm
-        storage.gaps = Gaps(layout.nbytes)
+        storage.gaps = layout.untouched
         try:
             storage.data = buffers.take(layout.nbytes * layout.spread)
         except MemoryError:
@@ -330,7 +330,7 @@ class Memory:
         storage = Storage(identity, layout, self.hbm.held(dtype), name)
         storage.launch, storage.image, storage.data = self.hbm, image, image.data
         storage.origin = layout.partition0 * image.pitch + layout.byte0 * image.spread
-        storage.gaps = Gaps(layout.nbytes)
+        storage.gaps = layout.untouched
         return storage
 
     def _image(self, region: MemoryRegion) -> Image:

@@ -25,7 +25,7 @@ from neuroncore.errors import (
 )
 from neuroncore.memory import geometry
 from neuroncore.memory.access import Dims
-from neuroncore.memory.gaps import Flags, Footprint, footprint
+from neuroncore.memory.gaps import Flags, Footprint, Gaps, footprint
 from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Image, Storage
@@ -344,9 +344,13 @@ class Tile:
         gaps = storage.gaps
         if gaps is None:
             return
-        whole = chosen is None and lies.fills
-        if whole or gaps.write(self.offset * lies.dtype.itemsize, lies.footprint, chosen):
+        if chosen is None and lies.fills:
             storage.gaps = None
+        else:
+            if gaps.shared:
+                gaps = storage.gaps = Gaps(storage.nbytes)
+            if gaps.write(self.offset * lies.dtype.itemsize, lies.footprint, chosen):
+                storage.gaps = None
         if (image := storage.image) is not None:
             image.gaps.write(*self._covered_in(image), chosen)
 

@@ -57,10 +57,19 @@ def test_flags_can_be_cleared(first, second, looked_at):
 def test_a_flag_stands_for_what_is_written_at_once(block, flags):
     device = Device()
     whole = device.empty((256, 256), buffer="hbm")
-    gaps = whole.storage.gaps
-    assert gaps is not None
     part = whole[: block[0], : block[1]]
     device.issue("dma_copy", part, device.tile(np.zeros(block, np.float32), buffer="hbm"))
+    gaps = whole.storage.gaps
+    assert gaps is not None
     assert gaps.mask.size == flags
     assert part[0:1, 3:5].missing() is None  # a look at what has been written divides nothing
     assert gaps.mask.size == flags
+
+
+def test_tensors_of_which_nothing_is_written_share_what_says_so():
+    device = Device()
+    one, other = (device.empty((4, 8), buffer="hbm") for _ in range(2))
+    assert one.storage.gaps is other.storage.gaps
+    device.issue("dma_copy", one[:2], device.tile(np.zeros((2, 8), np.float32), buffer="hbm"))
+    assert one.missing()[:, 0].tolist() == [False, False, True, True]
+    assert other.missing().all() and one.storage.gaps is not other.storage.gaps

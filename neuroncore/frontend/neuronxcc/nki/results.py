@@ -82,20 +82,21 @@ class Pending:
 
     def suits(self, slot: Tensor) -> bool:
         """Whether the instruction can write the slot itself, with one rounding as if by a copy."""
-        tile = self.tile
-        if slot.dtype is not tile.dtype and (tile.dtype is not float32 or slot.dtype.is_integer):
+        given, wanted = self.tile.dtype, slot.dtype
+        if wanted is not given and (given is not float32 or wanted.is_integer):
             return False
-        return slot.storage.region in self.regions and (
-            slot.shape == tile.shape or slot.size == tile.size
-        )
+        if slot.storage.region not in self.regions:
+            return False
+        return slot.shape == self.tile.shape or slot.size == self.tile.size
 
 
-def flush() -> None:
-    """Issue what was held back, into its own tile."""
+def flush() -> Running:
+    """Issue what was held back, into its own tile; what there is of the kernel then."""
     core = core_of_kernel() or current()
-    state = core.dialect or running(core)
+    state: Running = core.dialect or running(core)
     if state.pending is not None:
         _flush(state)
+    return state
 
 
 def _flush(state: Running) -> None:
@@ -214,14 +215,14 @@ def produce(
     the result, if it has other axes. `regions` are the memories that the result may be written to
     instead of `region`; `now` issues it in any case.
     """
-    core, frame = current(), source.user_frame()
+    core, frame = core_of_kernel() or current(), source.user_frame()
     state = core.dialect or running(core)
     if state.pending is not None and not now:
         _flush(state)
     before, core.site = core.site, source.site(frame)
     try:
         awaited = not now and frame is not None and source.is_assigned(frame)
-        shape, scope = out[0], state.scope
+        shape, scope = out[0], state.loops[-1] if state.loops else None
         sizes = tuple(shape) if len(shape) > 1 else (*shape, 1)
         if awaited:
             made = _awaited(core, scope, region, sizes, out[1])

@@ -98,7 +98,7 @@ class Marks:
 
     def _mark(self, loop: int, value: int) -> None:
         if self._program is not None:
-            self._program.data.iterations.extend((len(self._program), loop, value))
+            self._program.data.iterations.extend((self._program.count, loop, value))
 
 
 @dataclass(eq=False)
@@ -172,7 +172,8 @@ def check_read(storage: Storage, name: str) -> None:
 def check_write(dst: Tile) -> None:
     """Raises ImmutableError for a parameter, LoopCarriedError for elements that the iteration
     before of a parallel loop has written too."""
-    state, storage = running(), dst.storage
+    core, storage = core_of_kernel() or current(), dst.storage
+    state = core.dialect or running(core)
     if storage.id in state.parameters:
         raise _immutable(dst)
     if state.accumulates or dst.dynamic:

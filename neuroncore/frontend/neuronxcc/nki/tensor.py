@@ -77,17 +77,14 @@ class Tensor(Seen, Unread, Parted):
 
     # --- indexing --------------------------------------------------------------------------------
 
-    def __getitem__(self, key: Any) -> Tensor:
+    def by_keys(self, keys: tuple[Any, ...]) -> Tensor:
         """A part of the tensor, by ints, slices, `...`, nl.ds, or index expressions; or of a tile
         what a mask chooses.
 
         With expressions the part has their common shape; slices among them add axes behind.
         """
-        if type(key) is bool or isinstance(key, Mask):
-            return self._masked(key)
-        return super().__getitem__(key)
-
-    def by_keys(self, keys: tuple[Any, ...]) -> Tensor:
+        if len(keys) == 1 and (type(keys[0]) is bool or isinstance(keys[0], Mask)):
+            return self._masked(keys[0])
         keys = self._all_keys(keys)
         for axis, k in enumerate(keys):
             if isinstance(k, Shifted):

@@ -18,6 +18,7 @@ from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
+from neuroncore.numerics.formats import Format
 
 __all__ = ["memset", "tensor_tensor"]
 
@@ -39,18 +40,17 @@ def tensor_tensor(
     x, y = tile(data1, "data1"), tile(data2, "data2")
     if x.shape != y.shape:
         x, y = _repeated(*_of_one_rank(x, y))
-    operator = token(op)
-    row = getattr(operator, "operator", None)
+    form = format_or(dtype, common(x, y))
+    return combined(x, y, token(op), form, mask, member(constants.engine, engine))
+
+
+def combined(
+    x: Tensor, y: Tensor, op: Any, form: Format, mask: Any, on: Any = engine.unknown
+) -> Tensor:
+    """x <op> y of tiles as they are, in a format."""
+    row = getattr(op, "operator", None)
     x, y = apart(x, y, on_gpsimd=row is not None and "vector" not in row.engines)
-    return produce(
-        "tensor_tensor",
-        (x.shape, format_or(dtype, common(x, y))),
-        mask,
-        data1=x,
-        data2=y,
-        op=operator,
-        engine=member(constants.engine, engine),
-    )
+    return produce("tensor_tensor", (x.shape, form), mask, data1=x, data2=y, op=op, engine=on)
 
 
 def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -60,7 +60,14 @@ def ndarray(
     """
     if kwargs:
         check_keywords(kwargs)
-    return _made(shape, dtype, buffer, name, None)
+    on_chip = type(dtype) is Format and (buffer is None or buffer in ON_CHIP)
+    if not (on_chip and type(shape) is tuple and len(shape) > 1 and _are_plain(shape)):
+        return _made(shape, dtype, buffer, name, None)
+    # as `_made` does, at a frame that `Core.allocate` knows the line of
+    loops = flush().loops
+    storage = current().allocate(buffer or SBUF, shape, dtype, name)
+    storage.scope = loops[-1] if loops else None
+    return Tensor(storage, storage.layout.whole, 0)
 
 
 def full(
@@ -283,18 +290,14 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
         flush()
     x = tile(value, "value")
     place = dst if dst.shape == x.shape else _shaped(dst, x)
-    boxes = chosen(mask, x.shape)
+    boxes = [()] if mask is None else chosen(mask, x.shape)
     if x.storage.region is MemoryRegion.psum and boxes:
         x = isa.tensor_copy(x, mask=mask)
         flush()
     mode = _bounds_mode(kwargs, "mode") if kwargs else isa.oob_mode.error
     for box in boxes:
-        issue(
-            "dma_copy",
-            dst=place.within(box) if box else place,
-            src=follow(x, box, x.shape),
-            oob_mode=mode,
-        )
+        into, part = (place.within(box), follow(x, box, x.shape)) if box else (place, x)
+        issue("dma_copy", dst=into, src=part, oob_mode=mode)
 
 
 def _not_written_to(dst: Any) -> SignatureError:

@@ -14,6 +14,7 @@ from neuroncore.errors import ShapeError, SignatureError
 from neuroncore.frontend.formats import common, format_of
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.isa.broadcast import across_partitions
+from neuroncore.frontend.neuronxcc.nki.isa.elementwise import combined
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.language.composed import as_newer, as_older
 from neuroncore.frontend.neuronxcc.nki.results import (
@@ -51,7 +52,8 @@ def _result_format(name: str, dtype: Any, *tiles: Tensor) -> Format:
 
 def _binary(name: str) -> Operation:
     def lowered(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
-        check_keywords(kwargs, name=name)
+        if kwargs:
+            check_keywords(kwargs, name=name)
         if not is_tile(x) and not is_tile(y):
             return on_host(name, x, y)
         flush()
@@ -101,6 +103,8 @@ def _of_tiles(operator: Operation, x: Tensor, y: Tensor, form: Format, mask: Any
     if x.region is PSUM and y.region is PSUM:
         x = isa.tensor_copy(x)
         flush()
+    if x.shape == y.shape:
+        return combined(x, y, operator, form, mask)
     return isa.tensor_tensor(x, y, operator, dtype=form, mask=mask)
 
 
