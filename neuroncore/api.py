@@ -35,6 +35,7 @@ from neuroncore.record import saved
 from neuroncore.record.data import Outcome, Setting, mapped
 from neuroncore.record.saved import Record
 from neuroncore.record.trees import is_number
+from neuroncore.report.collectives import CollectiveOperation, operations
 from neuroncore.report.compare import Agreement, Incomparable, agreement
 from neuroncore.report.difference import Difference, Side, difference
 from neuroncore.report.estimate import Estimate, estimate
@@ -228,6 +229,15 @@ class Run:
         programs = self.record.programs
         with progress(lambda: f"scheduling {sum(map(len, programs)):,} instructions"):
             return schedule_cores(programs, self.machine, world=self.world)
+
+    @cached_property
+    def collectives(self) -> list[CollectiveOperation]:
+        """What its ranks did together: when, how long it took and who waited for whom. Of one
+        rank's Run, those that it took part in."""
+        if self._whole is not None:
+            rank = self.record.about["rank"]
+            return [one for one in self._whole.collectives if rank in one.ranks]
+        return operations(self.timelines)
 
     @property
     def estimate(self) -> Estimate:

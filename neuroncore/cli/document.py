@@ -190,10 +190,10 @@ def _timed(run: Run, answers: bool) -> Iterator[str]:
         yield from _estimated(timelines, run.programs, answers)
         return
     cores = "1 core" if world.cores == 1 else f"{world.cores} cores"
-    first, *others = collectives.told(timelines, OPERATIONS)
+    first, *others = collectives.told(timelines, run.collectives, OPERATIONS)
     yield f"{world.ranks} ranks of {cores}: {first}"
     yield from (f"  {line}" for line in others)
-    rank, _ = collectives.slowest(timelines, collectives.operations(timelines))
+    rank, _ = collectives.slowest(timelines, run.collectives)
     number = max(world.cores_of(rank), key=lambda core: timelines[core].total_ns)
     yield world.named(number)
     yield from text.estimated(timelines[number], answers)
@@ -228,5 +228,16 @@ def _launch(
         "estimate": shown(run.summary),
         "cores": [*map(shown, run.summaries)],
         "findings": [one.to_dict() for one in findings],
+        **(_together(run) if run.world.ranks > 1 else {}),
         **({"precision": precision.document(run.precision)} if run.precision else {}),
+    }
+
+
+def _together(run: Run) -> dict[str, Any]:
+    """What ranks did together, and which of them the others waited for most."""
+    rank, waited = collectives.slowest(run.timelines, run.collectives)
+    return {
+        "collectives": [one.to_dict() for one in run.collectives],
+        "slowest_rank": rank,
+        "waited_for_it": waited / 1e9,
     }

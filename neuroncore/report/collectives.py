@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from neuroncore.clause.world import listed
 from neuroncore.instances.collective_time import CollectiveTime
@@ -11,6 +12,8 @@ from neuroncore.report.units import duration, size
 from neuroncore.schedule import Timeline
 from neuroncore.schedule.collectives import collectives, time_of
 from neuroncore.schedule.meetings import together
+
+UNKNOWN = "its time is not known: no instance has so many ranks, and of EFA nothing is estimated"
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,29 @@ class CollectiveOperation:
         """How long each rank waited for the last."""
         latest = max(self.arrived_ns)
         return tuple(latest - own for own in self.arrived_ns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: times in seconds, bandwidths in bytes per second, by the profiler's names for
+        operations of collectives where it has some."""
+        fields = {
+            "operation": self.name,
+            "replica_group": list(self.ranks),
+            "arrived": [own / 1e9 for own in self.arrived_ns],
+            "waited": [own / 1e9 for own in self.waited_ns],
+            "last_rank": self.last,
+            "end": self.end_ns / 1e9,
+        }
+        if self.time is None:
+            return {**fields, "basis": UNKNOWN}
+        return {
+            **fields,
+            "algorithm": self.time.algorithm,
+            "size_bytes": self.time.size_bytes,
+            "duration": self.time.ns / 1e9,
+            "algorithm_bandwidth": self.time.algorithm_bandwidth * 1e9,
+            "bus_bandwidth": self.time.bus_bandwidth * 1e9,
+            "basis": self.time.basis,
+        }
 
 
 def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
@@ -78,10 +104,13 @@ def slowest(
     return world.rank(max(range(world.size), key=lambda number: timelines[number].total_ns)), 0.0
 
 
-def told(timelines: Sequence[Timeline], most: int | None = None) -> Iterator[str]:
-    """The slowest rank, and a line for each operation: who waited for whom. Of more than `most`
-    operations those have lines that somebody waited longest at."""
-    found = operations(timelines)
+def told(
+    timelines: Sequence[Timeline],
+    found: Sequence[CollectiveOperation],
+    most: int | None = None,
+) -> Iterator[str]:
+    """The slowest rank, and a line for each of the operations that are `found`: who waited for
+    whom. Of more than `most` those have lines that somebody waited longest at."""
     rank, waited = slowest(timelines, found)
     why = f": others waited {duration(waited)} in all for it" if waited > 0 else ""
     taken = max(timeline.total_ns for timeline in timelines)
@@ -100,7 +129,7 @@ def _line(one: CollectiveOperation) -> str:
     if waited > 0:
         ends += f", for which others waited up to {duration(waited)}"
     if one.time is None:
-        return f"{who}: {ends}; no instance has so many ranks"
+        return f"{who}: {ends}; {UNKNOWN}"
     time = one.time
     return (
         f"{who}: {size(time.size_bytes)} by {time.algorithm} in {duration(time.ns)}, "

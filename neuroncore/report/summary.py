@@ -17,6 +17,7 @@ from neuroncore.machine import Machine
 from neuroncore.report.counters import SPILLS, Counters, counted
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.schedule import LOADS, QUEUES, SCALAR, TENSOR, Timeline
+from neuroncore.schedule.collectives import collectives
 
 Array = npt.NDArray[Any]
 
@@ -67,6 +68,7 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         "order": timeline.order,
         **_engines(timeline, counters),
         **_dma(timeline, counters),
+        **_collectives(timeline),
         **_moved(timeline, counters),
         **counters.flops,
         **utilization(timeline, counters),
@@ -129,6 +131,20 @@ def _dma(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         "dma_active_time": moving / 1e9,
         "dma_active_time_percent": moving / (timeline.total_ns or 1.0),
         "dma_active_cycles": round(moving * _clock_ghz(timeline)),
+    }
+
+
+def _collectives(timeline: Timeline) -> dict[str, Any]:
+    """What the core does together with other ranks, from when it is there to the end: waiting for
+    the others is part of it."""
+    own = [i for i, _ in collectives(timeline.compiled)]
+    begin, end = timeline.done[own], timeline.end[own]
+    active = _length_of_union(begin, end)
+    return {
+        "cc_op_count": len(own),
+        "cc_op_time": float((end - begin).sum()) / 1e9,
+        "cc_op_active_time": active / 1e9,
+        "cc_op_active_time_percent": active / (timeline.total_ns or 1.0),
     }
 
 

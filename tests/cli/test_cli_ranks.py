@@ -52,6 +52,13 @@ def test_what_it_is_in_can_be_said(kernel, capsys):
     assert main(["run", kernel, *given]) == 0
     (launch,) = json.loads(capsys.readouterr().out)["launches"]
     assert launch["agrees"] and len(launch["results"]) == 4 and len(launch["cores"]) == 8
+    (together,) = launch["collectives"]
+    assert together["operation"] == "all_reduce" and together["replica_group"] == [0, 1, 2, 3]
+    assert together["waited"][together["last_rank"]] == 0 == launch["waited_for_it"]
+    assert launch["slowest_rank"] in range(4)
+    for figures in launch["cores"]:
+        assert figures["cc_op_count"] == 1
+        assert together["duration"] <= figures["cc_op_time"] == figures["cc_op_active_time"]
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,7 @@ PROFILER = {  # as the vendor's profiler names them
     *(f"{m}_{v}_bytes" for m in ("hbm", "sbuf", "psum") for v in ("read", "write")),
     *("dma_transfer_count", "dma_transfer_total_bytes", "dma_transfer_average_bytes"),
     *("dma_transfer_time", "dma_active_time", "dma_active_time_percent", "dma_active_cycles"),
+    *("cc_op_count", "cc_op_time", "cc_op_active_time", "cc_op_active_time_percent"),
     *(
         f"{e}_engine_{figure}"
         for e in ("tensor", "vector", "scalar", "gpsimd", "sync")

@@ -99,14 +99,15 @@ def test_who_waited_for_whom_is_told():
     (operation,) = operations(run.timelines)
     assert operation.ranks == (0, 1, 2, 3) and operation.last == 1
     assert operation.waited_ns[1] == 0 < operation.waited_ns[0] == operation.waited_ns[2]
-    first, line = told(run.timelines)
+    first, line = told(run.timelines, run.collectives)
     assert "rank 1 is the slowest: others waited" in first
     assert "all_reduce of 4 ranks (0 to 3): 32 KiB by mesh in" in line
     assert "scaled, not measured" in line and "last was rank 1, for which others" in line
 
 
 def test_ranks_that_are_alike_wait_for_nobody():
-    first, line = told(ran([5, 5]).timelines)
+    run = ran([5, 5])
+    first, line = told(run.timelines, run.collectives)
     assert first.endswith("rank 0 is the slowest") and "waited" not in line
 
 
@@ -137,3 +138,13 @@ def test_a_trace_without_collectives_has_no_row_for_them():
     core.issue("tensor_copy", core.empty((128, 8)), core.tile(X[:, :8]))
     found = list(events([schedule(core.core.program, core.core.machine)]))
     assert "CC-core" not in {e.get("args", {}).get("name") for e in found}
+
+
+def test_a_run_has_what_its_ranks_did_together():
+    run = ran([0, 40, 0, 0], [[0, 1], [2, 3]], rounds=2)
+    first, second = ([one.ranks for one in run.ranks[rank].collectives] for rank in (0, 3))
+    assert first == [(0, 1)] * 2 and second == [(2, 3)] * 2 and len(run.collectives) == 4
+    fields = run.ranks[0].collectives[0].to_dict()
+    assert fields["last_rank"] == 1 and fields["waited"][0] > 0 == fields["waited"][1]
+    assert fields["bus_bandwidth"] == fields["algorithm_bandwidth"]  # 2 (n - 1) / n of 2 ranks
+    assert not neuroncore.run(summed, X, 0, [[0]]).collectives
