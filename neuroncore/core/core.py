@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
@@ -137,6 +138,8 @@ class Core:
         self.site: Born = None
         # how many turns loops took that the device runs, by the line of each
         self.turns: dict[Born, list[int]] = {}
+        # and digests of the constants that a core with peers has made, by the line of each
+        self.constants: dict[Born, list[bytes]] = {}
         self.groups: set[tuple[int, ...]] = set()  # of ranks, that it has been in collectives of
         self.dialect: Any = None  # what a frontend keeps of the running kernel
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
@@ -365,6 +368,9 @@ class Core:
     def constant(self, array: Array, dtype: Format) -> Storage:
         """A tensor in shared HBM with the elements of a C-contiguous array of the host's, of the
         format."""
+        if self.peers is not None:
+            digest = blake2b(array.tobytes()).digest()
+            self.constants.setdefault(self.birthplace(), []).append(digest)
         return self.put(self.memory.widened(array, dtype), dtype)
 
     def put(self, codes: Array, dtype: Format) -> Storage:

@@ -16,8 +16,8 @@ from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import float32
 from neuroncore.schedule import Timeline
 
-LEAST = 0.1  # of the time, that is worth a word
-LEAST_OF_ALL = 0.05  # and of all time, where the time is that of DMA
+LEAST = 0.1  # of the time that an engine works, or DMA does, that is worth a word
+LEAST_OF_ALL = 0.01  # and of all time
 FEW_LANES = 0.25  # of all, and less
 
 
@@ -30,32 +30,30 @@ class Slow(NamedTuple):
 
 
 def findings(timeline: Timeline) -> Iterator[Finding]:
-    """Advice for each line, with the share of the time that its instructions take of the engine or
-    of DMA. Never a reason to refuse anything."""
+    """Advice for each line, with the share that its instructions take of the time that their engine
+    works, or DMA. Never a reason to refuse anything."""
     for slow in SLOW:
         calls = timeline.program.calls
         said = [slow.why(call, timeline.machine) for call in calls]
         affected = np.array([text is not None for text in said], np.bool_)[timeline.columns.call]
-        spent, whole = _spent(timeline, slow.of_dma)
+        spent = _of_dma(timeline) if slow.of_dma else timeline.busy
         for line in np.unique(timeline.columns.line[affected]).tolist():
             own = np.flatnonzero(affected & (timeline.columns.line == line))
-            taken = float(spent[own].sum())
-            share = taken / whole
-            if share < LEAST or taken < LEAST_OF_ALL * timeline.total_ns:
+            taken, whole = float(spent[own].sum()), float(spent.sum())
+            if not slow.of_dma:
+                whole = float(spent[np.isin(timeline.queue, timeline.queue[own])].sum())
+            if taken <= max(LEAST * whole, LEAST_OF_ALL * timeline.total_ns):
                 continue
             worst = said[timeline.columns.call[own[np.argmax(spent[own])]]]
             times = f"{len(own):,} times" if len(own) > 1 else "once"
-            of = "the time that DMA works" if slow.of_dma else "all time"
-            message = f"{worst}; it happens {times}, and is {share:.0%} of {of}"
-            yield Finding(slow.code, message, timeline.program.place(line))
+            who = "DMA" if slow.of_dma else "its engine"
+            message = f"{worst}; it happens {times}, and is {taken / whole:.0%} of the time that"
+            yield Finding(slow.code, f"{message} {who} works", timeline.program.place(line))
 
 
-def _spent(timeline: Timeline, of_dma: bool) -> tuple[Any, float]:
-    """What each instruction takes, of DMA if all of its engines took part, and all of it."""
-    if not of_dma:
-        return timeline.busy, timeline.total_ns or 1.0
-    moved = timeline.transfer_ns * timeline.engines_used / timeline.machine.dma.engines
-    return moved, float(moved.sum()) or 1.0
+def _of_dma(timeline: Timeline) -> Any:
+    """What each DMA would take if all of DMA's engines took part."""
+    return timeline.transfer_ns * timeline.engines_used / timeline.machine.dma.engines
 
 
 # --- DMA ------------------------------------------------------------------------------------------

@@ -84,6 +84,22 @@ def check_turns(cores: Sequence[Core]) -> None:
                 )
 
 
+def check_constants(cores: Sequence[Core]) -> None:
+    """Report a constant of which cores make different ones: the program has it once for all of
+    them (nl.shared_constant)."""
+    first, *others = cores
+    for rank, core in enumerate(others, 1):
+        for site, made in core.constants.items():
+            pairs = enumerate(zip(first.constants.get(site, []), made, strict=False), 1)
+            apart = next((n for n, (here, there) in pairs if here != there), None)
+            if apart is not None:
+                first.report(
+                    "CONSTANT_DIFFERS",
+                    f"constant {apart} of this line is another one on core {rank} than on core 0",
+                    site=site,
+                )
+
+
 def _listed(turns: list[int]) -> str:
     if not turns:
         return "never"

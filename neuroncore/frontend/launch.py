@@ -202,6 +202,7 @@ class _Rank:
             _complete(self.result, other)
         ending.check(self.function, self.result, self.cores, self.inputs.storages())
         ending.check_turns(self.cores)
+        ending.check_constants(self.cores)
 
     def left(self) -> list[Tile]:
         return self.inputs.left(self.result)

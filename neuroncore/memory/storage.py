@@ -362,12 +362,14 @@ class Memory:
                 got=f"byte {byte}",
                 also="NLA001 (allocated memory out of bound)",
             )
-        if byte % size.min_align_bytes:
+        align, why = size.min_align_bytes, f"nl.tile_size.{layout.region.value}_min_align"
+        if isinstance(size, Psum):  # NKI migration guide, 0.1 to 0.2: Improved allocation API
+            align, why = size.bank_bytes, f"tensors in PSUM start at one of {size.banks} banks"
+        if byte % align:
             raise SignatureError(
                 f"the tensor starts at byte {byte} of its partitions",
                 argument="address",
-                expected=f"a multiple of {size.min_align_bytes}",
+                expected=f"a multiple of {align}",
                 got=f"byte {byte}",
-                because=f"addresses in {layout.region.value} are aligned "
-                f"(nl.tile_size.{layout.region.value}_min_align)",
+                because=f"addresses in {layout.region.value} are aligned ({why})",
             )

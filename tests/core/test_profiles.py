@@ -164,20 +164,21 @@ def test_windows_of_a_tile_are_windows_of_its_numbers(data):
     assert np.array_equal(tile.reshape((8, 24)).numpy(), x.reshape(8, 24))
 
 
-@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+@pytest.mark.parametrize(("buffer", "byte"), [("sbuf", 64), ("psum", 0), ("psum", 2048)])
 @pytest.mark.parametrize("form", NARROW)
-def test_tensors_at_addresses_overlap_as_on_the_chip(form, buffer):
+def test_tensors_at_addresses_overlap_as_on_the_chip(form, buffer, byte):
     device, size = Wide("trn3"), lookup(form).itemsize
-    whole = device.tile(thirds(4, 128), form, buffer, address=(0, 0))
-    assert np.array_equal(whole.numpy(), thirds(4, 128))
+    columns = (byte + 64) // size
+    whole = device.tile(thirds(4, columns), form, buffer, address=(0, 0))
+    assert np.array_equal(whole.numpy(), thirds(4, columns))
     x = thirds(4, 16, seed=1)
-    part = device.tile(x, form, buffer, address=(0, 64))
-    want = thirds(4, 128)
-    want[:, 64 // size : 64 // size + 16] = x
+    part = device.tile(x, form, buffer, address=(0, byte))
+    want = thirds(4, columns)
+    want[:, byte // size : byte // size + 16] = x
     assert np.array_equal(whole.numpy(), want) and np.array_equal(part.numpy(), x)
     device.issue("tensor_copy", whole[:, :16], part)
     assert np.array_equal(whole.numpy()[:, :16], part.numpy())
-    beyond = device.tile(x, form, buffer, address=(0, 128 * size))
+    beyond = device.tile(x, form, buffer, address=(0, 4096))
     assert np.array_equal(beyond.numpy(), x)
     assert not device.findings
 

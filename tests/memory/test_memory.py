@@ -103,8 +103,8 @@ def test_the_buffer_must_be_a_memory():
 def test_tensors_at_one_address_are_one(buffer):
     device = Device()
     values = np.arange(4 * 8, dtype=np.float32).reshape(4, 8)
-    one = device.empty((4, 8), buffer=buffer, address=(32, 64))
-    two = device.empty((4, 16), "bfloat16", buffer, address=(32, 64))
+    one = device.empty((4, 8), buffer=buffer, address=(32, 4096))
+    two = device.empty((4, 16), "bfloat16", buffer, address=(32, 4096))
     one.codes()[...] = values
     assert np.array_equal(two.numpy().view(np.float32), values)
 
@@ -218,36 +218,37 @@ def test_instructions_start_there_too(buffer, start, rows, legal):
 @pytest.mark.parametrize("past", [0, 1, 8])
 def test_addresses_stay_inside_the_partition(buffer, past):
     device = Device()
-    end = (SBUF_BYTES["trn2"] if buffer == "sbuf" else PSUM_BYTES) - 40
+    columns = 10 if buffer == "sbuf" else 512
+    end = (SBUF_BYTES["trn2"] if buffer == "sbuf" else PSUM_BYTES) - 4 * columns
     if not past:
-        tile = device.empty((4, 10), buffer=buffer, address=(0, end))
+        tile = device.empty((4, columns), buffer=buffer, address=(0, end))
         device.issue("memset", tile, 1.0)
         assert (tile.numpy() == 1).all()
         return
     for byte in (end + past, -past):
         with pytest.raises(OutOfBoundsError) as refused:
-            device.empty((4, 10), buffer=buffer, address=(0, byte))
-        assert f"bytes {byte} to {byte + 40}" in str(refused.value)
+            device.empty((4, columns), buffer=buffer, address=(0, byte))
+        assert f"bytes {byte} to {byte + 4 * columns}" in str(refused.value)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
-def test_addresses_are_aligned_as_tile_size_says(buffer, target):
+def test_addresses_are_aligned_as_tile_size_says(target):
     """Two tensors a step apart share all bytes but the step's."""
     device = Device(target)
-    step = device.call(getattr, nl.tile_size, f"{buffer}_min_align")
+    step = device.call(getattr, nl.tile_size, "sbuf_min_align")
     values = np.arange(64, dtype=np.uint8).reshape(4, 16)
-    later = device.zeros((4, 16), "uint8", buffer, address=(0, 64 + step))
-    device.tile(values, buffer=buffer, address=(0, 64))
+    later = device.zeros((4, 16), "uint8", address=(0, 64 + step))
+    device.tile(values, address=(0, 64))
     assert np.array_equal(later.numpy()[:, :-step], values[:, step:])
 
 
-@pytest.mark.parametrize("byte", [1, 2, 3, 2049])
-def test_other_addresses_are_refused(byte):
-    with pytest.raises(SignatureError, match="psum_min_align") as refused:
+@pytest.mark.parametrize("byte", [1, 4, 1024, 2044, 2049])
+def test_a_tensor_in_psum_starts_at_a_bank(byte):
+    with pytest.raises(SignatureError, match="start at one of 8 banks") as refused:
         Device().empty((4, 4), "uint8", "psum", address=(0, byte))
-    assert f"byte {byte}" in str(refused.value) and "multiple of 4" in str(refused.value)
+    assert f"byte {byte}" in str(refused.value) and "multiple of 2048" in str(refused.value)
     Device().empty((4, 4), "uint8", "sbuf", address=(0, byte))
+    Device().empty((4, 4), "uint8", "psum", address=(0, byte // 2048 * 2048))
 
 
 @pytest.mark.parametrize("address", [5, (0,), (0, 1, 2), (0.5, 0), (0, "x")])
@@ -263,6 +264,6 @@ def test_an_address_inside_a_bank_counts_for_matmul():
     fits = device.empty((4, 512), buffer="psum", address=(0, 2 * KIB))
     device.issue("nc_matmul", fits, ones, wide)
     assert (fits.numpy() == 4).all()
-    crosses = device.empty((4, 512), buffer="psum", address=(0, 2 * KIB + 4))
+    crosses = device.empty((4, 513), buffer="psum", address=(0, 2 * KIB))[:, 1:]
     with pytest.raises(ValueError, match="crosses a PSUM bank"):
         device.issue("nc_matmul", crosses, ones, wide)

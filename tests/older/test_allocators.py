@@ -171,12 +171,13 @@ def test_bad_addresses_in_sbuf_are_refused(address, kind, message):
         ((-1, 0, 0), OutOfBoundsError, "bank -1"),
         ((0, 0, 2048 - 32), OutOfBoundsError, "bytes 2016 to 2080"),
         ((0, 0, -64), KernelError, "-64"),
+        ((0, 0, 64), SignatureError, "byte 64"),
         ((0, 127, 0), KernelError, "127"),
         ((0, 0), SignatureError, "the allocation gives"),
     ],
 )
 def test_bad_addresses_in_psum_are_refused(address, kind, message):
-    placed(Older(), ncc.psum.alloc(lambda *_: (7, 0, 2048 - 64)))
+    placed(Older(), ncc.psum.alloc(lambda *_: (7, 0, 0)))
     with pytest.raises(kind, match=message):
         placed(Older(), ncc.psum.alloc(lambda *_: address))
 
