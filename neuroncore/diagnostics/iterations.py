@@ -1,4 +1,4 @@
-"""Iterations of a parallel loop that read what other iterations of it have written."""
+"""Iterations of a parallel loop that read what other iterations of it write."""
 
 from __future__ import annotations
 
@@ -48,6 +48,13 @@ class Nesting:
         found: Array = same_loop & (self.values[a] != self.values[b])
         return found
 
+    def share(self, one: Array, other: Array) -> Array:
+        """Whether two rows each are in one run of a loop."""
+        a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (one, other))
+        inside = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
+        found: Array = inside.any(axis=1)
+        return found
+
     def value(self, row: int, depth: int) -> int:
         """The variable of a loop around a row."""
         return int(self.values[np.searchsorted(self.begins, row, "right") - 1, depth])
@@ -55,34 +62,55 @@ class Nesting:
 
 def findings(uses: Uses) -> Iterator[Finding]:
     """A finding for each pair of lines of which one reads, in an iteration of a parallel loop, what
-    the other has written last in another one."""
+    the other writes in another one: has written last, or overwrites afterwards."""
     marks = np.array(uses.program.data.iterations, np.int64).reshape(-1, 3)
     if not len(marks):
         return
     nesting, told = Nesting.of(marks), set()
-    for operand, depth in _carried(uses, nesting):
-        reader, writer = int(uses.user[operand]), int(uses.reaching[operand])
+    for operand, writer, depth in _carried(uses, nesting):
+        reader = int(uses.user[operand])
         lines = uses.line(writer), uses.line(reader)
         if lines in told or not _is_one_tensor(uses, operand, writer):
             continue
         told.add(lines)
+        does = "has written" if writer < reader else "overwrites"
         yield Finding(
             "LOOP_CARRIED_READ",
             f"iteration {nesting.value(reader, depth)} of an affine_range reads what iteration "
-            f"{nesting.value(writer, depth)} has written at {lines[0].short}",
+            f"{nesting.value(writer, depth)} {does} at {lines[0].short}",
             lines[1],
         )
 
 
-def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int]]:
-    """Operands that are read in another iteration than they were written in last, each with the
-    depth of the loop. Left out is what the loop may share, and what moves by indices."""
+def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
+    """Operands that are read in another iteration than they are written in, each with the
+    instruction that writes there last before, or last of all, and the depth of the loop. Left out
+    is what the loop may share, and what moves by indices."""
     windows = uses.program.windows()
     shared = np.isin(windows.storage, list(uses.program.data.carried)) | (windows.moving >= 0)
-    read: Array = np.flatnonzero(~uses.writes & (uses.reaching >= 0) & ~shared[uses.window])
-    differ = nesting.differ(uses.user[read], uses.reaching[read])
+    read: Array = np.flatnonzero(~uses.writes & ~shared[uses.window])
+    written = uses.reaching[read]
+    differ = nesting.differ(uses.user[read], written) & (written >= 0)[:, np.newaxis]
     for k in np.flatnonzero(differ.any(axis=1)).tolist():
-        yield int(read[k]), int(differ[k].argmax())
+        yield int(read[k]), int(written[k]), int(differ[k].argmax())
+    yield from _overwritten(uses, nesting, read)
+
+
+def _overwritten(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tuple[int, int, int]]:
+    """Those of what is read that is written later, but not by the iteration itself before."""
+    near, start = uses.program.boxes().near
+    last = np.full(len(start) - 1, -1, np.int64)  # who writes a box last
+    np.maximum.at(last, uses.box[uses.writes], uses.user[uses.writes])
+    of_box = np.repeat(np.arange(len(last)), np.diff(start))
+    latest = np.full(len(last), -1, np.int64)  # who writes any byte of a box last
+    np.maximum.at(latest, of_box, last[near])
+    reader, writer, before = uses.user[read], latest[uses.box[read]], uses.reaching[read]
+    own = (
+        (before >= 0) & nesting.share(reader, before) & ~nesting.differ(reader, before).any(axis=1)
+    )
+    differ = nesting.differ(reader, writer) & ((writer > reader) & ~own)[:, np.newaxis]
+    for k in np.flatnonzero(differ.any(axis=1)).tolist():
+        yield int(read[k]), int(writer[k]), int(differ[k].argmax())
 
 
 def _is_one_tensor(uses: Uses, operand: int, writer: int) -> bool:

@@ -214,6 +214,23 @@ def _registers(program: Program) -> None:
     inside(programs[:, 0], len(program) + 1, "instructions")
     if len(programs) and programs[:, 1].min() < 0:
         raise ValueError("a program below 0")
+    _iterations(program)
+
+
+def _iterations(program: Program) -> None:
+    """Iterations begin in the order of the rows, and end in loops that are under way."""
+    marks = _table(program.data.iterations, 3)
+    inside(marks[:, 0], len(program) + 1, "instructions")
+    if (np.diff(marks[:, 0]) < 0).any():
+        raise ValueError("iterations in another order than the instructions")
+    under_way: set[int] = set()
+    for loop in marks[:, 1].tolist():
+        if loop >= 0:
+            under_way.add(loop)
+        elif ~loop in under_way:
+            under_way.remove(~loop)
+        else:
+            raise ValueError("the end of a loop that hasn't begun")
 
 
 def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:

@@ -111,7 +111,7 @@ class Data:
     * `programs`: pairs, a row and the program of the grid that begins there.
     * `iterations`: threes, a row before which an iteration of a parallel loop begins, the number of
       that loop and the value of its variable; where the loop ends, ~ its number and 0. `carried`
-      are storages that such iterations share by right, such as sums. Files don't have these two.
+      are storages that such iterations share by right, such as sums.
     * `constants`: the bytes of arrays of the host that entered by themselves, by storage.
     * `copies`: where the host took a tensor from that it made of one on the chip, by storage.
     * `results`: what the kernel returned, of tuples, lists and dicts; tensors are a Leaf.

@@ -49,6 +49,8 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
         "constants": [[number, _numbered(one, blobs)] for number, one in data.constants.items()],
         "results": plain_tree(data.results, lambda one: one if isinstance(one, Leaf) else None),
         "skipped": data.skipped,
+        "iterations": list(data.iterations),
+        "carried": sorted(data.carried),
     }
     storages, kept = program.storages(), program.kept()
     more = [np.array(getattr(data, name), np.int64) for name in DATA]
@@ -103,6 +105,8 @@ def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -
     made.constants = {int(number): blobs[blob] for number, blob in tables["constants"]}
     made.results = tree(tables["results"], leaf)
     made.skipped = int(tables["skipped"])
+    made.iterations.extend(tables.get("iterations", ()))  # files from before have none
+    made.carried.update(map(int, tables.get("carried", ())))
     return made
 
 

@@ -1,4 +1,4 @@
-"""Parallel loops of the older API: iterations that read what others have written."""
+"""Parallel loops of the older API: iterations that read what others write."""
 
 import neuronxcc.nki as nki
 import neuronxcc.nki.language as nl
@@ -62,6 +62,35 @@ def test_what_another_iteration_has_written_is_told_with_both_lines(kernel):
     assert f"what iteration {values[1]} has written" in found.message
     distance = {within_sbuf: 1, through_hbm: 1, of_the_outer_loop: 0}[kernel]
     assert int(line) == found.place.line + distance
+
+
+@nki.jit
+def before_it_is_overwritten(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    for i in nl.affine_range(3):
+        tile[:, nl.ds(i * 128, 100)] = nl.exp(tile[:, nl.ds(i * 128 + 64, 100)])  # reads
+    nl.store(out, tile)
+    return out
+
+
+def test_what_another_iteration_overwrites_is_told_of_a_loaded_run_too(tmp_path):
+    (found,) = told(before_it_is_overwritten)
+    assert "# reads" in line_of(found) and "reads what iteration 1 overwrites at" in found.message
+    neuroncore.run(before_it_is_overwritten, X).save(tmp_path / "a.run")
+    again = neuroncore.load(tmp_path / "a.run").findings
+    assert [one for one in again if one.code == "LOOP_CARRIED_READ"] == [found]
+
+
+@nki.jit
+def in_place(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    for i in nl.affine_range(4):
+        tile[:, nl.ds(i * 128, 128)] = nl.exp(tile[:, nl.ds(i * 128, 128)])
+        tile[:, nl.ds(i * 128, 64)] = nl.exp(tile[:, nl.ds(i * 128 + 64, 64)])
+    nl.store(out, tile)
+    return out
 
 
 @nki.jit
@@ -132,7 +161,7 @@ def after_the_loop(x):
     return out
 
 
-LEGAL = in_sequence, sums, filled_when_first_read, folded, repeated_rows, after_the_loop
+LEGAL = in_place, in_sequence, sums, filled_when_first_read, folded, repeated_rows, after_the_loop
 
 
 @pytest.mark.parametrize("kernel", LEGAL)
