@@ -17,14 +17,20 @@ from pathlib import Path
 
 from neuroncore.cli.score import compared
 from neuroncore.report import measurements, ranges
-from neuroncore.report.ranges import Range, Residual
+from neuroncore.report.ranges import Kind, Range, Residual
+from neuroncore.report.score import Point
 
 HERE = Path(__file__).parent
 HEADER = """\
-# Parts of an estimate between which 80 % of measurements are expected, by the order that it is of
-# and what it is mostly spent on, and of how many measurements and sources they were made. Written
-# by bench/calibration/ranges.py; docs/calibration.md says of what.
+# Parts of an estimate between which 80 % of measurements are expected, by the order that it is of,
+# whether the compiled form is in doubt, what it is mostly spent on, and the machine; and how many
+# measurements and sources there are of each. Written by bench/calibration/ranges.py;
+# docs/calibration.md says of what.
 """
+
+
+def kind(point: Point) -> Kind:
+    return Kind(point.limit, point.order, point.generation, point.doubt)
 
 
 def document(stated: Mapping[str, Range]) -> str:
@@ -48,9 +54,9 @@ def main() -> int:
     read = (row for table in given.tables for row in measurements.read(table))
     rows = [row for row in read if measurements.is_usable(row)]
     points = compared(rows, given.records, measurements.harnesses(given.offsets)).points
-    every = [Residual(1 / p.ratio, p.limit, p.order, p.source) for p in points]
+    every = [Residual(1 / p.ratio, kind(p), p.source) for p in points]
     stated = ranges.fitted(every)
-    own = [(r, ranges.chosen(stated, r.limit, r.order)) for r in every]
+    own = [(r, ranges.chosen(stated, r.kind)) for r in every]
     print(f"{len(every)} measurements: {ranges.coverage(own)}")
     print(f"sources left out one at a time: {ranges.coverage(ranges.left_out(every))}")
     text = document(stated)

@@ -19,7 +19,7 @@ from typing import Any
 
 from neuroncore import machine
 from neuroncore.report import ranges
-from neuroncore.report.ranges import Range, Residual
+from neuroncore.report.ranges import Kind, Range, Residual
 
 DOCS = Path(__file__).parents[1]
 PAGE = DOCS / "calibration.md"
@@ -75,12 +75,19 @@ RANGES = """\
 ## Ranges
 
 Every estimate is reported with a range that 80 % of measurements are expected in. It is the
-estimate times two factors, from the ratios of measurement to estimate of the kernels below whose
-*estimate* is of the same compiler's order and mostly spent on the same. The factors are order
-statistics: of n ratios, number (n + 1) / 10 from below and from above, rounded outwards, which
-leaves a tenth of further kernels out on either side if these are like the ones at hand. A class of
-fewer than {points} kernels, or of fewer than {sources} sources, has no range of its own, but that
-of all engines, of its order, or of all kernels.
+estimate times two factors, from the ratios of measurement to estimate of kernels whose *estimate*
+is of the same kind: of the same compiler's order, with a compiled form that is in doubt or not,
+mostly spent on the same, on the same machine.
+
+The form is in doubt, and the report says so, where the older API's compiler is taken to leave out
+{left} of the instructions or more (what is loaded or made again, copies), to spill tiles, or where
+there are more than {many:,} instructions: it need not have unrolled loops as far as that.
+
+The factors are order statistics: of n ratios that count the same, number (n + 1) / 10 from below
+and from above, which leaves a tenth of further kernels out on either side if these are like the
+ones at hand. A class borrows from the next wider one, which counts as much as {borrowed:.0f}
+kernels: a class of few has nearly the range of the wider one. A kernel of a source of n counts
+1 / sqrt(n), for kernels of one source err alike, but not as one.
 
 {table}
 
@@ -304,7 +311,7 @@ def table(head: str, rows: Iterable[Sequence[object]]) -> str:
 
 def errors(groups: Json) -> str:
     return table(
-        "kernels | number | median error | within 25 % | in their range | half-width",
+        "kernels | number | median error | within 20 % | in their range | half-width",
         (
             (
                 name,
@@ -332,11 +339,17 @@ def order(score: Json) -> str:
 
 
 def stated(rows: Sequence[Json]) -> str:
-    residuals = [Residual(1 / r["ratio"], r["limit"], r["order"], r["source"]) for r in rows]
+    residuals = [
+        Residual(
+            1 / r["ratio"], Kind(r["limit"], r["order"], r["generation"], r["doubt"]), r["source"]
+        )
+        for r in rows
+    ]
     found = ranges.fitted(residuals)
     return RANGES.format(
-        points=ranges.LEAST_POINTS,
-        sources=ranges.LEAST_SOURCES,
+        left=f"{ranges.LEFT_OUT:.0%}".replace("%", " %"),
+        many=ranges.MANY,
+        borrowed=ranges.BORROWED,
         table=table(
             "class | from | to | kernels | sources",
             (
@@ -344,7 +357,7 @@ def stated(rows: Sequence[Json]) -> str:
                 for name, r in found.items()
             ),
         ).rstrip(),
-        covered=cells((r, ranges.chosen(found, r.limit, r.order)) for r in residuals),
+        covered=cells((r, ranges.chosen(found, r.kind)) for r in residuals),
         left_out=cells(ranges.left_out(residuals)),
     )
 

@@ -137,7 +137,7 @@ def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Sco
 
 
 def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> Point:
-    stated = range_of(estimate.limit, estimate.order)
+    stated = range_of(estimate.kind)
     return Point(
         id=row["id"],
         kernel=row["kernel"],
@@ -145,8 +145,9 @@ def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> Point:
         source=measurements.source(row),
         family=row["family"],
         bound=row["bound"],
-        limit=estimate.limit,
-        order=estimate.order,
+        limit=estimate.kind.limit,
+        order=estimate.kind.order,
+        doubt=estimate.kind.doubt,
         chain=row["chain"],
         spilled=measurements.spilled(row),
         measured_us=float(row["est_single_core_us"]),
@@ -174,7 +175,7 @@ def _text(scored: Score, by: Sequence[str]) -> Iterator[str]:
     for p in (*scored.points, *scored.asserted):
         yield f"{p.estimated_us:12.2f} {p.measured_us:12.2f} {p.ratio:6.2f}   {_named(p)}"
     yield ""
-    columns = f"{'median error':>13} {'within 25 %':>12} {'in range':>9} {'half-width':>11}"
+    columns = f"{'median error':>13} {'within 20 %':>12} {'in range':>9} {'half-width':>11}"
     yield f"{'kernels':>8} {columns}"
     for name, found in _groups(scored, by):
         if found is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from neuroncore.analysis.verdict import Bound, bound
-from neuroncore.report.ranges import limit_of, range_of
+from neuroncore.report.ranges import Kind, kind_of, range_of
 from neuroncore.report.units import duration
 from neuroncore.schedule import Timeline
 
@@ -18,6 +18,7 @@ class Estimate:
     seconds: float
     low: float | None
     high: float | None
+    kind: Kind
     timeline: Timeline = field(repr=False, compare=False)
 
     @property
@@ -31,7 +32,8 @@ class Estimate:
         said = duration(self.seconds * 1e9)
         if self.low is not None and self.high is not None:
             low, high = duration(self.low * 1e9), duration(self.high * 1e9)
-            said += f" (80 % range {low} to {high})"
+            doubt = f"; in doubt: {self.kind.doubt}" if self.kind.doubt else ""
+            said += f" (80 % range {low} to {high}{doubt})"
         return said
 
     def __str__(self) -> str:
@@ -40,7 +42,8 @@ class Estimate:
 
 def estimate(timeline: Timeline) -> Estimate:
     """How long one core takes."""
-    seconds, stated = timeline.total_ns / 1e9, range_of(limit_of(timeline), timeline.order)
+    seconds, kind = timeline.total_ns / 1e9, kind_of(timeline)
+    stated = range_of(kind)
     if stated is None:
-        return Estimate(seconds, None, None, timeline)
-    return Estimate(seconds, seconds * stated.low, seconds * stated.high, timeline)
+        return Estimate(seconds, None, None, kind, timeline)
+    return Estimate(seconds, seconds * stated.low, seconds * stated.high, kind, timeline)

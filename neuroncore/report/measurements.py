@@ -23,7 +23,7 @@ from neuroncore.compiler.policy import DISABLE_DGE
 from neuroncore.errors import UsageError
 from neuroncore.record.program import Program
 from neuroncore.record.saved import Record, load
-from neuroncore.report.ranges import limit_of
+from neuroncore.report.ranges import Kind, kind_of
 from neuroncore.schedule import Timeline, schedule_cores
 
 Row = Mapping[str, str]
@@ -50,12 +50,10 @@ class Harness:
 
 @dataclass(frozen=True)
 class Span:
-    """The span from the first DMA of a kernel to the last one, what it is mostly spent on, and
-    whose order it is of."""
+    """The span from the first DMA of a kernel to the last one, and what the estimate is of."""
 
     us: float
-    limit: str
-    order: str
+    kind: Kind
 
 
 def read(path: Path) -> list[Row]:
@@ -166,8 +164,8 @@ def estimate(record: Record, generation: str, dge: bool = False) -> Span:
     """Of the core that takes longest from its first DMA to its last one."""
     slowest = slowest_core(record, generation, dge)
     if slowest is None:
-        return Span(0.0, "nothing", "")
-    return Span(span_ns(slowest) / 1000, limit_of(slowest), slowest.order)
+        return Span(0.0, Kind("nothing", "", generation))
+    return Span(span_ns(slowest) / 1000, kind_of(slowest))
 
 
 def slowest_core(record: Record, generation: str, dge: bool) -> Timeline | None:

@@ -1,5 +1,6 @@
-"""The range of an estimate, from how far estimates of the same class were from measurements: what
-they are mostly spent on, and which compiler's order they are of.
+"""The range of an estimate, from how far estimates of the same kind were from measurements: which
+compiler's order they are of, whether what it makes of the program is in doubt, what the time is
+mostly spent on, and the machine.
 
 A range is two factors of the estimate, between which 80 % of measurements are expected. They are
 in ranges.toml, which bench/calibration/ranges.py makes from a table of measurements.
@@ -8,29 +9,46 @@ in ranges.toml, which bench/calibration/ranges.py makes from a table of measurem
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import ceil, floor
 from pathlib import Path
 from statistics import median
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from neuroncore.analysis.path import steps
 from neuroncore.schedule import LOADS, QUEUES, Timeline
 
+Array = npt.NDArray[Any]
+
 FILE = Path(__file__).with_name("ranges.toml")
 TAIL = 0.1  # of the measurements are expected below a range, and as many above
-LEAST_POINTS = 15  # that a range is made of, where there is a wider class to fall back on
-LEAST_SOURCES = 3  # and who measured: kernels of one source err alike
-ALL = "all"
+BORROWED = 20.0  # what the wider class counts, in kernels that are their source's only ones
 BUSY_ENOUGH = 0.75  # a resource at work for so much of the time is what it is spent on
+# What the older API's compiler makes of a program is in doubt where it is taken to leave out so
+# much of it, or has to take its loops as so many instructions.
+LEFT_OUT = 0.1
+MANY = 50_000
+ALL, KNOWN, IN_DOUBT = "all", "as known", "in doubt"  # classes
+
+
+class Kind(NamedTuple):
+    """What an estimate is of: what its time is mostly spent on, the compiler's order, the machine,
+    and why what the compiler makes of the program is in doubt, empty if it isn't."""
+
+    limit: str
+    order: str
+    generation: str
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Factors of an estimate, and of how many measurements and sources they were made."""
+    """Factors of an estimate, and of how many measurements and sources of its class it is."""
 
     low: float
     high: float
@@ -40,12 +58,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Residual:
-    """A measurement over its estimate, the limit of the estimate and its order, and the source of
-    the kernel."""
+    """A measurement over its estimate, the kind of the estimate, and the source of the kernel."""
 
     ratio: float
-    limit: str
-    order: str
+    kind: Kind
     source: str
 
 
@@ -59,6 +75,11 @@ class Coverage:
 
     def __str__(self) -> str:
         return f"{self.share:.1%} covered, median half-width {self.half_width:.1%}"
+
+
+def kind_of(timeline: Timeline) -> Kind:
+    """That of the estimate of one core."""
+    return Kind(limit_of(timeline), timeline.order, timeline.machine.name, doubt_of(timeline))
 
 
 def limit_of(timeline: Timeline) -> str:
@@ -78,38 +99,64 @@ def limit_of(timeline: Timeline) -> str:
     return max(spent, key=lambda name: spent[name])
 
 
-def range_of(limit: str, order: str) -> Range | None:
-    """The range of estimates with that limit and order; None if nothing was issued."""
-    return None if limit == "nothing" else chosen(_stated(), limit, order)
+def doubt_of(timeline: Timeline) -> str:
+    """Why what the compiler makes of a core's program is in doubt; empty if it isn't. Estimates
+    with such a reason were two to three times as far off as others."""
+    form = timeline.compiled
+    if not form.policy.rewrites or not len(timeline.queue):
+        return ""
+    if form.traffic.spill_save_bytes or form.traffic.spill_reload_bytes:
+        return "tiles are spilled"
+    left_out = 1 - float(form.issued.mean())
+    if left_out >= LEFT_OUT:
+        return f"the compiler is taken to leave out {left_out:.0%} of the instructions"
+    if len(timeline.queue) >= MANY:
+        return f"more than {MANY:,} instructions"
+    return ""
 
 
-def chosen(ranges: Mapping[str, Range], limit: str, order: str) -> Range:
-    """The range of the narrowest class that there is."""
-    return next(ranges[name] for name in classes(limit, order) if name in ranges)
+def range_of(kind: Kind) -> Range | None:
+    """The range of estimates of a kind; None if nothing was issued."""
+    return None if kind.limit == "nothing" else chosen(_stated(), kind)
 
 
-def classes(limit: str, order: str) -> Iterator[str]:
-    """What such an estimate is counted among, from the narrowest class to the widest. What today's
+def chosen(ranges: Mapping[str, Range], kind: Kind) -> Range:
+    """The range of the narrowest class that there is; that of all if none else is."""
+    return next(ranges[name] for name in reversed(classes(kind)) if name in ranges)
+
+
+def classes(kind: Kind) -> Sequence[str]:
+    """What such an estimate is counted among, from the widest class to the narrowest. What today's
     compiler does to a program is little, what the older one does much, and known less well."""
-    yield f"{order}, {limit}"
-    if limit in QUEUES[:LOADS]:
-        yield f"{order}, engine"
-    yield order
-    yield ALL
+    form = f"{kind.order} {IN_DOUBT if kind.doubt else KNOWN}"
+    bound = f"{form}, {kind.limit}"
+    return ALL, kind.order, form, bound, f"{bound}, {kind.generation}"
 
 
 def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
-    """The range of each class that has enough measurements; the widest has a range anyway."""
-    members: dict[str, list[Residual]] = {}
-    for residual in residuals:
-        for name in classes(residual.limit, residual.order):
-            members.setdefault(name, []).append(residual)
-    ranges = {name: _range(own) for name, own in sorted(members.items())}
-    return {
-        name: r
-        for name, r in ranges.items()
-        if name == ALL or (r.points >= LEAST_POINTS and r.sources >= LEAST_SOURCES)
-    }
+    """The range of each class that has measurements.
+
+    A class borrows from the next wider one, which counts as much as BORROWED kernels: a class of
+    few kernels has nearly the range of the wider one. A kernel of a source with n of them counts
+    1 / sqrt(n): a source's kernels err alike, but not as one.
+    """
+    known = list(residuals)
+    each = Counter(r.source for r in known)
+    ratios = np.array([r.ratio for r in known])
+    own = np.array([each[r.source] ** -0.5 for r in known])
+    of = [classes(r.kind) for r in known]
+    ranges: dict[str, Range] = {}
+    for path in dict.fromkeys(of):
+        weights = np.zeros(len(known))
+        for depth, name in enumerate(path):
+            inside = np.array([names[depth] == name for names in of])
+            borrowed = weights * (BORROWED / weights.sum()) if depth else weights
+            weights = borrowed + own * inside
+            if name not in ranges:
+                sources = {r.source for r, there in zip(known, inside, strict=True) if there}
+                low, high = (_quantile(ratios, weights, part) for part in (TAIL, 1 - TAIL))
+                ranges[name] = Range(low, high, int(inside.sum()), len(sources))
+    return dict(sorted(ranges.items()))
 
 
 def left_out(residuals: Sequence[Residual]) -> Iterator[tuple[Residual, Range]]:
@@ -117,7 +164,7 @@ def left_out(residuals: Sequence[Residual]) -> Iterator[tuple[Residual, Range]]:
     for name in sorted({r.source for r in residuals}):
         stated = fitted(r for r in residuals if r.source != name)
         own = (r for r in residuals if r.source == name)
-        yield from ((r, chosen(stated, r.limit, r.order)) for r in own)
+        yield from ((r, chosen(stated, r.kind)) for r in own)
 
 
 def coverage(pairs: Iterable[tuple[Residual, Range]]) -> Coverage:
@@ -127,14 +174,14 @@ def coverage(pairs: Iterable[tuple[Residual, Range]]) -> Coverage:
     return Coverage(sum(held) / len(held), median(widths))
 
 
-def _range(own: list[Residual]) -> Range:
-    """Between the order statistics that leave a tenth of *further* measurements out on either side,
-    if these are like the ones at hand: of n, number (n + 1) / 10 from below and from above, rounded
-    outwards."""
-    ratios, count = sorted(r.ratio for r in own), len(own)
-    low = max(1, floor(TAIL * (count + 1)))
-    high = min(count, ceil((1 - TAIL) * (count + 1)))
-    return Range(ratios[low - 1], ratios[high - 1], count, len({r.source for r in own}))
+def _quantile(values: Array, weights: Array, part: float) -> float:
+    """Where that part of the weights is below, a further kernel's among them: of n that count the
+    same, number (n + 1) * part; linear between neighbours."""
+    order = np.argsort(values)
+    order = order[weights[order] > 0]
+    each = weights[order]
+    places = (np.cumsum(each) - each / 2 + 0.5) / (each.sum() + 1)
+    return float(np.interp(part, places, values[order]))
 
 
 @cache

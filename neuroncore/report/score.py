@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
-CLOSE = 0.25  # an error up to which an estimate is close
+CLOSE = 0.20  # an error up to which an estimate is close
 DIFFERENT = 0.10  # variants that are further apart than this ought to be told apart
 SHORTEST = 3  # variants of a chain whose rank correlation says something
 
@@ -28,6 +28,7 @@ class Point:
     bound: str  # as the table has it
     limit: str  # what the estimate is mostly spent on
     order: str  # that a compiler is taken to make of the program's
+    doubt: str  # why what it makes of the program is in doubt
     chain: str
     spilled: bool
     measured_us: float

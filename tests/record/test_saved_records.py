@@ -18,6 +18,7 @@ from neuroncore.memory import geometry
 from neuroncore.record.saved import FORMAT, Record, load, save
 from neuroncore.report import measurements, perfetto
 from neuroncore.report.measurements import Span
+from neuroncore.report.ranges import Kind
 from neuroncore.report.summary import summary
 from neuroncore.schedule import schedule
 
@@ -343,4 +344,4 @@ def test_the_span_goes_from_the_first_dma_to_the_last(tmp_path):
     ]
     span = max(e for _, e in moves) - min(b for b, _ in moves)
     assert measurements.estimate(record, "trn2").us == pytest.approx(span / 1000)
-    assert measurements.estimate(Record([]), "trn2") == Span(0.0, "nothing", "")
+    assert measurements.estimate(Record([]), "trn2") == Span(0.0, Kind("nothing", "", "trn2"))

@@ -13,88 +13,114 @@ from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report import text, units
 from neuroncore.report.ranges import (
+    LEFT_OUT,
     Coverage,
+    Kind,
     Range,
     Residual,
     chosen,
+    classes,
     coverage,
+    doubt_of,
     fitted,
+    kind_of,
     left_out,
-    limit_of,
     range_of,
 )
 from neuroncore.report.summary import summary
 from neuroncore.schedule import schedule
 
-ORDER, DMA = "scheduled", "scheduled, DMA"
+DMA = Kind("DMA", "scheduled", "trn2")
 
 
-def residuals(ratios, limit="DMA", sources=5, order=ORDER):
-    return [
-        Residual(ratio, limit, order, f"source {i % sources}") for i, ratio in enumerate(ratios)
-    ]
+def residuals(ratios, kind=DMA, sources=5):
+    return [Residual(ratio, kind, f"source {i % sources}") for i, ratio in enumerate(ratios)]
 
 
-def test_a_range_leaves_a_tenth_out_on_either_side():
-    # of 19, numbers 2 and 18: 20 / 10 from either end
-    assert fitted(residuals(range(1, 20)))[DMA] == Range(2, 18, 19, 5)
-    # of 20, 2.1 from either end is rounded outwards
-    assert fitted(residuals(range(1, 21)))[DMA] == Range(2, 19, 20, 5)
-    # of fewer than nine it has them all
-    assert fitted(residuals([3.0, 1.0, 2.0]))["all"] == Range(1.0, 3.0, 3, 3)
+def test_a_range_leaves_as_much_out_on_either_side():
+    # of 199, (199 + 1) / 10 is number 20, from either end
+    found = fitted(residuals(range(1, 200), sources=199))["all"]
+    assert found == Range(pytest.approx(20), pytest.approx(180), 199, 199)
+    # of three it has nearly all
+    found = fitted(residuals([3.0, 1.0, 2.0]))["all"]
+    assert (found.low, found.high) == (1.0, 3.0)
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=1, max_size=60))
 def test_at_least_four_fifths_are_inside(ratios):
-    found = fitted(residuals(ratios))["all"]
-    assert sum(found.low <= r <= found.high for r in ratios) >= 0.8 * len(ratios)
+    found = fitted(residuals(ratios, sources=len(ratios)))["all"]
+    inside = sum(found.low * 0.999 <= r <= found.high * 1.001 for r in ratios)
+    assert inside >= 0.8 * len(ratios)
 
 
-def test_a_range_is_expected_to_hold_for_what_it_was_not_made_of():
+def test_a_range_is_expected_to_hold_for_sources_that_it_was_not_made_of():
+    """Kernels of a source err alike: half of the variance is between sources."""
     rng = np.random.default_rng(5)
-    draws = np.exp(rng.normal(size=(4000, 25)))
-    held = 0
-    for *known, new in draws.tolist():
-        found = fitted(residuals(known))["all"]
-        held += found.low <= new <= found.high
-    assert 0.8 <= held / len(draws) < 0.88
+    held = []
+    for _ in range(150):
+        of = rng.normal(size=12)
+        ratios = np.exp(0.1 * (of[:, None] + rng.normal(size=(12, 8))))
+        known = [Residual(float(r), DMA, f"s{s}") for s in range(12) for r in ratios[s]]
+        stated = fitted(known[8:])["all"]
+        held += [stated.low <= r.ratio <= stated.high for r in known[:8]]
+    assert 0.75 < sum(held) / len(held) < 0.88
 
 
-@pytest.mark.parametrize(
-    ("count", "sources", "names"),
-    [(15, 3, {DMA, ORDER, "all"}), (14, 3, {"all"}), (15, 2, {"all"})],
-)
-def test_small_classes_have_no_range_of_their_own(count, sources, names):
-    assert set(fitted(residuals(range(1, count + 1), sources=sources))) == names
+def test_classes_are_from_all_to_one_machine():
+    known = Kind("Vector", "compiled", "trn1")
+    assert classes(known) == (
+        "all", "compiled", "compiled as known", "compiled as known, Vector",
+        "compiled as known, Vector, trn1",
+    )  # fmt: skip
+    assert "compiled in doubt" in classes(known._replace(doubt="tiles are spilled"))
 
 
-def test_a_class_falls_back_on_its_order_and_an_order_on_everything():
-    many = residuals([1.0] * 20, "Tensor") + residuals([2.0] * 20, "Vector", order="compiled")
-    found = fitted([*many, *residuals([5.0], order="compiled")])
-    engines = {f"{order}, engine" for order in ("scheduled", "compiled")}
-    own = {"scheduled, Tensor", "compiled, Vector", "scheduled", "compiled", "all"}
-    assert set(found) == own | engines
-    assert chosen(found, "GpSimd", "compiled") is found["compiled, engine"]
-    assert chosen(found, "Tensor", ORDER).high == 1.0
-    assert chosen(found, "DMA", "compiled") is found["compiled"]
-    assert chosen(found, "latency", "in-order") is found["all"]
-    assert found["compiled"].points == 21 and found["all"].points == 41
+def test_a_class_of_few_has_nearly_the_range_of_the_wider_one():
+    wide = residuals(np.linspace(0.9, 1.1, 60), DMA, sources=60)
+    few = DMA._replace(limit="Tensor")
+    found = fitted([*wide, Residual(3.0, few, "other")])
+    own, all_ = chosen(found, few), found["all"]
+    assert own.points == own.sources == 1
+    assert own.low == pytest.approx(all_.low, rel=0.02)
+    many = fitted([*wide, *residuals([3.0] * 60, few, sources=60)])
+    assert chosen(many, few).high == 3.0 and chosen(many, few).low > chosen(many, DMA).low
+
+
+def test_a_kernel_of_a_source_of_many_counts_for_less():
+    one = [Residual(2.0, DMA, "one"), *(Residual(1.0, DMA, "many") for _ in range(9))]
+    each = [Residual(2.0, DMA, "one"), *residuals([1.0] * 9, sources=9)]
+    assert fitted(one)["all"].high > fitted(each)["all"].high
+
+
+def test_a_kind_without_measurements_has_the_range_of_the_next_wider_class():
+    found = fitted(
+        [*residuals([1.0] * 20), *residuals([2.0] * 20, Kind("Vector", "compiled", "trn1"))]
+    )
+    assert chosen(found, Kind("GpSimd", "compiled", "trn1")) is found["compiled as known"]
+    assert chosen(found, Kind("Vector", "compiled", "trn2")) is found["compiled as known, Vector"]
+    assert chosen(found, Kind("Vector", "compiled", "trn2", "why")) is found["compiled"]
+    assert chosen(found, Kind("latency", "in-order", "trn2")) is found["all"]
 
 
 def test_a_source_that_is_left_out_has_the_range_of_the_others():
-    every = [*residuals([1.0, 2.0], sources=1), Residual(8.0, "DMA", ORDER, "other")]
+    every = [*residuals([1.0, 2.0], sources=1), Residual(8.0, DMA, "other")]
     found = {(r.ratio, s.low, s.high) for r, s in left_out(every)}
     assert found == {(8.0, 1.0, 2.0), (1.0, 8.0, 8.0), (2.0, 8.0, 8.0)}
     pairs = [(r, Range(1.0, 1.5, 3, 2)) for r in every]
     assert coverage(pairs) == Coverage(1 / 3, 0.25)
 
 
+@pytest.mark.parametrize("doubt", ["", "tiles are spilled"])
 @pytest.mark.parametrize("order", ["in-order", "scheduled", "compiled"])
 @pytest.mark.parametrize("what", ["Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA", "latency"])
-def test_every_bound_has_a_range_around_one(what, order):
-    found = range_of(what, order)
+def test_every_kind_has_a_range_around_one(what, order, doubt):
+    found = range_of(Kind(what, order, "trn2", doubt))
     assert 0 < found.low < 1 < found.high and math.isfinite(found.high)
-    assert found.points >= 15 and found.sources >= 3
+
+
+def test_what_is_in_doubt_has_a_wider_range():
+    doubt, known = (range_of(Kind("DMA", "compiled", "trn1", why)) for why in ("spills", ""))
+    assert doubt.high - doubt.low > known.high - known.low
 
 
 # --- what is said ---------------------------------------------------------------------------------
@@ -118,7 +144,7 @@ def timeline(kernel):
 
 def test_an_estimate_is_told_with_its_range():
     made = timeline(copy)
-    stated, total = range_of(limit_of(made), made.order), made.total_ns
+    stated, total = range_of(kind_of(made)), made.total_ns
     first = next(text.estimated(made))
     said = f"{units.duration(total * stated.low)} to {units.duration(total * stated.high)}"
     assert first.startswith(f"estimate   {units.duration(total)} (80 % range {said})   bound by ")
@@ -129,6 +155,29 @@ def test_an_estimate_is_told_with_its_range():
 
 def test_nothing_has_no_range():
     made = timeline(nothing)
-    assert range_of("nothing", "scheduled") is None
+    assert range_of(kind_of(made)) is None
     assert "range" not in next(text.estimated(made))
     assert not {"total_time_p10", "total_time_p90"} & set(summary(made))
+
+
+def loading(times):
+    """A kernel of the older API's that loads the same so many times."""
+
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        for _ in range(times):
+            nl.store(out, nl.load(x))
+        return out
+
+    return kernel
+
+
+def test_what_the_compiler_leaves_out_is_why_its_form_is_in_doubt():
+    made = timeline(loading(4))
+    assert doubt_of(made) == ""  # today's compiler leaves nothing out
+    older = schedule(made.compiled.program, made.machine, "compiled")
+    left_out = 1 - older.compiled.issued.mean()
+    assert left_out >= LEFT_OUT
+    said = f"the compiler is taken to leave out {left_out:.0%} of the instructions"
+    assert doubt_of(older) == said
+    assert f"; in doubt: {said})" in next(text.estimated(older))
