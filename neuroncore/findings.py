@@ -24,9 +24,10 @@ class Rule:
 
     `sentence` says in general what a finding's message says of one place; `source` is the public
     text that the rule is from. `releases` are those of the API in which it holds, such as "0.3-" or
-    "0.2-0.5", all if it is empty. `example` is a diff that follows the lines of `header`: with its
-    lines "-" the code is told, at one of those, and with its lines "+" it isn't. Codes that are
-    errors' too have none: `neuroncore explain` has their page.
+    "0.2-0.5", all if it is empty; `form_of` is a release that takes what the later ones refuse, by
+    which it tells what a file is written for. `example` is a diff that follows the lines of
+    `header`: with its lines "-" the code is told, at one of those, and with its lines "+" it isn't.
+    Codes that are errors' too have none: `neuroncore explain` has their page.
     """
 
     code: str
@@ -36,6 +37,7 @@ class Rule:
     hint: str
     source: str
     releases: str = ""
+    form_of: str = ""
     header: str = ""
     example: str = ""
 

@@ -45,8 +45,10 @@ static=False)` gives the same findings as objects. The source is not checked for
 values that only a run has, and a run is no sandbox: what a kernel's file does, it does.
 
 `--api` names the release to hold a kernel against: 0.1 is neuronxcc.nki up to SDK 2.26, 0.2 to 0.6
-are nki of SDK 2.27 to 2.32. By default it is the latest release whose names and parameters the
-kernel fits best; what the latest doesn't have any more is then told a step milder, and known issues
+are nki of SDK 2.27 to 2.32. By default it is the latest of those that the kernel fits best, by its
+names and parameters, and by forms that 0.2 takes and later releases refuse, such as
+`platform_target` or a number for `dge_mode`. What the later ones don't take of a kernel of an older
+one is told a step milder, so name the release that you write for; and known issues
 of older ones that the kernel would fit as well are notes. The rules of Python's subset are those of
 the front end that parses a kernel's source; the tracing front end of 0.6 runs Python itself, and of
 them only DYNAMIC_CTRL and the rules of loops hold for it.

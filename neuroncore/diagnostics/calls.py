@@ -46,7 +46,7 @@ def misfits(spot: Spot, release: str) -> Iterator[Told]:
     if scope.is_older != (release == RELEASES[0]):
         return
     if isinstance(node, ast.Call):
-        yield from _parameters(node, scope.api(node.func), release)
+        yield from _parameters(scope, node, release)
     elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
         name = scope.api(node)
         if others := elsewhere(forms().get(name, ()), release):
@@ -70,7 +70,8 @@ def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:
     yield from found.values()
 
 
-def _parameters(call: ast.Call, name: str, release: str) -> Iterator[Told]:
+def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Told]:
+    name = scope.api(call.func)
     form = form_in(name, release)
     if form is None or form.parameters is None:
         return
@@ -81,7 +82,8 @@ def _parameters(call: ast.Call, name: str, release: str) -> Iterator[Told]:
             said = f"{name_of(call.func)} has {keyword.arg} in {others}, not in {release}"
             yield "PARAMETER_OF_RELEASE", keyword, f"{said} of the API"
     for parameter, value in _given(call, form):
-        if _is_operator_of(parameter) and isinstance(value, ast.List | ast.Tuple):
+        listed = isinstance(scope.stands_for(value), ast.List | ast.Tuple)
+        if _is_operator_of(parameter) and listed:
             said = f"{ast.unparse(value)} is where {name_of(call.func)} takes {parameter}"
             yield "ORDER_OF_ARGUMENTS", value, said
 
@@ -111,26 +113,30 @@ def kinds(spot: Spot) -> Iterator[Told]:
     assert isinstance(node, ast.Call)
     form = form_in(scope.api(node.func), scope.release)
     for parameter, value in () if form is None else _given(node, form):
-        known = _constant(scope, value)
-        if parameter == "buffer" and isinstance(known, str):
-            yield "STRING_BUFFER", value, f"buffer is the string {ast.unparse(value)}"
+        if parameter == "buffer" and (text := _string(scope, value)):
+            yield "STRING_BUFFER", value, f"buffer is the string {text!r}"
         elif parameter in ROLES["enumerated"] and _is_number(value):
             yield "ENUM_BY_NUMBER", value, f"{parameter} is the number {ast.unparse(value)}"
+        elif parameter in ROLES["enumerated"] and _is_number(scope.stands_for(value)):
+            number = ast.unparse(scope.stands_for(value))
+            yield "ENUM_BY_A_NAME", value, f"{parameter} is {ast.unparse(value)}, {number}"
 
 
 def _is_number(node: ast.expr) -> bool:
-    """Whether a number stands there itself: nki-library gives dge_mode one by a name."""
     return isinstance(node, ast.Constant) and type(node.value) is int
 
 
-def _constant(scope: Scope, node: ast.expr) -> object:
-    """What stands in the source, there or where its name is assigned to, once; else None."""
-    if isinstance(node, ast.Name) and node.id not in scope.parameters:
-        bound = scope.bindings.get(node.id)
-        found = [("is", scope.module.values.get(node.id))] if bound is None else bound
-        if len(found) == 1 and found[0][0] == "is" and isinstance(found[0][1], ast.Constant):
-            return found[0][1].value
-    return node.value if isinstance(node, ast.Constant) else None
+def _string(scope: Scope, node: ast.expr) -> str:
+    """The string that an expression is, or may be by one of its branches, or for a parameter of
+    which some call gives one or none gives anything but its default; else empty."""
+    found = scope.stands_for(node)
+    if isinstance(found, ast.IfExp):
+        return _string(scope, found.body) or _string(scope, found.orelse)
+    if isinstance(found, ast.Name) and found.id in scope.parameters:
+        given = [one for one in scope.given(found.id) if isinstance(one, ast.Constant)]
+        found = given[0] if given else found
+    is_text = isinstance(found, ast.Constant) and isinstance(found.value, str)
+    return found.value if is_text else ""  # type: ignore[attr-defined]
 
 
 def _is_operator_of(parameter: str) -> bool:
@@ -174,8 +180,9 @@ def _second_is_a_number(scope: Scope, call: ast.Call) -> bool:
     return scope.value(first).kind == "tensor" and scope.value(second).kind == "host"
 
 
-def _not_transposed(_: Scope, call: ast.Call) -> bool:
+def _not_transposed(scope: Scope, call: ast.Call) -> bool:
     given = argument(call, 2, "transpose_x")
+    given = None if given is None else scope.stands_for(given)
     return given is None or (isinstance(given, ast.Constant) and not given.value)
 
 
@@ -201,6 +208,7 @@ def _stores_psum(scope: Scope, call: ast.Call) -> bool:
     return given is not None and scope.value(given).memory == "psum"
 
 
+NAMED = "it is named"  # wherever the name stands
 CONDITIONS: Mapping[str, Callable[[Scope, ast.Call], bool]] = {
     "it is called": _always,
     "the second operand is a number": _second_is_a_number,
@@ -212,9 +220,18 @@ CONDITIONS: Mapping[str, Callable[[Scope, ast.Call], bool]] = {
 
 
 def known_issues(spot: Spot, release: str) -> Iterator[Issue]:
-    """Issues of a call in a release of today's API."""
+    """Issues of a name or a call in a release of today's API."""
     node, scope = spot.node, spot.scope
-    if isinstance(node, ast.Call) and not scope.is_older:
-        for one in issues().get(scope.api(node.func), ()):
-            if is_in(one.releases, release) and CONDITIONS[one.when](scope, node):
-                yield one
+    if scope.is_older:
+        return
+    called = node.func if isinstance(node, ast.Call) else node
+    named = scope.api(called) if isinstance(called, ast.expr) else ""
+    for one in issues().get(named, ()):
+        if not is_in(one.releases, release):
+            continue
+        if isinstance(node, ast.Call) and one.when != NAMED:
+            holds = CONDITIONS[one.when](scope, node)
+        else:
+            holds = one.when == NAMED and not isinstance(node, ast.Call)
+        if holds:
+            yield one

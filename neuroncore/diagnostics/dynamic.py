@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from neuroncore.diagnostics.nodes import name_of, nested
 from neuroncore.diagnostics.releases import ROLES
-from neuroncore.diagnostics.syntax import argument
+from neuroncore.diagnostics.syntax import argument, literal
 from neuroncore.diagnostics.values import RUNTIME, Scope
 from neuroncore.diagnostics.walk import Rules, Spot, Told, loops_of_assignments
 
@@ -16,8 +16,17 @@ WHAT = {
     "tensor": "a tensor, whose elements are known at run time",
     "register": "a register, whose value is known at run time",
     "index": "the index of a loop that the device runs, whose value is known at run time",
+    "indices": "an index expression, which has a value for each element",
 }
-OF_NUMBERS = ("int", "float", "bool", "range")
+# functions of Python that ask for numbers, or compare what they are given
+OF_NUMBERS = ("int", "float", "bool", "range", "min", "max", "sorted", "divmod", "round", "pow")
+# functions that go through what they are given
+GOING_THROUGH = (
+    *("enumerate", "zip", "list", "tuple", "map", "filter", "sum", "any", "all", "iter"),
+    *("reversed", "sorted", "next"),
+)
+WHILE_ENDS = "0.6"  # the release that announces it: NKI migration guide, 0.5 to 0.6
+LIBRARIES = ("numpy", "math")  # whose functions take numbers
 
 
 def _runtime(scope: Scope, node: ast.expr) -> str:
@@ -32,7 +41,7 @@ def _is_there(scope: Scope, node: ast.expr) -> bool:
     return memory is not None and memory not in ROLES["on_chip"]
 
 
-@RULES.about(ast.If, ast.IfExp, ast.Assert, ast.While, ast.BoolOp, ast.UnaryOp)
+@RULES.about(ast.If, ast.IfExp, ast.Assert, ast.While, ast.BoolOp, ast.UnaryOp, ast.Compare)
 def conditions(spot: Spot) -> Iterator[Told]:
     """Truth values that the compiler would have to know."""
     node, scope = spot.node, spot.scope
@@ -50,29 +59,55 @@ def conditions(spot: Spot) -> Iterator[Told]:
             asked = node.values
         case ast.UnaryOp(op=ast.Not()):
             asked = [node.operand]
+        case ast.Compare() if len(node.ops) > 1:  # which is joined by `and`
+            asked = [node]
     for one in asked:
         if isinstance(one, ast.BoolOp) or (isinstance(one, ast.UnaryOp) and not scope.is_older):
             continue  # which are spots of their own
-        if (what := _runtime(scope, one)) and not _is_there(scope, one):
+        is_mask = scope.value(one).kind == "indices"
+        what = WHAT["indices"] if is_mask else _runtime(scope, one)
+        if what and not _is_there(scope, one):
             yield "DYNAMIC_CTRL", one, f"{ast.unparse(one)} is asked for its truth: {what}"
 
 
-@RULES.about(ast.For, ast.Call)
-def conversions(spot: Spot) -> Iterator[Told]:
-    """Numbers, ranges and arrays of Python made of what the device holds."""
+@RULES.about(ast.For, ast.comprehension)
+def iterations(spot: Spot) -> Iterator[Told]:
+    """Python's loops over what the device holds."""
     node, scope = spot.node, spot.scope
-    if isinstance(node, ast.For) and (what := _runtime(scope, node.iter)):
+    if isinstance(node, ast.For | ast.comprehension) and (what := _runtime(scope, node.iter)):
         code = "TENSOR_LOOP" if scope.value(node.iter).kind == "tensor" else "DYNAMIC_CTRL"
         yield code, node.iter, f"a loop goes over {what}"
-    if not isinstance(node, ast.Call) or not node.args:
-        return
-    own = isinstance(node.func, ast.Name) and node.func.id in OF_NUMBERS
+
+
+@RULES.about(ast.Call)
+def conversions(spot: Spot) -> Iterator[Told]:
+    """Numbers, ranges, arrays and lists of Python made of what the device holds."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    own = node.func.id if isinstance(node.func, ast.Name) else ""
     found = scope.program.modules.meaning(scope.module, node.func)
-    if not own and not (isinstance(found, str) and found.startswith("numpy.")):
-        return
+    module = found.partition(".")[0] if isinstance(found, str) and "." in found else ""
+    ranges = scope.api(node.func) in ROLES["traced_ranges"] and not scope.is_older
     for one in node.args:
-        if what := _runtime(scope, one):
+        what = _runtime(scope, one)
+        if what and own in GOING_THROUGH and scope.value(one).kind == "tensor":
+            yield "TENSOR_LOOP", node, f"{own} goes over {what}"
+        elif what and (own in OF_NUMBERS or module in LIBRARIES or ranges):
             yield "DYNAMIC_CTRL", node, f"{ast.unparse(node.func)} gets {what}"
+
+
+@RULES.about(ast.Subscript)
+def elements(spot: Spot) -> Iterator[Told]:
+    """Elements of Python's lists and dictionaries, chosen by what the device counts."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Subscript)
+    is_list = scope.elements(node.value) is not None
+    held = scope.stands_for(node.value)
+    if scope.value(node.slice).kind in ("register", "index") and (
+        is_list or isinstance(held, ast.List | ast.Tuple | ast.Dict)
+    ):
+        what = _runtime(scope, node.slice)
+        yield "DYNAMIC_CTRL", node, f"{ast.unparse(node.value)} is indexed by {what}"
 
 
 # --- loops ----------------------------------------------------------------------------------------
@@ -82,9 +117,11 @@ def conversions(spot: Spot) -> Iterator[Told]:
 def loops(spot: Spot) -> Iterator[Told]:
     """Where loops of the device may stand, and what ends them."""
     node, scope = spot.node, spot.scope
-    if spot.ordered and _is_a_loop(scope, node):
+    if spot.ordered and (_is_a_loop(scope, node) or _calls_a_loop(scope, node)):
         at = node.iter if isinstance(node, ast.For) else node
         yield "LOOP_IN_NO_REORDER", at, "a loop of the device stands in a block of no_reorder"
+    if isinstance(node, ast.While) and _is_a_loop(scope, node) and scope.release >= WHILE_ENDS:
+        yield "DEPRECATED", node, "a `while` of a register is deprecated: nl.while_loop replaces it"
     if isinstance(node, ast.Break | ast.Continue) and spot.loops and _ends(spot):
         word = "break" if isinstance(node, ast.Break) else "continue"
         yield "LEAVING_A_LOOP", node, f"{word} in a loop that the device runs"
@@ -100,6 +137,15 @@ def _is_a_loop(scope: Scope, node: ast.AST) -> bool:
     if isinstance(node, ast.While):
         return scope.value(node.test).kind == "register"
     return isinstance(node, ast.Call) and scope.api(node.func) in ROLES["loop_bodies"]
+
+
+def _calls_a_loop(scope: Scope, node: ast.AST, depth: int = 4) -> bool:
+    """Whether a function is called in which, or in one that it calls, such a loop is."""
+    called = scope.scope_of(node.func) if isinstance(node, ast.Call) and depth else None
+    return called is not None and any(
+        _is_a_loop(called, one) or _calls_a_loop(called, one, depth - 1)
+        for one in (*called.of(ast.For), *called.of(ast.While), *called.of(ast.Call))
+    )
 
 
 def _ends(spot: Spot) -> bool:
@@ -122,10 +168,28 @@ def bodies(spot: Spot) -> Iterator[Told]:
     made = [one for one in made if not (isinstance(one, ast.Constant) and one.value is None)]
     said = f"the body {name} returns a value"
     if scope.api(node.func) not in ROLES["counted_loops"]:
-        made = [one for one in made if isinstance(one, ast.Tuple | ast.List)]
+        made = [one for one in made if _is_no_condition(body, one)]
         said = f"the body {name} returns more than the next condition"
     for at in (node, *made) if made else ():
         yield "LOOP_BODY_RESULT", at, said
+
+
+def _is_no_condition(body: Scope, result: ast.expr) -> bool:
+    return isinstance(result, ast.Tuple | ast.List) or body.value(result).kind == "tensor"
+
+
+@RULES.about(ast.Call)
+def steps(spot: Spot) -> Iterator[Told]:
+    """How far loops of the device count at a time."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    where = ROLES["loop_steps"].get(scope.api(node.func))
+    step = None if where is None else argument(node, where, "step")
+    number = None if step is None else literal(scope.stands_for(step))
+    if step is not None and scope.value(step).kind in RUNTIME:
+        yield "LOOP_STEP", step, f"the step {ast.unparse(step)} is known at run time"
+    elif number is not None and number < 1:
+        yield "LOOP_STEP", step or node, f"the step is {number}"
 
 
 @RULES.about(ast.Call, ast.Assign)
@@ -138,7 +202,13 @@ def escapes(spot: Spot) -> Iterator[Told]:
     match node:
         case ast.Call(func=ast.Attribute(attr="append" | "insert", value=ast.Name() as held)):
             kept = node.args[-1:] if held.id not in scope.bindings else []
-        case ast.Assign(targets=[ast.Subscript(value=ast.Name() as held) | (ast.Name() as held)]):
+        case ast.Assign(
+            targets=[
+                ast.Subscript(value=ast.Name() as held)
+                | ast.Attribute(value=ast.Name() as held)
+                | (ast.Name() as held)
+            ]
+        ):
             kept = [node.value] if held.id not in scope.bindings else []
     for one in kept:
         if _is_born_in(scope, one):
@@ -148,7 +218,9 @@ def escapes(spot: Spot) -> Iterator[Told]:
 
 def _is_born_in(scope: Scope, node: ast.expr) -> bool:
     found = scope.value(node)
-    return found.kind == "tensor" and found.born is not None
+    made = scope.scope_of(node.func) if isinstance(node, ast.Call) else None
+    born = found.born is not None or (made is not None and made.makes_its_result())
+    return found.kind == "tensor" and born
 
 
 @RULES.about(ast.Call, ast.AugAssign)
@@ -161,13 +233,20 @@ def induction(spot: Spot) -> Iterator[Told]:
             yield "INDUCTION_WRITE", node, f"{ast.unparse(written)} counts a loop, and is written"
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         bound = scope.bindings.get(node.target.id, [])
-        if any(_counts(scope, how, one) for how, one in bound):
+        is_given = scope.loop_values.get(node.target.id) is not None
+        if is_given or any(_counts(scope, how, one) for how, one in bound):
             yield "INDUCTION_WRITE", node, f"{node.target.id} counts a loop, and is written"
 
 
 def _counts(scope: Scope, how: str, source: ast.expr) -> bool:
     is_call = how == "each" and isinstance(source, ast.Call)
     return is_call and scope.api(source.func) in ROLES["dynamic_ranges"]  # type: ignore[attr-defined]
+
+
+def _loops_of_instructions(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
+    """The loops of the device around assignments to names, also of the functions around."""
+    around = {} if scope.outer is None else _loops_of_instructions(scope.outer)
+    return {**around, **loops_of_assignments(scope)}
 
 
 @RULES.about(ast.Call)
@@ -178,7 +257,7 @@ def orderings(spot: Spot) -> Iterator[Told]:
         return
     if node.func.attr not in ROLES["ordering_methods"]:
         return
-    waiting, assigned = node.func.value, loops_of_assignments(scope)
+    waiting, assigned = node.func.value, _loops_of_instructions(scope)
     called = isinstance(waiting, ast.Call)
     consumer = spot.loops if called else assigned.get(name_of(waiting) or "")
     for one in node.args:

@@ -114,7 +114,10 @@ class Program:
         for call, device in self.launches():
             for given in (*call.args, *(one.value for one in call.keywords)):
                 named = given.id if isinstance(given, ast.Name) else None
-                yield device, given, [given] if named is None else assigned.get(named, [])
+                values = [given] if named is None else assigned.get(named, [])
+                yield device, given, values
+                for held in (one for one in values if isinstance(one, ast.Dict)):  # **options
+                    yield from ((device, given, [one]) for one in held.values)
 
     def launches(self) -> Iterator[tuple[ast.Call, Device]]:
         """The calls by which the file launches kernels: k(...), k[2](...), nki.jit(k)(...),

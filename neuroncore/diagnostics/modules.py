@@ -66,6 +66,23 @@ class Module:
         return found
 
     @cached_property
+    def changed(self) -> frozenset[str]:
+        """Names of the file that it assigns to again, also to elements, where it is run."""
+        runs = [one for one in self.tree.body if isinstance(one, ast.If) and asks_if_run(one.test)]
+        found: set[str] = set()
+        for one in statements([part for run in runs for part in run.body]):
+            targets = one.targets if isinstance(one, ast.Assign) else []
+            targets = [one.target] if isinstance(one, ast.AugAssign) else targets
+            found |= {(name_of(_root(target)) or "").partition(".")[0] for target in targets}
+        outside = (one for one in self.tree.body if one not in runs)
+        own = {
+            name_of(target)
+            for one in _top([*outside])
+            for target in (one.targets if isinstance(one, ast.Assign) else [])
+        }
+        return frozenset(found & own)
+
+    @cached_property
     def is_older(self) -> bool:
         """Whether it uses the API of releases up to SDK 2.26, and not today's."""
         origins = [origin for _, origin in self.imports.values()]
@@ -85,6 +102,17 @@ class Module:
         end = getattr(node, "end_lineno", None) or line
         end_column = getattr(node, "end_col_offset", None) or column + 1
         return Place(str(self.path), line, column, end, end_column, function)
+
+
+def asks_if_run(test: ast.expr) -> bool:
+    """Whether a condition asks if the file is run, and not imported."""
+    return any(isinstance(one, ast.Name) and one.id == "__name__" for one in inside(test))
+
+
+def _root(target: ast.expr) -> ast.expr:
+    while isinstance(target, ast.Subscript | ast.Starred):
+        target = target.value
+    return target
 
 
 def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from neuroncore.diagnostics.nodes import name_of
 from neuroncore.diagnostics.releases import ROLES
 from neuroncore.diagnostics.syntax import argument
 from neuroncore.diagnostics.values import Scope
@@ -17,27 +18,47 @@ RULES = Rules()
 def allocations(spot: Spot) -> Iterator[Told]:
     """Tensors that programs share, made in a loop."""
     node, scope = spot.node, spot.scope
-    if isinstance(node, ast.Call) and scope.api(node.func) in ROLES["allocations"] and spot.nested:
-        given = argument(node, 2, "buffer")
-        memory = ROLES["memories"].get(scope.api(given)) if given is not None else None
-        if memory == ROLES["result_memory"]:
-            yield "SHARED_HBM_IN_LOOP", node, f"{ast.unparse(node)} stands in a loop"
+    if not isinstance(node, ast.Call) or not spot.nested:
+        return
+    called = scope.scope_of(node.func)
+    made = [(scope, node)] if called is None else [(called, one) for one in called.of(ast.Call)]
+    if any(_is_shared(*one) for one in made):
+        yield "SHARED_HBM_IN_LOOP", node, f"{ast.unparse(node)} stands in a loop"
 
 
-@RULES.about(ast.AugAssign)
+def _is_shared(scope: Scope, call: ast.Call) -> bool:
+    """Whether a call makes a tensor in memory that programs share."""
+    given = argument(call, 2, "buffer")
+    if given is None or scope.api(call.func) not in ROLES["allocations"]:
+        return False
+    memory = ROLES["memories"].get(scope.api(scope.stands_for(given)))
+    return bool(memory == ROLES["result_memory"])
+
+
+@RULES.about(ast.AugAssign, ast.Assign)
 def counters(spot: Spot) -> Iterator[Told]:
     """Numbers that are counted up in a loop which Python goes through once, and read behind it.
     Published kernels count addresses so for the loop itself."""
     node, scope = spot.node, spot.scope
-    if not (isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and spot.traced):
+    name = _counted(node) if spot.traced else ""
+    if not name:
         return
-    name = node.target.id
     bound = scope.bindings.get(name, [])
     starts = [one for how, one in bound if how == "is" and isinstance(one, ast.Constant)]
     plain = all(how == "is" and isinstance(one, ast.Constant | ast.BinOp) for how, one in bound)
     if starts and plain and _is_read_behind(scope, name, spot.traced[-1]):
         said = f"{name} is counted in a loop that is traced once"
         yield "COUNTER_IN_TRACED_LOOP", node, said
+
+
+def _counted(node: ast.AST) -> str:
+    """The name that a statement adds to."""
+    match node:
+        case ast.AugAssign(target=ast.Name(name)):
+            return name
+        case ast.Assign(targets=[ast.Name(name)], value=ast.BinOp(left=left, right=right)):
+            return name if name in (name_of(left), name_of(right)) else ""
+    return ""
 
 
 def _is_read_behind(scope: Scope, name: str, loop: ast.For) -> bool:

@@ -9,6 +9,7 @@ from functools import cache
 
 from neuroncore.diagnostics.nodes import name_of
 from neuroncore.diagnostics.releases import ROLES
+from neuroncore.diagnostics.syntax import default_of
 from neuroncore.diagnostics.values import Scope
 from neuroncore.diagnostics.walk import Rules, Spot, Told
 
@@ -67,9 +68,14 @@ def changes(spot: Spot) -> Iterator[Told]:
             changed = node.targets
         case ast.Call(func=ast.Attribute(attr=attribute, value=held)) if attribute in CHANGING:
             changed = [ast.Subscript(held, ast.Constant(0))]
+        case ast.Call(func=ast.Name("next"), args=[held, *_]):
+            changed = [ast.Subscript(held, ast.Constant(0))]
     for target in changed:
         if name := _of_the_file(scope, target):
             yield "IMPURE_KERNEL", node, f"{name} of the file is changed by a kernel"
+        elif name := _default(scope, target):
+            said = f"the default of {name}, which is the same for all calls, is changed"
+            yield "IMPURE_KERNEL", node, said
 
 
 def _of_the_file(scope: Scope, target: ast.expr) -> str:
@@ -86,7 +92,28 @@ def _of_the_file(scope: Scope, target: ast.expr) -> str:
         if inner.id in around.bindings or inner.id in around.parameters:
             return ""
         around = around.outer
-    return inner.id if inner.id in scope.module.values else ""
+    module = scope.module
+    return inner.id if inner.id in {**module.values, **module.definitions} else ""
+
+
+def _default(scope: Scope, target: ast.expr) -> str:
+    """The parameter of which an assignment to an element changes the default."""
+    root = name_of(target.value) if isinstance(target, ast.Subscript) else None
+    is_given = root in scope.parameters and root not in scope.bindings
+    if root is None or isinstance(scope.node, ast.ClassDef) or not is_given:
+        return ""
+    held = default_of(scope.node.args, root)
+    return root if isinstance(held, ast.List | ast.Dict | ast.Set) else ""
+
+
+@RULES.about(ast.Name)
+def changed_values(spot: Spot) -> Iterator[Told]:
+    """Values of the file that a kernel reads, and its last part, that is run, changes."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Name)
+    if node.id in scope.module.changed and node.id not in scope.file_names:
+        said = f"{node.id} of the file is read by a kernel, and changes while the file runs"
+        yield "IMPURE_KERNEL", node, said
 
 
 @RULES.about(ast.Attribute, ast.Name)

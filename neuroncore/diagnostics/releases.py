@@ -61,11 +61,11 @@ def form_in(name: str, release: str) -> Form | None:
 
 def elsewhere(rows: Sequence[Form], release: str) -> str:
     """The releases of some forms, "0.1" or "0.3 to 0.6", if a release is known not to be one: it
-    comes after them, or before and is one whose listing is complete. Else empty."""
+    comes after them, or before, and so does a release whose listing is complete. Else empty."""
     if not rows:
         return ""
     first, last = rows[0].first, rows[-1].last
-    if last < release or first > release >= COMPLETE:
+    if last < release or first > max(release, COMPLETE):
         return first if first == last else f"{first} to {last}"
     return ""
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from neuroncore.diagnostics.kernels import Program
+from neuroncore.diagnostics.modules import Module
 from neuroncore.diagnostics.releases import ROLES
 from neuroncore.diagnostics.values import Scope
 from neuroncore.diagnostics.walk import Told
@@ -25,7 +26,7 @@ def kernels(scope: Scope) -> Iterator[Told]:
         where = node.args.kwonlyargs[0]
         yield "KEYWORD_ONLY", where, f"{node.name} has parameters behind `*`"
     for default in (*node.args.defaults, *node.args.kw_defaults):
-        if isinstance(default, ast.List):
+        if default is not None and _is_a_list(scope.module, default):
             yield "LIST_ARGUMENT", default, f"{node.name} has a list as a default"
     if scope.program.starts(node):
         yield from _results(scope)
@@ -92,14 +93,33 @@ def _results(scope: Scope) -> Iterator[Told]:
             if value.kind != "tensor" or value.memory in (None, ROLES["result_memory"]):
                 continue
             on_chip = value.memory in ROLES["on_chip"]
-            at = one if on_chip or value.born is None else value.born
-            said = f"{ast.unparse(result)}, which the kernel returns, is in {value.memory}"
-            yield "RESULT_MEMORY", at, said
+            born = () if on_chip or value.born is None else (value.born,)
+            for at in (one, *born):
+                said = f"{ast.unparse(result)}, which the kernel returns, is in {value.memory}"
+                yield "RESULT_MEMORY", at, said
 
 
 def launches(program: Program) -> Iterator[Told]:
-    """What the file gives to kernels that it calls."""
+    """What the file gives to kernels that it calls, and to what makes kernels."""
+    first = program.modules.first
     for device, given, values in program.arguments():
-        if values and all(isinstance(one, ast.List) for one in values):
+        if values and all(_is_a_list(first, one) for one in values):
             said = f"{device.name} is given a list, {ast.unparse(given)}"
             yield "LIST_ARGUMENT", given, said
+    decorators = {one for node in first.definitions.values() for one in node.decorator_list}
+    for call in (one for one in first.nodes if isinstance(one, ast.Call)):
+        if call not in decorators and program.api_name(first, call.func) in ROLES["compiled"]:
+            yield from _options(call)
+
+
+def _is_a_list(module: Module, node: ast.expr) -> bool:
+    """Whether an expression makes a list, or a tuple with one in it."""
+    match node:
+        case ast.List() | ast.ListComp() | ast.Call(func=ast.Name("list" | "sorted")):
+            return True
+        case ast.Tuple():
+            return any(_is_a_list(module, one) for one in node.elts)
+        case ast.Name() if node.id in module.values and node.id not in module.changed:
+            held = module.values[node.id]
+            return not isinstance(held, ast.Name) and _is_a_list(module, held)
+    return False

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from neuroncore.diagnostics import calls, dynamic, older, purity, signatures, subset
 from neuroncore.diagnostics.kernels import Program
-from neuroncore.diagnostics.modules import Module, Modules
+from neuroncore.diagnostics.modules import Module, Modules, asks_if_run
 from neuroncore.diagnostics.releases import RELEASES, is_in
 from neuroncore.diagnostics.values import Scopes
 from neuroncore.diagnostics.walk import Spot, Told, spots
@@ -58,12 +58,15 @@ def _read(modules: Modules, kernel: str | None, api: str | None) -> Read:
     seen = _spots(scopes)
     uses = [one for one in seen if calls.of_the_api(one)]
     others: list[str] = []
+    forms: list[Finding] = []
     if api is None:
-        *others, release = _fitting(scopes, uses)
+        forms = [one for one in _told(scopes, seen) if rule(one.code).form_of]
+        *others, release = _fitting(scopes, uses, forms)
         scopes.hold_against(release)
     found = [*_told(scopes, seen), *_issues(uses, scopes.release)]
     if api is None:
         found += _of_other_releases(uses, scopes.release, others)
+        found += _forms(forms, scopes.release)
     return Read(found, program.files, scopes.release, _runs(modules.first.tree, kernel))
 
 
@@ -71,8 +74,9 @@ def _spots(scopes: Scopes) -> list[Spot]:
     return [spot for scope in scopes.all() for spot in spots(scope)]
 
 
-def _fitting(latest: Scopes, uses: Sequence[Spot]) -> list[str]:
-    """The releases that fit best what the functions use of the API, by names and parameters."""
+def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> list[str]:
+    """The releases that fit best what the functions use of the API, by names and parameters, and
+    the forms that the latest refuses and an older one takes."""
     if latest.program.modules.first.is_older or any(one.is_older for one in latest.all()[:1]):
         return [RELEASES[0]]
     alike = [(spots[0], len(spots)) for spots in calls.alike(uses)]
@@ -80,6 +84,9 @@ def _fitting(latest: Scopes, uses: Sequence[Spot]) -> list[str]:
         release: sum(many for spot, many in alike for _ in calls.misfits(spot, release))
         for release in RELEASES[1:]
     }
+    for one in forms:
+        for release in RELEASES[1:]:
+            strange[release] += release > rule(one.code).form_of
     fewest = min(strange.values())
     return [release for release, count in strange.items() if count == fewest]
 
@@ -121,6 +128,14 @@ def _of_other_releases(
                 yield replace(one, severity="note")
 
 
+def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
+    """What later releases refuse of a file that is held against an older one, a step milder."""
+    for one in forms:
+        if not is_in(rule(one.code).releases, release):
+            said = f"{one.message}; the file is held against {release}"
+            yield replace(one, message=said, severity=MILDER[rule(one.code).severity])
+
+
 def _issues(uses: Sequence[Spot], release: str) -> Iterator[Finding]:
     """What the vendor lists of a release."""
     for spot in uses:
@@ -136,9 +151,4 @@ def _runs(tree: ast.Module, kernel: str | None) -> bool:
     that asks if it is run."""
     if kernel is not None:
         return any(isinstance(one, ast.FunctionDef) and one.name == "inputs" for one in tree.body)
-    return any(isinstance(one, ast.If) and _asks_if_run(one.test) for one in tree.body)
-
-
-def _asks_if_run(test: ast.expr) -> bool:
-    names = {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}
-    return "__name__" in names
+    return any(isinstance(one, ast.If) and asks_if_run(one.test) for one in tree.body)

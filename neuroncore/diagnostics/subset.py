@@ -7,10 +7,10 @@ Spot and yields what it tells; in which releases a code holds stands in its row 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from neuroncore.diagnostics.releases import ROLES
-from neuroncore.diagnostics.syntax import literal
+from neuroncore.diagnostics.syntax import argument, literal
 from neuroncore.diagnostics.values import Scope
 from neuroncore.diagnostics.walk import Rules, Spot, Told
 
@@ -20,6 +20,7 @@ CONSTRUCTS = (
     *(ast.Lambda, ast.Set, ast.Call, ast.Try, ast.TryStar, ast.Await, ast.AsyncFor, ast.AsyncWith),
     *(ast.AsyncFunctionDef, ast.NamedExpr),
 )
+NUMBERS = ("cmath", "decimal", "fractions")  # modules of the language's library
 LARGEST = 2**32  # of what 32 bits hold, with a sign or without
 
 
@@ -47,18 +48,30 @@ def constructs(spot: Spot) -> Iterator[Told]:
             yield "WALRUS", spot.node, "an assignment inside an expression"
 
 
-@RULES.about(ast.Compare)
+@RULES.about(ast.Compare, ast.Call)
 def identity(spot: Spot) -> Iterator[Told]:
-    """`is` between values; None is compared so in kernels that the vendor ships."""
-    if not isinstance(spot.node, ast.Compare):
+    """`is` between values; None, and one tensor to another, are compared so in kernels that the
+    vendor ships."""
+    node, scope = spot.node, spot.scope
+    if isinstance(node, ast.Call) and len(node.args) == 2:
+        called = scope.program.modules.meaning(scope.module, node.func)
+        if called in ("operator.is_", "operator.is_not"):
+            yield _identity(spot, node.args, f"{called}")
+    if not isinstance(node, ast.Compare):
         return
-    operands = [spot.node.left, *spot.node.comparators]
-    for number, operator in enumerate(spot.node.ops):
+    operands = [node.left, *node.comparators]
+    for number, operator in enumerate(node.ops):
         both = operands[number : number + 2]
         to_none = any(isinstance(one, ast.Constant) and one.value is None for one in both)
         if isinstance(operator, ast.Is | ast.IsNot) and not to_none:
-            word = "is" if isinstance(operator, ast.Is) else "is not"
-            yield "IDENTITY", spot.node, f"{word!r} compares which object it is, not its value"
+            yield _identity(spot, both, "'is'" if isinstance(operator, ast.Is) else "'is not'")
+
+
+def _identity(spot: Spot, operands: Sequence[ast.expr], word: str) -> Told:
+    scope = spot.scope
+    known = any(isinstance(one, ast.Constant) or scope.api(one) for one in operands)
+    code = "IDENTITY" if known else "IDENTITY_OF_OBJECTS"
+    return code, spot.node, f"{word} compares which object it is, not its value"
 
 
 @RULES.about(ast.Constant, ast.Call, ast.BinOp, ast.UnaryOp)
@@ -72,6 +85,26 @@ def values(spot: Spot) -> Iterator[Told]:
         case ast.Constant() | ast.BinOp() | ast.UnaryOp() if _is_wide(spot.node):
             number = literal(spot.node)
             yield "VALUE_TYPE", spot.node, f"the integer {number} needs more than 32 bits"
+
+
+@RULES.about(ast.Name, ast.Attribute)
+def values_of_the_file(spot: Spot) -> Iterator[Told]:
+    """The same of what a kernel takes from its file, or from modules that make such values."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Name | ast.Attribute)
+    if isinstance(node, ast.Name) and (held := scope.module.values.get(node.id)) is not None:
+        if _is_wide(held):
+            yield "VALUE_TYPE", node, f"{node.id}, {literal(held)}, needs more than 32 bits"
+        if isinstance(held, ast.Set) or _calls_one_of(held, ("set", "frozenset")):
+            yield "SET", node, f"{node.id} of the file is a set"
+    found = scope.program.modules.meaning(scope.module, node)
+    if isinstance(found, str) and "." in found and found.partition(".")[0] in NUMBERS:
+        yield "VALUE_TYPE", node, f"{found} in a kernel"
+
+
+def _calls_one_of(node: ast.expr, names: Sequence[str]) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Name) and called.id in names
 
 
 def _is_wide(node: ast.AST) -> bool:
@@ -103,17 +136,14 @@ def _not_a_string(scope: Scope, key: ast.expr) -> str:
             return f"{value!r}"
         case ast.Tuple():
             return "a tuple"
+        case ast.Attribute() if scope.api(key):
+            return f"{ast.unparse(key)}"
     return "an integer" if scope.value(key).kind == "integer" else ""
 
 
 def _is_dictionary(scope: Scope, node: ast.expr) -> bool:
-    bound = scope.bindings.get(node.id, []) if isinstance(node, ast.Name) else []
-    return bool(bound) and all(how == "is" and _makes_a_dictionary(one) for how, one in bound)
-
-
-def _makes_a_dictionary(node: ast.expr) -> bool:
-    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    return isinstance(node, ast.Dict) or (is_call and node.func.id == "dict")  # type: ignore[attr-defined]
+    made = scope.stands_for(node)
+    return isinstance(made, ast.Dict) or _calls_one_of(made, ("dict",))
 
 
 @RULES.about(ast.FunctionDef)
@@ -135,9 +165,22 @@ def targets(spot: Spot) -> Iterator[Told]:
     for target in spot.node.targets:
         parts = target.elts if isinstance(target, ast.Tuple | ast.List) else []
         for one in parts:
-            if isinstance(one, ast.Subscript | ast.Starred):
-                what = "an element" if isinstance(one, ast.Subscript) else "a starred name"
+            if what := WHERE.get(type(one)):
                 yield "UNPACKING", spot.node, f"a tuple is unpacked into {what}: {ast.unparse(one)}"
+
+
+WHERE: dict[type[ast.expr], str] = {
+    ast.Subscript: "an element",
+    ast.Attribute: "an attribute",
+    ast.Starred: "a starred name",
+}
+
+
+@RULES.about(ast.ClassDef)
+def classes(spot: Spot) -> Iterator[Told]:
+    """Classes that are defined in a kernel."""
+    if isinstance(spot.node, ast.ClassDef) and spot.node is not spot.scope.node:
+        yield "NOT_NKI_OBJECT", spot.node, f"class {spot.node.name} is defined inside a kernel"
 
 
 @RULES.about(ast.Call)
@@ -146,7 +189,8 @@ def printing(spot: Spot) -> Iterator[Told]:
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Call) or scope.api(node.func) not in ROLES["printing"]:
         return
-    prefix = node.args[0] if node.args else None
+    prefix = argument(node, 0, "print_prefix")
+    prefix = None if prefix is None else scope.stands_for(prefix)
     is_text = isinstance(prefix, ast.Constant) and isinstance(prefix.value, str)
     composed = isinstance(prefix, ast.JoinedStr | ast.BinOp | ast.Constant | ast.Call)
     if prefix is None or is_text:

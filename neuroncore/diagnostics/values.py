@@ -159,7 +159,7 @@ class Scope(Names):
         named = {one.arg: one.value for one in call.keywords}.get("body_fun")
         if where is None or (len(call.args) <= where and named is None):
             return None
-        return self._scope_of(call.args[where] if named is None else named)
+        return self.scope_of(call.args[where] if named is None else named)
 
     # --- names ---------------------------------------------------------------------------------
 
@@ -196,6 +196,14 @@ class Scope(Names):
             given = given_to(call, self.node.args, name)
             values.append(UNKNOWN if given is None else scope.value(given, depth // 2))
         return replace(agreed(values), born=None)
+
+    def given(self, name: str) -> list[ast.expr]:
+        """The expressions that calls of the function give to a parameter, as far as known."""
+        if isinstance(self.node, ast.ClassDef):
+            return []
+        calls = self.scopes.calls(self.node)
+        found = [(scope, given_to(call, self.node.args, name)) for scope, call in calls]
+        return [scope.stands_for(one) for scope, one in found if one is not None]
 
     def _bound(self, how: str, expression: ast.expr, depth: int) -> Value:
         if how == "is":
@@ -350,14 +358,20 @@ class Scope(Names):
 
     def _returned(self, function: ast.expr, depth: int) -> Value:
         """What a function of the file, or of another, gives back."""
-        scope = self._scope_of(function)
+        scope = self.scope_of(function)
         if scope is None:
             return UNKNOWN
         made = [one.value for one in scope.of(ast.Return)]
         found = agreed(scope.value(one, depth // 2) if one else HOST for one in made)
         return replace(found, born=None, shape=None)
 
-    def _scope_of(self, function: ast.expr) -> Scope | None:
+    def makes_its_result(self) -> bool:
+        """Whether a function returns a tensor that it makes."""
+        made = [one.value for one in self.of(ast.Return) if one.value is not None]
+        return bool(made) and all(self.value(one).born is not None for one in made)
+
+    def scope_of(self, function: ast.expr) -> Scope | None:
+        """The function that an expression names: of this one, of the file, or of another."""
         scope: Scope | None = self
         while isinstance(function, ast.Name) and scope is not None:
             if function.id in scope.inner:

@@ -119,7 +119,7 @@ def _entered(spot: Spot) -> tuple[Scope, tuple[ast.AST, ...], tuple[ast.For, ...
 
 
 def _keeps_order(scope: Scope, item: ast.withitem) -> bool:
-    given = item.context_expr
+    given = scope.stands_for(item.context_expr)
     return (
         scope.api(given.func if isinstance(given, ast.Call) else given) in ROLES["ordered_blocks"]
     )
