@@ -22,7 +22,7 @@ from neuroncore.frontend.arguments import (
     arrays_in,
     copied,
     of_a_rank,
-    takes_rank,
+    with_rank,
 )
 from neuroncore.frontend.arrays import as_numpy
 from neuroncore.frontend.nki.kernel import jit
@@ -372,9 +372,8 @@ class Run:
         """What a reference makes of the arguments; of each rank's, if there are several."""
         if self.world.ranks == 1:
             return reference(*given[0], **given[1])
-        ranks = [{"rank": n} if takes_rank(reference) else {} for n in range(self.world.ranks)]
-        each = zip(given[0], ranks, strict=True)
-        return [reference(*args, **named, **rank) for (args, named), rank in each]
+        each = (with_rank(reference, own, rank) for rank, own in enumerate(given[0]))
+        return [reference(*args, **named) for args, named in each]
 
     def orders(self, count: int = 10) -> Orders:
         """Whether other orders that the device may take give the same bits: the record is executed

@@ -21,7 +21,7 @@ from neuroncore.cli import failures, values
 from neuroncore.core.core import Core
 from neuroncore.errors import KernelError, NotEmulated, UsageError
 from neuroncore.frontend import misuse
-from neuroncore.frontend.arguments import Arguments, copied, takes_rank
+from neuroncore.frontend.arguments import Arguments, copied, with_rank
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.native.lazy import Lazy
@@ -126,8 +126,7 @@ class Session:
         name = self.arguments.ref or ("reference" if hasattr(home, "reference") else None)
         if name is not None:
             self.reference = values.function(name, home)
-            rank = {"rank": 0} if takes_rank(self.reference) else {}
-            values.check_call(self.reference, name, args, {**kwargs, **rank})
+            values.check_call(self.reference, name, *with_rank(self.reference, (args, kwargs), 0))
 
     # --- a saved run -----------------------------------------------------------------------------
 
@@ -166,7 +165,8 @@ class Session:
         try:
             yield
         except (KernelError, NotEmulated) as error:
-            self._failed(str(error), error)
+            notes = getattr(error, "__notes__", ())
+            self._failed("\n  ".join([str(error), *notes]), error)
         except Incomparable as error:
             self._failed(f"neuroncore: {error}", error)
         except (UsageError, BrokenPipeError, failures.Unwritable):

@@ -18,7 +18,7 @@ import numpy as np
 
 from neuroncore.cli.failures import NotPython
 from neuroncore.errors import UsageError, did_you_mean
-from neuroncore.frontend.arguments import takes_rank
+from neuroncore.frontend.arguments import with_rank
 from neuroncore.frontend.settings import target_machine
 from neuroncore.numerics.formats import Format, lookup
 
@@ -151,7 +151,7 @@ def arguments_from(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments from a function; it gets a generator if it takes one, and
     the rank if it has a parameter of that name."""
-    named = {"rank": rank} if takes_rank(make) else {}
+    _, named = with_rank(make, ((), {}), rank)
     wants = inspect.signature(make).parameters.keys() - {"rank"}
     made = make(rng, **named) if wants else make(**named)
     if isinstance(made, dict):

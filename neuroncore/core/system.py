@@ -66,6 +66,7 @@ class System:
         self._ended: set[int] = set()
         self._open: dict[Point, _Meeting] = {}
         self._failure: BaseException | None = None
+        self._at_meeting = False  # what is raised there is no one rank's
 
     def run(self, program: Callable[[Core], T]) -> list[T]:
         """Run a program on every core, to the end; what each returned.
@@ -100,6 +101,8 @@ class System:
         except _Stopped:
             pass
         except BaseException as error:
+            if self.world.ranks > 1 and not self._at_meeting:
+                error.add_note(f"on {self.world.named(number)} of {self.world.ranks} ranks")
             self._failure = self._failure or error
         self._ended.add(number)
         self._able[self._at[number]] = 0
@@ -111,7 +114,9 @@ class System:
         meeting.brought[number] = bring
         if meeting.complete:
             del self._open[point]
+            self._at_meeting = True
             then(meeting.brought)
+            self._at_meeting = False
             for member in point.cores:
                 self._able[self._at[member]] = 1
             return meeting.brought
@@ -161,7 +166,7 @@ class System:
         waiting = f"{self._do(there, 'waits', 'wait')} for"
         doing: dict[str, list[int]] = {}
         for other in sorted(wait.meeting.cores - there.keys()):
-            doing.setdefault(self._elsewhere(other), []).append(other)
+            doing.setdefault(self._elsewhere(other, wait), []).append(other)
         return [
             f"{waiting} {self.world.all_named(others)} at {wait.point} ({wait.place}), but "
             + (
@@ -177,12 +182,16 @@ class System:
         verb = several if self.world.several(numbers) else one
         return f"{self.world.all_named(numbers)} {verb}"
 
-    def _elsewhere(self, number: int) -> str:
-        """Where a program waits; empty for one that has ended."""
+    def _elsewhere(self, number: int, than: _Wait) -> str:
+        """Where a program waits, and with whom if it is called the same as where others wait; empty
+        for one that has ended."""
         if number in self._ended:
             return ""
         wait = self._waits[number]
-        return wait.point + (f" ({wait.place})" if self.world.ranks > 1 else "")
+        if self.world.ranks == 1:
+            return wait.point
+        of = f" of {self.world.all_named(wait.meeting.cores)}" if wait.point == than.point else ""
+        return f"{wait.point}{of} ({wait.place})"
 
 
 @contextmanager

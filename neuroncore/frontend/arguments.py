@@ -28,9 +28,14 @@ def of_a_rank(given: Any) -> Arguments:
     )
 
 
-def takes_rank(function: Callable[..., Any]) -> bool:
-    """Whether a function has a parameter `rank`, which is to be given the number of one."""
-    return "rank" in inspect.signature(function).parameters
+def with_rank(function: Callable[..., Any], given: Arguments, rank: int) -> Arguments:
+    """The arguments of a function, and the number of a rank if it has a parameter `rank` that they
+    leave out."""
+    args, named = given
+    parameters = list(inspect.signature(function).parameters)
+    if "rank" not in parameters or "rank" in named or "rank" in parameters[: len(args)]:
+        return given
+    return args, {**named, "rank": rank}
 
 
 def copied(arguments: Arguments) -> Arguments:

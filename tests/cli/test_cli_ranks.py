@@ -61,6 +61,17 @@ def test_what_it_is_in_can_be_said(kernel, capsys):
         assert together["duration"] <= figures["cc_op_time"] == figures["cc_op_active_time"]
 
 
+def test_a_kernel_may_be_given_its_rank_itself(tmp_path, capsys):
+    """And then so is the reference: it has the kernel's arguments, and the rank among them."""
+    file = tmp_path / "k.py"
+    text = KERNEL.replace("(x, group)", "(x, group, rank)").replace(
+        "0, 1, 2, 3]])", "0, 1, 2, 3]]), rank"
+    )
+    file.write_text(text)
+    assert main(["run", f"{file}::total", "--ranks", "4"]) == 0
+    assert "agrees" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [

@@ -132,8 +132,21 @@ def test_an_error_of_one_rank_is_the_error_of_all():
     def some(x):
         nisa.tensor_copy(nl.ndarray((64, 3), x.dtype), nl.ndarray((64, 4), x.dtype))
 
-    with pytest.raises(KernelError):
+    with pytest.raises(KernelError) as told:
         neuroncore.run(some, per_rank=[(X,)] * 64)
+    assert told.value.__notes__ == ["on rank 0 of 64 ranks"]
+
+
+def test_a_failure_of_the_users_own_code_tells_its_rank():
+    @nki.jit
+    def some(x, rank):
+        if rank == 3:
+            raise ValueError("mine")
+        return x
+
+    with pytest.raises(ValueError, match="mine") as told:
+        neuroncore.run(some, per_rank=[(X, rank) for rank in range(4)])
+    assert told.value.__notes__ == ["on rank 3 of 4 ranks"]
 
 
 def test_each_rank_has_the_room_of_its_own_hbm():
