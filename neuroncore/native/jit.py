@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from functools import cache, cached_property, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
+from neuroncore.native import machine_code
 from neuroncore.native.lazy import Lazy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,12 +31,14 @@ STRICT: dict[str, Any] = {
 }
 # Only compiled functions call it: to have it called by Python or C would double its compilation.
 UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-# Turns that a loop makes as plain Python: one takes up to 20 us; importing numba and machine code
-# takes half a second, and to compile a loop up to four, once.
-WARM = 3_000
+# Turns that a loop makes as plain Python, of which one takes up to 20 us. Machine code that there
+# is gets read in 0.06 s, once numba is imported, which takes half a second; to compile a loop takes
+# up to three.
+WARM, COLD = 3_000, 20_000
 QUIET = "NEURONCORE_PROGRESS"  # a variable: 0 for no lines about work that takes long
 
-_under_way: list[Any] = []  # compilations, each inside the one before
+_under_way: list[float] = []  # when compilations began, each inside the one before
+_past: list[float] = []  # how long others have taken
 
 
 class Compiled(Generic[P, R]):
@@ -59,7 +63,18 @@ class Compiled(Generic[P, R]):
         """The same for a loop of so many turns: plain Python until those of all calls are worth
         compiled code."""
         self.turns += turns
-        return self._on_views if self.turns <= WARM else self
+        if self.turns <= WARM or (self.turns <= COLD and not self.is_at_hand):
+            return self._on_views
+        return self
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether it takes no time to speak of to have its machine code."""
+        return "numba" in sys.modules and self._is_compiled
+
+    @cached_property
+    def _is_compiled(self) -> bool:
+        return machine_code.is_there(self.dispatcher)
 
     def _on_views(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """As plain Python, of which numbers from memory views are, as those from arrays are not."""
@@ -103,9 +118,11 @@ class Kept(Compiled[P, R]):
     def dispatcher(self) -> Any:
         watch_compilation()
         try:
-            return numba.njit(cache=True, **STRICT)(self.plain)
+            made = numba.njit(cache=True, **STRICT)(self.plain)
         except RuntimeError:  # numba: "cannot cache function: no locator available"
             return numba.njit(**STRICT)(self.plain)
+        machine_code.renew(made.stats.cache_path)
+        return made
 
 
 @cache
@@ -116,12 +133,14 @@ def watch_compilation() -> None:
     class Watch(events.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:
             if event.data["dispatcher"].py_func.__module__.startswith(__package__):
-                _under_way.append(event)
+                _under_way.append(time.monotonic())
                 say_that_it_compiles()
 
         def on_end(self, event: Any) -> None:
             if event.data["dispatcher"].py_func.__module__.startswith(__package__):
-                _under_way.pop()
+                begun = _under_way.pop()
+                if not _under_way:
+                    _past.append(time.monotonic() - begun)
 
     events.register("numba:compile", Watch())
 
@@ -129,6 +148,12 @@ def watch_compilation() -> None:
 def compiling() -> bool:
     """Whether a loop is being compiled just now."""
     return bool(_under_way)
+
+
+def seconds_compiling() -> float:
+    """How long this process has been compiling loops, of which a line has told."""
+    now = time.monotonic()
+    return sum(_past) + sum(now - begun for begun in _under_way[:1])
 
 
 def tells() -> bool:

@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.native.contention import Units, completed, idle_units, shared, warmed
 from neuroncore.native.jit import borrowing, compiled
 
 Array = npt.NDArray[Any]
-RECENT = 128  # products among which the use of the PE is counted
-WARMTH = 5  # numbers that say how warm a PE is
 OWN_QUEUE = -2  # what an instruction waited for that could have begun before its queue was free
-UNKNOWN = -1.0
 
 
 class Work(NamedTuple):
@@ -73,9 +71,10 @@ class Windows(NamedTuple):
     are let in; held[q] of them it has not begun.
 
     What is let in waits for an end that is not known yet, in the chain of waiting[p], the first
-    place that waits for instruction p, and `following`; or it is one of known[q] places, which are
-    in the order of the queue: place[q, k] is ready at ready[q, k], when why[q, k] has ended. The
-    one at choice[q] can begin soonest, unless queue q is stale.
+    place that waits for instruction p, and `following`; all that i waits for before its asked[i]th
+    is known. Or its entry k of queue q is one of those from low[q] to high[q], in the order of the
+    queue: place[q, k] is ready at ready[q, k], when why[q, k] has ended. The one at choice[q] can
+    begin soonest, unless queue q is stale.
     """
 
     allowed: Array
@@ -84,27 +83,15 @@ class Windows(NamedTuple):
     held: Array
     waiting: Array
     following: Array
-    known: Array
+    asked: Array
+    low: Array
+    high: Array
     place: Array
     ready: Array
     why: Array
     choice: Array
     soonest: Array
     stale: Array
-
-
-class Units(NamedTuple):
-    """Since when each queue is free, all before is complete (DMA), and what has last gone the way
-    to SBUF that Vector and GpSimd share; of each core since when its DMA engines are free, when its
-    PE worked last, and how warm that is (`_warmed`)."""
-
-    free: Array
-    complete: Array
-    sharing: Array
-    engines: Array
-    began: Array
-    ended: Array
-    warmth: Array
 
 
 def timeline(work: Work, queues: Queues, core: Core, times: Times) -> None:
@@ -118,11 +105,11 @@ def timeline(work: Work, queues: Queues, core: Core, times: Times) -> None:
     flags have one way to SBUF: each takes twice as long while the other one works.
     """
     run = _run.over(len(work.queue))
-    run(_windows(work, queues), _units(work, queues), work, queues, core, times)
+    run(_windows(work, queues), idle_units(work, queues), work, queues, core, times)
 
 
 def _windows(work: Work, queues: Queues) -> Windows:
-    count, most = len(queues.limits), int(queues.limits.max())
+    count, room = len(queues.limits), 2 * int(queues.limits.max())
     begin = queues.start[:-1].astype(np.int64)
     return Windows(
         allowed=begin + queues.limits[:, 1],
@@ -131,30 +118,16 @@ def _windows(work: Work, queues: Queues) -> Windows:
         held=np.zeros(count, np.int32),
         waiting=np.full(len(work.queue), -1),
         following=np.empty(len(work.queue), np.int64),
-        known=np.zeros(count, np.int64),
-        place=np.zeros((count, most), np.int32),
-        ready=np.zeros((count, most)),
-        why=np.zeros((count, most), np.int32),
+        asked=work.first[:-1].copy(),
+        low=np.zeros(count, np.int64),
+        high=np.zeros(count, np.int64),
+        place=np.zeros((count, room), np.int32),
+        ready=np.zeros((count, room)),
+        why=np.zeros((count, room), np.int32),
         choice=np.zeros(count, np.int64),
         soonest=np.zeros(count),
         stale=np.ones(count, np.bool_),
     )
-
-
-def _units(work: Work, queues: Queues) -> Units:
-    count = len(queues.limits)
-    cores = count // work.previous.shape[1]
-    units = Units(
-        free=np.zeros(count),
-        complete=np.zeros(count),
-        sharing=np.full(count, -1, np.int32),
-        engines=np.zeros((cores, 64)),
-        began=np.zeros(cores * RECENT),
-        ended=np.zeros(cores * RECENT),
-        warmth=np.zeros(cores * WARMTH),
-    )
-    units.warmth[4::WARMTH] = -np.inf
-    return units
 
 
 @compiled
@@ -166,7 +139,7 @@ def _run(
         if q < 0:
             raise RuntimeError("the instructions wait for each other in a circle")
         i = _begin(q, windows, units, work, queues, core, times)
-        _complete(i, q, units, work, queues, times)
+        completed(i, q, units, work, queues, times)
         _finish(i, windows, work, queues, core, times)
 
 
@@ -176,7 +149,7 @@ def _choose(
 ) -> int:
     """The queue that can begin something first; -1 if none can."""
     best, best_time = -1, np.inf
-    for q in range(windows.known.shape[0]):
+    for q in range(windows.low.shape[0]):
         if windows.stale[q]:
             _let_in(q, windows, work, queues, core, end)
             _look(q, windows, units.free[q])
@@ -210,18 +183,29 @@ def _settle(
     """Put what is at a place among what is known of its queue, or let it wait for what isn't."""
     i = queues.order[place]
     q = work.queue[i]
-    time, cause = _ready(i, work, core, end)
-    if time < 0.0:
-        windows.following[place] = windows.waiting[cause]
-        windows.waiting[cause] = place
+    producer = _unknown(i, windows, work, end)
+    if producer >= 0:
+        windows.following[place] = windows.waiting[producer]
+        windows.waiting[producer] = place
         return
-    k = windows.known[q]
-    windows.known[q] += 1
+    if windows.high[q] == windows.place.shape[1]:
+        _to_the_front(q, windows)
+    k, low = windows.high[q], windows.low[q]
+    windows.high[q] += 1
     windows.stale[q] = True
-    while k > 0 and windows.place[q, k - 1] > place:
+    while k > low and windows.place[q, k - 1] > place:
         _move(q, k - 1, k, windows)
         k -= 1
-    windows.place[q, k], windows.ready[q, k], windows.why[q, k] = place, time, cause
+    windows.place[q, k] = place
+    windows.ready[q, k], windows.why[q, k] = _ready(i, work, core, end)
+
+
+@borrowing
+def _to_the_front(q: Any, windows: Windows) -> None:
+    low, high = windows.low[q], windows.high[q]
+    for k in range(low, high):
+        _move(q, k, k - low, windows)
+    windows.low[q], windows.high[q] = 0, high - low
 
 
 @borrowing
@@ -235,7 +219,7 @@ def _move(q: Any, source: Any, target: Any, windows: Windows) -> None:
 def _look(q: int, windows: Windows, free: Any) -> None:
     """Find what queue q can begin soonest."""
     soonest = np.inf
-    for k in range(windows.known[q]):
+    for k in range(windows.low[q], windows.high[q]):
         time = max(windows.ready[q, k], free)
         if time < soonest:
             windows.choice[q], soonest = k, time
@@ -245,9 +229,21 @@ def _look(q: int, windows: Windows, free: Any) -> None:
 
 
 @borrowing
+def _unknown(i: Any, windows: Windows, work: Work, end: Array) -> Any:
+    """Something that instruction i waits for and whose end isn't known yet; -1 if there is none."""
+    first, needed = work.first[i + 1], work.first[i + 1] + work.previous.shape[1]
+    for k in range(windows.asked[i], needed):
+        p = work.needs[k] if k < first else work.previous[i, k - first]
+        if p >= 0 and end[p] < 0.0:
+            windows.asked[i] = k
+            return p
+    return -1
+
+
+@borrowing
 def _ready(i: Any, work: Work, core: Core, end: Array) -> Any:
-    """When all that instruction i waits for is there, and what was last; UNKNOWN and something
-    whose end isn't known yet, if there is such. On the PE results needn't be there for the next."""
+    """When all that instruction i waits for is there, and what was last. On the PE results needn't
+    be there for the next."""
     queues, first, q = work.previous.shape[1], work.first, work.queue[i]
     chained = q % queues == core.tensor
     time, waited = 0.0, -1
@@ -255,8 +251,6 @@ def _ready(i: Any, work: Work, core: Core, end: Array) -> Any:
         p = work.needs[k] if k < first[i + 1] else work.previous[i, k - first[i + 1]]
         if p < 0:
             continue
-        if end[p] < 0.0:
-            return UNKNOWN, p
         own = work.queue[p] == q
         if own and chained and work.partner[p] < 0:
             continue
@@ -280,10 +274,10 @@ def _begin(
     _take_out(q, k, work.fresh[i], windows)
     number, unit = divmod(q, work.previous.shape[1])
     if unit == core.tensor and core.warmup_ns > 0.0:
-        work.busy[i] = _warmed(time, work.busy[i], work.filled[i], core, number, units)
+        work.busy[i] = warmed(time, work.busy[i], work.filled[i], core, number, units)
     if work.shares[i]:
         rival = q - unit + (core.gpsimd if unit == core.vector else core.vector)
-        longer = _shared(i, units.sharing[rival], time, work.busy, times)
+        longer = shared(i, units.sharing[rival], time, work.busy, times)
         if longer > 0.0:
             units.free[rival] += longer
             windows.stale[rival] = True
@@ -295,71 +289,19 @@ def _begin(
 
 @borrowing
 def _take_out(q: int, k: int, fresh: Any, windows: Windows) -> None:
-    """Take what queue q has begun out of its window."""
-    windows.known[q] -= 1
-    for after in range(k, windows.known[q]):
-        _move(q, after + 1, after, windows)
+    """Take what queue q has begun out of its window; the entries on the shorter side move up."""
+    low, high = windows.low[q], windows.high[q]
+    if k - low < high - k:
+        for entry in range(k, low, -1):
+            _move(q, entry - 1, entry, windows)
+        windows.low[q] += 1
+    else:
+        for entry in range(k, high - 1):
+            _move(q, entry + 1, entry, windows)
+        windows.high[q] -= 1
     windows.allowed[q] += 1
     windows.held[q] -= not fresh
     windows.stale[q] = True
-
-
-@borrowing
-def _warmed(begin: float, busy: Any, filled: Any, core: Core, number: int, units: Units) -> float:
-    """How long the PE of a core takes for work of `busy` at full clock.
-
-    It is warm when it has worked for the warm-up time with more than half of its rows `filled`.
-    Other work uses that up, the cooling share of its own time, and what there can be of it lasts
-    for the cooling time. It is cold again when nothing is left, or after the warm-up time of which
-    it worked less than half. It worked last in the entries warmth[0] to warmth[1] of `began` and
-    `ended`; warmth[2] is how long it has worked with filled rows, less what is used up, warmth[3]
-    whether it is warm, and warmth[4] when it was cold.
-    """
-    own, used, since = number * RECENT, 0.0, begin - core.warmup_ns
-    began, ended = units.began[own : own + RECENT], units.ended[own : own + RECENT]
-    warmth = units.warmth[number * WARMTH : number * WARMTH + WARMTH]
-    while warmth[0] < warmth[1] and ended[int(warmth[0]) % RECENT] <= since:
-        warmth[0] += 1
-    for k in range(int(warmth[0]), int(warmth[1])):
-        used += ended[k % RECENT] - max(began[k % RECENT], since)
-        if used >= 0.5 * core.warmup_ns:
-            break
-    idle = used < 0.5 * core.warmup_ns and warmth[4] <= since
-    if idle or (warmth[3] > 0.0 and warmth[2] <= 0.0):
-        warmth[2], warmth[3], warmth[4] = 0.0, 0.0, begin
-    left = core.warmup_ns - warmth[2]
-    taken: float = busy
-    if warmth[3] == 0.0:
-        taken = busy / core.cold_clock_share
-        if filled and taken > left:  # it becomes warm on the way
-            taken = busy + left * (1 - core.cold_clock_share)
-    if filled:
-        warmth[2] = min(warmth[2] + taken, core.cooling_share * core.cooling_ns)
-    else:
-        warmth[2] = max(0.0, warmth[2] - core.cooling_share * taken)
-    if warmth[2] >= core.warmup_ns:
-        warmth[3] = 1.0
-    newest = int(warmth[1])
-    began[newest % RECENT], ended[newest % RECENT] = begin, begin + taken
-    warmth[1] += 1
-    warmth[0] = max(warmth[0], warmth[1] - RECENT)
-    return taken
-
-
-@borrowing
-def _shared(i: Any, beside: Any, time: float, busy: Array, times: Times) -> float:
-    """How much longer instruction i, which begins at `time`, and the one `beside` it take for
-    sharing their way to SBUF; -1 is none. Both are as much busier then."""
-    if beside < 0:
-        return 0.0
-    longer = min(busy[i], times.begin[beside] + busy[beside] - time)
-    if longer <= 0.0:
-        return 0.0
-    busy[i] += longer
-    busy[beside] += longer
-    times.done[beside] += longer
-    times.end[beside] += longer
-    return float(longer)
 
 
 @borrowing
@@ -367,26 +309,12 @@ def _look_again(
     time: float, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
 ) -> None:
     """See when all is ready that is so after a time: perhaps by an end that has changed."""
-    for q in range(windows.known.shape[0]):
-        for k in range(windows.known[q]):
+    for q in range(windows.low.shape[0]):
+        for k in range(windows.low[q], windows.high[q]):
             if windows.ready[q, k] > time:
                 i = queues.order[windows.place[q, k]]
                 windows.ready[q, k], windows.why[q, k] = _ready(i, work, core, end)
                 windows.stale[q] = True
-
-
-@borrowing
-def _complete(i: Any, q: int, units: Units, work: Work, queues: Queues, times: Times) -> None:
-    """When instruction i, which queue q has begun, has done its work, or moved its bytes."""
-    times.done[i] = units.free[q]
-    if work.lane[i, 0] < 0:
-        return
-    number, engines = q // work.previous.shape[1], units.engines
-    moved = units.complete[q] if queues.limits[q, 0] == 1 else 0.0
-    for e in range(work.lane[i, 0], work.lane[i, 1] + 1):
-        engines[number, e] = max(engines[number, e], times.done[i]) + work.lane_ns[i]
-        moved = max(moved, engines[number, e])
-    times.done[i] = units.complete[q] = moved
 
 
 @borrowing
@@ -404,11 +332,11 @@ def _finish(i: Any, windows: Windows, work: Work, queues: Queues, core: Core, ti
     while other >= 0 and other != i:
         times.end[other] = met + work.latency[other]
         other = work.partner[other]
-    other = work.partner[i]
-    while other >= 0 and other != i:
+    while True:  # for the others of the ring, and i as the last
+        other = work.partner[other] if other >= 0 else i
         _tell(other, windows, work, queues, core, times.end)
-        other = work.partner[other]
-    _tell(i, windows, work, queues, core, times.end)
+        if other == i:
+            break
 
 
 @borrowing

@@ -25,6 +25,7 @@ class _Task:
     def __init__(self) -> None:
         self.parts: list[Said] = []
         self.begun, self.due = time.monotonic(), QUIET_SECONDS
+        self.compiled_before = jit.seconds_compiling()
         self.stream = sys.stderr
         self.on_a_terminal = self.stream.isatty()
         self.told = False
@@ -32,7 +33,8 @@ class _Task:
     def tell(self) -> None:
         """A line, if one is due: on a terminal in place of the last one."""
         elapsed = time.monotonic() - self.begun
-        if elapsed < self.due or not self.parts:
+        working = elapsed - (jit.seconds_compiling() - self.compiled_before)  # that is told already
+        if working < self.due or not self.parts:
             return
         self.told = True
         said = self.parts[-1]() + "; compiling loops, which is done once" * jit.compiling()
@@ -40,7 +42,7 @@ class _Task:
             print(f"\r{elapsed:.0f} s, {said}\033[K", end="", file=self.stream, flush=True)
         else:
             print(f"neuroncore: {elapsed:.0f} s, {said}", file=self.stream, flush=True)
-            self.due = 2 * elapsed
+            self.due = 2 * working
 
     def over(self) -> None:
         if self.told and self.on_a_terminal:

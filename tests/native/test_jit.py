@@ -7,7 +7,7 @@ from device import Device
 
 from neuroncore import machine
 from neuroncore.compiler.policy import POLICIES
-from neuroncore.native import jit
+from neuroncore.native import jit, machine_code
 from neuroncore.native.jit import borrowing, compiled
 from neuroncore.schedule import schedule
 
@@ -30,8 +30,36 @@ def test_a_loop_is_compiled_once_its_turns_are_worth_it():
         return type(numbers[0])
 
     looped = compiled(loop)
-    assert looped.over(jit.WARM)(np.zeros(3, np.int32)) is int
+    assert looped.over(jit.COLD)(np.zeros(3, np.int32)) is int
     assert looped.over(1) is looped
+
+
+def test_machine_code_that_is_there_is_taken_sooner(monkeypatch, tmp_path):
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path))
+    one, other = (compiled(doubled.plain) for _ in range(2))
+    assert one.over(jit.WARM + 1) is not one
+    one(10)
+    assert other.over(jit.WARM) is not other
+    assert other.over(1) is other
+
+
+def test_machine_code_of_other_sources_is_removed(monkeypatch, tmp_path):
+    sources, folder = tmp_path / "sources", tmp_path / "cache"
+    for made in (sources, folder):
+        made.mkdir()
+    monkeypatch.setattr(machine_code, "SOURCES", sources)
+    index, renew = folder / "loops.nbi", machine_code.renew.__wrapped__
+
+    def kept():
+        index.touch()
+        renew(str(folder))
+        return index.exists()
+
+    source = sources / "parts.py"
+    source.write_text("ONE = 1")
+    assert [kept(), kept()] == [False, True]
+    source.write_text("ONE = 2")
+    assert [kept(), kept()] == [False, True]
 
 
 def test_plain_and_compiled_functions_call_their_parts():
@@ -56,7 +84,8 @@ def test_a_small_program_is_timed_without_numba(program, order, monkeypatch):
     def refused(_):
         raise AssertionError("numba was asked for")
 
-    monkeypatch.setattr(jit, "WARM", 1 << 60)
+    monkeypatch.setattr(jit, "COLD", 1 << 60)
+    monkeypatch.setattr(jit.Kept, "is_at_hand", False)
     for kind in (jit.Compiled, jit.Kept):
         monkeypatch.setattr(kind, "dispatcher", property(refused))
     assert schedule(program, machine.load("trn2"), order).total_ns > 0

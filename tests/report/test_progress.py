@@ -73,9 +73,25 @@ def test_a_part_is_told_of_in_place_of_the_whole(told, capsys):
 
 
 def test_compiling_is_told_of(told, capsys, monkeypatch):
-    monkeypatch.setattr(jit, "_under_way", [object()])
+    monkeypatch.setattr(jit, "compiling", lambda: True)
     told(2)
     assert "1 instructions; compiling loops, which is done once" in capsys.readouterr().err
+
+
+def test_time_that_loops_take_to_compile_does_not_count(told, capsys, monkeypatch):
+    hours = iter(range(0, 10**9, 3600))
+    polled = threading.Event()
+
+    def seconds():
+        passed = next(hours)
+        if passed > 3600:
+            polled.set()
+        return passed
+
+    monkeypatch.setattr(jit, "seconds_compiling", seconds)
+    with progress(lambda: "1 instruction"):
+        assert polled.wait(60)
+    assert capsys.readouterr().err == ""
 
 
 def test_an_error_of_the_work_ends_the_lines(told):
