@@ -21,6 +21,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore import processes
 from neuroncore.customop.build import Sources, absolute, build
 from neuroncore.customop.fault import CustomOpFault, CustomOpWarning, Told
 from neuroncore.customop.limits import limits, time
@@ -258,7 +259,7 @@ def _number(operator: Operator, place: int, kind: str, argument: Any) -> str:
 
 def _run(words: list[str], seconds: float) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(words, capture_output=True, timeout=seconds)
+        return processes.run(words, seconds)
     except subprocess.TimeoutExpired as late:
         told = Told("TIME_LIMIT", 0, "", 0, f"{words[2]} ran for more than {seconds:g} s")
         raise CustomOpFault(told, _kept(late.stdout or b"")) from None

