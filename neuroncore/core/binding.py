@@ -242,8 +242,10 @@ def _key_part(parameter: Parameter) -> str | None:
     name, declared = parameter.name, parameter.declared
     if not isinstance(declared, Operand | Op | Act | Static):
         return name if declared.keyed else None
+    # 1, 1.0 and True are one key, and not one argument
+    if isinstance(declared, Static) and declared.flag:
+        return f"type({name}), {name}"
     if isinstance(declared, Static) and not isinstance(parameter.default, Enum):
-        # 1, 1.0 and True are one key, and not one argument
         return f"{name} if type({name}) is int else (kinds({name}), {name})"
     if not isinstance(declared, Operand):
         return name

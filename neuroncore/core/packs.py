@@ -1,12 +1,12 @@
 """Operands as the Tensor engine multiplies them, kept while their tiles stay as they are.
 
-Kernels multiply a tile by many others. What is made of it for that is kept from its second use on:
-a tile that is used once costs no memory.
+Kernels multiply a tile by many others. What is made of it for that is kept from its second use on;
+of tiles that were used once, as much as caches hold is kept where it has to be made for every use.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,17 +17,19 @@ from neuroncore.memory.tile import Tile
 
 ROOM = 1 << 26  # bytes of all that is kept
 MOST = 1 << 12  # tiles that are known
+EARLY = 1 << 22  # bytes of what is kept of tiles that were used once: as much as caches hold
 
 
 @dataclass(slots=True, eq=False)
 class _Known:
     """A tile that was used at a version of its storage, and what was made of it at the second
-    use."""
+    use, or early, at the first."""
 
     storage: ReferenceType[Storage]
     version: int
     kept: Any = None
     nbytes: int = 0
+    early: bool = False  # and it was not used again so far
 
 
 class Packs:
@@ -35,13 +37,19 @@ class Packs:
 
     def __init__(self) -> None:
         self._known: OrderedDict[Any, _Known] = OrderedDict()
-        self.nbytes = 0
+        self._early: deque[tuple[_Known, int]] = deque()  # with their bytes
+        self.nbytes = self._early_bytes = 0
 
     def get(
-        self, tile: Tile, role: str, read: Callable[[Tile], Any], pack: Callable[[Any], Any]
+        self,
+        tile: Tile,
+        role: str,
+        read: Callable[[Tile], Any],
+        pack: Callable[[Any], Any],
+        early: bool = False,
     ) -> Any:
         """What `read` makes of a tile or, from the second use on, what `pack` makes of that, which
-        stays as it is."""
+        stays as it is; that at the first use too if `early`, for what would be packed anyway."""
         storage = tile.storage
         if storage.image is not None:  # other tensors may write there
             return read(tile)
@@ -49,11 +57,12 @@ class Packs:
         known = self._known.get(key)
         if known is None or known.version != storage.version or known.storage() is not storage:
             self._forget(key)
-            self._known[key] = _Known(ref(storage), storage.version)
+            known = self._known[key] = _Known(ref(storage), storage.version)
             if len(self._known) > MOST:
                 self._forget(next(iter(self._known)))
-            return read(tile)
+            return self._keep_early(known, pack(read(tile))) if early else read(tile)
         self._known.move_to_end(key)
+        known.early = False
         if known.kept is None:
             self._keep(known, pack(read(tile)))
         return known.kept
@@ -61,7 +70,8 @@ class Packs:
     def clear(self) -> None:
         """Keep nothing of what was."""
         self._known.clear()
-        self.nbytes = 0
+        self._early.clear()
+        self.nbytes = self._early_bytes = 0
 
     def _keep(self, known: _Known, made: Any) -> None:
         known.kept, known.nbytes = made, getattr(made, "nbytes", 0)
@@ -69,7 +79,22 @@ class Packs:
         while self.nbytes > ROOM:
             self._forget(next(iter(self._known)))
 
+    def _keep_early(self, known: _Known, made: Any) -> Any:
+        """Keep what was made at the first use until others need the room."""
+        self._keep(known, made)
+        known.early = True
+        self._early.append((known, known.nbytes))
+        self._early_bytes += known.nbytes
+        while self._early_bytes > EARLY:
+            oldest, nbytes = self._early.popleft()
+            self._early_bytes -= nbytes
+            if oldest.early:
+                self.nbytes -= nbytes
+                oldest.kept, oldest.nbytes, oldest.early = None, 0, False
+        return made
+
     def _forget(self, key: Any) -> None:
         known = self._known.pop(key, None)
         if known is not None:
             self.nbytes -= known.nbytes
+            known.early = False

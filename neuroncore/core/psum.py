@@ -58,6 +58,7 @@ class _Operand:
         self.values = product.reader(tile, role, options)
         decoded = self.values is not product.codes_of
         self.pack = product.packer(role, chained, decoded)
+        self.early = chained and role == product.STATIONARY  # each chain takes it packed
 
     def read(self, tile: Tile) -> Array:
         values = self.values(tile)
@@ -66,7 +67,7 @@ class _Operand:
     def taken(self, core: Core, tile: Tile) -> Array:
         if self.pack is None:
             return self.read(tile)
-        taken: Array = core.packs.get(tile, self.role, self.read, self.pack)
+        taken: Array = core.packs.get(tile, self.role, self.read, self.pack, self.early)
         return taken
 
 

@@ -68,6 +68,22 @@ def test_few_tiles_are_known(monkeypatch):
     assert len(kept._known) == 4
 
 
+def test_what_is_packed_at_the_first_use_makes_room_for_others_until_the_second(monkeypatch):
+    monkeypatch.setattr(packs, "EARLY", 32)
+    device, kept = Device(), Packs()
+    tiles = [device.tile(np.full((1, 4), value, np.float32)) for value in range(4)]
+
+    def use(tile):
+        return kept.get(tile, "role", lambda t: t.numpy(), np.array, early=True)
+
+    first = use(tiles[0])
+    assert use(tiles[0]) is first and kept.nbytes == 16
+    others = [use(tile) for tile in tiles[1:]]
+    assert kept.nbytes == 48  # tile 0, which was used again, and two of the three others
+    assert use(tiles[0]) is first and use(tiles[3]) is others[2] and use(tiles[1]) is not others[0]
+    assert use(tiles[1]).tolist() == [[1, 1, 1, 1]]
+
+
 @pytest.mark.parametrize("form", ["float32", "bfloat16", "float8_e4m3"])
 @pytest.mark.parametrize("shape", [(128, 128, 512), (7, 9, 33), (64, 5, 5), (32, 64, 3)], ids=str)
 def test_products_are_the_same_packed_or_not(form, shape):

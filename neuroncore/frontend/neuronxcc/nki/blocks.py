@@ -73,9 +73,13 @@ class Blocks(Untiled):
         blocks that are left."""
         keys = key if isinstance(key, tuple) else (key,)
         given = self._axis - len(self._at)
-        made = self._met((*self._at, *keys[:given]))
-        if made is not None:
-            return made[keys[given:]] if len(keys) > given else made
+        block = (*self._at, *keys[:given])
+        for k in block:
+            if not isinstance(k, int):
+                break
+        else:  # plain numbers, of a tile that there may be
+            if (made := self._tiles.get(block)) is not None:
+                return made[keys[given:]] if len(keys) > given else made
         if keys and keys[0] is Ellipsis:
             keys = (slice(None),) * (self.ndim - len(keys) + 1) + keys[1:]
         at = list(self._at)
@@ -86,22 +90,14 @@ class Blocks(Untiled):
         rest = keys[len(at) - len(self._at) :]
         if len(at) < self._axis:
             return self._part(tuple(at))
-        tile = self._tiles.get(block := tuple(at))
+        block = tuple(at)
+        tile = self._tiles.get(block)
         if tile is None:
             tile = self._tiles[block] = Tensor.of(self._make(block))
             variables: list[Any] = [keys[axis] for axis in self._loops]
             if variables and all(map(_comes_once, variables)):
                 variables[-1].ends(self._tiles, block)
         return tile[rest] if rest else tile
-
-    def _met(self, block: tuple[Any, ...]) -> Tensor | None:
-        """A tile that there is, by plain numbers of its block."""
-        if len(block) != self._axis:
-            return None
-        for k in block:
-            if not isinstance(k, int):
-                return None
-        return self._tiles.get(block)
 
     def _part(self, at: Dims) -> Blocks:
         part = Blocks(self._shape, self._axis, self.dtype, self.buffer, self._make, self.name)

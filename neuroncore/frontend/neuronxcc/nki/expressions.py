@@ -62,15 +62,15 @@ class Index(Affine):
 
     def __getitem__(self, key: Any) -> Index:
         """New axes by None, parts of axes by slices and ints, as numpy does it."""
-        news = _new_axes(key)
+        news = 0b101 if key == COLUMN else 0b110 if key == ROW else _new_axes(key)
         if not news:
             return self._part(key)
-        if (known := _placed.get((self.form, news))) is not None:
-            return self._of(known, self.start)
-        made = self._part(key)
-        make_room(_placed)
-        _placed[self.form, news] = made.form
-        return made
+        known = _placed.get((self.form, news))
+        if known is None:
+            made = self._part(key)
+            make_room(_placed)
+            known = _placed[self.form, news] = made.begun(0)
+        return known if self.start == 0 else self._of(known.form, self.start)
 
     def _part(self, key: Any) -> Index:
         keys = list(key) if isinstance(key, tuple) else [key]
@@ -227,8 +227,10 @@ class Index(Affine):
         return f"{' + '.join(terms)} over {self.shape}"
 
 
-# What expressions of a form become by new axes, at the places that `_new_axes` tells.
-_placed: dict[tuple[Form, int], Form] = {}
+# What expressions of a form that start at 0 become by new axes, at the places that `_new_axes`
+# tells.
+_placed: dict[tuple[Form, int], Index] = {}
+COLUMN, ROW = (slice(None), None), (None, slice(None))  # by far the most, so asked for first
 
 
 def _new_axes(key: Any) -> int:

@@ -78,8 +78,9 @@ def update(target: Tensor, name: str, other: Any) -> None:
         state.pending = None
         place = target.shaped(other.shape)
         parts = [place.within(box) if box else place for box in held.boxes]
+        begun = not all(map(_unwritten, parts))
         with state.accumulating():
-            held.issue(place, accumulate=not all(map(_unwritten, parts)))
+            held.issue(place, accumulate=begun)
         return
     flush()
     fill(target)

@@ -247,7 +247,7 @@ def produce(
             run(made, None)
             return made
         written = boxes
-        if mask is not None:
+        if mask is not None and (part is not None or space is not None):
             written = [_extent(_of_result(made, box, over, part)) if box else box for box in boxes]
         into = _usual_regions(name) if regions is None else regions
         assert frame is not None
@@ -357,7 +357,8 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
     if mask is None:
         return [()]
     if isinstance(mask, Mask):
-        return mask.boxes(space)
+        boxes = mask.boxes(space)
+        return [()] if boxes == [tuple((0, size) for size in space)] else boxes
     if isinstance(mask, bool | np.bool_ | int):
         return [()] if mask else []
     raise SignatureError(
@@ -480,6 +481,8 @@ def _before_writing(slot: Tensor, boxes: list[Box]) -> None:
 
 def _same(slot: Tensor, value: Tensor) -> bool:
     """Whether two tiles are the same elements."""
+    if slot.geometry is value.geometry:
+        return slot.storage is value.storage and slot.offset == value.offset
     where = [
         (t.storage, t.offset, t.dtype, access.long_axes(t.shape, t.strides)) for t in (slot, value)
     ]

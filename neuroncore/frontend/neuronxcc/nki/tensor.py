@@ -314,6 +314,9 @@ class Tensor(Seen, Unread, Parted):
                 shape[axis] = count
                 offset += first * self.strides[axis]
         dynamic = self.dynamic
+        if not (dynamic or self.spans):
+            lies = self.storage.layout.geometry(tuple(shape), self.strides, self.dtype)
+            return type(self)(self.storage, lies, offset)
         if dynamic and dynamic[0].vector:
             first, count = kept[0]
             rows, old = dynamic[0], self.strides[0]

@@ -47,9 +47,9 @@ def nc_matmul(
     flush()
     s, x = in_sbuf(stationary, "stationary"), in_sbuf(moving, "moving")
     doubled = perf_mode is not None and str(getattr(perf_mode, "value", perf_mode)) != "none"
-    m, n = s.free_size, x.free_size
-    shape: Dims = (m // 2, n // 2) if doubled else (m, *x.shape[1:])
-    mode = constants.matmul_perf_mode["double_row" if doubled else "none"]
+    m = s.free_size
+    shape: Dims = (m // 2, x.free_size // 2) if doubled else (m, *x.shape[1:])
+    mode = constants.matmul_perf_mode.double_row if doubled else constants.matmul_perf_mode.none
 
     def columns(dst: Tensor, box: Box) -> Tensor:
         return dst.within(((0, dst.shape[0]), *box[1:])) if not doubled else dst
