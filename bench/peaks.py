@@ -53,6 +53,10 @@ ROWS = (
     Row("float8_e5m2_x4", "mx", "float8", "mx", 4),
     Row("float4_e2m1fn_x4", "mx", "float8", "mx", 4),
     *(Row(dtype, "sparse", dtype, "sparse", 4) for dtype in ("bfloat16", "float16", "tfloat32")),
+    *(
+        Row(dtype, "sparse", "float8", "sparse_float8", 4)
+        for dtype in ("float8_e4m3", "float8_e5m2")
+    ),
 )
 PATTERN = (4, 16)  # of structured sparsity: each multiplier picks one number of four
 
@@ -62,7 +66,8 @@ def stream(dtype, feature):
     """PRODUCTS matmuls of one stationary tile with one moving tile, into two banks of PSUM."""
     halves = (2,) if feature == "double_row" else ()
     stationary = nl.zeros((128, *halves, 128), dtype)
-    slots = (4,) if feature == "sparse" else halves
+    sparse = feature in ("sparse", "sparse_float8")
+    slots = (4,) if sparse else halves
     moving = nl.zeros((128, *slots, WIDTH), dtype)
     tags = nl.zeros((128, 32), nl.uint16)
     banks = [nl.ndarray((128, WIDTH), nl.float32, buffer=nl.psum) for _ in range(2)]
@@ -71,7 +76,7 @@ def stream(dtype, feature):
         dst = banks[i % 2]
         if feature == "mx":
             nisa.nc_matmul_mx(dst, stationary, moving, scales[:, :128], scales, accumulate=False)
-        elif feature == "sparse":
+        elif sparse:
             nisa.nc_matmul_sparse(dst, stationary, moving, tags, PATTERN, accumulate=False)
         else:
             mode = nisa.matmul_perf_mode[feature or "none"]

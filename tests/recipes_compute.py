@@ -241,7 +241,8 @@ def nc_matmul_mx(device, form):
 def nc_matmul_sparse(device, form):
     device.core.options = replace(device.core.options, experimental=True)
     rng, pattern, columns, n = np.random.default_rng(0), (2, 8), 12, 5
-    kind = either(form, ("bfloat16", "float16", "tfloat32"), "bfloat16")
+    formats = ("bfloat16", "float16", "tfloat32", "float8_e4m3", "float8_e5m2")
+    kind = either(form, formats, "bfloat16")
     weights = rng.integers(-3, 4, (24, columns)).astype(np.float32)
     weights *= np.arange(24)[:, None] % 8 // 2 == np.arange(columns) % 4  # two of each eight
     moving = rng.integers(-3, 4, (24, n)).astype(np.float32)

@@ -17,13 +17,23 @@ from neuroncore.errors import OutOfBoundsError, SignatureError, UnknownNameError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import sparsity
-from neuroncore.numerics.formats import bfloat16, float16, float32, tfloat32, uint16
+from neuroncore.numerics.formats import (
+    bfloat16,
+    float8_e4m3,
+    float8_e5m2,
+    float16,
+    float32,
+    tfloat32,
+    uint16,
+)  # fmt: skip
 
-from .tensor import operand_formats
+from .tensor import operand_formats, rate_of
 
-INPUTS = (bfloat16, float16, tfloat32)
+INPUTS = (bfloat16, float16, tfloat32, float8_e4m3, float8_e5m2)
 
-Values = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS)]
+Values = Annotated[
+    Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS, eight_bits="sparse_float8")
+]
 Tags = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=(uint16,))]
 Sum = Annotated[Tile, Operand(writes=True, regions=(PSUM,), dtypes=(float32,))]
 Pattern = Annotated[tuple[int, ...], Immediate(int, depth=1, keyed=True)]
@@ -61,7 +71,8 @@ MATMUL = (
 def sparse_cost(call: Call, machine: Machine) -> cost.Cost:
     """As a dense product of the compressed tile."""
     columns, weights = call.view("dst").free_size, call.view("stationary").free_size
-    return cost.systolic(call, machine, call.view("moving").dtype.name, columns, weights)
+    kind = rate_of({call.view("stationary").dtype, call.view("moving").dtype})
+    return cost.systolic(call, machine, kind, columns, weights)
 
 
 def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], places: str) -> Array:

@@ -240,7 +240,7 @@ MATMUL = (
 def matmul_cost(call: Call, machine: Machine) -> cost.Cost:
     """One column of moving per cycle; loading the stationary tile can hide behind the last one.
     A float32 operand of zeros and ones takes one pass (ISA)."""
-    kind = _rate_of({call.view("stationary").dtype, call.view("moving").dtype})
+    kind = rate_of({call.view("stationary").dtype, call.view("moving").dtype})
     if call["is_transpose"]:
         kind = cost.transpose_kind(call.view("stationary"))
     elif kind == "float32" and (call["is_stationary_onezero"] or call["is_moving_onezero"]):
@@ -250,7 +250,7 @@ def matmul_cost(call: Call, machine: Machine) -> cost.Cost:
     return cost.systolic(call, machine, kind, n, columns(call, "stationary"))
 
 
-def _rate_of(formats: set[Format]) -> str:
+def rate_of(formats: set[Format]) -> str:
     if formats & {float32}:
         return "float32"
     narrow = {f for f in formats if f.itemsize == 1}

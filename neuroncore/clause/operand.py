@@ -55,6 +55,7 @@ class Operand:
     indirect: bool = False  # an index may pick the elements
     index_of: str | None = None  # the operand whose index it must be
     float8: str = ""  # a machine with this feature reads float8_e4m3fn here, if nowhere else
+    eight_bits: str = ""  # only a machine with this feature takes floats of 8 bits here
 
     def violations(self, name: str, view: View, machine: Machine) -> Iterator[KernelError]:
         """Everything about the tile that the hardware would refuse."""
@@ -73,7 +74,7 @@ class Operand:
         elif view.picked_by is not None and not self.indirect:
             yield _not_indirect(name, view)
         if self.starts and not self._has_format(view.dtype, machine):
-            yield _lacks_format(name, view, machine)
+            yield _lacks_format(name, view, machine, self._feature(view.dtype))
         if self.partitions and view.partitions > getattr(machine.limits, self.partitions):
             yield _too_many_partitions(name, view, getattr(machine.limits, self.partitions))
         elif self.starts and view.partition not in machine.starts(view.partitions):
@@ -108,7 +109,12 @@ class Operand:
     def _has_format(self, dtype: Format, machine: Machine) -> bool:
         if dtype is float8_e4m3fn and self.float8 and machine.has(self.float8):
             return True
-        return not dtype.feature or machine.has(dtype.feature)
+        feature = self._feature(dtype)
+        return not feature or machine.has(feature)
+
+    def _feature(self, dtype: Format) -> str | None:
+        """What a machine must have for a format here."""
+        return (self.eight_bits if dtype.is_float and dtype.itemsize == 1 else "") or dtype.feature
 
 
 def _most_free(view: View, machine: Machine) -> int:
@@ -186,14 +192,15 @@ def _computes_not(name: str, view: View) -> KernelError:
     )
 
 
-def _lacks_format(name: str, view: View, machine: Machine) -> KernelError:
+def _lacks_format(name: str, view: View, machine: Machine, feature: str | None) -> KernelError:
     older = view.dtype is float8_e4m3fn
     return TargetError(
-        f"{name} is {view.dtype}, which {machine.name} does not have",
+        f"{name} is {view.dtype}, which {machine.name} does not have"
+        + ("" if feature == view.dtype.feature else " here"),
         argument=name,
         expected="float8_e4m3, whose largest number is 240"
         if older
-        else f"a machine with {view.dtype.feature}",
+        else f"a machine with {feature}",
         got=str(view),
         also="NCC_EVRF051" if older else None,
     )

@@ -1,5 +1,7 @@
 """nc_matmul_sparse: compressed weights times what their tags pick, with leave only."""
 
+import itertools
+
 import numpy as np
 import pytest
 from device import Device
@@ -50,8 +52,14 @@ def test_it_is_the_product_with_the_dense_weights(pattern, places, groups, words
     assert np.array_equal(made[0].numpy(), weights.T @ numbers)
 
 
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
-@pytest.mark.parametrize("form", ["bfloat16", "float16", "tfloat32"])
+@pytest.mark.parametrize(
+    ("target", "form"),
+    [
+        *itertools.product(["trn2", "trn3"], ["bfloat16", "float16", "tfloat32"]),
+        ("trn2", "float8_e4m3"),
+        ("trn2", "float8_e5m2"),
+    ],
+)
 def test_sums_go_on(target, form):
     device = Device(target, experimental=True)
     made, weights, numbers = tiles(device, (1, 4), form=form)
@@ -88,6 +96,12 @@ def test_what_it_does_not_take():
     made, *_ = tiles(device, (1, 4))
     wrong = device.tile(np.full((2, 2), 0x0400, np.uint16))
     device.refuses(OutOfBoundsError, NAME, *made[:3], wrong, pattern=(1, 4), words=["4 of 4"])
+
+
+def test_only_trn2_has_it_in_eight_bits():
+    device = Device("trn3", experimental=True)
+    made, *_ = tiles(device, form="float8_e4m3")
+    device.refuses(TargetError, NAME, *made, words=["trn3", "sparse_float8"])
 
 
 def test_trn1_does_not_have_it():
