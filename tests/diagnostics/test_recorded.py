@@ -24,6 +24,9 @@ OF_RUNS = [
     if code != "header" and rules()[code].example
 ]
 
+# what is told of a launch, which the test makes
+NOWHERE = {"GRID_SIZE": {False, None}, "RESULT_ON_CHIP": {False, None}}
+
 
 def given():
     return np.random.default_rng(0).standard_normal((128, 512)).astype(np.float32)
@@ -40,7 +43,13 @@ def told(kernel, *arguments, **options):
 def example(path, text):
     path.write_text(text, "utf-8")
     ran = runpy.run_path(str(path))
-    return neuroncore.run(ran["kernel"], ran["x"]).findings
+    settings = ran.get("settings", {})
+    given = [] if "per_rank" in settings else [ran["x"]]
+    run = neuroncore.run(ran["kernel"], *given, **settings)
+    if "orders" not in ran:
+        return run.findings
+    found = run.orders(ran["orders"]).finding
+    return [] if found is None else [found]
 
 
 @pytest.mark.parametrize("code", OF_RUNS)
@@ -49,7 +58,9 @@ def test_it_is_told_at_a_marked_line_and_not_of_the_twin(code, tmp_path):
     bad = [one for one in example(tmp_path / "bad.py", page.bad) if one.code == code]
     good = [one for one in example(tmp_path / "good.py", page.good) if one.code == code]
     marked = {line[1:] for line in page.diff.splitlines() if line.startswith("-")}
-    assert {lines[one.place.line - 1] for one in bad} & marked and not good
+    here = str(tmp_path / "bad.py")
+    told = {one.place and one.place.file == here and lines[one.place.line - 1] for one in bad}
+    assert told & (marked | NOWHERE.get(code, set())) and not good
 
 
 # --- numbers --------------------------------------------------------------------------------------
