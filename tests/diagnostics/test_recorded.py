@@ -89,6 +89,41 @@ def test_integers_that_float32_does_not_have_are_told_with_one(value, factor, sa
 
 
 @nki.jit
+def tripled(x, turns, columns):
+    out, tile = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm), nl.load(x)
+    part = tile[:, 0:columns]
+    for _ in range(turns):
+        nisa.tensor_scalar(dst=part, data=part, op0=nl.multiply, operand0=3.0)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=0.0)  # all of it
+    nl.store(out, tile)
+    return out
+
+
+@pytest.mark.parametrize("columns", [2, 5])
+@pytest.mark.parametrize(("turns", "becomes"), [(15, None), (16, "43046721 becomes 43046720")])
+def test_integers_that_grow_are_told_in_the_turn_that_rounds_them(turns, becomes, columns):
+    """What is known of tiles that were small is forgotten as they grow: 3^15 < 2^24 < 3^16."""
+    found = told(tripled, np.ones((3, 5), np.int32), turns, columns).get("INT32_ROUNDED")
+    assert (found is None) == (becomes is None) and (becomes is None or becomes in found.message)
+
+
+@nki.jit
+def aliased(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    one = nl.ndarray(x.shape, nl.int32, buffer=nl.sbuf, address=(0, 0))
+    two = nl.ndarray(x.shape, nl.int32, buffer=nl.sbuf, address=(0, 0))
+    for step in range(2):
+        nisa.tensor_scalar(dst=one, data=one if step else nl.load(x), op0=nl.add, operand0=step)
+        nisa.memset(dst=two, value=2**24 + 1)
+    nl.store(out, one)
+    return out
+
+
+def test_integers_that_another_tensor_has_put_there_are_seen():
+    assert "INT32_ROUNDED" in told(aliased, np.ones((3, 5), np.int32))
+
+
+@nki.jit
 def kept_bits(x):
     out, tile = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm), nl.load(x)
     nisa.tensor_copy(dst=tile, src=tile)
