@@ -167,7 +167,7 @@ WRONG = (
     (
         "Transfers of 4 bytes, and of a few: the vector additions of CS149's first steps. What a "
         "DMA queue does with tens of thousands of them is not known; ours overlap too well.",
-        ("M0290", "M0291"),
+        ("M0290", "M0291", "M0320"),
     ),
     (
         "Batched products in float32 with K = 64 of the published baseline: the Tensor engine "
@@ -187,12 +187,6 @@ WRONG = (
         "variants with the same products and buffers of their own are estimated well: 3.7 us for "
         "each product, as if its load began when the one before it had ended.",
         ("M0952", "N0004", "N0005"),
-    ),
-    (
-        "Kernels that were timed without `--disable-dge`: the figures of this page are from before "
-        "the flag was an input. With it as one M0321 is 0.90, M0322 0.95, M0326 0.96, and of all "
-        "rows 86.7 % are within 20 % instead of 84.5 %.",
-        ("M0320", "M0321", "M0322", "M0326"),
     ),
     (
         "Mamba whose compiler loaded and multiplied again what it could have kept; another release "
@@ -313,7 +307,7 @@ def chosen(choices: Sequence[Json]) -> str:
     """What each choice rests on, and what the others choose where a source is left out."""
 
     def sources(names: Sequence[str]) -> str:
-        told = ", ".join(name.rpartition("/")[2] for name in names)
+        told = ", ".join(names)
         return f"{told} (one source)" if len(names) == 1 else told or "nobody"
 
     return table(
@@ -324,8 +318,8 @@ def chosen(choices: Sequence[Json]) -> str:
                 f"`{c['name']}`" if c["kind"] in ("number", "policy") else c["name"],
                 value(c["in use"]),
                 value(c["without"]),
-                sources(c["shown by"]),
-                ", ".join(name.rpartition("/")[2] for name in c["against"]),
+                "" if c["in use"] == c["without"] else sources(c["shown by"]),
+                ", ".join(c["against"]),
                 ", ".join(f"{value(v)} ({count})" for v, count in c["chosen"]),
             )
             for c in choices
