@@ -39,7 +39,7 @@ def allocate(
     if not any(moved):
         return fixed
     free = np.array(moved, np.bool_)[areas.kind]
-    count = np.count_nonzero(free)
+    count = int(np.count_nonzero(free))
     tile = np.full(len(free), -1, np.int32)
     tile[free] = np.arange(count)
     uses = native.Uses(columns.start, columns.operands, tile.take(areas.of_box), queue)
