@@ -114,6 +114,7 @@ def tensor_tensor(
     choose=words.what_vector_lacks_to_gpsimd,
     rules=words.TENSOR_SCALAR,
     traits=LANEWISE,
+    older_compiler=Fusion(engines=words.open_arithmetic),
 )
 def tensor_scalar(
     dst: Scattered,

@@ -83,6 +83,19 @@ def what_vector_lacks_to_gpsimd(call: Call, machine: Machine) -> engine:
     return gpsimd if operators_vector_lacks(call) else vector
 
 
+def in_pipeline(call: Call) -> bool:
+    """Whether operators are a multiplication, an addition, or the one and then the other."""
+    names = [op.name for op in (call["op0"], call["op1"]) if op]
+    return names in (["multiply", "add"], ["multiply"], ["add"])
+
+
+def open_arithmetic(call: Call) -> list[engine]:
+    """As `left_open`, of what Scalar's multiplier and adder can do: profiles on trn1 have it there
+    where Vector has much to do (silu, adamw); of trn2 none shows it."""
+    takes = call.machine.has("scalar_takes_open") and call["engine"] is unknown
+    return [vector, scalar] if takes and in_pipeline(call) else [call.engine]
+
+
 # --- rules ----------------------------------------------------------------------------------------
 
 
@@ -93,9 +106,9 @@ def what_vector_lacks_to_gpsimd(call: Call, machine: Machine) -> engine:
 )
 def multiplies_then_adds(call: Call, machine: Machine) -> Fault | None:
     """the Scalar engine multiplies, adds, or multiplies and then adds"""
-    names = [op.name for op in (call["op0"], call["op1"]) if op]
-    if call.engine is not scalar or names in (["multiply", "add"], ["multiply"], ["add"]):
+    if call.engine is not scalar or in_pipeline(call):
         return None
+    names = [op.name for op in (call["op0"], call["op1"]) if op]
     said = f"the Scalar engine has no {' then '.join(names)}"
     return fault("op0", said, "multiply then add, multiply, or add", ", ".join(names))
 

@@ -4,8 +4,7 @@ what SBUF can't hold. The schedule, counters and reports read this, so that they
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +14,11 @@ from neuroncore.clause.instruction import Call
 from neuroncore.compiler.copy_propagation import Definitions, propagated_copies
 from neuroncore.compiler.costs import CallTable
 from neuroncore.compiler.policy import Policy, policy_of
+from neuroncore.compiler.psum_copies import Bypass, bypass
+from neuroncore.compiler.psum_copies import heads as merged
 from neuroncore.compiler.queues import QUEUES
 from neuroncore.compiler.residency import Traffic, traffic
 from neuroncore.machine import Machine
-from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
 from neuroncore.record.program import Columns, Order, Program
 
@@ -35,7 +35,9 @@ class Compiled:
     needs[first[i]:first[i + 1]] for want of data.
 
     same_as[i] is the instruction whose result i would load or make again, maker[i] the one that
-    writes what i would copy; both are -1 for what is issued.
+    writes what i would copy, bypass.source[i] the product from which it is read instead; all are -1
+    for what is issued. heads[i] is the copy out of PSUM that i is one with, or -1. `accesses` are
+    of what is left.
     """
 
     program: Program
@@ -49,32 +51,24 @@ class Compiled:
     needs: Array
     same_as: Array
     maker: Array
+    bypass: Bypass
+    heads: Array
     traffic: Traffic
+    policy: Policy
 
     @property
-    def policy(self) -> Policy:
-        return policy_of(self.program, self.order)
-
-    @cached_property
     def issued(self) -> npt.NDArray[np.bool_]:
         """Whether each instruction is left."""
-        left: npt.NDArray[np.bool_] = (self.same_as < 0) & (self.maker < 0)
+        left: npt.NDArray[np.bool_] = (
+            (self.same_as < 0) & (self.maker < 0) & (self.bypass.source < 0)
+        )
         return left
 
-    @cached_property
-    def own_queue(self) -> Array:
-        """What takes each instruction, if it is issued."""
-        taken: Array = self.table.queue.take(self.row)
-        return taken
-
-    @cached_property
+    @property
     def queue(self) -> Array:
         """What takes each instruction; where one is left out, what has made its result."""
-        copies = np.flatnonzero(self.maker >= 0)
-        if not len(copies):
-            return self.own_queue
-        found = self.own_queue.copy()
-        found[copies] = self.own_queue[self.maker[copies]]
+        own = self.table.queue[self.row]
+        found: Array = np.where(self.maker >= 0, own[self.maker], own)
         return found
 
 
@@ -83,7 +77,8 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
     columns, order = program.columns(), order or program.order
     policy, nobody = policy_of(program, order), np.full(len(program), -1, np.int32)
     table = CallTable(program.calls, machine, policy)
-    row = table.rows_for(columns.call, policy)
+    heads = merged(program, columns, machine.psum.bank_bytes) if policy.rewrites else nobody
+    row = table.rows_for(columns.call, policy, heads)
     accesses = dataflow.Accesses(
         columns.start, columns.operands, table.reads[row], *program.boxes().near
     )
@@ -91,8 +86,14 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
     queue = table.queue[row]
     first, needs = dataflow.dependencies(queue, accesses, table.weights[row], flow)
     same_as, maker, moved = nobody, nobody.copy(), Traffic(nobody)
+    passed = Bypass(nobody, columns.operands, nobody[:0])
     if policy.rewrites:
         moved = traffic(program, machine.sbuf.usable_bytes)
+        passed = bypass(program.calls, columns, accesses, flow)
+        if len(passed.users):
+            columns = replace(columns, operands=passed.operands)
+            accesses, flow = accesses._replace(operands=passed.operands), _no_flow(accesses, policy)
+            first, needs = dataflow.dependencies(queue, accesses, table.weights[row], flow)
         sums = dataflow.recomputed(columns.call, accesses, _compared(program.calls), flow)
         same_as = np.where(moved.kept, sums, moved.same_as)
         definitions = Definitions(program.calls, columns, program.box_table()[:, 0], accesses, flow)
@@ -101,7 +102,7 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
     return Compiled(
         program=program,
         order=order,
-        columns=columns,
+        columns=program.columns(),
         table=table,
         row=row,
         accesses=accesses,
@@ -110,7 +111,10 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
         needs=needs,
         same_as=same_as,
         maker=maker,
+        bypass=passed,
+        heads=heads,
         traffic=moved,
+        policy=policy,
     )
 
 
@@ -127,7 +131,7 @@ def _no_flow(accesses: Accesses, policy: Policy) -> Flow:
     """Room for the flow of data: of definitions only where the policy asks for them."""
     count = len(accesses.reads)
     flow: Flow = dataflow.Flow(
-        previous=buffers.filled((count, len(QUEUES)), -1, np.int32),
+        previous=np.full((count, len(QUEUES)), -1, np.int32),
         reload=np.zeros(count, np.bool_),
         reaching=np.zeros(len(accesses.operands) if policy.rewrites else 0, np.int32),
         killer=np.full(count, count, np.int32),

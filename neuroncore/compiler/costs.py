@@ -35,6 +35,7 @@ class CallTable:
         self.reads = np.array([c.inputs for c in calls], np.int32)
         self.busy = np.array([c.busy_ns for c in costs], np.float64)
         self.latency = np.array([c.latency_ns for c in costs], np.float64)
+        self.set_up_ns = np.array([c.set_up_ns for c in costs], np.float64)
         self.weights_ns = np.array([c.weights_ns for c in costs], np.float64)
         self.weights = np.full(count, -1, np.int32)
         self.picks_weights = np.zeros(count, np.bool_)  # by an index, which may have changed
@@ -67,13 +68,13 @@ class CallTable:
                 self.weights[i] = call.reads.index(weights)
                 self.picks_weights[i] = call.view(weights).picked_by is not None
 
-    def rows_for(self, call: Array, policy: Policy) -> Array:
-        """The row of each instruction."""
+    def rows_for(self, call: Array, policy: Policy, heads: Array) -> Array:
+        """The row of each instruction; that of heads[i] for what is one with it."""
         row = np.zeros(len(call), np.intp)
         if len(call):
             choices = native.Choices(self.first, self.last, self.queue, self.busy)
             given = np.zeros(len(QUEUES))
-            native.balanced.over(len(call))(call, choices, policy.horizon_ns, given, row)
+            native.balanced.over(len(call))(call, heads, choices, policy.horizon_ns, given, row)
         return row
 
 
@@ -83,10 +84,13 @@ def _stays(call: Call) -> bool:
     )
 
 
-def busy(table: CallTable, row: Array, queue: Array, reload: Array, machine: Machine) -> Array:
+def busy(
+    table: CallTable, row: Array, queue: Array, reload: Array, heads: Array, machine: Machine
+) -> Array:
     """How long each instruction keeps its queue, with what depends on the one before it: the
-    weights that are in the array already, the activation table that is loaded."""
-    taken: Array = table.busy[row]
+    weights that are in the array already, the activation table that is loaded. What is one with
+    heads[i] is set up only there."""
+    taken: Array = table.busy[row] - np.where(heads >= 0, table.set_up_ns[row], 0.0)
     if table.weights_ns.any():
         weights = np.where(reload, table.weights_ns[row], 0.0)
         taken = np.maximum(taken, weights) if machine.fixed.weights_hidden else taken + weights

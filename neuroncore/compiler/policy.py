@@ -17,10 +17,11 @@ class Policy:
 
     Among the first `window` instructions that an engine has not begun (`transfers` for DMA), the
     one that can begin first does; what reads nothing, like memset, may be moved up from further
-    behind, among the first `reach`. With `horizon_ns`, copies for which the kernel names no engine
-    go to the one that has the least to do, which must not be behind by more than that; what is
-    loaded again is there already, while it fits (`residency`); what was made only to be copied is
-    made in the copy's place (`copy_propagation`); and descriptors that hardware could write are
+    behind, among the first `reach`. With `horizon_ns`, what the kernel names no engine for goes to
+    Vector or Scalar, whichever has less to do and is not behind by more than that; what is loaded
+    again is there already, while it fits (`residency`); what was made only to be copied is made in
+    the copy's place (`copy_propagation`), copies out of PSUM are left out where PSUM can be read,
+    or merged (`psum_copies`); and descriptors that hardware could write are
     written before the kernel runs, but for `dge`: hardware writes them then, of loads and stores in
     one ring. With `by_first_use`, loads come in the order in which their data are used.
     """
@@ -58,9 +59,9 @@ POLICIES: dict[Order, Policy] = {
     # (kev/attn_tkg, plan A), nor does a product wait for 256 tiles before it begins (nki-autotune,
     # #31). One that waits for a store holds up those behind it (kev/attn_tkg, v0 to v3).
     "scheduled": Policy("reordered as today's compiler does", 32, 128, 1, by_first_use=True),
-    # The older API's compiler orders, and shares copies out among Vector, Scalar and GpSimd:
-    # profiles of kernels that name no engine show all three at work. Published stable-diffusion
-    # attention needs a window of 128; a wider one changes nothing.
+    # The older API's compiler orders, and shares copies out between Vector and Scalar: GpSimd has
+    # none in 17 profiles of kernels that name no engine. Published stable-diffusion attention needs
+    # a window of 128; a wider one changes nothing.
     "compiled": Policy("reordered as the older API's compiler does", 128, 128, 128, 10_000.0),
 }
 

@@ -111,15 +111,17 @@ class Choices(NamedTuple):
 
 
 @compiled
-def balanced(call: Array, choices: Choices, horizon: float, given: Array, row: Array) -> None:
-    """row[i] = which row serves instruction i: the one whose queue q has the least work given[q] to
-    it so far. A queue that is behind the others of a choice by more than `horizon` counts as being
-    that much behind: work can't be moved further."""
+def balanced(
+    call: Array, heads: Array, choices: Choices, horizon: float, given: Array, row: Array
+) -> None:
+    """row[i] = which row serves instruction i: that of heads[i], unless it is -1, or the one whose
+    queue q has the least work given[q] to it so far. A queue that is behind the others of a choice
+    by more than `horizon` counts as being that much behind: work can't be moved further."""
     queue, busy = choices.queue, choices.busy
     for i in range(call.shape[0]):
         begin, end = choices.first[call[i]], choices.last[call[i]]
-        best = begin
-        if end > begin + 1:
+        best = begin if heads[i] < 0 else row[heads[i]]
+        if end > begin + 1 and heads[i] < 0:
             most = 0.0
             for r in range(begin, end):
                 most = max(most, given[queue[r]])

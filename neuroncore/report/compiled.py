@@ -39,6 +39,10 @@ def _said(form: Compiled, members: npt.NDArray[np.intp]) -> Iterator[str]:
     left = members[form.issued[members]]
     counts = np.bincount(form.queue[left], minlength=len(QUEUES)).tolist()
     yield from (f"{count:,} on {QUEUES[q]}" for q, count in enumerate(counts) if count)
-    for why, found in (("there already", form.same_as), ("written in place", form.maker)):
+    for why, found in (
+        ("there already", form.same_as),
+        ("written in place", form.maker),
+        ("read in PSUM", form.bypass.source),
+    ):
         if count := int((found[members] >= 0).sum()):
             yield f"{count:,} left out: {why}"

@@ -14,6 +14,7 @@ import numpy as np
 
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import HBM
+from neuroncore.compiler import Compiled
 from neuroncore.compiler.residency import Traffic
 from neuroncore.enums import engine
 from neuroncore.machine import Machine
@@ -66,6 +67,7 @@ def counted(timeline: Timeline) -> Counters:
     form = timeline.compiled
     call, queue = call[form.issued], queue[form.issued]
     _spill(found.bytes, form.traffic)
+    _read_in_psum(found.bytes, form)
     pairs, times = np.unique(call.astype(np.int64) * len(QUEUES) + queue, return_counts=True)
     matrices: dict[str, int] = {}
     for pair, count in zip(pairs.tolist(), times.tolist(), strict=True):
@@ -92,6 +94,23 @@ def _spill(counts: Counter[str], moved: Traffic) -> None:
         ("sbuf_write_bytes", read),
     ):
         counts[name] += count
+
+
+def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
+    """What is read in PSUM though the program has it in SBUF."""
+    start, places = form.columns.start, form.bypass.users
+    reader = np.searchsorted(start, places, side="right") - 1
+    kinds, times = np.unique(
+        np.column_stack((form.columns.call[reader], places - start[reader])),
+        axis=0,
+        return_counts=True,
+    )
+    for (index, place), count in zip(kinds.tolist(), times.tolist(), strict=True):
+        call = form.program.calls[index]
+        if call.instruction.traits.bytes_counted:
+            size = _in_a_partition(call.view(call.reads[place])) * count
+            counts["sbuf_read_bytes"] -= size
+            counts["psum_read_bytes"] += size
 
 
 def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine) -> None:

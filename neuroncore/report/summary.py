@@ -16,7 +16,7 @@ from neuroncore.core.meeting import cores_together
 from neuroncore.machine import Machine
 from neuroncore.report.counters import SPILLS, Counters, counted
 from neuroncore.report.estimate import Estimate, estimate
-from neuroncore.schedule import LOADS, QUEUES, SCALAR, TENSOR, Timeline
+from neuroncore.schedule import LOADS, SCALAR, TENSOR, Timeline
 from neuroncore.schedule.collectives import collectives
 
 Array = npt.NDArray[Any]
@@ -56,7 +56,7 @@ def bound_by(timeline: Timeline) -> dict[str, str]:
 
 def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
     engines, estimated = timeline.queue < LOADS, estimate(timeline)
-    working = _length_of_union(timeline.begin[engines], (timeline.begin + timeline.busy)[engines])
+    working = _length_of_union(timeline.begin[engines], timeline.end[engines])
     return {
         "is_simulation": True,
         "target": timeline.machine.name,
@@ -102,16 +102,17 @@ def _length_of_union(begin: Array, end: Array) -> float:
 
 
 def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
-    """An engine is active while instructions keep it; their own times, until the result is there,
-    overlap."""
+    """An engine is active from the begin of an instruction until its result is there, as in
+    published profiles of attention and of copies that are far apart; their own times overlap."""
     fields: dict[str, Any] = {}
     taken = timeline.end - timeline.begin
     for q, name in enumerate(ENGINE_FIELDS):
         own = timeline.queue == q
         fields[f"{name}_engine_instruction_count"] = counters.of_queue(q)
         fields[f"{name}_engine_instruction_time"] = float(taken[own].sum()) / 1e9
-        fields[f"{name}_engine_active_time"] = float(timeline.busy[own].sum()) / 1e9
-        fields[f"{name}_engine_active_time_percent"] = timeline.busy_share[QUEUES[q]]
+        active = _length_of_union(timeline.begin[own], timeline.end[own])
+        fields[f"{name}_engine_active_time"] = active / 1e9
+        fields[f"{name}_engine_active_time_percent"] = active / (timeline.total_ns or 1.0)
     fields["matmul_instruction_count"] = counters.opcodes[TENSOR, "MATMUL"]
     fields["activate_instruction_count"] = counters.opcodes[SCALAR, "ACTIVATE"]
     return fields

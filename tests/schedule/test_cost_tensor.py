@@ -147,14 +147,14 @@ def test_weights_that_change_are_paid_for_where_they_are_not_hidden(target):
         ("bfloat16", 1, 64, 64),
         ("bfloat16", 4, 64, 128),
         ("bfloat16", 8, 64, 256),
-        ("float32", 1, 2 * 64, 2 * 64),
+        ("float32", 1, 2 * 128, 2 * 128),
     ],
 )
 def test_weights_load_four_columns_a_cycle_but_no_faster_than_64_cycles(
     target, form, step, alike, sectors
 ):
     """A sector of 16 bytes takes two cycles, on machines that load by sectors. float32 loads a tile
-    for each of its passes."""
+    for each of its passes, at half the rate."""
     device = Device(target)
     dst, _, moving = operands(device, form=form)
     stationary = device.zeros((128, 128 * step), form)[:, 0 : 128 * step : step]

@@ -22,6 +22,7 @@ from neuroncore.native import jit
 from neuroncore.schedule import schedule
 
 COPIERS = ("vector", "scalar", "gpsimd")
+OPEN = ("vector", "scalar")  # which the older compiler gives what the kernel leaves open
 ENGINES = {name: nisa.engine[name] for name in (*COPIERS, "unknown")}
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "sync", "loads", "stores")
 SHAPE = (128, 16)
@@ -70,14 +71,14 @@ class Recorder:
         elements = self.elements[where][self.first[where[0]]]
         return self.tiles[name][where], frozenset((name, e) for e in elements.flat)
 
-    def note(self, queues, operands, writes):
-        self.steps.append(Step(queues, operands, writes, left_open=len(queues) > 1))
+    def note(self, queues, operands, writes, left_open=False):
+        self.steps.append(Step(queues, operands, writes, left_open=left_open))
 
     def copy(self, queue, dst, src):
-        reach = COPIERS[: 2 if "psum0" in (dst[0], src[0]) else 3]
         (dst, writes), (src, reads) = self.part(*dst), self.part(*src)
         self.device.issue("tensor_copy", dst, src, engine=ENGINES[queue])
-        self.note(reach if queue == "unknown" else (queue,), [reads], writes)
+        is_open = queue == "unknown"
+        self.note(OPEN if is_open else (queue,), [reads], writes, is_open)
 
     def fill(self, queue, dst):
         dst, writes = self.part(*dst)
@@ -189,6 +190,38 @@ def dealt(steps, policy):
         given[queue] += step.costs[queue].busy_ns
         result.append(replace(step, queues=(queue,)))
     return result
+
+
+def within(elements, *names):
+    return {name for name, _ in elements} <= set(names)
+
+
+def read_in_psum(steps):
+    """The steps with what they read in PSUM instead of a copy of it, and whether each is such a
+    copy, that nobody reads."""
+    left_out, users = [False] * len(steps), {}
+    readers = [(k, n, read) for k, step in enumerate(steps) for n, read in enumerate(step.operands)]
+    written = {(k, n): writer_of(steps, k, read) for k, n, read in readers}
+    plain = {
+        i
+        for i, step in enumerate(steps)
+        if step.left_open and within(step.reads, "psum0") and within(step.writes, "sbuf0", "sbuf1")
+        if written[i, 0] >= 0 and steps[written[i, 0]].writes == step.reads
+    }
+    for i in plain:
+        users[i] = [(k, n) for k, n, _ in readers if written[k, n] == i]
+    for i, own in users.items():
+        maker, last = written[i, 0], max((k for k, _ in own), default=-1)
+        over = (k for k in range(maker + 1, len(steps)) if steps[k].writes & steps[maker].writes)
+        alone = all(sum(k == other for u in users.values() for other, _ in u) == 1 for k, _ in own)
+        exact = all(steps[k].operands[n] == steps[i].writes for k, n in own)
+        reached = all(steps[k].queue in OPEN for k, _ in own)
+        left_out[i] = bool(own) and alone and exact and reached and next(over, len(steps)) > last
+    result = [replace(step, operands=list(step.operands)) for step in steps]
+    for i in np.flatnonzero(left_out):
+        for k, n in users[i]:
+            result[k].operands[n] = steps[i].operands[0]
+    return result, left_out
 
 
 def written_by_source(steps, again):
@@ -315,13 +348,16 @@ def next_one(steps, waiting, free, end, policy, sync_ns):
 def slow_schedule(steps, it, order, again):
     """(queue, begin, end) of each instruction; i is left out for repeating again[i], if any."""
     policy = POLICIES[order]
-    steps = dealt(steps, policy)
+    steps, in_psum = dealt(steps, policy), [False] * len(steps)
+    if policy.horizon_ns:
+        steps, in_psum = read_in_psum(steps)
     busy, array = list(occupancy(steps, it)), Array(it.fixed)
     begin, end = {}, {}
     free, complete, engines = dict.fromkeys(QUEUES, 0.0), dict.fromkeys(QUEUES, 0.0), {}
     rivals, sharing = {"vector": "gpsimd", "gpsimd": "vector"}, {}
     written = written_by_source(steps, again) if policy.horizon_ns else [None] * len(steps)
     left_out = [w is not None or a >= 0 for w, a in zip(written, again, strict=True)]
+    left_out = [a or b for a, b in zip(left_out, in_psum, strict=True)]
     for i in np.flatnonzero(left_out):
         busy[i] = 0.0
     steps = [s if w is None else replace(s, queues=steps[w].queues) for s, w in zip(steps, written)]
@@ -369,7 +405,14 @@ def record(target, program, warmup_ns=3000.0, cooling_ns=40000.0, order="in-orde
     for step, index in zip(recorder.steps, recorded.columns().call, strict=True):
         call = recorded.calls[index]
         step.call = index
-        units = [call.engine] if len(step.queues) == 1 else [ENGINES[q] for q in step.queues]
+        if (
+            target == "trn1"
+            and order == "compiled"
+            and step.left_open
+            and within(step.reads, "psum0")
+        ):
+            step.queues = ("scalar",)
+        units = [ENGINES[q] for q in step.queues] if step.left_open else [call.engine]
         used = POLICIES[order].on(it)
         costs = [call.instruction.cost(replace(call, engine=unit), used) for unit in units]
         step.costs = dict(zip(step.queues, costs, strict=True))
