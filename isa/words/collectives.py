@@ -13,7 +13,7 @@ from neuroncore.clause.world import World
 from neuroncore.core.replica_groups import participants
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import BufferKindError, DtypeError, ShapeError, SignatureError
-from neuroncore.instances.collective_time import collective_time
+from neuroncore.instances.collective_time import known_time
 from neuroncore.instances.instance import of_machine
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
@@ -66,10 +66,11 @@ def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:
         largest = of_machine(machine.name)
         lnc = largest.chip.logical_core_sizes[0]
         groups = call.arguments.get("replica_group") or call["source_target_pairs"]
-        ranks = [rank for rank in groups[0] if rank < largest.ranks(lnc)]
+        most = largest.ranks(lnc)
+        ranks = tuple(rank for rank in groups[0] if rank < most)
         srcs, dsts = call["srcs"], call["dsts"]
         size = sum(view.nbytes for view in (srcs if pattern == "scatter" else dsts))
-        taken = collective_time(largest, lnc, pattern, size, ranks or [0])
+        taken = known_time(largest.name, lnc, pattern, size, ranks or (0,))
         pairs = zip(dsts, srcs, strict=True)
         moved = max((cost.move(*pair, machine) for pair in pairs), key=lambda one: one.busy_ns)
         own = cost.Collective(pattern, size, _grouped(call))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log2, prod
 from typing import NamedTuple
 
@@ -101,6 +102,14 @@ def collective_time(
         ns=1e3 * instance.collectives.launch_us + sum(part.ns for part in parts),
         basis=_basis(group, pattern, size_bytes),
     )
+
+
+@lru_cache(1 << 10)
+def known_time(
+    instance: str, lnc: int, pattern: str, size_bytes: int, ranks: tuple[int, ...]
+) -> CollectiveTime:
+    """The same on an instance by its name, of which all ranks of a group ask."""
+    return collective_time(instances.load(instance), lnc, pattern, size_bytes, ranks)
 
 
 def _basis(group: _Group, pattern: str, size_bytes: int) -> str:

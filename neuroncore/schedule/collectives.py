@@ -12,21 +12,25 @@ from neuroncore.instances.collective_time import CollectiveTime, collective_time
 from neuroncore.schedule.prepare import Prepared
 
 
-@lru_cache(1 << 12)
 def time_of(done: Collective, world: World, number: int, machine: str) -> CollectiveTime | None:
     """How long it takes the group of a core, on the world's instance or else on the smallest that
     has so many ranks; None if there is none, or if the instance has fewer."""
     group = done.group(world.rank(number))
-    if world.instance:
-        one = instances.find(world.instance)
-    else:
-        found = instances.holding(machine, world.cores, max(world.ranks, 1 + max(group)))
-        if found is None:
-            return None
-        one = found
-    if world.cores not in one.chip.logical_core_sizes or max(group) >= one.ranks(world.cores):
+    return _time_of_group(done.pattern, done.size_bytes, group, world, machine)
+
+
+@lru_cache(1 << 12)
+def _time_of_group(
+    pattern: str, size_bytes: int, group: tuple[int, ...], world: World, machine: str
+) -> CollectiveTime | None:
+    most = max(world.ranks, 1 + max(group))
+    found = instances.find(world.instance) if world.instance else None
+    one = found or instances.holding(machine, world.cores, most)
+    if one is None or world.cores not in one.chip.logical_core_sizes:
         return None
-    return collective_time(one, world.cores, done.pattern, done.size_bytes, group)
+    if max(group) >= one.ranks(world.cores):
+        return None
+    return collective_time(one, world.cores, pattern, size_bytes, group)
 
 
 def collectives(form: Compiled) -> list[tuple[int, Collective]]:
