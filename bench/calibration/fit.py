@@ -1,13 +1,13 @@
-"""Fit the numbers of the cycle model that documents do not give, and leave each source out in turn.
+"""Leave each source of kernels out in turn, with what the model rests on chosen without it.
 
     python bench/calibration/fit.py CSV --records FOLDER [--offsets FILE.toml] [--json OUT.json]
 
-Every fitted number is a physical quantity with a few plausible values. All combinations are tried;
-the best has the most kernels within 25 %, of equal ones the smallest mean error. Kernels of
-either API are fitted by themselves, for they share no number. Then the fit is made again without
-each source of kernels, and that source's error is taken with what the others chose: what a new
-kernel has to expect. Nothing is changed: numbers in use are in neuroncore/compiler/policy.py,
-isa/machines/trn1.toml and offsets.toml, and are reported beside the best. No kernel is left out.
+choices.toml has what whole kernels have shown: numbers, how far compilers reorder and what they
+leave out, what harnesses add. Of each the value in use is compared with others, one choice at a
+time. Every source is estimated with what the kernels of all other sources choose: what a new kernel
+has to expect. What needs no evidence stands unless another value is better, so that what only one
+source shows is not there for that source. Nothing is changed, and no kernel is left out. Latencies
+that nki-library asserts take no part.
 """
 
 from __future__ import annotations
@@ -18,247 +18,217 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product
+from math import log
 from pathlib import Path
-from statistics import mean, median
-from typing import Any, NamedTuple
+from statistics import mean
+from typing import Any
+
+import choices
+from choices import DGE, FITTED, Choice, Setting
 
 from neuroncore import machine
-from neuroncore.cli.score import ASSERTED
-from neuroncore.compiler.policy import POLICIES
-from neuroncore.machine import Machine
-from neuroncore.record.program import Order
+from neuroncore.cli.score import ASSERTED, compared
 from neuroncore.record.saved import Record
 from neuroncore.report import measurements
-from neuroncore.report.measurements import Harness, Row, leaves_descriptors, offset_us, span_ns
-from neuroncore.report.score import CLOSE
+from neuroncore.report.measurements import (
+    Harness,
+    Row,
+    harness_of,
+    leaves_descriptors,
+    offset_us,
+    span_ns,
+)
+from neuroncore.report.score import Errors, Order, Point, chains, errors, order
 from neuroncore.schedule import schedule_cores
 
 HERE = Path(__file__).parent
-
-
-class Setting(NamedTuple):
-    """A value of each fitted number; all but the windows are trn1's."""
-
-    window: int  # instructions among which an engine takes the first that is ready
-    transfers: int = 1  # the same of rings
-    transfer_ns: float = 0.0  # what a DMA engine takes for a transfer beside moving its bytes
-    reciprocal: float = 0.0  # elements per lane and cycle of the Vector engine's reciprocal
-    offset_us: float = 0.0  # what a harness adds to the span from the first DMA to the last
-
-
-# Windows on either side of those in use. A transfer: nothing, and up to half of a DMA's fixed cost.
-# A reciprocal: the 8 cycles that the older documentation prints, and the rate that fits a profile.
-# What harnesses add: around the 14 to 15.4 that four vector additions show.
-GRID: Mapping[Order, Sequence[Setting]] = {
-    "scheduled": [Setting(*windows) for windows in product((1, 2, 8, 32, 128, 512), (1, 128))],
-    "compiled": [
-        Setting(window, 128, *numbers)
-        for window, *numbers in product(
-            (32, 128), (0.0, 60.0, 120.0), (0.125, 0.42), (10.0, 15.0, 20.0)
-        )
-    ],
-}
+MOST = 1.0  # of |ln(estimate / measurement)|: a kernel that is not understood decides nothing
+BETTER = 1e-4  # by how much the mean of that has to be less for a value to be better
+SHOWN = 0.003  # and for a source to show it
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A measurement, and its error with each setting."""
+    """A measurement beside its estimate in use, and how bad the estimate is with each value of the
+    choices that it can depend on."""
 
-    name: str
-    source: str
-    error: Mapping[Setting, float]
+    point: Point
+    badness: float
+    other: Mapping[tuple[Choice, Any], float]
 
-
-@dataclass(frozen=True)
-class Quality:
-    median: float
-    close: float
-
-    def __str__(self) -> str:
-        return f"median error {self.median:.1%}, within 25 % {self.close:.1%}"
+    def with_value(self, choice: Choice, value: Any) -> float:
+        return self.other.get((choice, value), self.badness)
 
 
-@dataclass(frozen=True)
-class Fit:
-    """The best of the settings for kernels of one order, the one in use, and the errors: with
-    these two, and of every source with what the others choose."""
-
-    order: Order
-    sources: int
-    best: Setting
-    fitted: Sequence[float]
-    used: Setting
-    in_use: Sequence[float]
-    left_out: Sequence[float]
-    chosen: Mapping[Setting, int]  # how many times the others chose each setting
+def badness(estimated: float, measured: float) -> float:
+    return min(MOST, abs(log(estimated / measured))) if estimated > 0 else MOST
 
 
-def quality(errors: Sequence[float]) -> Quality:
-    return Quality(median(errors), sum(e <= CLOSE for e in errors) / len(errors))
+def chosen(kernels: Sequence[Kernel], choice: Choice) -> Any:
+    """The value with which estimates are the least bad; of those that are alike the first."""
+
+    def bad(value: Any) -> float:
+        return mean(k.with_value(choice, value) for k in kernels)
+
+    least = min(map(bad, choice.values))
+    return next(v for v in choice.values if bad(v) <= least + BETTER)
 
 
-def best(kernels: Sequence[Kernel], settings: Sequence[Setting]) -> Setting:
-    """The first of the best: a setting that changes nothing is no better.
-
-    Of those with as many close kernels it has the smallest mean error: the median does not see the
-    few kernels that a window matters to.
-    """
-
-    def badness(setting: Setting) -> tuple[float, float]:
-        errors = [k.error[setting] for k in kernels]
-        return -quality(errors).close, round(mean(errors), 4)
-
-    return min(settings, key=badness)
+def settings(kernels: Sequence[Kernel], every: Sequence[Choice]) -> dict[str, Setting]:
+    """For each source what the others choose, as far as it is not what is in use."""
+    found: dict[str, Setting] = {}
+    for source in sorted({k.point.source for k in kernels}):
+        others = [k for k in kernels if k.point.source != source]
+        values = {choice: chosen(others, choice) for choice in every}
+        found[source] = {c: value for c, value in values.items() if value != c.in_use}
+    return found
 
 
-def left_out(
-    kernels: Sequence[Kernel], settings: Sequence[Setting]
-) -> tuple[list[float], Counter[Setting]]:
-    """The errors of each source with the setting that the other sources choose, and these."""
-    errors: list[float] = []
-    chosen: Counter[Setting] = Counter()
-    for source in sorted({k.source for k in kernels}):
-        setting = best([k for k in kernels if k.source != source], settings)
-        chosen[setting] += 1
-        errors += (k.error[setting] for k in kernels if k.source == source)
-    return errors, chosen
+def shown_by(kernels: Sequence[Kernel], choice: Choice) -> dict[str, float]:
+    """By how much the estimates of each source are better with the value in use than without."""
+    gains: dict[str, list[float]] = {}
+    for k in kernels:
+        gains.setdefault(k.point.source, []).append(
+            k.with_value(choice, choice.without) - k.badness
+        )
+    return {source: mean(each) for source, each in sorted(gains.items())}
 
 
-# --- predictions ----------------------------------------------------------------------------------
+# --- estimates ------------------------------------------------------------------------------------
+
+
+class Estimates:
+    """Of records with settings, where `known` says what harnesses add. Rows of one record follow
+    one another: what differs in nothing that is scheduled is scheduled once."""
+
+    def __init__(self, known: Sequence[Harness]) -> None:
+        self.known = known
+        self._spans: dict[Any, float] = {}
+        self._last: Record | None = None
+
+    def us(self, row: Row, record: Record, setting: Setting) -> float:
+        """Of the core that takes longest, with what the harness adds."""
+        dge = leaves_descriptors(row, self.known)
+        without_dge = any(c.name == DGE and not value for c, value in setting.items())
+        if record is not self._last:
+            self._last = record
+            self._spans.clear()
+        scheduled = frozenset((c, value) for c, value in setting.items() if c.kind != "offset")
+        key = row["generation"], dge, scheduled
+        if key not in self._spans:
+            programs = measurements.programs(record, dge and not without_dge)
+            with choices.applied(setting, machine.load(row["generation"])) as target:
+                timelines = schedule_cores(programs, target, world=record.world)
+            self._spans[key] = max(map(span_ns, timelines), default=0.0) / 1000
+        return self._spans[key] + self.added_us(row, setting)
+
+    def added_us(self, row: Row, setting: Setting) -> float:
+        """What the harness adds: what is fitted, as the setting has it."""
+        harness = harness_of(row, self.known)
+        if harness is None or harness.grade != FITTED:
+            return offset_us(row, self.known)
+        fitted = (c for c in setting if c.kind == "offset" and c.of == harness.generation)
+        choice = next(fitted, None)
+        return harness.offset_us if choice is None else float(setting[choice])
 
 
 def kernels(
-    rows: Sequence[Row], folder: Path, known: Sequence[Harness]
-) -> Iterator[tuple[Order, Kernel]]:
-    """Every kernel that has a record, with the order it is estimated in."""
-    spans: dict[tuple[Any, ...], float] = {}
-    last: Record | None = None
-    for row, record in measurements.recorded(rows, folder):
-        if isinstance(record, str) or not record.programs:
+    points: Mapping[str, Point], found: Iterator[tuple[Row, Record | str]],
+    every: Sequence[Choice], estimates: Estimates,
+) -> Iterator[Kernel]:  # fmt: skip
+    """Every kernel that has a record."""
+    for row, record in found:
+        if isinstance(record, str) or row["id"] not in points:
             continue
-        if record is not last:
-            last = record
-            spans.clear()
-        order = record.programs[0].order
-        if order not in GRID:
+        point, other = points[row["id"]], {}
+        for choice in every:
+            if choice.concerns(row["generation"], point.order):
+                for value in choice.values:
+                    if value != choice.in_use:
+                        us = estimates.us(row, record, {choice: value})
+                        other[choice, value] = badness(us, point.measured_us)
+        yield Kernel(point, badness(point.estimated_us, point.measured_us), other)
+
+
+def left_out(
+    points: Mapping[str, Point], found: Iterator[tuple[Row, Record | str]],
+    of_source: Mapping[str, Setting], estimates: Estimates,
+) -> Iterator[Point]:  # fmt: skip
+    """Every kernel as it is estimated with what the other sources choose."""
+    for row, record in found:
+        if isinstance(record, str) or row["id"] not in points:
             continue
-        measured, dge = float(row["est_single_core_us"]), leaves_descriptors(row, known)
-        error = {
-            s: abs((span_us(record, row, dge, s, spans) + added_us(row, s, known)) / measured - 1)
-            for s in GRID[order]
+        point = points[row["id"]]
+        setting = {
+            c: value
+            for c, value in of_source[point.source].items()
+            if c.concerns(row["generation"], point.order)
         }
-        yield order, Kernel(f"{row['id']} {row['kernel']}", measurements.source(row), error)
-
-
-def added_us(row: Row, setting: Setting, known: Sequence[Harness]) -> float:
-    added = offset_us(row, known)
-    fitted = row["generation"] == "trn1" and added and setting.offset_us
-    return setting.offset_us if fitted else added
-
-
-def span_us(
-    record: Record, row: Row, dge: bool, setting: Setting, spans: dict[tuple[Any, ...], float]
-) -> float:
-    """The estimate without the harness, which is made once for settings that don't differ in what
-    the kernel uses."""
-    generation, order = row["generation"], record.programs[0].order
-    key: tuple[Any, ...] = generation, dge, setting.window, setting.transfers
-    target = machine.load(generation)
-    if generation == "trn1":
-        divides = any(call.name == "reciprocal" for p in record.programs for call in p.calls)
-        key += setting.transfer_ns, divides and setting.reciprocal
-        target = with_numbers(target, setting)
-    if key not in spans:
-        before = POLICIES[order]
-        reach = max(setting.window, before.reach)
-        POLICIES[order] = replace(
-            before, window=setting.window, reach=reach, transfers=setting.transfers
-        )
-        try:
-            timelines = schedule_cores(measurements.programs(record, dge), target)
-        finally:
-            POLICIES[order] = before
-        spans[key] = max(map(span_ns, timelines)) / 1000
-    return spans[key]
-
-
-def with_numbers(target: Machine, setting: Setting) -> Machine:
-    vector = target.engines["vector"]
-    vector = replace(vector, rate={**vector.rate, "reciprocal": setting.reciprocal})
-    return replace(
-        target,
-        engines={**target.engines, "vector": vector},
-        dma=replace(target.dma, transfer_ns=setting.transfer_ns),
-    )
-
-
-def in_use(order: Order, known: Sequence[Harness]) -> Setting:
-    """The setting that estimates are made with."""
-    windows = POLICIES[order].window, POLICIES[order].transfers
-    if order != "compiled":
-        return Setting(*windows)
-    trn1 = machine.load("trn1")
-    offset = offset_us({"generation": "trn1", "measured_by": "nki.benchmark"}, known)
-    reciprocal = trn1.engines["vector"].rate["reciprocal"]
-    return Setting(*windows, trn1.dma.transfer_ns, reciprocal, offset)
+        if setting:
+            point = replace(point, estimated_us=estimates.us(row, record, setting))
+        yield point
 
 
 # --- what is said ---------------------------------------------------------------------------------
 
 
-def fit(order: Order, own: Sequence[Kernel], known: Sequence[Harness]) -> Fit:
-    settings, used = GRID[order], in_use(order, known)
-    chosen = best(own, settings)
-    errors, choices = left_out(own, settings)
-    return Fit(
-        order,
-        choices.total(),
-        chosen,
-        [k.error[chosen] for k in own],
-        used,
-        [k.error[used] for k in own],
-        errors,
-        choices,
-    )
+@dataclass(frozen=True)
+class Fit:
+    """Estimates in use, and of every source with what the others choose; the choices, with how
+    much better the one in use is than none for each source, and what the others chose."""
 
-
-def said(setting: Setting, order: Order) -> str:
-    fields = list(setting._asdict().items())
-    return ", ".join(f"{n} {v:g}" for n, v in (fields if order == "compiled" else fields[:2]))
+    in_use: Sequence[Point]
+    left_out: Sequence[Point]
+    shown: Mapping[Choice, Mapping[str, float]]
+    chosen: Mapping[Choice, Counter[Any]]
 
 
 def text(found: Fit) -> Iterator[str]:
-    yield f"{found.order}: {len(found.fitted)} kernels of {found.sources} sources"
-    yield f"    best       {quality(found.fitted)}: {said(found.best, found.order)}"
-    yield f"    in use     {quality(found.in_use)}: {said(found.used, found.order)}"
-    yield f"    left out   {quality(found.left_out)}"
-    for setting, count in found.chosen.items():
-        yield f"        {count} sources with {said(setting, found.order)}"
+    for name, points in (("in use", found.in_use), ("left out", found.left_out)):
+        yield f"{name:10} {said(*_figures(points))}"
+    for choice, gains in found.shown.items():
+        told = ", ".join(f"{v!r} {n}" for v, n in found.chosen[choice].items())
+        yield f"{choice}: {choice.in_use!r} in use, {choice.without!r} without; chosen {told}"
+        for verb, sign in (("shown by", 1), ("against", -1)):
+            sources = [f"{s} {gain:+.3f}" for s, gain in gains.items() if sign * gain >= SHOWN]
+            if sources:
+                yield f"    {verb} {', '.join(sources)}"
 
 
-def together(fits: Sequence[Fit]) -> dict[str, Quality]:
-    """All kernels, by what their estimates were made with."""
+def _figures(points: Sequence[Point]) -> tuple[Errors, Order]:
+    found = errors(points)
+    assert found is not None
+    return found, order(chains(points))
+
+
+def said(found: Errors, pairs: Order) -> str:
+    return (
+        f"{found.count} kernels, median error {found.median:.1%}, within 20 % {found.close:.1%}, "
+        f"pairs in order {pairs.accuracy or 0:.1%}, median Spearman {pairs.spearman or 0:.2f}"
+    )
+
+
+def document(found: Fit) -> dict[str, Any]:
+    def quality(points: Sequence[Point]) -> dict[str, Any]:
+        each, pairs = _figures(points)
+        return {"errors": asdict(each), "order": {**asdict(pairs), "accuracy": pairs.accuracy}}
+
     return {
-        "best": quality([e for found in fits for e in found.fitted]),
-        "in use": quality([e for found in fits for e in found.in_use]),
-        "left out": quality([e for found in fits for e in found.left_out]),
-    }
-
-
-def document(fits: Sequence[Fit]) -> dict[str, Any]:
-    orders = {
-        found.order: {
-            "kernels": len(found.fitted),
-            "sources": found.sources,
-            "best": {**found.best._asdict(), **asdict(quality(found.fitted))},
-            "in use": {**found.used._asdict(), **asdict(quality(found.in_use))},
-            "left out": asdict(quality(found.left_out)),
-            "chosen": [{**s._asdict(), "sources": n} for s, n in found.chosen.items()],
-        }
-        for found in fits
-    }
-    return {"orders": orders, "all": {n: asdict(q) for n, q in together(fits).items()}}
+        "schema": "neuroncore.fit/1",
+        "shown from": SHOWN,
+        "in use": quality(found.in_use),
+        "left out": quality(found.left_out),
+        "choices": [
+            {
+                "kind": c.kind, "of": c.of, "name": c.name, "in use": c.in_use,
+                "without": c.without, "tried": c.values,
+                "shown by": [s for s, gain in gains.items() if gain >= SHOWN],
+                "against": [s for s, gain in gains.items() if gain <= -SHOWN],
+                "chosen": [[value, count] for value, count in found.chosen[c].items()],
+            }
+            for c, gains in found.shown.items()
+        ],
+    }  # fmt: skip
 
 
 def main() -> int:
@@ -273,19 +243,25 @@ def main() -> int:
     known = measurements.harnesses(given.offsets)
     rows = [r for r in measurements.read(given.table) if measurements.is_usable(r)]
     rows = [r for r in rows if measurements.source(r) != ASSERTED]
-    groups: dict[Order, list[Kernel]] = {}
-    for order, kernel in kernels(rows, given.records, known):
-        groups.setdefault(order, []).append(kernel)
-        print(f"\r{sum(map(len, groups.values()))} kernels", end="", file=sys.stderr, flush=True)
+    every, estimates = choices.choices(known), Estimates(known)
+    points = {p.id: p for p in compared(rows, given.records, known).points}
+    each: list[Kernel] = []
+    recorded = measurements.recorded(rows, given.records)
+    for kernel in kernels(points, recorded, every, estimates):
+        each.append(kernel)
+        print(f"\r{len(each)} kernels", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    fits = [fit(order, own, known) for order, own in sorted(groups.items())]
-    for found in fits:
-        print("\n".join(text(found)))
-    print("all kernels")
-    for name, found_quality in together(fits).items():
-        print(f"    {name:10} {found_quality}")
+    of_source = settings(each, every)
+    recorded = measurements.recorded(rows, given.records)
+    found = Fit(
+        [k.point for k in each],
+        list(left_out(points, recorded, of_source, estimates)),
+        {choice: shown_by(each, choice) for choice in every},
+        {c: Counter(s.get(c, c.in_use) for s in of_source.values()) for c in every},
+    )
+    print("\n".join(text(found)))
     if given.json:
-        given.json.write_text(json.dumps(document(fits), indent=1) + "\n")
+        given.json.write_text(json.dumps(document(found), indent=1) + "\n")
     return 0
 
 

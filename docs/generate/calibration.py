@@ -2,7 +2,7 @@
 
     neuroncore score CSV --records FOLDER --by generation --by source --by limit --json > SCORE.json
     python bench/calibration/fit.py CSV --records FOLDER --json FIT.json
-    python docs/generate/calibration.py SCORE.json [FIT.json]
+    python docs/generate/calibration.py SCORE.json FIT.json
 
 The tables are those of the files, of neuroncore/report/ranges.toml and of
 bench/calibration/offsets.toml; the text is here.
@@ -13,11 +13,10 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from neuroncore import machine
 from neuroncore.report import ranges
 from neuroncore.report.ranges import Kind, Range, Residual
 
@@ -50,6 +49,15 @@ as a compiler's reordering and more ("compiled"), what those of today's API beco
 Variants of one kernel that one harness measured are a chain. Latencies that nki-library asserts in
 its tests are constants, and their unit is inferred: they have a line of their own and take no part
 in any other figure, any fit or any range.
+"""
+
+SUMMARY = """\
+
+## In short
+
+What a new kernel has to expect is the first line: every source of kernels is left out in turn, and
+estimated with what the kernels of the other sources show ([below](#what-estimates-rest-on)).
+
 """
 
 ERRORS = """\
@@ -100,47 +108,17 @@ The half-width is half the length of a range, as a part of the estimate. For a k
 expect the second line. A range says nothing of what no measured kernel does.
 """
 
-FIT = """\
+CHOICES = """\
 
-## What was fitted
+## What estimates rest on
 
 Most costs are documented, or were measured on single instructions; `neuroncore machines trn2`
-prints each with its source. These were chosen by the latencies of whole kernels, out of a few
-plausible values each, by `bench/calibration/fit.py`:
-
-{numbers}
-
-All combinations are tried. The best has the most kernels within 25 %; of equal ones, that with the
-smallest mean error, for a median does not see the few kernels that a window matters to. Then every
-source is left out in turn, and estimated with what the others choose.
-"""
-
-# Order, field of bench/calibration/fit.py, what it is, and the values that are tried.
-NUMBERS = (
-    ("scheduled", "window", "instructions of today's API among which an engine takes the first "
-     "that is ready", "1, 2, 8, 32, 128, 512"),
-    ("scheduled", "transfers", "the same of loads, in the order in which they are used, and of "
-     "stores", "1, 128"),
-    ("compiled", "window", "the same of the older API, whose compiler reorders", "32, 128"),
-    ("compiled", "transfer_ns", "what a DMA engine of trn1 takes for a transfer, beside moving its "
-     "bytes", "0, 60, 120 ns"),
-    ("compiled", "reciprocal", "elements per lane and cycle of trn1's Vector engine: the "
-     "documented eighth, or what a published profile leaves", "0.125, 0.42"),
-    ("compiled", "offset_us", "what is added to the span on trn1", "10, 15, 20 us"),
-)  # fmt: skip
-
-NOT_FITTED = """\
-
-## What was fitted
-
-The numbers of `bench/calibration/fit.py` were not fitted again to these rows: they are what a fit
-to 204 of them, with other rules about repeated loads, chose out of a few plausible values each.
-"""
-
-WHOLE = "published latencies of kernels"  # as machine files have it
-OTHERS = """
-These numbers of the machine files come from published latencies of whole kernels too. Each follows
-from a few kernels in which nothing else explains a difference; they are not part of the fit.
+prints each with its source. What whole kernels have shown instead is in `bench/calibration/`, in
+`choices.toml` and `choices.py`: numbers of the machines, how far compilers reorder, what they leave
+out, what harnesses add. `fit.py` there changes one choice at a time. A source shows it if its
+estimates are better by {shown:.1%} with the value in use than with the one that stands without
+evidence, and is against it if they are as much worse. Then every source is estimated with what the
+others choose: what needs no evidence, unless another value is better.
 """
 
 # What the compilers are taken to do, for which order, and who shows it.
@@ -195,7 +173,7 @@ WRONG = (
     (
         "Transfers of 4 bytes, and of a few: the vector additions of CS149's first steps. What a "
         "DMA queue does with tens of thousands of them is not known; ours overlap too well.",
-        ("M0290", "M0291"),
+        ("M0290", "M0291", "M0320"),
     ),
     (
         "Batched products in float32 with K = 64 of the published baseline: the Tensor engine "
@@ -215,12 +193,6 @@ WRONG = (
         "variants with the same products and buffers of their own are estimated well: 3.7 us for "
         "each product, as if its load began when the one before it had ended.",
         ("M0952", "N0004", "N0005"),
-    ),
-    (
-        "Kernels that were timed without `--disable-dge`: the figures of this page are from before "
-        "the flag was an input. With it as one M0321 is 0.90, M0322 0.95, M0326 0.96, and of all "
-        "rows 86.7 % are within 20 % instead of 84.5 %.",
-        ("M0320", "M0321", "M0322", "M0326"),
     ),
     (
         "Mamba whose compiler loaded and multiplied again what it could have kept; another release "
@@ -274,25 +246,27 @@ checkouts of them
 python bench/calibration/record.py CSV FOLDER --sources [NAME=]PATH ...    # an hour
 neuroncore score CSV --records FOLDER --by generation --by limit           # two minutes
 python bench/calibration/ranges.py CSV --records FOLDER                    # writes ranges.toml
-python bench/calibration/fit.py CSV --records FOLDER                       # ten minutes
+python bench/calibration/pairs.py CSV --records FOLDER                     # writes pairs.toml
+python bench/calibration/fit.py CSV --records FOLDER --json FIT.json       # ten minutes
 ```
 """
 
 
-def page(score: Json, fit: Json | None) -> str:
+def page(score: Json, fit: Json) -> str:
     return "".join(
         (
             HEAD,
+            SUMMARY,
+            summary(score["rows"], fit),
             ERRORS,
             errors(score["errors"]),
             ORDER,
             "\n",
             order(score),
             stated(score["rows"]),
-            NOT_FITTED if fit is None else fits(fit),
-            OTHERS,
+            CHOICES.format(shown=fit["shown from"]),
             "\n",
-            others(),
+            chosen(fit["choices"]),
             RULED,
             "\n",
             table("rule | order | shown by", RULES),
@@ -306,6 +280,61 @@ def page(score: Json, fit: Json | None) -> str:
             REPEAT,
         )
     )
+
+
+def summary(rows: Sequence[Json], fit: Json) -> str:
+    """The errors of sources that are left out, and of the model as it is, with its ranges."""
+    each = residuals(rows)
+    own = ranges.fitted(each)
+    ranged = {
+        "left out": ranges.coverage(ranges.left_out(each)),
+        "in use": ranges.coverage((r, ranges.chosen(own, r.kind)) for r in each),
+    }
+    names = {"left out": "each source, with what the others show", "in use": "all, as the model is"}
+    return table(
+        "estimates of | kernels | median error | within 20 % | pairs in order | median Spearman | "
+        "in their range | half-width",
+        (
+            (
+                name,
+                fit[which]["errors"]["count"],
+                *(f"{fit[which]['errors'][k]:.1%}" for k in ("median", "close")),
+                f"{fit[which]['order']['accuracy']:.1%}",
+                f"{fit[which]['order']['spearman']:.2f}",
+                f"{ranged[which].share:.1%}",
+                f"{ranged[which].half_width:.1%}",
+            )
+            for which, name in names.items()
+        ),
+    )
+
+
+def chosen(choices: Sequence[Json]) -> str:
+    """What each choice rests on, and what the others choose where a source is left out."""
+
+    def sources(names: Sequence[str]) -> str:
+        told = ", ".join(names)
+        return f"{told} (one source)" if len(names) == 1 else told or "nobody"
+
+    return table(
+        "of | choice | in use | without | shown by | against | others choose",
+        (
+            (
+                c["of"],
+                f"`{c['name']}`" if c["kind"] in ("number", "policy") else c["name"],
+                value(c["in use"]),
+                value(c["without"]),
+                "" if c["in use"] == c["without"] else sources(c["shown by"]),
+                ", ".join(c["against"]),
+                ", ".join(f"{value(v)} ({count})" for v, count in c["chosen"]),
+            )
+            for c in choices
+        ),
+    )
+
+
+def value(of: Any) -> str:
+    return {True: "yes", False: "no"}[of] if isinstance(of, bool) else f"{of:g}"
 
 
 def table(head: str, rows: Iterable[Sequence[object]]) -> str:
@@ -345,13 +374,8 @@ def order(score: Json) -> str:
 
 
 def stated(rows: Sequence[Json]) -> str:
-    residuals = [
-        Residual(
-            1 / r["ratio"], Kind(r["limit"], r["order"], r["generation"], r["doubt"]), r["source"]
-        )
-        for r in rows
-    ]
-    found = ranges.fitted(residuals)
+    each = residuals(rows)
+    found = ranges.fitted(each)
     return RANGES.format(
         left=f"{ranges.LEFT_OUT:.0%}".replace("%", " %"),
         many=ranges.MANY,
@@ -363,68 +387,21 @@ def stated(rows: Sequence[Json]) -> str:
                 for name, r in found.items()
             ),
         ).rstrip(),
-        covered=cells((r, ranges.chosen(found, r.kind)) for r in residuals),
-        left_out=cells(ranges.left_out(residuals)),
+        covered=cells((r, ranges.chosen(found, r.kind)) for r in each),
+        left_out=cells(ranges.left_out(each)),
     )
+
+
+def residuals(rows: Sequence[Json]) -> list[Residual]:
+    kinds = (Kind(r["limit"], r["order"], r["generation"], r["doubt"]) for r in rows)
+    return [
+        Residual(1 / r["ratio"], kind, r["source"]) for r, kind in zip(rows, kinds, strict=True)
+    ]
 
 
 def cells(pairs: Iterable[tuple[Residual, Range]]) -> str:
     found = ranges.coverage(pairs)
     return f"{found.share:.1%} | {found.half_width:.1%}"
-
-
-def fits(fit: Json) -> str:
-    return f"{FIT.format(numbers=numbers(fit).rstrip())}\n{fitted(fit)}"
-
-
-def numbers(fit: Json) -> str:
-    return table(
-        "number | in use | tried",
-        (
-            (f"{text} (`{order}`, `{name}`)", f"{fit['orders'][order]['in use'][name]:g}", tried)
-            for order, name, text, tried in NUMBERS
-        ),
-    )
-
-
-def others() -> str:
-    fitted = {"dma.transfer_ns", "engine.vector.rate.reciprocal"}
-    return table(
-        "number | machine | value",
-        (
-            (f"`{path}`", name, fact.value)
-            for name in machine.names()
-            for target in (machine.load(name),)
-            for path, fact in target.facts.items()
-            if target.sources.get(fact.source, "").startswith(WHOLE) and fact.grade != "assumed"
-            if name != "trn1" or path not in fitted
-        ),
-    )
-
-
-def fitted(fit: Json) -> str:
-    def row(name: str, kernels: object, which: str, found: Json) -> tuple[object, ...]:
-        return name, kernels, which, f"{found['median']:.1%}", f"{found['close']:.1%}"
-
-    def rows() -> Iterator[tuple[object, ...]]:
-        for name, own in (*fit["orders"].items(), ("all", fit["all"])):
-            for which in ("best", "in use", "left out"):
-                yield row(name, own.get("kernels", ""), which, own[which])
-
-    choices = [
-        f"{choice['sources']} of {own['sources']} `{name}` sources with a window of "
-        f"{choice['window']}"
-        + (
-            f", {choice['transfer_ns']:g} ns, {choice['reciprocal']:g} and "
-            f"{choice['offset_us']:g} us"
-            if name == "compiled"
-            else f" and {choice['transfers']} of transfers"
-        )
-        for name, own in fit["orders"].items()
-        for choice in own["chosen"]
-    ]
-    told = table("kernels | number | estimated with | median error | within 25 %", rows())
-    return f"{told}\nThe others choose for {'; for '.join(choices)}.\n"
 
 
 def harnesses() -> str:
@@ -472,8 +449,8 @@ def kernels(score: Json) -> str:
 
 
 def main() -> None:
-    score, *fit = (json.loads(Path(name).read_text("utf-8")) for name in sys.argv[1:3])
-    PAGE.write_text(page(score, *fit or [None]), "utf-8")
+    score, fit = (json.loads(Path(name).read_text("utf-8")) for name in sys.argv[1:3])
+    PAGE.write_text(page(score, fit), "utf-8")
 
 
 if __name__ == "__main__":

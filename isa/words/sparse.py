@@ -25,7 +25,7 @@ from neuroncore.numerics.formats import (
     float32,
     tfloat32,
     uint16,
-)  # fmt: skip
+)
 
 from .tensor import operand_formats, rate_of
 

@@ -99,7 +99,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         help="execute the record again in up to N other orders that the device may take, and tell "
         "whether the bits are the same",
     )
-    _add_world(parser)
+    add_world(parser)
     _add_reference(parser)
     _add_emulation(parser)
     parser.set_defaults(command=run)
@@ -150,7 +150,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_world(parser: argparse.ArgumentParser) -> None:
+def add_world(parser: argparse.ArgumentParser) -> None:
     """On how many ranks a kernel runs."""
     parser.add_argument(
         "--ranks",
@@ -274,7 +274,7 @@ def natural(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    _check_world(arguments)
+    check_world(arguments)
     for option in ("trace", "html", "save"):
         _check_writable(option, getattr(arguments, option))
     return finished(arguments, Document(arguments))
@@ -329,7 +329,7 @@ def launch(arguments: argparse.Namespace, session: Session, options: Options) ->
             session.run_script(Path(file))
 
 
-def _check_world(arguments: argparse.Namespace) -> None:
+def check_world(arguments: argparse.Namespace) -> None:
     """Raise UsageError for ranks of what isn't one kernel, and for what only ranks have."""
     if arguments.ranks is None:
         for option in ("lnc", "instance"):

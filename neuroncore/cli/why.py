@@ -10,7 +10,7 @@ from typing import Any
 
 from neuroncore.api import Run
 from neuroncore.cli import failures
-from neuroncore.cli.run import add_launches, launch, natural
+from neuroncore.cli.run import add_launches, add_world, check_world, launch, natural
 from neuroncore.cli.session import Session
 from neuroncore.frontend.settings import environment_options
 from neuroncore.options import Options
@@ -34,6 +34,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     add_launches(parser)
+    add_world(parser)
     parser.set_defaults(command=why)
 
 
@@ -71,6 +72,7 @@ def options(arguments: argparse.Namespace) -> Options:
 
 
 def why(arguments: argparse.Namespace) -> int:
+    check_world(arguments)
     reasons = Reasons(arguments)
     launch(arguments, Session(arguments, reasons), options(arguments))
     return reasons.close()

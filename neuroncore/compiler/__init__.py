@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from neuroncore.compiler.psum_copies import heads as merged
 from neuroncore.compiler.queues import QUEUES
 from neuroncore.compiler.residency import Traffic, traffic
 from neuroncore.machine import Machine
+from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
 from neuroncore.record.program import Columns, Order, Program
 
@@ -56,7 +58,7 @@ class Compiled:
     traffic: Traffic
     policy: Policy
 
-    @property
+    @cached_property
     def issued(self) -> npt.NDArray[np.bool_]:
         """Whether each instruction is left."""
         left: npt.NDArray[np.bool_] = (
@@ -64,11 +66,20 @@ class Compiled:
         )
         return left
 
-    @property
+    @cached_property
+    def own_queue(self) -> Array:
+        """What takes each instruction, if it is issued."""
+        taken: Array = self.table.queue.take(self.row)
+        return taken
+
+    @cached_property
     def queue(self) -> Array:
         """What takes each instruction; where one is left out, what has made its result."""
-        own = self.table.queue[self.row]
-        found: Array = np.where(self.maker >= 0, own[self.maker], own)
+        copies = np.flatnonzero(self.maker >= 0)
+        if not len(copies):
+            return self.own_queue
+        found = self.own_queue.copy()
+        found[copies] = self.own_queue[self.maker[copies]]
         return found
 
 
@@ -131,7 +142,7 @@ def _no_flow(accesses: Accesses, policy: Policy) -> Flow:
     """Room for the flow of data: of definitions only where the policy asks for them."""
     count = len(accesses.reads)
     flow: Flow = dataflow.Flow(
-        previous=np.full((count, len(QUEUES)), -1, np.int32),
+        previous=buffers.filled((count, len(QUEUES)), -1, np.int32),
         reload=np.zeros(count, np.bool_),
         reaching=np.zeros(len(accesses.operands) if policy.rewrites else 0, np.int32),
         killer=np.full(count, count, np.int32),

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.enums import MemoryRegion
 from neuroncore.native.lazy import Lazy
 from neuroncore.record.program import Program
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:  # numba is imported when it is needed
     from neuroncore.native.spills import Accesses
 
 Array = npt.NDArray[Any]
-SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 native: Any = Lazy("neuroncore.native.spills")
 
 
@@ -44,33 +42,13 @@ class Traffic:
         return kept
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """Parts of storages that no access shares with the rest: what can be moved alone. A tensor in
-    HBM is one.
-
-    Of each of the record's boxes the piece that it is in, and whether it is all of it; of each
-    piece its ends in rows and bytes, whether it is on chip, whether it is `movable`, in SBUF where
-    the compiler put it, and its bytes, in each partition and in all.
-    """
-
-    boxes: Array
-    of_box: Array
-    whole: Array
-    extents: Array
-    on_chip: Array
-    movable: Array
-    width: Array
-    nbytes: Array
-
-
 def traffic(program: Program, capacity: int) -> Traffic:
     """Replay a program in an SBUF that has `capacity` bytes per partition for its tiles."""
-    columns, calls, pieces = program.columns(), program.calls, _pieces(program)
+    columns, calls, pieces = program.columns(), program.calls, program.boxes().pieces
     inputs = np.array([call.inputs for call in calls], np.int32)
-    piece, whole = pieces.of_box[columns.operands], pieces.whole[columns.operands]
-    accesses = native.Accesses(columns.start, inputs[columns.call], piece, whole)
-    contents = native.Contents(columns.call, columns.operands, pieces.boxes, pieces.extents)
+    piece, whole = (of.take(columns.operands) for of in (pieces.of_box, pieces.whole))
+    accesses = native.Accesses(columns.start, inputs.take(columns.call), piece, whole)
+    contents = native.Contents(columns.call, columns.operands, program.box_table(), pieces.extents)
     repetitions = native.repetitions.over(len(program))
     with np.errstate(over="ignore"):  # hashes wrap around in plain Python as in compiled loops
         same_as, load = repetitions(accesses, contents, pieces.on_chip)
@@ -100,23 +78,3 @@ def _repeated(accesses: Accesses, same_as: Array) -> Array:
     makers[piece[writes]] = np.repeat(np.arange(len(reads)), np.diff(start))[writes]  # the last
     found[left_out] = makers[same_as[piece[start[left_out] + reads[left_out]]]]
     return found
-
-
-def _pieces(program: Program) -> Pieces:
-    boxes = program.box_table()
-    areas = program.boxes().areas
-    on_chip = areas.each_box((k.region in (SBUF, PSUM) for k in areas.kinds), np.bool_)
-    movable = areas.each_box((k.region is SBUF and not k.placed for k in areas.kinds), np.bool_)
-    in_order = np.lexsort((boxes[:, 3], boxes[:, 0]))  # by the first byte, area by area
-    of_box, whole, first, extents = native.pieces.over(len(boxes))(boxes, in_order, on_chip)
-    row, row_end, byte, byte_end = extents.T
-    return Pieces(
-        boxes=boxes,
-        of_box=of_box,
-        whole=whole,
-        extents=extents,
-        on_chip=on_chip[first],
-        movable=movable[first],
-        width=byte_end - byte,
-        nbytes=(byte_end - byte) * (row_end - row),
-    )

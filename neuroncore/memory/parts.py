@@ -103,7 +103,7 @@ class Parted(Tile):
             made = self.by_keys(keys)
             lies.note_part(alike, made.geometry)
             return made
-        found = type(self)(self.storage, known, offset)
+        found = self.part(known, offset)
         found._signature = known.views.get(offset // known.apart)
         if sliced:
             array = self.codes() if self._array is None and lies.fills else self._array

@@ -46,7 +46,7 @@ class Storage:
 
     __slots__ = (
         *("id", "layout", "held", "name", "region", "shape", "dtype", "on_chip", "data", "origin"),
-        *("born", "gaps", "image", "version", "scope", "launch", "double", "foreign"),
+        *("born", "gaps", "image", "version", "scope", "launch", "double", "foreign", "greatest"),
         "__weakref__",
     )
     data: Array
@@ -57,6 +57,9 @@ class Storage:
     launch: Hbm | None  # whose it is: a tensor ends with the launch that made it
     double: Any  # the elements in float64, if they differ (`precision`)
     foreign: Flags | None  # PSUM: what others than the Tensor engine wrote
+    greatest: (
+        tuple[int, int] | None
+    )  # a version, and what its integers are not beyond (`precision`)
 
     def __init__(self, identity: int, layout: Layout, held: Format, name: str = "") -> None:
         self.id, self.layout, self.held, self.name = identity, layout, held, name
@@ -65,7 +68,7 @@ class Storage:
         self.origin = 0  # of the first byte, in `data`
         self.version = 0  # counts the instructions that have written to it
         self.born = self.gaps = self.image = self.scope = None
-        self.launch = self.double = self.foreign = None
+        self.launch = self.double = self.foreign = self.greatest = None
 
     @property
     def partitions(self) -> int:

@@ -130,3 +130,33 @@ def overlap_pairs(
                     place[p] += 1
                     neighbours[place[q]] = p
                     place[q] += 1
+
+
+@compiled
+def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
+    """The piece that each box is in, and whether all of it; of each piece its first box, and its
+    ends in rows and bytes.
+
+    A box is [area, row, row_end, byte, byte_end, dense]; `in_order` sorts boxes by area and first
+    byte. A piece ends before a box that begins behind all that are in it.
+    """
+    of_box, first = np.zeros(boxes.shape[0], np.int64), np.zeros(boxes.shape[0], np.int64)
+    extents = np.zeros((boxes.shape[0], 4), np.int64)
+    last = -1
+    for b in in_order:
+        same_area = last >= 0 and boxes[b, 0] == boxes[first[last], 0]
+        if not same_area or (on_chip[b] and boxes[b, 3] >= extents[last, 3]):
+            last += 1
+            first[last] = b
+            for k in range(4):
+                extents[last, k] = boxes[b, 1 + k]
+        of_box[b] = last
+        extents[last, 0] = min(extents[last, 0], boxes[b, 1])
+        extents[last, 1] = max(extents[last, 1], boxes[b, 2])
+        extents[last, 3] = max(extents[last, 3], boxes[b, 4])
+    whole = np.zeros(boxes.shape[0], np.bool_)
+    for b in range(boxes.shape[0]):
+        whole[b] = boxes[b, 5] > 0
+        for k in range(4):
+            whole[b] &= boxes[b, 1 + k] == extents[of_box[b], k]
+    return of_box, whole, first[: last + 1].copy(), extents[: last + 1].copy()

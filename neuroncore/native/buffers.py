@@ -95,6 +95,13 @@ def array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return np.ndarray(shape, dtype, raw, skip)
 
 
+def filled(shape: tuple[int, ...], value: Any, dtype: npt.DTypeLike) -> Array:
+    """An array that has the value everywhere."""
+    made = array(shape, np.dtype(dtype))
+    made.fill(value)
+    return made
+
+
 def _release() -> None:
     """Let go of every block that nobody uses."""
     for nbytes, blocks in _pool.blocks.items():

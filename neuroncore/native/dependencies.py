@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.native import buffers
 from neuroncore.native.hashing import mixed, next_slot, no_slots, slot_of
 from neuroncore.native.jit import borrowing, compiled
 
 Array = npt.NDArray[Any]
+INT32 = np.dtype(np.int32)
 READERS = 32  # of a box, that an instruction which overwrites it waits for one by one
 
 
@@ -64,14 +66,14 @@ def dependencies(
     count, boxes, operands = len(queue), len(accesses.near_start) - 1, len(accesses.operands)
     users = Users(
         writer=np.full(boxes, -1, np.int32),
-        reader=np.full((boxes, flow.previous.shape[1]), -1, np.int32),
+        reader=buffers.filled((boxes, flow.previous.shape[1]), -1, np.int32),
         latest=np.full(boxes, -1, np.int32),
-        earlier=np.empty(operands, np.int32),
-        reading=np.empty(operands, np.int32),
+        earlier=buffers.array((operands,), INT32),
+        reading=buffers.array((operands,), INT32),
         noted=np.full(count, -1, np.int32),
         loaded=np.full(2, -1, np.int32),
     )
-    first, needs, done = np.zeros(count + 1, np.int64), np.empty(4 * count + 64, np.int32), 0
+    first, needs, done = np.zeros(count + 1, np.int64), buffers.array((4 * count + 64,), INT32), 0
     while done < count:
         done = _dependencies.over(count)(done, queue, accesses, weights, users, flow, first, needs)
         if done < count:
@@ -217,9 +219,10 @@ class Overwritten(NamedTuple):
     reading: Array
 
 
-def first_uses(accesses: Accesses, staying: Array) -> Array:
-    """The first instruction to read or overwrite what each one wrote; its own place if there is
-    none, if it is `staying`, or if what it reads is overwritten, for then that waits for it."""
+def first_uses(accesses: Accesses, moving: Array) -> Array:
+    """The first instruction to read or overwrite what each one that is `moving` wrote; its own
+    place if there is none, of others, and if what it reads is overwritten, which waits for it
+    then: it is not moving any more."""
     count, boxes = len(accesses.reads), len(accesses.near_start) - 1
     state = Overwritten(
         writer=np.full(boxes, -1, np.int32),
@@ -228,12 +231,12 @@ def first_uses(accesses: Accesses, staying: Array) -> Array:
         reading=np.zeros(len(accesses.operands), np.int32),
     )
     used = np.arange(count)
-    _first_uses.over(count)(accesses, staying, state, used)
+    _first_uses.over(count)(accesses, moving, state, used)
     return used
 
 
 @compiled
-def _first_uses(accesses: Accesses, staying: Array, state: Overwritten, used: Array) -> None:
+def _first_uses(accesses: Accesses, moving: Array, state: Overwritten, used: Array) -> None:
     start, operands, near = accesses.start, accesses.operands, accesses.near
     writer, latest, earlier, reading = state.writer, state.latest, state.earlier, state.reading
     for i in range(used.shape[0]):
@@ -242,16 +245,16 @@ def _first_uses(accesses: Accesses, staying: Array, state: Overwritten, used: Ar
             own = operands[k]
             for n in range(accesses.near_start[own], accesses.near_start[own + 1]):
                 w = writer[near[n]]
-                if w >= 0 and used[w] == w and not staying[w]:
+                if w >= 0 and used[w] == w and moving[w]:
                     used[w] = i
                 if k >= first_write:
                     e = latest[near[n]]
                     latest[near[n]] = -1
                     while e >= 0:
-                        used[reading[e]], staying[reading[e]] = reading[e], True
+                        used[reading[e]], moving[reading[e]] = reading[e], False
                         e = earlier[e]
         for k in range(start[i], start[i + 1]):
             if k >= first_write:
-                writer[operands[k]] = i
-            else:
+                writer[operands[k]] = i if moving[i] else -1
+            elif moving[i]:
                 earlier[k], reading[k], latest[operands[k]] = latest[operands[k]], i, k

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.native import buffers
 from neuroncore.native.jit import inlined
 
 MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash
@@ -14,7 +15,7 @@ MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash
 
 def no_slots(count: int) -> npt.NDArray[Any]:
     """Room for a table of the numbers of so many things, which is found by a hash of each."""
-    return np.full(1 << (2 * count).bit_length(), -1, np.int64)
+    return buffers.filled((1 << (2 * count).bit_length(),), -1, np.int32)
 
 
 @inlined

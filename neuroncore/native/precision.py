@@ -80,10 +80,9 @@ def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, flo
 def largest(codes: Array, mask: Any) -> Any:
     """The largest magnitude among codes of floats; `mask`, of their own unsigned type, takes off
     the sign."""
-    greatest = mask ^ mask
+    greatest = codes.dtype.type(0)
     for i in range(codes.shape[0]):
-        magnitude = codes[i] & mask
-        greatest = magnitude if magnitude > greatest else greatest
+        greatest = max(greatest, codes.dtype.type(codes[i] & mask))
     return greatest
 
 

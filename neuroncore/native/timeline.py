@@ -11,6 +11,7 @@ from neuroncore.native.contention import Units, completed, idle_units, shared, w
 from neuroncore.native.jit import borrowing, compiled
 
 Array = npt.NDArray[Any]
+UNKNOWN = -1.0
 OWN_QUEUE = -2  # what an instruction waited for that could have begun before its queue was free
 
 
@@ -71,7 +72,7 @@ class Windows(NamedTuple):
     are let in; held[q] of them it has not begun.
 
     What is let in waits for an end that is not known yet, in the chain of waiting[p], the first
-    place that waits for instruction p, and `following`; all that i waits for before its asked[i]th
+    place that waits for instruction p, and `following`; all that i waits for before number asked[i]
     is known. Or its entry k of queue q is one of those from low[q] to high[q], in the order of the
     queue: place[q, k] is ready at ready[q, k], when why[q, k] has ended. The one at choice[q] can
     begin soonest, unless queue q is stale.
@@ -183,8 +184,15 @@ def _settle(
     """Put what is at a place among what is known of its queue, or let it wait for what isn't."""
     i = queues.order[place]
     q = work.queue[i]
-    producer = _unknown(i, windows, work, end)
-    if producer >= 0:
+    begin, first = windows.asked[i], work.first[i + 1]
+    while True:
+        time, cause = _ready(i, begin, work, core, end)
+        if time < 0.0 or begin == work.first[i]:
+            break
+        begin = work.first[i]
+    if time < 0.0:
+        windows.asked[i] = cause
+        producer = work.needs[cause] if cause < first else work.previous[i, cause - first]
         windows.following[place] = windows.waiting[producer]
         windows.waiting[producer] = place
         return
@@ -196,8 +204,7 @@ def _settle(
     while k > low and windows.place[q, k - 1] > place:
         _move(q, k - 1, k, windows)
         k -= 1
-    windows.place[q, k] = place
-    windows.ready[q, k], windows.why[q, k] = _ready(i, work, core, end)
+    windows.place[q, k], windows.ready[q, k], windows.why[q, k] = place, time, cause
 
 
 @borrowing
@@ -229,28 +236,19 @@ def _look(q: int, windows: Windows, free: Any) -> None:
 
 
 @borrowing
-def _unknown(i: Any, windows: Windows, work: Work, end: Array) -> Any:
-    """Something that instruction i waits for and whose end isn't known yet; -1 if there is none."""
-    first, needed = work.first[i + 1], work.first[i + 1] + work.previous.shape[1]
-    for k in range(windows.asked[i], needed):
-        p = work.needs[k] if k < first else work.previous[i, k - first]
-        if p >= 0 and end[p] < 0.0:
-            windows.asked[i] = k
-            return p
-    return -1
-
-
-@borrowing
-def _ready(i: Any, work: Work, core: Core, end: Array) -> Any:
-    """When all that instruction i waits for is there, and what was last. On the PE results needn't
-    be there for the next."""
-    queues, first, q = work.previous.shape[1], work.first, work.queue[i]
+def _ready(i: Any, begin: Any, work: Work, core: Core, end: Array) -> Any:
+    """When all that instruction i waits for, from number `begin` on, is there, and what was last;
+    UNKNOWN and a number, if the end of what has that isn't known yet. On the PE results needn't be
+    there for the next."""
+    queues, first, q = work.previous.shape[1], work.first[i + 1], work.queue[i]
     chained = q % queues == core.tensor
     time, waited = 0.0, -1
-    for k in range(first[i], first[i + 1] + queues):
-        p = work.needs[k] if k < first[i + 1] else work.previous[i, k - first[i + 1]]
+    for k in range(begin, first + queues):
+        p = work.needs[k] if k < first else work.previous[i, k - first]
         if p < 0:
             continue
+        if end[p] < 0.0:
+            return UNKNOWN, k
         own = work.queue[p] == q
         if own and chained and work.partner[p] < 0:
             continue
@@ -299,6 +297,8 @@ def _take_out(q: int, k: int, fresh: Any, windows: Windows) -> None:
         for entry in range(k, high - 1):
             _move(q, entry + 1, entry, windows)
         windows.high[q] -= 1
+    if windows.low[q] == windows.high[q]:
+        windows.low[q] = windows.high[q] = 0
     windows.allowed[q] += 1
     windows.held[q] -= not fresh
     windows.stale[q] = True
@@ -313,7 +313,7 @@ def _look_again(
         for k in range(windows.low[q], windows.high[q]):
             if windows.ready[q, k] > time:
                 i = queues.order[windows.place[q, k]]
-                windows.ready[q, k], windows.why[q, k] = _ready(i, work, core, end)
+                windows.ready[q, k], windows.why[q, k] = _ready(i, work.first[i], work, core, end)
                 windows.stale[q] = True
 
 

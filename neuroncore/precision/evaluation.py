@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from neuroncore.clause.alu import Function, Operator
 from neuroncore.clause.instruction import Call
+from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import Format, int32, uint32
 
 CHOOSERS = {"predicate", "index", "indices"}  # operands that aren't computed with
@@ -27,6 +30,11 @@ class Evaluation:
     """Operands of 32-bit integers that are read as numbers."""
     casts: bool
     """What it writes as integers may have been rounded or cut off."""
+    numbers: tuple[str, ...]
+    """Arguments that are numbers, or may be."""
+    bounded: bool
+    """32-bit integers become such by sums, products and the like, element by element: no result is
+    beyond the product of all operands, each greater by 1."""
 
 
 def evaluation(call: Call) -> Evaluation:
@@ -44,6 +52,8 @@ def evaluation(call: Call) -> Evaluation:
         floats = tuple(n for n in floats if forms[n].itemsize == data[0].itemsize)
     wide = (n for n in call.reads if forms[n] in WIDE_INTEGERS and n not in CHOOSERS)
     copies = said.copies and len(set(forms.values())) == 1
+    operators = [v for v in call.arguments.values() if isinstance(v, Operator)]
+    bits = bool(operators) and all(op.kind == "bitvec" for op in operators)
     return Evaluation(
         floats=floats,
         moves=moves and all(_holds(forms[n], form) for n in call.writes for form in data),
@@ -51,8 +61,22 @@ def evaluation(call: Call) -> Evaluation:
         accumulates="accumulate" in names,
         registers=said.accumulates,
         integers=() if moved and not floats else tuple(wide),
-        casts=said.casts and not copies,
+        casts=said.casts and not (copies or bits),
+        numbers=tuple(n for n in call.instruction.values if not isinstance(call[n], View)),
+        bounded=_bounded(call, forms.values()),
     )
+
+
+def _bounded(call: Call, forms: Iterable[Format]) -> bool:
+    operations = [v for v in call.arguments.values() if isinstance(v, Operator | Function)]
+    traits = call.instruction.traits
+    if call.dynamic or traits.scans or traits.accumulates or not {*forms} <= {*WIDE_INTEGERS}:
+        return False
+    read, written = (
+        max((call.view(n).size for n in names), default=0) for names in (call.reads, call.writes)
+    )
+    products = all(isinstance(op, Operator) and op.integer is not None for op in operations)
+    return products and read <= written
 
 
 def _holds(wide: Format, narrow: Format) -> bool:

@@ -22,13 +22,14 @@ from neuroncore.precision.findings import ROUNDED, SATURATED
 native: Any = Lazy("neuroncore.native.precision")
 
 EXACT_INTEGER = 1 << 24  # float32 has all integers up to here
+SUSPICIOUS = EXACT_INTEGER - 1  # and the next may have been rounded to it
 
 
 def check_read(core: Core, arguments: Mapping[str, Any], known: Evaluation) -> None:
     """Report integers that an engine rounds before it computes with them."""
     for name in known.integers:
-        codes = arguments[name].codes()
-        if _beyond(codes):
+        if _greatest(arguments[name]) >= SUSPICIOUS:
+            codes = arguments[name].codes()
             rounded = codes.astype(np.float32).astype(np.float64)
             _report(core, name, arguments[name], codes, rounded, rounded != codes)
 
@@ -45,6 +46,8 @@ def check_written(
     """Let a call `run`, and report what it has written as integers other than they are: rounded to
     what float32 has, or cut off; as integers of less than 32 bits only if those are meant too. What
     looks suspicious is then evaluated in float64, `around` what that needs."""
+    if known.bounded and _runs_small(call, arguments, known, run):
+        return
     tiles = {n: arguments[n] for n in (*call.reads, *call.writes)}
     results = [n for n in call.writes if _counts(tiles[n].dtype, narrow)]
     if not known.casts or not results or any(tile.dynamic for tile in tiles.values()):
@@ -53,8 +56,9 @@ def check_written(
     written = [tiles[n].storage for n in call.writes]
     overwritten = {n: _copy(tiles[n]) for n in call.reads if _shares(tiles[n], written)}
     before = {n: chip_doubles(tiles[n]) for n in call.writes if n in known.partial}
+    read = [_greatest(tiles[n]) for n in call.reads if tiles[n].dtype in WIDE_INTEGERS]
     run()
-    if not any(_suspect(tile, n in results) for n, tile in tiles.items()):
+    if max([0, *read, *(_reaches(tiles[n]) for n in results)]) < SUSPICIOUS:
         return
     before_it = {**tiles, **overwritten}
     given = {n: _in_float64(before_it[n]) for n in call.reads}
@@ -98,22 +102,67 @@ def _counts(form: Format, narrow: bool) -> bool:
     return form in WIDE_INTEGERS or (narrow and form.is_integer and form is not bool_)
 
 
-def _beyond(codes: Array) -> bool:
-    """Whether 32-bit integers are as large as float32 has no longer all, or by one less."""
+def _greatest(tile: Tile) -> int:
+    """What 32-bit integers are not beyond in magnitude, where -n counts as n - 1; of a whole
+    storage it is known until the next instruction that writes there."""
+    storage = tile.storage
+    known = storage.greatest
+    if known is not None and known[0] == storage.version and known[1] < SUSPICIOUS:
+        return known[1]
+    found = _measured(tile)
+    if tile.geometry.fills and storage.image is None:
+        storage.greatest = storage.version, found
+    return found
+
+
+def _measured(tile: Tile) -> int:
+    codes = tile.codes()
     if not codes.flags.c_contiguous:
         codes = np.ascontiguousarray(codes)
-    return int(native.greatest(codes.reshape(-1))) >= EXACT_INTEGER - 1
+    return int(native.greatest(codes.reshape(-1)))
 
 
-def _suspect(tile: Tile, written: bool) -> bool:
-    """Whether a tile has integers that may be cut off or rounded."""
-    if not (tile.dtype.is_integer and tile.dtype is not bool_) or not tile.size:
+def _remember(tile: Tile, whole: bool, bound: int) -> None:
+    """Integers that an instruction under way has written, the `whole` tile or a part of it, are not
+    beyond a bound. At its end the storage's version is one more."""
+    storage = tile.storage
+    if storage.image is not None:
+        return
+    known = storage.greatest
+    if whole and tile.geometry.fills:
+        storage.greatest = storage.version + 1, bound
+    elif known is not None and known[0] == storage.version:
+        storage.greatest = storage.version + 1, max(known[1], bound)
+
+
+def _runs_small(
+    call: Call, arguments: dict[str, Any], known: Evaluation, run: Callable[[], None]
+) -> bool:
+    """Let a call run if none of its results, nor anything on the way to them, can be as large as
+    that: a few sums and products of small integers. Whether it was."""
+    numbers = [arguments[name] or 0 for name in known.numbers]
+    if not all(isinstance(number, int | float | np.number) for number in numbers):
+        return False  # a register
+    bound = 1.0
+    for number in (*map(abs, numbers), *(_greatest(arguments[name]) for name in call.reads)):
+        bound *= 1 + number
+    if not bound < SUSPICIOUS:
         return False
-    codes = tile.codes()
+    run()
+    for name in call.writes:
+        _remember(arguments[name], name not in known.partial, int(bound))
+    return True
+
+
+def _reaches(tile: Tile) -> int:
+    """How far results reach: those of narrow integers that may be cut off count as suspicious."""
     if tile.dtype in WIDE_INTEGERS:
-        return _beyond(codes)
-    low, high = tile.dtype.range
-    return written and (int(codes.max()) == high or int(codes.min()) == low)
+        found = _measured(tile)
+        _remember(tile, True, found)
+        return found
+    codes, (low, high) = tile.codes(), tile.dtype.range
+    cut_off = codes.size and (int(codes.max()) == high or int(codes.min()) == low)
+    return SUSPICIOUS if cut_off else 0
 
 
 def _shares(tile: Tile, written: list[Storage]) -> bool:

@@ -97,18 +97,18 @@ class Watch:
     ) -> None:
         """Let a call run, and report infinities (NaN in formats without) that come of finite
         operands. Of those that it writes over, whether they are is looked at before."""
-        results = [now[n] for n in narrow if not now[n].dynamic]
+        results, read = [now[n] for n in narrow if not now[n].dynamic], [now[n] for n in call.reads]
         written = [tile.storage.data for tile in results]
-        own: list[Tile] = []
-        others: list[Tile] = []
-        for tile in (now[n] for n in call.reads):
-            shares = any(tile.storage.data is data for data in written)
-            (own if shares else others).append(tile)
-        numbers = [v for v in now.values() if isinstance(v, float | np.floating)]
-        finite = all(map(np.isfinite, numbers)) and all(map(_is_finite, own))
+        own = [tile for tile in read if any(tile.storage.data is data for data in written)]
+        finite = all(map(_is_finite, own))
         run()
-        for tile in results:
-            if finite and not all_finite(tile) and all(map(_is_finite, others)):
+        beyond = [tile for tile in results if not all_finite(tile)]
+        if not (finite and beyond):
+            return
+        numbers = [v for v in now.values() if isinstance(v, float | np.floating)]
+        others = (tile for tile in read if not any(tile is one for one in own))
+        if all(map(np.isfinite, numbers)) and all(map(_is_finite, others)):
+            for tile in beyond:
                 self._report_overflow(tile)
 
     def _report_overflow(self, tile: Tile) -> None:

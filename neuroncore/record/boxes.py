@@ -17,6 +17,7 @@ from neuroncore.memory.geometry import Geometry
 from neuroncore.native import boxes as native
 from neuroncore.record.columns import Windows
 from neuroncore.record.overlap import Form, Patterns, neighbours
+from neuroncore.record.pieces import Pieces, pieces
 from neuroncore.record.storages import Area, Storages
 
 Array = npt.NDArray[Any]
@@ -68,6 +69,11 @@ class Boxes:
         """The boxes that each box shares bytes with, itself among them: box b has those from
         the first array, from the b-th entry of the second one on."""
         return neighbours(self.areas.of_box, self.table[:, 1:5].copy(), self.pattern, self.patterns)
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """The parts of storages that no box shares with the rest."""
+        return pieces(self.table, self.areas)
 
 
 def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) -> Boxes:

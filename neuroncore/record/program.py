@@ -196,6 +196,8 @@ class Program:
     def decided(self) -> Array:
         """What the sequencer has to have done before each instruction may begin; -1 for nothing."""
         last = np.full(len(self), -1, np.int32)
+        if not self._decisions:
+            return last
         first, producer = _values(self._decisions).reshape(-1, 2).T
         inside = first < len(self)
         np.maximum.at(last, first[inside], producer[inside])

@@ -39,12 +39,13 @@ SPILLED = re.compile(r"spill(?:_reload)?[ =](\d+)")
 
 @dataclass(frozen=True)
 class Harness:
-    """What a way to measure adds to the span from the first DMA of a kernel to the last one, and
-    the flags that it gives to the device's compiler."""
+    """What a way to measure adds to the span from the first DMA of a kernel to the last one, how
+    that is known, and the flags that it gives to the device's compiler."""
 
     generation: str
     measured_by: str  # how that column begins
     offset_us: float
+    grade: str = ""
     flags: str = ""
 
 
@@ -100,6 +101,7 @@ def harnesses(path: Path) -> list[Harness]:
                 table["generation"],
                 table["measured_by"],
                 float(table["offset_us"]),
+                str(table.get("grade", "")),
                 str(table.get("flags", "")),
             )
             for table in tables
@@ -110,18 +112,19 @@ def harnesses(path: Path) -> list[Harness]:
 
 def offset_us(row: Row, known: Sequence[Harness]) -> float:
     """What the harness of a row adds; 0 if it isn't known."""
-    harness = _harness(row, known)
+    harness = harness_of(row, known)
     return harness.offset_us if harness is not None else 0.0
 
 
 def leaves_descriptors(row: Row, known: Sequence[Harness]) -> bool:
     """Whether the row's kernel was compiled without --disable-dge."""
-    harness = _harness(row, known)
+    harness = harness_of(row, known)
     flags = f"{row['measured_by']} {harness.flags if harness is not None else ''}"
     return DISABLE_DGE not in flags
 
 
-def _harness(row: Row, known: Sequence[Harness]) -> Harness | None:
+def harness_of(row: Row, known: Sequence[Harness]) -> Harness | None:
+    """The way that a row was measured; None if it isn't known."""
     for harness in known:
         same = harness.generation == row["generation"]
         if same and row["measured_by"].startswith(harness.measured_by):

@@ -90,7 +90,8 @@ def _part(
     """The timeline of one core of several."""
     each = works[core]
     cause, lane = times.cause[own], work.lane[own]
-    cause[cause >= 0] -= own.start
+    if own.start:
+        cause[cause >= 0] -= own.start
     return Timeline(
         compiled=each.compiled,
         machine=machine,
@@ -115,8 +116,9 @@ def _part(
 def _queues(works: Sequence[Prepared], queue: Array, at: Array) -> Queues:
     """What each queue has to do, in order of the program but for loads."""
     count = len(works) * len(QUEUES)
-    order = np.argsort(queue, kind="stable").astype(np.int32)
-    start = np.searchsorted(queue[order], np.arange(count + 1)).astype(np.int32)
+    order = np.argsort(queue.astype(np.uint16), kind="stable").astype(np.int32)
+    start = np.zeros(count + 1, np.int32)
+    np.cumsum(np.bincount(queue, minlength=count), out=start[1:])
     for core, each in enumerate(works):
         begin = start[core * len(QUEUES) + LOADS]
         order[begin : begin + len(each.loads)] = at[core] + each.loads

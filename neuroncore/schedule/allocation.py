@@ -15,6 +15,7 @@ from neuroncore.compiler.queues import QUEUES
 from neuroncore.compiler.residency import Traffic
 from neuroncore.enums import MemoryRegion
 from neuroncore.machine import Machine
+from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
 from neuroncore.record.boxes import Box, Boxes
 
@@ -32,30 +33,31 @@ def allocate(
     waits[i] says that a tile whose first user is instruction i waits even where something has to be
     spilled.
     """
-    boxes, accesses, queue = form.program.boxes(), form.accesses, form.table.queue[form.row]
+    boxes, accesses, queue = form.program.boxes(), form.accesses, form.own_queue
     areas, fixed = boxes.areas, _end_of_placed(boxes, region)
     moved = [kind.region is region and not kind.placed for kind in areas.kinds]
     if not any(moved):
         return fixed
     free = np.array(moved, np.bool_)[areas.kind]
-    count = np.count_nonzero(free)
-    tile = np.where(free, np.cumsum(free, dtype=np.int32) - np.int32(1), np.int32(-1))
-    uses = native.Uses(accesses.start, accesses.operands, tile[areas.of_box], queue)
+    count = int(np.count_nonzero(free))
+    tile = np.full(len(free), -1, np.int32)
+    tile[free] = np.arange(count)
+    uses = native.Uses(accesses.start, accesses.operands, tile.take(areas.of_box), queue)
     lives = native.Lives(
         birth=np.full(count, len(queue), np.int32),
         last=np.full(count, -1, np.int32),
-        last_user=np.full((count, len(QUEUES)), -1, np.int32),
+        last_user=buffers.filled((count, len(QUEUES)), -1, np.int32),
     )
     native.lives.over(len(queue))(uses, lives)
     size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
     tiles = native.Tiles(
         size=size,
         left=size.copy(),
-        waits=np.append(waits, True)[lives.birth],
+        waits=np.append(waits, True).take(lives.birth),
         born=np.argsort(lives.birth, kind="stable"),
         deaths=np.argsort(lives.last, kind="stable"),
     )
-    space = np.full((count, len(QUEUES)), -1, np.int32)
+    space = buffers.filled((count, len(QUEUES)), -1, np.int32)
     peak: int = native.reuse_of_space.over(len(queue))(tiles, lives, capacity, space)
     if space.max() >= 0:
         native.wait_for_space.over(len(queue))(uses, space, previous)

@@ -14,6 +14,7 @@ from neuroncore.compiler.policy import Policy
 from neuroncore.compiler.queues import LOADS, QUEUES, STORES, SYNC
 from neuroncore.enums import MemoryRegion
 from neuroncore.machine import Machine
+from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
 from neuroncore.schedule.allocation import allocate, spill_ns
 from neuroncore.schedule.variation import AS_IT_IS, Variation, flow_of_data, vary
@@ -72,38 +73,38 @@ def prepared(form: Compiled, machine: Machine, variation: Variation = AS_IT_IS) 
 def _work(form: Compiled, queue: Array, machine: Machine, renamed: bool) -> Work:
     """What each instruction takes, and waits for by the flow of data."""
     table, row, program = form.table, form.row, form.program
-    first, needs, previous = form.first, form.needs, form.flow.previous.copy()
+    first, needs, before = form.first, form.needs, form.flow.previous
+    previous = buffers.array(before.shape, before.dtype)
+    previous[:] = -1 if renamed else before
     if renamed:
         first, needs = flow_of_data(first, needs, form.accesses)
-        previous[:] = -1
     first, needs = _with(first, needs, *program.edges().T)
     previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
-    own = table.queue[row]
+    reloaded = form.flow.reload | table.picks_weights.take(row)
     work: Work = native.Work(
         queue=queue,
         first=first,
         needs=needs,
         previous=previous,
         partner=np.full(len(row), -1, np.int32),
-        busy=busy(
-            table, row, own, form.flow.reload | table.picks_weights[row], form.heads, machine
-        ),
-        latency=table.latency[row],
-        lane=table.lane[row],
-        lane_ns=table.lane_ns[row],
-        filled=table.filled[row],
-        fresh=table.reads[row] == 0,
-        shares=table.shares[row],
+        busy=busy(table, row, form.own_queue, reloaded, form.heads, machine),
+        latency=table.latency.take(row),
+        lane=table.lane.take(row, axis=0),
+        lane_ns=table.lane_ns.take(row),
+        filled=table.filled.take(row),
+        fresh=(table.reads == 0).take(row),
+        shares=table.shares.take(row),
     )
     return work
 
 
 def _loads(form: Compiled) -> Array:
     """The instructions of the ring of loads, in the order in which it takes them."""
-    loads: Array = np.flatnonzero(form.table.queue[form.row] == LOADS)
-    if form.policy.by_first_use:
-        stays = form.table.stays[form.row]
-        used = dataflow.first_uses(form.accesses, stays)
+    loaded = form.own_queue == LOADS
+    loads: Array = np.flatnonzero(loaded)
+    moving = loaded & ~form.table.stays.take(form.row)
+    if form.policy.by_first_use and moving.any():
+        used = dataflow.first_uses(form.accesses, moving)
         np.minimum.at(used, form.program.edges()[:, 1], form.program.edges()[:, 0])
         loads = loads[np.argsort(used[loads], kind="stable")]
     return loads
@@ -112,6 +113,8 @@ def _loads(form: Compiled) -> Array:
 def _leave_out(work: Work, form: Compiled) -> None:
     """What is left out takes no time and no space. What repeats another waits for its result."""
     gone = np.flatnonzero(~form.issued)
+    if not len(gone):
+        return
     work.busy[gone] = work.latency[gone] = work.lane_ns[gone] = 0.0
     work.lane[gone] = -1
     again = np.flatnonzero(form.same_as >= 0)
@@ -140,6 +143,8 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
 def _hold_up(meetings: Array, queue: Array, lane: Array, previous: Array) -> None:
     """An engine that waits for the other core begins nothing that comes after; DMA rings go on."""
     barriers = meetings[lane[meetings, 0] < 0]
+    if not len(barriers):
+        return
     for q in np.unique(queue[barriers]):
         own = np.flatnonzero(queue == q)
         last = np.maximum.accumulate(np.where(np.isin(own, barriers), own, -1))

@@ -1,51 +1,122 @@
-"""bench/calibration/fit.py: which setting is best, and what a source that is left out gets."""
+"""bench/calibration/fit.py: what a source that is left out gets, and what shows a choice."""
 
-import importlib.util
 import sys
 from pathlib import Path
 
+import nki.language as nl
+import numpy as np
 import pytest
 
-FILE = Path(__file__).parents[2] / "bench/calibration/fit.py"
+FOLDER = Path(__file__).parents[2] / "bench/calibration"
+sys.path.append(str(FOLDER))
+
+import choices
+import fit
+from choices import Choice
+
+from neuroncore import machine
+from neuroncore.compiler import policy
+from neuroncore.frontend.launch import launch
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.record.saved import Record
+from neuroncore.report import measurements
+from neuroncore.report.measurements import Harness
+from neuroncore.report.score import Point
+
+WINDOW = Choice("policy", "compiled", "window", without=1, in_use=8, also=(4,))
+KNOWN = measurements.harnesses(FOLDER / "offsets.toml")
+EVERY = choices.choices(KNOWN)
 
 
-def loaded():
-    spec = importlib.util.spec_from_file_location("calibration_fit", FILE)
-    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def kernel(source, in_use, **other):
+    """`other` is how bad it is with window1 and window4."""
+    point = Point("M", "k", "trn2", source, "f", "DMA", "DMA", "compiled", "", "c", False,
+                  1.0, 1.0, 0.5, 2.0)  # fmt: skip
+    values = {(WINDOW, int(name[6:])): bad for name, bad in other.items()}
+    return fit.Kernel(point, in_use, values)
 
 
-fit = loaded()
-NARROW, WIDE = fit.Setting(1), fit.Setting(2)
-
-
-def kernels(source, *errors):
-    return [fit.Kernel("k", source, {NARROW: a, WIDE: b}) for a, b in errors]
-
-
-def test_the_best_setting_has_the_most_close_kernels():
-    own = kernels("a", (0.1, 0.2), (0.1, 0.2), (0.9, 0.2))
-    assert fit.best(own, [NARROW, WIDE]) == WIDE
-
-
-def test_of_as_many_close_ones_the_smallest_mean_error_wins():
-    own = kernels("a", (0.15, 0.1), (0.15, 0.1), (0.1, 0.24))
-    assert fit.best(own, [WIDE, NARROW]) == NARROW
-    assert fit.best(kernels("a", (0.1, 0.1)), [WIDE, NARROW]) == WIDE  # the first of equals
+def test_what_needs_no_evidence_stands_unless_another_value_is_better():
+    alike = [kernel("a", 0.2, window1=0.2, window4=0.2)]
+    assert fit.chosen(alike, WINDOW) == 1
+    assert fit.chosen([kernel("a", 0.1, window1=0.2, window4=0.3)], WINDOW) == 8
+    assert fit.chosen([kernel("a", 0.1, window1=0.2, window4=0.05)], WINDOW) == 4
 
 
 def test_a_source_that_is_left_out_gets_what_the_others_choose():
-    """Each of two sources wants what is bad for the other."""
-    own = [*kernels("a", (0.0, 0.5)), *kernels("b", (0.6, 0.1))]
-    errors, chosen = fit.left_out(own, [NARROW, WIDE])
-    assert errors == [0.5, 0.6]
-    assert chosen == {NARROW: 1, WIDE: 1}
-    assert fit.quality(errors).median == pytest.approx(0.55)
-    assert fit.quality(errors).close == 0.0
+    """What only one source shows is not there for it."""
+    own = [kernel("a", 0.1, window1=0.5, window4=0.5), kernel("b", 0.2, window1=0.2, window4=0.2)]
+    found = fit.settings(own, [WINDOW])
+    assert found == {"a": {WINDOW: 1}, "b": {}}
+    assert fit.shown_by(own, WINDOW) == {"a": pytest.approx(0.4), "b": 0.0}
 
 
-def test_what_is_in_use_is_among_what_is_tried():
-    known = fit.measurements.harnesses(FILE.parent / "offsets.toml")
-    for order, settings in fit.GRID.items():
-        assert fit.in_use(order, known) in settings
+def test_a_kernel_that_is_not_understood_decides_nothing():
+    assert fit.badness(2.0, 1.0) == pytest.approx(np.log(2)) == fit.badness(1.0, 2.0)
+    assert fit.badness(100.0, 1.0) == fit.badness(0.0, 1.0) == fit.MOST
+
+
+def test_choices_are_those_of_the_model():
+    assert len({str(c) for c in EVERY}) == len(EVERY) > 20
+    for choice in EVERY:
+        assert choice.in_use in choice.values and choice.values[0] == choice.without
+        assert type(choice.without) is type(choice.in_use) or isinstance(choice.without, float)
+    trn1 = machine.load("trn1")
+    (number,) = (c for c in EVERY if c.name == "dma.transfer_ns" and c.of == "trn1")
+    assert number.in_use == trn1.dma.transfer_ns
+    assert number.concerns("trn1", "compiled") and not number.concerns("trn2", "compiled")
+
+
+def test_a_setting_holds_while_it_lasts():
+    trn1, before = machine.load("trn1"), policy.POLICIES["compiled"]
+    named = {str(c): c for c in EVERY}
+    rate = named["trn1: engines.vector.rate.reciprocal"]
+    setting = {rate: 0.125, named["compiled: window"]: 512}
+    with choices.applied(setting, trn1) as changed:
+        assert changed.engines["vector"].rate["reciprocal"] == 0.125
+        assert policy.POLICIES["compiled"].window == policy.POLICIES["compiled"].reach == 512
+    with choices.applied(setting, machine.load("trn2")) as other:
+        assert other is machine.load("trn2")
+    assert policy.POLICIES["compiled"] is before
+    assert trn1.engines["vector"].rate["reciprocal"] != 0.125
+
+
+def loading(x):
+    """Loads the same four times."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    for _ in range(4):
+        nl.store(out, nl.load(x))
+    return out
+
+
+@pytest.fixture(scope="module")
+def record():
+    x = np.ones((128, 2048), np.float32)  # bandwidth counts
+    (core,) = launch(loading, (x,), tensor=NkiTensor, target="trn1", grid=()).cores
+    core.program.order = "compiled"
+    return Record([core.program], {"target": "trn1"})
+
+
+def test_a_rule_that_is_off_changes_an_estimate(record):
+    row = {"generation": "trn1", "measured_by": "nobody"}
+    (once,) = (c for c in EVERY if c.name == "what is loaded again is loaded once")
+    estimates = fit.Estimates(KNOWN)
+    used, off = (estimates.us(row, record, setting) for setting in ({}, {once: False}))
+    assert off > used > 0
+
+
+def test_what_is_fitted_is_added_for_the_harnesses_of_a_machine():
+    known = [Harness("trn1", "mine", 15.0, "fitted"), Harness("trn1", "theirs", 7.0, "measured")]
+    added = Choice("offset", "trn1", "added", without=0.0, in_use=15.0)
+    estimates = fit.Estimates(known)
+    rows = [{"generation": "trn1", "measured_by": by} for by in ("mine", "theirs", "nobody's")]
+    assert [estimates.added_us(row, {}) for row in rows] == [15.0, 7.0, 0.0]
+    assert [estimates.added_us(row, {added: 10.0}) for row in rows] == [10.0, 7.0, 0.0]
+
+
+@pytest.mark.parametrize("rule", choices.OFF)
+def test_every_rule_can_be_turned_off(rule, record):
+    """What it replaces is there: of a rule that has another name nothing would be known."""
+    (choice,) = (c for c in EVERY if c.name == rule)
+    row = {"generation": "trn1", "measured_by": "nobody"}
+    assert fit.Estimates(KNOWN).us(row, record, {choice: False}) > 0

@@ -61,6 +61,13 @@ def test_what_it_is_in_can_be_said(kernel, capsys):
         assert together["duration"] <= figures["cc_op_time"] == figures["cc_op_active_time"]
 
 
+def test_why_takes_ranks(kernel, capsys):
+    assert main(["why", kernel, "--ranks", "4"]) == 0
+    assert "all_reduce" in capsys.readouterr().out
+    assert main(["why", kernel, "--lnc", "2"]) != 0
+    assert "--lnc goes with --ranks" in capsys.readouterr().err
+
+
 def test_a_kernel_may_be_given_its_rank_itself(tmp_path, capsys):
     """And then so is the reference: it has the kernel's arguments, and the rank among them."""
     file = tmp_path / "k.py"

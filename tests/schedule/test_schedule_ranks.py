@@ -148,3 +148,12 @@ def test_a_run_has_what_its_ranks_did_together():
     assert fields["last_rank"] == 1 and fields["waited"][0] > 0 == fields["waited"][1]
     assert fields["bus_bandwidth"] == fields["algorithm_bandwidth"]  # 2 (n - 1) / n of 2 ranks
     assert not neuroncore.run(summed, X, 0, [[0]]).collectives
+
+
+def test_of_more_ranks_than_an_instance_has_nothing_is_estimated():
+    """32 ranks are a trn1.32xlarge; 64 would talk over EFA."""
+    given = [{"x": X, "before": 0, "groups": [[*range(64)]]}] * 64
+    run = neuroncore.run(summed, per_rank=given, target="trn1")
+    (one,) = run.collectives
+    assert one.time is None and "EFA" in one.to_dict()["basis"]
+    assert "not known" in [*told(run.timelines, run.collectives)][1]

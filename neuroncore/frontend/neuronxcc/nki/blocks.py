@@ -78,7 +78,8 @@ class Blocks(Untiled):
             if not isinstance(k, int):
                 break
         else:  # plain numbers, of a tile that there may be
-            if (made := self._tiles.get(block)) is not None:
+            made = self._tiles.get(block)
+            if made is not None:
                 return made[keys[given:]] if len(keys) > given else made
         if keys and keys[0] is Ellipsis:
             keys = (slice(None),) * (self.ndim - len(keys) + 1) + keys[1:]

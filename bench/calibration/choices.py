@@ -1,0 +1,132 @@
+"""What estimates rest on that whole kernels have shown, numbers (choices.toml) and rules, and what
+they would be with another value of it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from neuroncore import machine
+from neuroncore.compiler.policy import POLICIES
+from neuroncore.compiler.residency import Traffic
+from neuroncore.machine import Machine
+from neuroncore.record.program import Order
+from neuroncore.report.measurements import Harness
+
+FILE = Path(__file__).with_suffix(".toml")
+FITTED = "fitted"  # a grade of harnesses
+NOBODY = np.zeros(0, np.int32)
+DGE = "without --disable-dge hardware writes descriptors"
+# What a rule's function is replaced by where the rule is off: as if it had found nothing.
+OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
+    "what is loaded again is loaded once": (
+        "neuroncore.compiler.traffic",
+        lambda program, capacity: Traffic(np.full(len(program), -1, np.int32)),
+    ),
+    "sums of the same tiles are made once": (
+        "neuroncore.native.dependencies.recomputed",
+        lambda call, *_: np.full(len(call), -1, np.int32),
+    ),
+    "copies are written by what makes their source": (
+        "neuroncore.compiler.propagated_copies",
+        lambda *_: (NOBODY, NOBODY),
+    ),
+    "work that names no engine is shared out": (
+        "neuroncore.compiler.costs.variants",
+        lambda call, *_: [call],
+    ),
+    "tiles that don't fit are spilled, with nothing beside it": (
+        "neuroncore.schedule.prepare.spill_ns",
+        lambda *_: 0.0,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A number of a machine, a policy's of an order, a compiler's rule, or what is added for fitted
+    harnesses of a machine; `of` is the machine or the order."""
+
+    kind: str
+    of: str
+    name: str
+    without: Any
+    in_use: Any
+    also: tuple[Any, ...] = ()
+
+    @property
+    def values(self) -> list[Any]:
+        """All that are tried, the one that needs no evidence first."""
+        return list(dict.fromkeys((self.without, *self.also, self.in_use)))
+
+    def concerns(self, generation: str, order: Order) -> bool:
+        """Whether an estimate can depend on it."""
+        return self.of in (generation, order)
+
+    def __str__(self) -> str:
+        return f"{self.of}: {self.name}"
+
+
+Setting = Mapping[Choice, Any]  # the values that differ from those in use
+
+
+def choices(harnesses: Sequence[Harness]) -> list[Choice]:
+    """All of choices.toml, and whether compilers follow each of their rules."""
+    tables = tomllib.loads(FILE.read_text("utf-8"))
+    return [
+        *(_choice("number", t["machine"], t, _at(machine.load(t["machine"]), t["name"].split(".")))
+          for t in tables["number"]),
+        *(_choice("policy", t["order"], t, getattr(POLICIES[t["order"]], t["name"]))
+          for t in tables["policy"]),
+        *(Choice("rule", "compiled", name, without=False, in_use=True) for name in (*OFF, DGE)),
+        *(_choice("offset", t["machine"], t, _fitted(harnesses, t["machine"]))
+          for t in tables["offset"]),
+    ]  # fmt: skip
+
+
+def _choice(kind: str, of: str, table: Mapping[str, Any], in_use: Any) -> Choice:
+    return Choice(kind, of, table["name"], table["without"], in_use, tuple(table.get("also", ())))
+
+
+def _fitted(harnesses: Sequence[Harness], generation: str) -> float:
+    return next(h.offset_us for h in harnesses if h.grade == FITTED and h.generation == generation)
+
+
+@contextmanager
+def applied(setting: Setting, target: Machine) -> Iterator[Machine]:
+    """While it lasts, compilers do as the setting says; what is given is the machine with it."""
+    with ExitStack() as stack:
+        for choice, value in setting.items():
+            if choice.kind == "number" and choice.of == target.name:
+                target = _with(target, choice.name.split("."), value)
+            elif choice.kind == "policy":
+                before = POLICIES[choice.of]
+                after = replace(before, **{choice.name: value})
+                after = replace(after, reach=max(after.reach, after.window))
+                stack.enter_context(patch.dict(POLICIES, {choice.of: after}))
+            elif choice.kind == "rule" and choice.name in OFF and not value:
+                stack.enter_context(patch(*OFF[choice.name]))
+        yield target
+
+
+def _at(thing: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        thing = thing[name] if isinstance(thing, Mapping) else getattr(thing, name)
+    return thing
+
+
+def _with(thing: Any, path: Sequence[str], value: Any) -> Any:
+    """A copy in which what is at a path has another value."""
+    name, *rest = path
+    if rest:
+        value = _with(_at(thing, [name]), rest, value)
+    if isinstance(thing, Mapping):
+        return {**thing, name: value}
+    return replace(thing, **{name: value})
