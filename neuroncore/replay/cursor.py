@@ -33,7 +33,8 @@ APART = 64  # steps from one snapshot to the next, at first
 
 
 class Values(NamedTuple):
-    """The elements of a tile, and flags of those that nothing has written; None if all were."""
+    """The elements of a tile, and flags of those that nothing has written; None if all were. What
+    nothing has written is what an instruction would read there: poison, or 0 if the run says so."""
 
     elements: Array
     unwritten: Array | None
@@ -160,7 +161,8 @@ class Replay:
         if after:
             while execution.row == instruction:
                 self.forward()
-        return Values(found.numpy(), found.missing())
+        elements = np.array(results.contents(found, self.setting.options.zeros_as_leftovers))
+        return Values(elements, found.missing())
 
     def results(self) -> Any:
         """What the kernel returns, as arrays of numpy; of a kernel that returns none, the inputs

@@ -196,6 +196,7 @@ def test_tiles_before_and_after_an_instruction():
     np.testing.assert_array_equal(replay.tile(at, "dst", after=True).elements, X + Y)
     np.testing.assert_array_equal(replay.tile(at, "dst").elements, X)
     assert replay.tile(0, "dst").unwritten.all() and replay.tile(at, "dst").unwritten is None
+    assert np.isnan(replay.tile(0, "dst").elements).all()  # and not what the host's memory held
     replay.to(0)
     with pytest.raises(UsageError, match="no tile 'op'"):
         replay.tile(at, "op")
