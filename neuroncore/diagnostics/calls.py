@@ -62,7 +62,7 @@ def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:
         key: tuple[object, ...] = ()
         if isinstance(node, ast.Call):
             given = (type(one) for one in node.args)
-            named = ((one.arg, type(one.value)) for one in node.keywords)
+            named = ((one.arg or id(one), type(one.value)) for one in node.keywords)
             key = scope.is_older, scope.api(node.func), *given, *named
         elif isinstance(node, ast.Attribute | ast.Name):
             key = scope.is_older, type(node.ctx), scope.api(node)
@@ -75,24 +75,37 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Told]:
     form = form_in(name, release)
     if form is None or form.parameters is None:
         return
-    unknown = [one for one in call.keywords if one.arg and one.arg not in form.names]
-    for keyword in () if form.takes_any else unknown:
-        having = [one for one in forms()[name] if keyword.arg in one.names]
+    unknown = [(word, at) for word, at, _ in _keywords(scope, call) if word not in form.names]
+    for word, at in () if form.takes_any else unknown:
+        having = [one for one in forms()[name] if word in one.names]
         if others := elsewhere(having, release):
-            said = f"{name_of(call.func)} has {keyword.arg} in {others}, not in {release}"
-            yield "PARAMETER_OF_RELEASE", keyword, f"{said} of the API"
-    for parameter, value in _given(call, form):
+            said = f"{name_of(call.func)} has {word} in {others}, not in {release}"
+            yield "PARAMETER_OF_RELEASE", at, f"{said} of the API"
+    for parameter, value in _given(scope, call, form):
         listed = isinstance(scope.stands_for(value), ast.List | ast.Tuple)
         if _is_operator_of(parameter) and listed:
             said = f"{ast.unparse(value)} is where {name_of(call.func)} takes {parameter}"
             yield "ORDER_OF_ARGUMENTS", value, said
 
 
-def _given(call: ast.Call, form: Form) -> Iterator[tuple[str, ast.expr]]:
+def _given(scope: Scope, call: ast.Call, form: Form) -> Iterator[tuple[str, ast.expr]]:
     """The arguments of a call, each with its parameter."""
     yield from zip(form.names, call.args, strict=False)
+    for word, _, value in _keywords(scope, call):
+        yield word, value
+
+
+def _keywords(scope: Scope, call: ast.Call) -> Iterator[tuple[str, ast.AST, ast.expr]]:
+    """The arguments of a call that have names, also in a dictionary: the name, where, and what."""
     for one in call.keywords:
-        yield one.arg or "", one.value
+        held = one.value if one.arg is None else None
+        held = None if held is None else scope.stands_for(held)
+        if one.arg is not None:
+            yield one.arg, one, one.value
+        elif isinstance(held, ast.Dict):
+            for key, value in zip(held.keys, held.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield key.value, value, value
 
 
 @RULES.about(ast.Call)
@@ -107,36 +120,44 @@ def axes(spot: Spot) -> Iterator[Told]:
 
 
 @RULES.about(ast.Call)
+def operands(spot: Spot) -> Iterator[Told]:
+    """Operands of instructions with more axes than a view has."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    form = form_in(scope.api(node.func), scope.release)
+    instruction = scope.api(node.func).startswith("nki.isa.") and not scope.is_older
+    for parameter, value in _given(scope, node, form) if instruction and form else ():
+        made = scope.value(value)
+        axes = len(made.shape or ()) if made.memory in ROLES["on_chip"] else 0
+        if axes > ROLES["most_axes"]:
+            yield "MANY_AXES", node, f"{parameter} of {name_of(node.func)} has {axes} axes"
+
+
+@RULES.about(ast.Call)
 def kinds(spot: Spot) -> Iterator[Told]:
     """Arguments of a kind that their parameter doesn't take."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     form = form_in(scope.api(node.func), scope.release)
-    for parameter, value in () if form is None else _given(node, form):
-        if parameter == "buffer" and (text := _string(scope, value)):
-            yield "STRING_BUFFER", value, f"buffer is the string {text!r}"
-        elif parameter in ROLES["enumerated"] and _is_number(value):
-            yield "ENUM_BY_NUMBER", value, f"{parameter} is the number {ast.unparse(value)}"
-        elif parameter in ROLES["enumerated"] and _is_number(scope.stands_for(value)):
-            number = ast.unparse(scope.stands_for(value))
-            yield "ENUM_BY_A_NAME", value, f"{parameter} is {ast.unparse(value)}, {number}"
+    for parameter, value in () if form is None else _given(scope, node, form):
+        known = _constants(scope, value) if parameter in ROLES["objects"] else []
+        for one in known:
+            if parameter == "buffer" and isinstance(one, str):
+                yield "STRING_BUFFER", value, f"buffer is the string {one!r}"
+            elif parameter != "buffer" and type(one) is int:
+                code = "ENUM_BY_A_NAME" if isinstance(value, ast.Name) else "ENUM_BY_NUMBER"
+                yield code, value, f"{parameter} is the number {one}"
 
 
-def _is_number(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int
-
-
-def _string(scope: Scope, node: ast.expr) -> str:
-    """The string that an expression is, or may be by one of its branches, or for a parameter of
-    which some call gives one or none gives anything but its default; else empty."""
+def _constants(scope: Scope, node: ast.expr) -> list[object]:
+    """The strings and numbers that an expression may be: what it stands for, by each of its
+    branches, and what calls give to a parameter or it has by default."""
     found = scope.stands_for(node)
     if isinstance(found, ast.IfExp):
-        return _string(scope, found.body) or _string(scope, found.orelse)
-    if isinstance(found, ast.Name) and found.id in scope.parameters:
-        given = [one for one in scope.given(found.id) if isinstance(one, ast.Constant)]
-        found = given[0] if given else found
-    is_text = isinstance(found, ast.Constant) and isinstance(found.value, str)
-    return found.value if is_text else ""  # type: ignore[attr-defined]
+        return [*_constants(scope, found.body), *_constants(scope, found.orelse)]
+    is_given = isinstance(found, ast.Name) and found.id in scope.parameters
+    held = scope.given(found.id) if is_given else [found]  # type: ignore[attr-defined]
+    return [one.value for one in held if isinstance(one, ast.Constant)]
 
 
 def _is_operator_of(parameter: str) -> bool:
@@ -177,7 +198,8 @@ def _second_is_a_number(scope: Scope, call: ast.Call) -> bool:
     first, second = argument(call, 0, "x"), argument(call, 1, "y")
     if first is None or second is None:
         return False
-    return scope.value(first).kind == "tensor" and scope.value(second).kind == "host"
+    is_number = scope.value(second).kind in ("host", "integer")
+    return scope.value(first).kind == "tensor" and is_number
 
 
 def _not_transposed(scope: Scope, call: ast.Call) -> bool:
@@ -192,10 +214,9 @@ def _of_other_shapes(scope: Scope, call: ast.Call) -> bool:
     shapes = [scope.value(one).shape for one in operands if one is not None]
     if len(shapes) < 2 or None in shapes:
         return False
-    first, second = ([*shape] for shape in shapes if shape is not None)
-    if len(first) != len(second) or any(one is None for one in (*first, *second)):
-        return False
-    return first != second
+    first, second = (shape for shape in shapes if shape is not None)
+    known = [pair for pair in zip(first, second, strict=False) if None not in pair]
+    return len(first) == len(second) and any(one != other for one, other in known)
 
 
 def _reads_psum(scope: Scope, call: ast.Call) -> bool:

@@ -88,12 +88,33 @@ def conversions(spot: Spot) -> Iterator[Told]:
     found = scope.program.modules.meaning(scope.module, node.func)
     module = found.partition(".")[0] if isinstance(found, str) and "." in found else ""
     ranges = scope.api(node.func) in ROLES["traced_ranges"] and not scope.is_older
-    for one in node.args:
+    for one in (inner for given in node.args for inner in _passed(given, own)):
         what = _runtime(scope, one)
-        if what and own in GOING_THROUGH and scope.value(one).kind == "tensor":
+        inner = one not in node.args  # which `any` and the like ask for its truth
+        if what and not inner and own in GOING_THROUGH and scope.value(one).kind == "tensor":
             yield "TENSOR_LOOP", node, f"{own} goes over {what}"
-        elif what and (own in OF_NUMBERS or module in LIBRARIES or ranges):
+        elif what and (inner or own in OF_NUMBERS or module in LIBRARIES or ranges):
             yield "DYNAMIC_CTRL", node, f"{ast.unparse(node.func)} gets {what}"
+
+
+def _passed(given: ast.expr, function: str) -> list[ast.expr]:
+    """What a function gets of an argument: also the elements of a list that it compares."""
+    listed = isinstance(given, ast.List | ast.Tuple) and function in ("any", "all", "min", "max")
+    return [*given.elts] if listed else [given]  # type: ignore[attr-defined]
+
+
+@RULES.about(ast.Assign, ast.Starred)
+def unpacked(spot: Spot) -> Iterator[Told]:
+    """Tensors that are taken apart into names, or into arguments."""
+    node, scope = spot.node, spot.scope
+    taken = [node.value] if isinstance(node, ast.Starred) else []
+    if isinstance(node, ast.Assign) and any(
+        isinstance(one, ast.Tuple | ast.List) for one in node.targets
+    ):
+        taken = [node.value]
+    for one in taken:
+        if scope.value(one).kind == "tensor":
+            yield "TENSOR_LOOP", node, f"{ast.unparse(one)} is taken apart: {WHAT['tensor']}"
 
 
 @RULES.about(ast.Subscript)
@@ -249,6 +270,15 @@ def _loops_of_instructions(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
     return {**around, **loops_of_assignments(scope)}
 
 
+def _first_name(scope: Scope, node: ast.expr) -> str:
+    """The name that an instruction has, where another one is bound to that."""
+    name = name_of(node) or ""
+    bound = scope.bindings.get(name, [])
+    if len(bound) == 1 and bound[0][0] == "is" and isinstance(bound[0][1], ast.Name):
+        return bound[0][1].id
+    return name
+
+
 @RULES.about(ast.Call)
 def orderings(spot: Spot) -> Iterator[Told]:
     """Waits of an instruction for another, where a loop of the device lies between them."""
@@ -259,9 +289,9 @@ def orderings(spot: Spot) -> Iterator[Told]:
         return
     waiting, assigned = node.func.value, _loops_of_instructions(scope)
     called = isinstance(waiting, ast.Call)
-    consumer = spot.loops if called else assigned.get(name_of(waiting) or "")
+    consumer = spot.loops if called else assigned.get(_first_name(scope, waiting))
     for one in node.args:
-        producer = assigned.get(name_of(one) or "")
+        producer = assigned.get(_first_name(scope, one))
         if producer is None or consumer is None:
             continue
         said = f"{ast.unparse(waiting)} waits for {ast.unparse(one)}, which is issued"

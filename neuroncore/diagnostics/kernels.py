@@ -95,12 +95,27 @@ class Program:
 
     def _given(self) -> Iterator[tuple[Module, Definition]]:
         """Classes of which the file gives objects to kernels."""
-        for _, _, values in self.arguments():
-            for value in values:
-                if isinstance(value, ast.Call):
-                    found = self._definition(self.modules.first, value.func)
-                    if found is not None and isinstance(found[1], ast.ClassDef):
-                        yield found
+        given = [one for _, _, values in self.arguments() for one in values]
+        for device in self.functions:
+            if device.is_kernel and not isinstance(device.node, ast.ClassDef):
+                given += device.node.args.defaults
+        for value in given:
+            known = self.modules.first.values
+            held = known.get(value.id) if isinstance(value, ast.Name) else value
+            if isinstance(held, ast.Call):
+                yield from self._classes(self.modules.first, held)
+
+    def _classes(
+        self, module: Module, call: ast.Call, depth: int = 3
+    ) -> Iterator[tuple[Module, Definition]]:
+        """The classes of what a call gives, of a class or of a function that makes objects."""
+        found = self._definition(module, call.func) if depth else None
+        if found is not None and isinstance(found[1], ast.ClassDef):
+            yield found
+        elif found is not None:
+            for one in inside(found[1]):
+                if isinstance(one, ast.Return) and isinstance(one.value, ast.Call):
+                    yield from self._classes(found[0], one.value, depth - 1)
 
     def arguments(self) -> Iterator[tuple[Device, ast.expr, list[ast.expr]]]:
         """What the file gives to kernels that it launches, each with what it is: of a name, all
@@ -116,8 +131,7 @@ class Program:
                 named = given.id if isinstance(given, ast.Name) else None
                 values = [given] if named is None else assigned.get(named, [])
                 yield device, given, values
-                for held in (one for one in values if isinstance(one, ast.Dict)):  # **options
-                    yield from ((device, given, [one]) for one in held.values)
+                yield from ((device, given, [one]) for held in values for one in _parts(held))
 
     def launches(self) -> Iterator[tuple[ast.Call, Device]]:
         """The calls by which the file launches kernels: k(...), k[2](...), nki.jit(k)(...),
@@ -181,6 +195,9 @@ class Program:
                 if not is_called:
                     self._handed_on.add(id(found[1]))
                 self._add(*found, is_kernel=False)
+            elif isinstance(held := module.values.get(name.partition(".")[0]), ast.Call):
+                for made in [*self._classes(module, held)]:
+                    self._add(*made, is_kernel=False)
 
     def _calls(
         self, module: Module, body: Sequence[ast.AST]
@@ -194,6 +211,18 @@ class Program:
 
 def _defined(meaning: object) -> tuple[Module, Definition] | None:
     return meaning if isinstance(meaning, tuple) else None
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """What is in a tuple, a list or a dictionary that stands in the source."""
+    match node:
+        case ast.Tuple() | ast.List():
+            return node.elts
+        case ast.Dict():
+            return node.values
+        case ast.Call(func=ast.Name("dict")):
+            return [one.value for one in node.keywords]
+    return []
 
 
 def _functions(module: Module) -> Iterator[Definition]:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from neuroncore.diagnostics.nodes import DEFINITIONS, Definition, inside, name_of, statements
-from neuroncore.diagnostics.releases import ROLES
+from neuroncore.diagnostics.releases import ROLES, forms
 from neuroncore.errors import UsageError
 from neuroncore.source import Place
 
@@ -168,7 +168,15 @@ class Modules:
             return module, module.definitions[first]
         if first in module.values and first not in module.imports:
             return self._of_a_value(module, module.values[first], rest)
+        if first not in module.imports and (whole := self._of_a_star(module, dotted)) is not None:
+            return whole
         return self._imported(module, first, rest, 8)
+
+    def _of_a_star(self, module: Module, dotted: str) -> str | None:
+        """The name of the API that `from nki.language import *` gives."""
+        _, origin = module.imports.get("*", (0, ""))
+        known = of_the_api(origin.removesuffix("*") + dotted)
+        return known if known in forms() else None
 
     def _of_a_value(self, module: Module, value: ast.expr, rest: str) -> object:
         """What a name means that the file assigns another name to, or a function that is made a

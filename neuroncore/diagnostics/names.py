@@ -39,7 +39,14 @@ class Names:
     def own_names(self) -> frozenset[str]:
         """What is bound here, or in the function around."""
         around = frozenset() if self.outer is None else self.outer.own_names
-        return around.union(self.bindings, self.parameters)
+        return around.union(self.bindings, self.parameters, self._more_parameters)
+
+    @property
+    def _more_parameters(self) -> list[str]:
+        """Those behind stars."""
+        given = None if isinstance(self.node, ast.ClassDef) else self.node.args
+        stars = () if given is None else (given.vararg, given.kwarg)
+        return [one.arg for one in stars if one is not None]
 
     @cached_property
     def parameters(self) -> list[str]:

@@ -93,7 +93,8 @@ def _of_the_file(scope: Scope, target: ast.expr) -> str:
             return ""
         around = around.outer
     module = scope.module
-    return inner.id if inner.id in {**module.values, **module.definitions} else ""
+    is_module = isinstance(target, ast.Attribute) and inner.id in module.imports
+    return inner.id if is_module or inner.id in {**module.values, **module.definitions} else ""
 
 
 def _default(scope: Scope, target: ast.expr) -> str:

@@ -54,6 +54,7 @@ def _form(first: str, last: str, parameters: str | None) -> Form:
     return Form(first, last, None if parameters is None else tuple(parameters.split()))
 
 
+@cache
 def form_in(name: str, release: str) -> Form | None:
     """What a name takes in a release; None if that doesn't have it, or no release is known to."""
     return next((one for one in forms().get(name, ()) if one.holds_in(release)), None)

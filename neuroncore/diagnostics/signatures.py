@@ -82,13 +82,23 @@ def _is_an_error(node: ast.ClassDef) -> bool:
     return any(one.endswith(("Error", "Exception")) for one in names)
 
 
+def _returned(scope: Scope, node: ast.expr) -> list[ast.expr]:
+    """The results in what a kernel returns."""
+    match node:
+        case ast.Dict():
+            return node.values
+        case ast.Call(func=ast.Name("tuple" | "list"), args=[held]):
+            return _returned(scope, held)
+    listed = scope.elements(node)
+    return [node] if listed is None else [*listed]
+
+
 def _results(scope: Scope) -> Iterator[Told]:
     """Tensors that a kernel returns from where the caller can't read them."""
     for one in scope.nodes:
         if not isinstance(one, ast.Return) or one.value is None:
             continue
-        listed = one.value.elts if isinstance(one.value, ast.Tuple | ast.List) else [one.value]
-        for result in listed:
+        for result in _returned(scope, one.value):
             value = scope.value(result)
             if value.kind != "tensor" or value.memory in (None, ROLES["result_memory"]):
                 continue

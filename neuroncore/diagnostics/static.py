@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,16 +13,19 @@ from neuroncore.diagnostics.kernels import Program
 from neuroncore.diagnostics.modules import Module, Modules, asks_if_run
 from neuroncore.diagnostics.releases import RELEASES, is_in
 from neuroncore.diagnostics.values import Scopes
-from neuroncore.diagnostics.walk import Spot, Told, spots
+from neuroncore.diagnostics.walk import Rule, Spot, Told, spots
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, Severity, rule
 
 MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "note"}
 KINDS = (subset.RULES, dynamic.RULES, purity.RULES, older.RULES, calls.RULES)
-RULES = {
+OfNodes = Mapping[type[ast.AST], Sequence[Rule]]
+RULES: OfNodes = {
     node: [rule for rules in KINDS for rule in rules.of.get(node, ())]
     for node in {node for rules in KINDS for node in rules.of}
 }
+# those that tell codes which are forms of a release
+OF_FORMS: OfNodes = {ast.Compare: [subset.identity], ast.Call: [subset.identity, calls.kinds]}
 
 
 @dataclass(frozen=True)
@@ -58,15 +61,13 @@ def _read(modules: Modules, kernel: str | None, api: str | None) -> Read:
     seen = _spots(scopes)
     uses = [one for one in seen if calls.of_the_api(one)]
     others: list[str] = []
-    forms: list[Finding] = []
+    found: list[Finding] = []
     if api is None:
-        forms = [one for one in _told(scopes, seen) if rule(one.code).form_of]
+        forms = [one for one in _told(scopes, seen, OF_FORMS) if rule(one.code).form_of]
         *others, release = _fitting(scopes, uses, forms)
         scopes.hold_against(release)
-    found = [*_told(scopes, seen), *_issues(uses, scopes.release)]
-    if api is None:
-        found += _of_other_releases(uses, scopes.release, others)
-        found += _forms(forms, scopes.release)
+        found = [*_of_other_releases(uses, release, others), *_forms(forms, release)]
+    found += [*_told(scopes, seen, RULES), *_issues(uses, scopes.release)]
     return Read(found, program.files, scopes.release, _runs(modules.first.tree, kernel))
 
 
@@ -91,14 +92,14 @@ def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> 
     return [release for release, count in strange.items() if count == fewest]
 
 
-def _told(scopes: Scopes, seen: Sequence[Spot]) -> Iterator[Finding]:
-    """All that the rules tell, as far as their codes hold in the release."""
+def _told(scopes: Scopes, seen: Sequence[Spot], rules: OfNodes) -> Iterator[Finding]:
+    """All that rules tell, as far as their codes hold in the release."""
     for scope in scopes.all():
         for one in (*signatures.kernels(scope), *signatures.decorators(scope)):
             yield from _finding(scope.module, scope.release, one, scope.device.name)
     for spot in seen:
         scope = spot.scope
-        for tell in RULES.get(type(spot.node), ()):
+        for tell in rules.get(type(spot.node), ()):
             for one in tell(spot):
                 yield from _finding(scope.module, scope.release, one, scope.device.name)
     for one in signatures.launches(scopes.program):

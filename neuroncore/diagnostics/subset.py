@@ -21,6 +21,7 @@ CONSTRUCTS = (
     *(ast.AsyncFunctionDef, ast.NamedExpr),
 )
 NUMBERS = ("cmath", "decimal", "fractions")  # modules of the language's library
+WIDE = ("int64", "uint64", "float64", "longdouble", "complex64", "complex128")
 LARGEST = 2**32  # of what 32 bits hold, with a sign or without
 
 
@@ -102,6 +103,16 @@ def values_of_the_file(spot: Spot) -> Iterator[Told]:
         yield "VALUE_TYPE", node, f"{found} in a kernel"
 
 
+@RULES.about(ast.Call)
+def wide_values(spot: Spot) -> Iterator[Told]:
+    """Numbers of numpy's that are wider than the language's."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    found = scope.program.modules.meaning(scope.module, node.func)
+    if isinstance(found, str) and found.removeprefix("numpy.") in WIDE and found[:6] == "numpy.":
+        yield "VALUE_TYPE", node, f"{found} makes a number that is wider than 32 bits"
+
+
 def _calls_one_of(node: ast.expr, names: Sequence[str]) -> bool:
     called = node.func if isinstance(node, ast.Call) else None
     return isinstance(called, ast.Name) and called.id in names
@@ -114,7 +125,7 @@ def _is_wide(node: ast.AST) -> bool:
     return number is not None and abs(number) >= LARGEST
 
 
-@RULES.about(ast.Dict, ast.Subscript)
+@RULES.about(ast.Dict, ast.Subscript, ast.Call)
 def keys(spot: Spot) -> Iterator[Told]:
     """Dictionaries whose keys are no strings."""
     node, scope = spot.node, spot.scope
@@ -126,6 +137,12 @@ def keys(spot: Spot) -> Iterator[Told]:
         kind = _not_a_string(scope, node.slice)
         if kind:
             yield "DICT_KEY", node, f"a dictionary has {kind} as a key"
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        asked = node.func.attr in ("get", "setdefault", "pop") and _is_dictionary(
+            scope, node.func.value
+        )
+        if asked and (kind := _not_a_string(scope, node.args[0])):
+            yield "DICT_KEY", node, f"a dictionary is asked for {kind}"
 
 
 def _not_a_string(scope: Scope, key: ast.expr) -> str:
@@ -174,6 +191,18 @@ WHERE: dict[type[ast.expr], str] = {
     ast.Attribute: "an attribute",
     ast.Starred: "a starred name",
 }
+
+
+@RULES.about(ast.Call)
+def objects(spot: Spot) -> Iterator[Told]:
+    """Objects of classes that Python makes of names."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    made = scope.stands_for(node.func)
+    maker = made.func if isinstance(made, ast.Call) else made
+    known = scope.program.modules.meaning(scope.module, maker)
+    if known in ("collections.namedtuple", "types.SimpleNamespace"):
+        yield "NOT_NKI_OBJECT", node, f"{ast.unparse(node.func)} is made by {known}"
 
 
 @RULES.about(ast.ClassDef)

@@ -62,7 +62,7 @@ def literal(node: ast.expr | None) -> int | None:
 
 
 def _folded(left: int | None, op: ast.operator, right: int | None) -> int | None:
-    if left is None or right is None or not 0 <= right < 4096:
+    if left is None or right is None or max(abs(left), abs(right)) >= 1 << 64:
         return None
     match op:
         case ast.Add():
@@ -71,9 +71,9 @@ def _folded(left: int | None, op: ast.operator, right: int | None) -> int | None
             return left - right
         case ast.Mult():
             return left * right
-        case ast.LShift() if right < 128:
+        case ast.LShift() if 0 <= right < 128:
             return left << right
-        case ast.Pow() if right < 128 and abs(left) < 4096:
+        case ast.Pow() if 0 <= right < 128 and abs(left) < 4096:
             return int(left**right)
     return None
 
@@ -91,6 +91,26 @@ def sizes(index: ast.expr, whole: Shape | None = None) -> Shape | None:
         known = first is not None and last is not None and 0 <= first <= last
         found.append(last - first if known else None)  # type: ignore[operator]
     return tuple(found)
+
+
+def numbers(parts: Sequence[ast.expr]) -> Shape:
+    """A shape, None for what is no number that stands there."""
+    found = [literal(one) for one in parts]
+    return tuple(None if one is None or one < 0 else one for one in found)
+
+
+def shape_of_view(call: ast.Call) -> Shape | None:
+    """The shape that tensor.reshape(shape) or tensor.ap(pattern) gives, where it stands there."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    given = argument(call, 0, {"reshape": "shape", "ap": "pattern"}.get(method, ""))
+    if method not in ("reshape", "ap") or not isinstance(given, ast.Tuple | ast.List):
+        return None
+    if method == "reshape":
+        return numbers(given.elts)
+    pairs = [one.elts for one in given.elts if isinstance(one, ast.Tuple | ast.List)]
+    if len(pairs) != len(given.elts) or any(len(one) != 2 for one in pairs):
+        return None
+    return numbers([count for _, count in pairs])
 
 
 def bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:

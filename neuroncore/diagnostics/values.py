@@ -18,7 +18,15 @@ from neuroncore.diagnostics.kernels import Device, Program
 from neuroncore.diagnostics.names import Names
 from neuroncore.diagnostics.nodes import Definition, name_of
 from neuroncore.diagnostics.releases import RELEASES, ROLES, form_in
-from neuroncore.diagnostics.syntax import Shape, argument, given_to, literal, sizes
+from neuroncore.diagnostics.syntax import (
+    Shape,
+    argument,
+    given_to,
+    literal,
+    numbers,
+    shape_of_view,
+    sizes,
+)
 
 Kind = Literal[
     "tensor", "register", "index", "indices", "integer", "instruction", "host", "unknown"
@@ -114,6 +122,7 @@ class Scope(Names):
         super().__init__(scopes.program, device, outer)
         self.scopes = scopes
         self._values: dict[str, Value] = {}
+        self._of_nodes: dict[ast.expr, Value] = {}
         self._open: set[str] = set()
         self.inner = {
             one.name: Scope(scopes, replace(device, node=one, is_kernel=False), self)
@@ -129,7 +138,7 @@ class Scope(Names):
 
     @property
     def is_older(self) -> bool:
-        return self.release == RELEASES[0]
+        return self.names_older or self.scopes.release == RELEASES[0]
 
     def all_inner(self) -> Iterator[Scope]:
         """Functions that are defined in it, and in those."""
@@ -139,7 +148,7 @@ class Scope(Names):
 
     def forget_values(self) -> None:
         """What names are, which depends on the release."""
-        self._values = {}
+        self._values, self._of_nodes = {}, {}
         for inner in self.inner.values():
             inner.forget_values()
 
@@ -242,8 +251,13 @@ class Scope(Names):
 
     def value(self, node: ast.expr, depth: int = DEPTH) -> Value:
         """What an expression is."""
-        if not depth:
-            return UNKNOWN
+        if depth < DEPTH:
+            return self._value(node, depth) if depth > 0 else UNKNOWN
+        if node not in self._of_nodes:
+            self._of_nodes[node] = self._value(node, depth)
+        return self._of_nodes[node]
+
+    def _value(self, node: ast.expr, depth: int) -> Value:
         match node:
             case ast.Constant() | ast.JoinedStr():
                 return HOST
@@ -299,7 +313,8 @@ class Scope(Names):
             return self._of_the_api(name, call)
         if isinstance(call.func, ast.Attribute) and call.func.attr in ROLES["views"]:
             viewed = self.value(call.func.value, depth)
-            return Value("tensor", viewed.memory) if viewed.kind == "tensor" else UNKNOWN
+            shape = shape_of_view(call)
+            return Value("tensor", viewed.memory, shape) if viewed.kind == "tensor" else UNKNOWN
         return self._returned(call.func, depth)
 
     def _of_the_api(self, name: str, call: ast.Call) -> Value:
@@ -343,7 +358,7 @@ class Scope(Names):
         given = argument(call, 0, "shape")
         if not isinstance(given, ast.Tuple | ast.List):
             return None
-        return tuple(literal(one) for one in given.elts)
+        return numbers(given.elts)
 
     def _part(self, node: ast.Subscript, depth: int) -> Value:
         whole = self.value(node.value, depth)

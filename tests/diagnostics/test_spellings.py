@@ -217,6 +217,62 @@ MISTAKES = {
         "where = nl.hbm\nmore = nl.ndarray((4, 4), nl.float32, where)  #!\nreturn more  #!",
         "kernel(1)",
     ),
+    "truth of elements that are compared": ("DYNAMIC_CTRL", "", "good = all([tile, x])  #!"),
+    "a tensor that is taken apart": ("TENSOR_LOOP", "", "one, two = tile  #!"),
+    "a tensor as arguments": ("TENSOR_LOOP", "def many(*given):\n    pass\n", "many(*tile)  #!"),
+    "what a dictionary is asked for": ("DICT_KEY", "", 'sizes = {"a": 1}\none = sizes.get(0)  #!'),
+    "a wide number of numpy's": ("VALUE_TYPE", "", "one = np.int64(1)  #!"),
+    "a wide product": ("VALUE_TYPE", "", "one = 65536 * 65536 * 2  #!"),
+    "an attribute of a module": ("IMPURE_KERNEL", "", "math.scale = 2.0  #!"),
+    "a class made of names": (
+        "NOT_NKI_OBJECT",
+        "from collections import namedtuple\nPair = namedtuple('Pair', 'a b')\n",
+        "pair = Pair(1, 2)  #!",
+    ),
+    "a class of an object of the file": (
+        "NOT_NKI_OBJECT",
+        "class Plain:  #!\n    n = 1\nPLAIN = Plain()\n",
+        "size = PLAIN.n",
+    ),
+    "a class of what a function makes": (
+        "NOT_NKI_OBJECT",
+        "class Plain:  #!\n    n = 1\ndef plain():\n    return Plain()\n",
+        "pass",
+        "kernel(1, (plain(), 2))",
+    ),
+    "an order by another name": (
+        "ORDER_ACROSS_LOOPS",
+        "",
+        f"for i in nl.dynamic_range(2):\n    one = {CLEARING}\nother = one\n"
+        f"{CLEARING}.depends_on(other)  #!",
+    ),
+    "results in a dictionary": ("RESULT_MEMORY", "", 'return {"one": tile}  #!', "kernel(1)"),
+    "results in a list": (
+        "RESULT_MEMORY",
+        "",
+        "results = [tile]\nreturn tuple(results)  #!",
+        "kernel(1)",
+    ),
+    "a mask in a dictionary": (
+        "PARAMETER_OF_RELEASE",
+        "",
+        'options = {"mask": None}  #!\nnisa.dma_copy(dst=tile, src=x, **options)',
+    ),
+    "a number of a branch": (
+        "ENUM_BY_NUMBER",
+        "",
+        "nisa.dma_copy(dst=tile, src=x, dge_mode=2 if flag else nisa.dge_mode.none)  #!",
+    ),
+    "a name of all names": (
+        "NAME_OF_RELEASE",
+        "from nki.language import *\n",
+        "size = par_dim(128)  #!",
+    ),
+    "a view of six axes": (
+        "MANY_AXES",
+        "",
+        "nisa.memset(dst=tile.reshape((128, 2, 2, 2, 2, 32)), value=0)  #!",
+    ),
     "an issue of another name": ("KNOWN_ISSUE", "div = nl.divide\n", "one = div(tile, tile)  #!"),
     "an issue of a helper": (
         "KNOWN_ISSUE",
@@ -250,6 +306,9 @@ LEGAL = {
     ),
     "a constant of the file": ("SIZES = (64, 128)\n", "good = x.shape[0] in SIZES and SIZES[0]"),
     "a tile of the same size": ("", "one = nl.add(tile, tile[:, 0:512])"),
+    "names of the API that are verbs": ("", "one = nl.add(tile, tile)"),
+    "a dictionary that is asked": ("", 'sizes = {"a": 1}\none = sizes.get("b", 0)'),
+    "five axes": ("", "nisa.memset(dst=tile.reshape((128, 2, 2, 2, 64)), value=0)"),
     "a default that is read": ("def noted(one, seen=[]):\n    return one in seen\n", "noted(1)"),
     "a default that is replaced": (
         "def noted(one, seen=[]):\n    seen = []\n    seen.append(one)\n",
