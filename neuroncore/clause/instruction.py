@@ -94,6 +94,8 @@ class Traits:
     """The operand whose elements stay in the Tensor engine's array, of what uses that."""
     streams: str | None = "moving"
     """The operand that streams past them; None where that is the identity matrix."""
+    adds: str = "accumulate"
+    """The argument that says whether a product is added to what is there; None leaves it open."""
     accumulates: bool = False
     """It goes through its engine's accumulator registers."""
     exchanges: bool = False

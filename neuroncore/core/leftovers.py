@@ -139,7 +139,8 @@ class Leftovers(Generic[T]):
         why: dict[T, None],
     ) -> None:
         operands = {p.name: p.operand for p in call.instruction.operands}
-        adds = call.instruction.traits.multiplies and arguments.get("accumulate") is not False
+        said = call.instruction.traits
+        adds = said.multiplies and arguments.get(said.adds) is not False
         for name, mask in results.items():
             operand = operands[name.partition("[")[0]]
             partial = operand is not None and operand.partial

@@ -4,8 +4,9 @@ itself told.
 * `capacity`: tiles that don't fit.
 * `races`: bytes that cores and programs of a grid use in no order, by `happens_before`.
 * `aliases`: tensors at addresses that overlap.
+* `allocation`: tensors without addresses beside others that have some.
 * `advice`: what is legal, and slower than need be.
-* `accumulation`: sums in PSUM that go on after they were read.
+* `accumulation`: sums in PSUM that go on after they were read, or that nothing reads.
 * `iterations`: parallel loops whose iterations read what others have written.
 """
 
@@ -14,7 +15,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from neuroncore.clause.world import World
-from neuroncore.diagnostics import accumulation, advice, aliases, capacity, iterations, races
+from neuroncore.diagnostics import (
+    accumulation,
+    advice,
+    aliases,
+    allocation,
+    capacity,
+    iterations,
+    races,
+)
 from neuroncore.diagnostics.uses import Uses
 from neuroncore.findings import Finding
 from neuroncore.record.saved import Record
@@ -30,7 +39,7 @@ def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
         own = [record.programs[n] for n in world.cores_of(rank)]
         found += races.findings(own, world, rank)
     for uses in map(Uses, record.programs):
-        for each in (aliases, accumulation, iterations):
+        for each in (aliases, allocation, accumulation, iterations):
             found += each.findings(uses)
     found += [one for timeline in timelines for one in advice.findings(timeline)]
     return list(dict.fromkeys(found))
