@@ -64,8 +64,9 @@ def conditions(spot: Spot) -> Iterator[Told]:
     for one in asked:
         if isinstance(one, ast.BoolOp) or (isinstance(one, ast.UnaryOp) and not scope.is_older):
             continue  # which are spots of their own
-        is_mask = scope.value(one).kind == "indices"
-        what = WHAT["indices"] if is_mask else _runtime(scope, one)
+        if scope.value(one).kind == "indices":
+            yield "MASK_TRUTH", one, f"{ast.unparse(one)} is asked for its truth: {WHAT['indices']}"
+        what = _runtime(scope, one)
         if what and not _is_there(scope, one):
             yield "DYNAMIC_CTRL", one, f"{ast.unparse(one)} is asked for its truth: {what}"
 
