@@ -209,7 +209,7 @@ def test_a_harness_adds_its_own_offset_on_its_own_machine(tmp_path):
 
 
 def test_flags_are_those_of_the_row_and_of_its_harness():
-    known = [Harness("trn2", "neuron-profile", 16.0, "--disable-dge")]
+    known = [Harness("trn2", "neuron-profile", 16.0, flags="--disable-dge")]
     leaves = measurements.leaves_descriptors
     assert leaves(row(measured_by="nki.benchmark p50"), known)
     assert not leaves(row(measured_by="nki.benchmark --disable-dge"), known)

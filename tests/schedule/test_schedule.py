@@ -256,12 +256,17 @@ def test_parts_of_a_tensor_wait_if_they_share_bytes(first, second, waiting, buff
     assert waits(device, 1, 0) is waiting
 
 
+BANK = 2048  # where a tensor in PSUM may start
+
+
 @pytest.mark.parametrize(
-    ("places", "waiting"),
-    [(((0, 0), (0, 64)), False), (((0, 0), (0, 60)), True), (((0, 64), (0, 0)), False),
-     (((0, 0), (32, 0)), False), (((32, 4), (32, 4)), True)],
+    ("buffer", "places", "waiting"),
+    [("sbuf", ((0, 0), (0, 64)), False), ("sbuf", ((0, 0), (0, 60)), True),
+     ("sbuf", ((0, 64), (0, 0)), False), ("sbuf", ((0, 0), (32, 0)), False),
+     ("sbuf", ((32, 4), (32, 4)), True), ("psum", ((0, 0), (0, BANK)), False),
+     ("psum", ((0, BANK), (0, 0)), False), ("psum", ((0, 0), (32, 0)), False),
+     ("psum", ((32, BANK), (32, BANK)), True)],
 )  # fmt: skip
-@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
 def test_tensors_at_addresses_wait_if_they_overlap(places, waiting, buffer):
     device = Device()
     first, second = (device.zeros((32, 16), buffer=buffer, address=a) for a in places)
