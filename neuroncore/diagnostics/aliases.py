@@ -15,7 +15,7 @@ TRIED = 16  # reads of a pair of lines
 def findings(uses: Uses) -> Iterator[Finding]:
     """A finding for each line that overwrites what another tensor at the same bytes has there and
     is read for afterwards. A tensor may be used as another one's bytes: then the one that is read
-    was not written itself, or the instruction that writes the other reads it first."""
+    was not written itself, or the instruction that writes the other reads all that it writes."""
     program = uses.program
     if not program.storages().is_placed().any():
         return
@@ -58,13 +58,22 @@ def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | No
     start, end = uses.columns.start[writer : writer + 2]
     (own,) = (k for k in range(start, end) if uses.writes[k])
     sources = [k for k in range(start, end) if not uses.writes[k]]
-    if any(_share(uses, k, own) for k in sources):
+    if any(_share(uses, k, own) and _is_within(uses, own, k) for k in sources):
         return None
     before = np.flatnonzero(uses.writes & (storage == storage[read]) & (uses.user < writer))
     for k in before[::-1].tolist():
         if _share(uses, k, own) and _share(uses, k, read):
             return int(uses.user[k])
     return None
+
+
+def _is_within(uses: Uses, one: int, other: int) -> bool:
+    """Whether an operand is in the rows and bytes from the first to the last of another."""
+    table = uses.program.box_table()
+    (low, high, first, last), (least, most, begin, end) = table[
+        uses.box[[one, other]], 1:5
+    ].tolist()
+    return bool(least <= low and high <= most and begin <= first and last <= end)
 
 
 def _share(uses: Uses, one: int, other: int) -> bool:

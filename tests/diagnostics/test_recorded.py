@@ -204,6 +204,23 @@ def in_place_by_an_alias(x):
 
 
 @nki.jit
+def over_its_end(x):
+    """The instruction reads the tensor that it writes over, but not where it writes."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    a = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf, address=(0, 0))
+    b = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.sbuf, address=(0, 1536))
+    nisa.dma_copy(dst=a, src=x)
+    nisa.activation(dst=b, op=nl.exp, data=a)
+    nisa.tensor_tensor(dst=a, data1=a, data2=b, op=nl.add)
+    nisa.dma_copy(dst=out, src=a)
+    return out
+
+
+def test_an_instruction_that_reads_what_it_overwrites_in_part_is_told():
+    assert "OVERLAPPING_ADDRESSES" in told(over_its_end, given())
+
+
+@nki.jit
 def after_its_end(x):
     out = nl.ndarray((2, *x.shape), x.dtype, buffer=nl.shared_hbm)
     for i in range(2):
