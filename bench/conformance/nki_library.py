@@ -15,7 +15,8 @@ it passes then.
 
 Tests of several ranks are run on them, each with its own inputs (ranks_of_tests.py); FOLDER is one
 of test/integration: nkilib/experimental/collectives. With NKI_LIBRARY_ORDERS=3 in the environment
-the ranks start in three orders, and results must have equal bits.
+the ranks start in three orders, and results must have equal bits; with NKI_LIBRARY_FLOAT64=1 what
+float64 beside the chip has is compared in the place of results.
 """
 
 from __future__ import annotations

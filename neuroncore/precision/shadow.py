@@ -105,7 +105,7 @@ class Shadow:
         shared = exchanges and self._are_shared(call, arguments)
         if shared:
             self._wait_for_the_rank(call)
-        before = {n: self.doubles.of(arguments[n]) for n in floats}
+        before: dict[str, Double | None] = {n: self.doubles.of(arguments[n]) for n in floats}
         if shared:
             before = {n: d or self._begun(arguments[n]) for n, d in before.items()}
         inexact = {
