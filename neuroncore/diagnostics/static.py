@@ -21,8 +21,8 @@ MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "note"}
 KINDS = (subset.RULES, dynamic.RULES, purity.RULES, older.RULES, calls.RULES)
 OfNodes = Mapping[type[ast.AST], Sequence[Rule]]
 RULES: OfNodes = {
-    node: [rule for rules in KINDS for rule in rules.of.get(node, ())]
-    for node in {node for rules in KINDS for node in rules.of}
+    node: [tell for kind in KINDS for tell in kind.of.get(node, ())]
+    for node in {node for kind in KINDS for node in kind.of}
 }
 # those that tell codes which are forms of a release
 OF_FORMS: OfNodes = {ast.Compare: [subset.identity], ast.Call: [subset.identity, calls.kinds]}

@@ -92,8 +92,11 @@ class Scopes:
         return found
 
     def calls(self, node: Definition) -> Sequence[tuple[Scope, ast.Call]]:
-        """All calls of a function, if it is used in no other way, and launched by nobody."""
-        return [] if self.program.is_more_than_called(node) else self._calls.get(node, [])
+        """All calls of a function, if it is used in no other way, and launched by nobody; by its
+        own name, for another one may stand for it with some arguments given."""
+        found = self._calls.get(node, [])
+        own = all((name_of(call.func) or "").endswith(node.name) for _, call in found)
+        return [] if self.program.is_more_than_called(node) or not own else found
 
     def of(self, device: Device) -> Scope:
         if device.node not in self._of:

@@ -297,6 +297,10 @@ LEGAL = {
         "def chosen(one):\n    if one:\n        pass\ndef by(what):\n    what(None)\n",
         "chosen(tile)\nby(chosen)",
     ),
+    "a function of which arguments are given": (
+        "def chosen(one, other):\n    if one:\n        pass\nfirst = partial(chosen, None)\n",
+        "first(tile)",
+    ),
     "ranges and lists of numbers": ("", "for n in range(min(flag, 4)):\n    one = [1, 2][n]"),
     "a name of a function": ("", "def less(it):\n    return 1\nfor n in range(less(1)):\n    pass"),
     "a body without a result": ("def body(i):\n    pass\n", "nl.fori_loop(0, 2, body, 2)"),
