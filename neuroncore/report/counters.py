@@ -107,7 +107,7 @@ def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
     )
     for (index, place), count in zip(kinds.tolist(), times.tolist(), strict=True):
         call = form.program.calls[index]
-        if call.instruction.traits.bytes_counted:
+        if call.reads[place] in _streams(call):
             size = _in_a_partition(call.view(call.reads[place])) * count
             counts["sbuf_read_bytes"] -= size
             counts["psum_read_bytes"] += size
@@ -148,12 +148,19 @@ def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
         return
     if not call.instruction.traits.bytes_counted:
         return
-    columns = {p.name for p in call.instruction.operands if p.operand and p.operand.column}
-    streams = [name for name in call.reads if name not in columns]
+    streams = _streams(call)
     size = _of_all_partitions if call.engine is engine.dma else _in_a_partition
     for names, verb in ((streams, "read"), (call.writes, "write")):
         for view in map(call.view, names):
             yield f"{_memory(view)}_{verb}_bytes", size(view)
+
+
+def _streams(call: Call) -> list[str]:
+    """What it reads that is counted."""
+    if not call.instruction.traits.bytes_counted:
+        return []
+    columns = {p.name for p in call.instruction.operands if p.operand and p.operand.column}
+    return [name for name in call.reads if name not in columns]
 
 
 def product(call: Call, machine: Machine) -> Product | None:

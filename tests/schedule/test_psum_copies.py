@@ -118,6 +118,18 @@ def test_bytes_are_counted_where_they_are_read():
     assert after["sbuf_read_bytes"] == before["sbuf_read_bytes"] - ROW
 
 
+def test_columns_of_scalars_that_are_read_in_psum_are_in_no_counter():
+    device = Device()
+    product, column = device.empty((128, 1), buffer="psum"), device.empty((128, 1))
+    device.issue("nc_matmul", product, device.zeros((128, 128)), device.zeros((128, 1)))
+    device.issue("tensor_copy", column, product)
+    device.issue("tensor_scalar", device.empty(SHAPE), device.zeros(SHAPE), nl.add, column)
+    timeline = in_order(device)
+    assert not timeline.compiled.issued[1]
+    assert counted(timeline).bytes["sbuf_read_bytes"] == ROW + 2 * 4 * (128 + 1)
+    assert counted(timeline).bytes["psum_read_bytes"] == 0
+
+
 # --- in one go ------------------------------------------------------------------------------------
 
 
