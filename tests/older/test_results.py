@@ -407,6 +407,20 @@ def test_a_result_of_one_row_goes_into_one_partition():
     assert np.array_equal(nki.simulate_kernel(kernel, A[:1, :3]).ravel(), A[0, :3] + 1)
 
 
+@pytest.mark.parametrize("rows", [4, 9])
+def test_a_mask_that_chooses_everything_is_none(rows):
+    def kernel(a, b, **masked):
+        t = tile()
+        t[...] = nl.add(a, b, **masked)
+        return t
+
+    def chosen(a, b):
+        return kernel(a, b, mask=nl.arange(4)[:, None] < rows)
+
+    (got, device), (want, plain) = run(chosen, A, B), run(kernel, A, B)
+    assert np.array_equal(got, want) and len(device.lines) == len(plain.lines)
+
+
 # --- lines ----------------------------------------------------------------------------------------
 
 

@@ -45,7 +45,9 @@ def nc_matmul(
     """
     check_keywords(kwargs)
     flush()
-    s, x = in_sbuf(stationary, "stationary"), in_sbuf(moving, "moving")
+    s, x = tile(stationary, "stationary"), tile(moving, "moving")
+    if PSUM in (s.storage.region, x.storage.region):
+        s, x = in_sbuf(s, "stationary"), in_sbuf(x, "moving")
     doubled = perf_mode is not None and str(getattr(perf_mode, "value", perf_mode)) != "none"
     m = s.free_size
     shape: Dims = (m // 2, x.free_size // 2) if doubled else (m, *x.shape[1:])
