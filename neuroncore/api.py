@@ -17,13 +17,7 @@ from neuroncore.diagnostics.recorded import recorded
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
 from neuroncore.frontend import outcome as outcomes
-from neuroncore.frontend.arguments import (
-    Arguments,
-    arrays_in,
-    copied,
-    of_a_rank,
-    with_rank,
-)
+from neuroncore.frontend.arguments import Arguments, arrays_in, copied, of_a_rank, with_rank
 from neuroncore.frontend.arrays import as_numpy
 from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
@@ -135,8 +129,7 @@ class Run:
         part = slice(own.start, own.stop)
         record = None
         if done.record is not None:
-            about = {**done.record.about, "rank": rank}
-            record = Record(done.record.programs[part], about)
+            record = Record(done.record.programs[part], {**done.record.about, "rank": rank})
         finished = replace(
             done,
             programs=done.programs[part],
@@ -232,12 +225,10 @@ class Run:
 
     @cached_property
     def collectives(self) -> list[CollectiveOperation]:
-        """What its ranks did together: when, how long it took and who waited for whom. Of one
-        rank's Run, those that it took part in."""
-        if self._whole is not None:
-            rank = self.record.about["rank"]
-            return [one for one in self._whole.collectives if rank in one.ranks]
-        return operations(self.timelines)
+        """What its ranks did together, and who waited for whom; of a rank's Run, with its part."""
+        if self._whole is None:
+            return operations(self.timelines)
+        return [one for one in self._whole.collectives if self.record.about["rank"] in one.ranks]
 
     @property
     def estimate(self) -> Estimate:
@@ -372,7 +363,7 @@ class Run:
         """What a reference makes of the arguments; of each rank's, if there are several."""
         if self.world.ranks == 1:
             return reference(*given[0], **given[1])
-        each = (with_rank(reference, own, rank) for rank, own in enumerate(given[0]))
+        each = [with_rank(reference, own, rank) for rank, own in enumerate(given[0])]
         return [reference(*args, **named) for args, named in each]
 
     def orders(self, count: int = 10) -> Orders:
