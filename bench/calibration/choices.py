@@ -15,6 +15,7 @@ import numpy as np
 
 from neuroncore import machine
 from neuroncore.compiler.policy import POLICIES
+from neuroncore.compiler.psum_copies import Bypass
 from neuroncore.compiler.residency import Traffic
 from neuroncore.machine import Machine
 from neuroncore.record.program import Order
@@ -37,6 +38,16 @@ OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "copies are written by what makes their source": (
         "neuroncore.compiler.propagated_copies",
         lambda *_: (NOBODY, NOBODY),
+    ),
+    "copies out of PSUM are left out where their readers may read PSUM": (
+        "neuroncore.compiler.bypass",
+        lambda calls, columns, *_: Bypass(
+            np.full(len(columns.call), -1, np.int32), columns.operands, NOBODY
+        ),
+    ),
+    "copies of transposes that share a bank are one": (
+        "neuroncore.compiler.merged",
+        lambda program, *_: np.full(len(program), -1, np.int32),
     ),
     "work that names no engine is shared out": (
         "neuroncore.compiler.costs.variants",

@@ -91,11 +91,11 @@ The form is in doubt, and the report says so, where the older API's compiler is 
 {left} of the instructions or more (what is loaded or made again, copies), to spill tiles, or where
 there are more than {many:,} instructions: it need not have unrolled loops as far as that.
 
-The factors are order statistics: of n ratios that count the same, number (n + 1) / 10 from below
-and from above, which leaves a tenth of further kernels out on either side if these are like the
-ones at hand. A class borrows from the next wider one, which counts as much as {borrowed:.0f}
-kernels: a class of few has nearly the range of the wider one. A kernel of a source of n counts
-1 / sqrt(n), for kernels of one source err alike, but not as one.
+The factors are order statistics: of n ratios that count the same, number {tail:g} (n + 1) from
+below and from above, which leaves about a tenth of further kernels out on either side if these are
+like the ones at hand. A class borrows from the next wider one, which counts as much as
+{borrowed:.0f} kernels: a class of few has nearly the range of the wider one. A kernel of a source
+of n counts 1 / sqrt(n), for kernels of one source err alike, but not as one.
 
 {table}
 
@@ -198,10 +198,6 @@ WRONG = (
         "Mamba whose compiler loaded and multiplied again what it could have kept; another release "
         "kept the same (awsdoc/mamba).",
         ("M0203", "M1037"),
-    ),
-    (
-        "AdamW: its Scalar engine has a third of the work on the device, here next to nothing.",
-        ("M0160",),
     ),
     (
         "1,024 DMA transposes in a chain wait for each other here longer than there.",
@@ -380,6 +376,7 @@ def stated(rows: Sequence[Json]) -> str:
         left=f"{ranges.LEFT_OUT:.0%}".replace("%", " %"),
         many=ranges.MANY,
         borrowed=ranges.BORROWED,
+        tail=ranges.TAIL,
         table=table(
             "class | from | to | kernels | sources",
             (

@@ -25,7 +25,7 @@ FILE = Path(__file__).with_name("pairs.toml")
 UNCERTAIN = 0.8  # a probability below which the order is not told
 # What is tried for the three numbers that pairs choose.
 NOISES = (0.02, 0.03, 0.04, 0.05)
-UNLIKE = (0.25, 0.35, 0.5, 0.7)
+UNLIKE = (0.5, 0.7, 1.0, 1.4)
 SLOPES = tuple(round(0.2 * 1.1**k, 3) for k in range(40))
 FAR = 2.0  # times what may be noise: pairs that far apart show how sure one can be at most
 

@@ -22,7 +22,7 @@ from neuroncore.report.pairs import (
 
 
 def chain(name, *both, source="s"):
-    return [Variant(name, source, Work(ns, {"Vector": ns}), measured) for ns, measured in both]
+    return [Variant(name, source, Work(ns, {"Vector": 1}), measured) for ns, measured in both]
 
 
 def test_a_difference_is_one_of_logarithms():
@@ -80,7 +80,8 @@ def test_what_is_told_of_others_holds():
 
 
 def test_work_that_differs_is_a_reason_for_noise_where_it_was_one():
-    assert fitted(drawn(0.02, 0.5)).unlike > fitted(drawn(0.05, 0.0)).unlike == min(pairs.UNLIKE)
+    it_was, it_was_not = fitted(drawn(0.02, 1.0)), fitted(drawn(0.05, 0.0))
+    assert it_was.of(0.2, 0.4) < it_was_not.of(0.2, 0.4)
 
 
 def test_one_pair_is_not_sure():

@@ -38,19 +38,19 @@ def residuals(ratios, kind=DMA, sources=5):
 
 
 def test_a_range_leaves_as_much_out_on_either_side():
-    # of 199, (199 + 1) / 10 is number 20, from either end
+    # of 199, (199 + 1) * 0.105 is number 21, from either end
     found = fitted(residuals(range(1, 200), sources=199))["all"]
-    assert found == Range(pytest.approx(20), pytest.approx(180), 199, 199)
+    assert found == Range(pytest.approx(21), pytest.approx(179), 199, 199)
     # of three it has nearly all
     found = fitted(residuals([3.0, 1.0, 2.0]))["all"]
     assert (found.low, found.high) == (1.0, 3.0)
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=1, max_size=60))
-def test_at_least_four_fifths_are_inside(ratios):
+def test_at_least_three_quarters_are_inside(ratios):
     found = fitted(residuals(ratios, sources=len(ratios)))["all"]
     inside = sum(found.low * 0.999 <= r <= found.high * 1.001 for r in ratios)
-    assert inside >= 0.8 * len(ratios)
+    assert inside >= 0.75 * len(ratios)
 
 
 def test_a_range_is_expected_to_hold_for_sources_that_it_was_not_made_of():
@@ -176,7 +176,7 @@ def test_what_the_compiler_leaves_out_is_why_its_form_is_in_doubt():
     made = timeline(loading(4))
     assert doubt_of(made) == ""  # today's compiler leaves nothing out
     older = schedule(made.compiled.program, made.machine, "compiled")
-    left_out = 1 - older.compiled.issued.mean()
+    left_out = (older.compiled.same_as >= 0).mean()
     assert left_out >= LEFT_OUT
     said = f"the compiler is taken to leave out {left_out:.0%} of the instructions"
     assert doubt_of(older) == said
