@@ -21,10 +21,10 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore import processes
 from neuroncore.customop.build import Sources, absolute, build
 from neuroncore.customop.fault import CustomOpFault, CustomOpWarning, Told
 from neuroncore.customop.limits import limits, time
+from neuroncore.diagnostics import processes
 from neuroncore.errors import UsageError
 
 Array = npt.NDArray[Any]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neuroncore import processes
+from neuroncore.diagnostics import processes
 from neuroncore.findings import Finding
 from neuroncore.source import Place
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from neuroncore import processes
+from neuroncore.diagnostics import processes
 
 # starts a program, says which one, and waits
 STARTING = """
