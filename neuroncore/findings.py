@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -129,6 +129,11 @@ def _rule(code: str, header: str, row: dict[str, str]) -> Rule:
     if made.severity not in SEVERITIES:
         raise DefinitionError(f"{code} of the table of codes: {made.severity!r} is no severity")
     return made
+
+
+def without_advice(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings but those that say what would be faster: for classes that ask just that."""
+    return [one for one in findings if one.severity != "advice"]
 
 
 def rule(code: str) -> Rule:

@@ -13,7 +13,7 @@ from neuroncore.schedule import Timeline
 
 # How much more a change may save than its part of the critical path, for engines take instructions
 # in another order then: this many times as much, and this part of the whole beside.
-MORE, BESIDE = 1.25, 0.1
+MORE, BESIDE = 1.25, 0.25
 ALONE = 0.1  # what more of one resource has to save for it to bound a run by itself
 
 

@@ -16,7 +16,7 @@ from neuroncore.api import Run
 from neuroncore.cli import failures
 from neuroncore.compiler.policy import POLICIES
 from neuroncore.errors import UsageError
-from neuroncore.findings import Finding
+from neuroncore.findings import Finding, without_advice
 from neuroncore.frontend.settings import target_machine
 from neuroncore.frontend.warning import Line, by_line, counted, likely_wrong
 from neuroncore.native.lazy import Lazy
@@ -88,7 +88,8 @@ class Document:
             self.shown.append(run.shown(asked.values, asked.answers, asked.window))
         self.differs |= found is not None and not found
         orders = run.orders(self.arguments.orders) if self._tries_orders else None
-        findings = [*run.findings, *([orders.finding] if orders and orders.finding else [])]
+        findings = run.findings if asked.answers else without_advice(run.findings)
+        findings = [*findings, *([orders.finding] if orders and orders.finding else [])]
         self.say(f"{run.kernel} on {run.machine.name}")
         for line in (
             *(_compared(found) if found is not None else ()),

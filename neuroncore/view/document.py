@@ -19,7 +19,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.clause.world import ALONE, World
 from neuroncore.compiler.policy import POLICIES
 from neuroncore.errors import UsageError
-from neuroncore.findings import Finding
+from neuroncore.findings import Finding, without_advice
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.precision.findings import Precision
@@ -64,6 +64,11 @@ class Shown:
     world: World = ALONE
 
     @property
+    def told(self) -> Sequence[Finding]:
+        """The findings that the page has."""
+        return self.findings if self.answers else without_advice(self.findings)
+
+    @property
     def parts(self) -> list[range]:
         """The instructions of each core that the page has."""
         return [shown(timeline, self.window) for timeline in self.timelines]
@@ -80,7 +85,7 @@ def document(launches: Iterable[Shown], served: bool = False) -> dict[str, Any]:
         {
             "kernel": launch.kernel,
             **_number(launch, core),
-            "findings": [_finding(found, texts) for found in launch.findings],
+            "findings": [_finding(found, texts) for found in launch.told],
             "precision": launch.precision and precision.document(launch.precision),
             **_core(timeline, texts, part),
             **_answers(launch, timeline),

@@ -17,7 +17,7 @@ def test_a_run_shows_its_estimate_bound_engines_and_lines():
     first = run.lines[0]
     share = first["critical_ns"] / run.timelines[0].total_ns
     assert f"{share:.0%} of the critical path" in shown and "viewed.py:" in shown
-    assert "findings" not in shown
+    assert f"{len(run.findings)} findings" in shown
     assert len(shown) < 4000 and "<script" not in shown
 
 
