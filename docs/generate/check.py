@@ -29,8 +29,11 @@ last line says which of the two was done.
 
 With `--orders N` the record of each launch is executed again in up to N other orders that the
 device may take of its cores, and the last line says how many pairs of accesses that no meeting
-orders came the other way round, and whether the bits are the same. In Python that is
-`Run.orders(N)`.
+orders came the other way round, and whether the bits are the same. Of the older API's affine_range
+it is executed in up to N other orders of the iterations too, and the last line says how many came
+at another place. Sums over iterations, which may be in any order, keep the kernel's: in another
+order of the sum they may round otherwise. Within an iteration, and in loops of today's API, which
+are unrolled, no bits depend on the order. In Python that is `Run.orders(N)`.
 
 | severity | what it means | exit code |
 | --- | --- | --- |

@@ -8,13 +8,21 @@ import numpy as np
 
 from neuroncore.clause import arithmetic
 from neuroncore.clause.alu import Operator
+from neuroncore.clause.instruction import Call
 from neuroncore.core.core import CLOBBERED, Core
+from neuroncore.core.leftovers import AFRESH
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.tile import Tile
 
 IDLE, BEGIN, LOAD = reduce_cmd.idle, reduce_cmd.reset_reduce, reduce_cmd.load_reduce
 RESET = reduce_cmd.reset
 CLOBBERED_CODE = CLOBBERED.view(np.uint32)
+
+
+def goes_on(call: Call) -> bool:
+    """Whether an instruction adds to what its engine's accumulator registers hold."""
+    command = call.arguments.get("reduce_cmd", IDLE)
+    return call.instruction.traits.accumulates and command not in (IDLE, RESET, *AFRESH)
 
 
 def accumulators(core: Core, unit: engine, data: Tile, count: int) -> Any:

@@ -63,10 +63,9 @@ class Nesting:
 def findings(uses: Uses) -> Iterator[Finding]:
     """A finding for each pair of lines of which one reads, in an iteration of a parallel loop, what
     the other writes in another one: has written last, or overwrites afterwards."""
-    marks = np.array(uses.program.data.iterations, np.int64).reshape(-1, 3)
-    if not len(marks):
+    nesting, told = _nesting(uses), set()
+    if nesting is None:
         return
-    nesting, told = Nesting.of(marks), set()
     for operand, writer, depth in _carried(uses, nesting):
         reader = int(uses.user[operand])
         lines = uses.line(writer), uses.line(reader)
@@ -80,6 +79,33 @@ def findings(uses: Uses) -> Iterator[Finding]:
             f"{nesting.value(writer, depth)} {does} at {lines[0].short}",
             lines[1],
         )
+
+
+def conflicts(uses: Uses) -> Iterator[tuple[int, int]]:
+    """Instructions in different iterations of a parallel loop that use the same bytes of a tensor,
+    of which one writes, in the order of the kernel."""
+    nesting = _nesting(uses)
+    if nesting is None:
+        return
+    for operand, writer, _ in (*_carried(uses, nesting), *_written_twice(uses, nesting)):
+        if _is_one_tensor(uses, operand, writer):
+            user = int(uses.user[operand])
+            yield min(user, writer), max(user, writer)
+
+
+def _nesting(uses: Uses) -> Nesting | None:
+    """The parallel loops of a program; None if it has none."""
+    marks = np.array(uses.program.data.iterations, np.int64).reshape(-1, 3)
+    return Nesting.of(marks) if len(marks) else None
+
+
+def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
+    """Operands that are written where another iteration has written before."""
+    written: Array = np.flatnonzero(uses.writes & (uses.reaching >= 0))
+    before = uses.reaching[written]
+    differ = nesting.differ(uses.user[written], before)
+    for k in np.flatnonzero(differ.any(axis=1)).tolist():
+        yield int(written[k]), int(before[k]), int(differ[k].argmax())
 
 
 def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:

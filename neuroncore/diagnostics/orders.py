@@ -1,14 +1,16 @@
 """Would the device's order give the same bits? The record, executed again in other legal orders.
 
-Within a core nothing is open: instructions that share bytes, an engine or its registers keep their
-order on the device, and others can't tell. Cores of a launch are open, and programs of a grid on
-cores of their own: between two meetings each goes on as fast as it can.
+Within a core only the order of a parallel loop's iterations is open (`permutations`): instructions
+that share bytes, an engine or its registers keep their order on the device, and others can't tell.
+Loops of today's API are unrolled and leave nothing open, affine_range as well. Cores of a launch
+are open, and programs of a grid on cores of their own: between two meetings each goes on as fast as
+it can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -16,11 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause.world import World
+from neuroncore.diagnostics.permutations import Permutations
 from neuroncore.diagnostics.races import Launch, Race, launch_of, races
-from neuroncore.errors import UsageError
+from neuroncore.errors import KernelError, UsageError
 from neuroncore.findings import Finding
+from neuroncore.record.program import Program
 from neuroncore.record.saved import Record
 from neuroncore.replay.cursor import Replay
+from neuroncore.source import Place
 
 Array = npt.NDArray[Any]
 MOST_RACES = 100_000  # that are followed
@@ -28,34 +33,79 @@ STAYS = 0.9  # how likely a core goes on when others could
 
 
 @dataclass(frozen=True)
+class Iterations:
+    """What came of other orders of iterations: how many were replayed; of `among` iterations of
+    parallel loops, how many came at another place in one of them at least; and what differed.
+    `untried` says in a sentence why none was."""
+
+    tried: int = 0
+    moved: int = 0
+    among: int = 0
+    finding: Finding | None = None
+    untried: str = ""
+
+    def __str__(self) -> str:
+        if self.untried:
+            return self.untried
+        return (
+            f"{_orders(self.tried)} of iterations replayed, in which {self.moved} of {self.among} "
+            "iterations of parallel loops came at another place, sums over them in the kernel's "
+            f"order: {_outcome(self.finding)}"
+        )
+
+
+@dataclass(frozen=True)
 class Orders:
-    """What came of other orders: how many were replayed; of `open` pairs of accesses that no
-    meeting orders, how many came the other way round in one of them at least; and what differed."""
+    """What came of other orders of the cores: how many were replayed; of `open` pairs of accesses
+    that no meeting orders, how many came the other way round in one of them at least; and what
+    differed, there or in other orders of `iterations`."""
 
     tried: int
     open: int
     reversed: int
     finding: Finding | None
+    iterations: Iterations = Iterations()
 
     def __str__(self) -> str:
-        if not self.open:
-            return "no order is open: nothing that cores share is used without a meeting"
-        outcome = "the bits differ" if self.finding else "the bits are the same"
-        return (
-            f"{self.tried} other order{'s' * (self.tried != 1)} of the cores replayed, in which "
-            f"{self.reversed} of {self.open} pairs of accesses that no meeting orders came the "
-            f"other way round: {outcome}"
+        told = [str(self.iterations)] if self.iterations.among else []
+        if self.open:
+            told.insert(
+                0,
+                f"{_orders(self.tried)} of the cores replayed, in which {self.reversed} of "
+                f"{self.open} pairs of accesses that no meeting orders came the other way round: "
+                f"{_outcome(self.finding if not self.iterations.finding else None)}",
+            )
+        return "; ".join(told) or (
+            "no order is open: nothing that cores share is used without a meeting, and no loop is "
+            "parallel"
         )
 
 
+def _orders(tried: int) -> str:
+    return f"{tried} other order{'s' * (tried != 1)}"
+
+
+def _outcome(finding: Finding | None) -> str:
+    return "the bits differ" if finding else "the bits are the same"
+
+
 def compare_orders(record: Record, count: int) -> Orders:
-    """Replay a record in up to `count` other orders, until one gives other bits.
+    """Replay a record in up to `count` other orders of its cores, and as many of the iterations of
+    its parallel loops, until one gives other bits.
 
     Raises UsageError for records of several ranks, and what `Replay` does.
     """
     world = record.setting.world if record.setting else World(cores=len(record.programs))
     if world.ranks > 1:
         raise UsageError("orders are compared for one rank: Run.ranks has a Run of each")
+    found = _of_cores(record, world, count)
+    if found.finding:
+        return found
+    iterations = _of_iterations(record, count)
+    return replace(found, iterations=iterations, finding=iterations.finding)
+
+
+def _of_cores(record: Record, world: World, count: int) -> Orders:
     launch = launch_of(record.programs, world, 0)
     found = list(islice(races(launch), MOST_RACES))
     if not found:
@@ -72,6 +122,70 @@ def compare_orders(record: Record, count: int) -> Orders:
             told = _told(differing, found, flipped, own, launch)
             return Orders(number + 1, len(found), int(reversed_once.sum()), told)
     return Orders(count, len(found), int(reversed_once.sum()), None)
+
+
+def _of_iterations(record: Record, count: int) -> Iterations:
+    programs = [Permutations(program) for program in record.programs]
+    moved = _moved(programs, [np.arange(len(program)) for program in record.programs])
+    if not len(moved) or not count:
+        return Iterations()
+    replay = Replay(record, snapshots=0)
+    expected = _outcomes(replay)
+    if any(core.rounding is not None or core.generators for core in replay.cores):
+        why = "orders of iterations are not compared where random numbers are drawn"
+        return Iterations(among=len(moved), untried=why)
+    for seed in range(count):
+        rows = [one.rows(seed) for one in programs]
+        moved |= _moved(programs, rows)
+        if not moved.any():
+            why = "iterations of parallel loops begin with what they share: none can change places"
+            return Iterations(among=len(moved), untried=why)
+        differing = _permuted(record, programs, rows, expected)
+        if differing:
+            told = _carried(differing, programs, rows)
+            return Iterations(seed + 1, int(moved.sum()), len(moved), told)
+    return Iterations(count, int(moved.sum()), len(moved))
+
+
+def _moved(programs: Sequence[Permutations], rows: Sequence[Array]) -> Array:
+    """Which iterations of the programs come at another place."""
+    return np.concatenate([one.moved(own) for one, own in zip(programs, rows, strict=True)])
+
+
+def _permuted(
+    record: Record,
+    programs: Sequence[Permutations],
+    rows: Sequence[Array],
+    expected: Sequence[Array],
+) -> str:
+    """Where the results of other rows differ, in words; empty if nowhere."""
+    others = [one.program.permuted(own) for one, own in zip(programs, rows, strict=True)]
+    try:
+        results = _outcomes(Replay(replace(record, programs=others), snapshots=0))
+    except KernelError as error:
+        return f"the kernel is refused: {error.code}"
+    return _differing(expected, results)
+
+
+def _carried(differing: str, programs: Sequence[Permutations], rows: Sequence[Array]) -> Finding:
+    """The finding, at the first two instructions of iterations whose order matters."""
+    pairs = ((one.program, one.swapped(own)) for one, own in zip(programs, rows, strict=True))
+    places = next((_places(program, pair) for program, pair in pairs if pair is not None), {})
+    both = " and ".join(f"instruction {row} ({at.short})" for row, at in places.items())
+    return Finding(
+        "ORDER_MATTERS",
+        f"in another order of the iterations {differing}"
+        + (f"; the first whose order matters are {both}" if both else ""),
+        [*places.values()][-1] if places else None,
+        because="iterations of an affine_range may run in any order and at the same time",
+        hint="loop by nl.sequential_range",
+        source="SDK 2.26, nki.language.affine_range",
+    )
+
+
+def _places(program: Program, rows: Sequence[int]) -> dict[int, Place]:
+    line = program.columns().line
+    return {row: program.place(int(line[row])) for row in rows}
 
 
 # --- orders ---------------------------------------------------------------------------------------
@@ -107,9 +221,13 @@ def _turns(number: int, cores: int) -> _In | _AtRandom:
 def _replayed(record: Record, turns: _In | _AtRandom) -> tuple[list[Array], Array]:
     """The results, and of each core at which step each of its instructions was."""
     replay = Replay(record, snapshots=0, turns=turns)
+    return _outcomes(replay), replay.order
+
+
+def _outcomes(replay: Replay) -> list[Array]:
+    """The arrays that a replay ends with."""
     results = replay.results()
-    arrays = [*_arrays(results), *replay.changed().values()]
-    return [np.array(one) for one in arrays], replay.order
+    return [np.array(one) for one in (*_arrays(results), *replay.changed().values())]
 
 
 def _arrays(results: Any) -> list[Array]:

@@ -264,6 +264,14 @@ class Program:
         varied._read = replace(read, columns=replace(columns, call=call))
         return varied
 
+    def permuted(self, rows: Array) -> Program:
+        """The same instructions, to be executed, in another order of their rows. It is for programs
+        without registers, whose rows stay within their program of the grid."""
+        read = self._reading()
+        varied = copy.copy(self)
+        varied._read = replace(read, columns=read.columns.permuted(rows))
+        return varied
+
     def place(self, line: int) -> source.Place:
         site = self.lines[line]
         return site if isinstance(site, source.Place) else source.place(*site)

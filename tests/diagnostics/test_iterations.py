@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import neuroncore
+from neuroncore.diagnostics import permutations
 
 X = np.random.default_rng(0).standard_normal((128, 512)).astype(np.float32)
 
@@ -167,3 +168,80 @@ LEGAL = in_place, in_sequence, sums, filled_when_first_read, folded, repeated_ro
 @pytest.mark.parametrize("kernel", LEGAL)
 def test_iterations_of_their_own_are_fine(kernel):
     assert not told(kernel)
+
+
+# --- other orders ---------------------------------------------------------------------------------
+
+CARRIED = within_sbuf, through_hbm, of_the_outer_loop, before_it_is_overwritten
+
+
+@pytest.mark.parametrize("kernel", CARRIED)
+def test_other_orders_of_iterations_name_two_lines_that_depend(kernel, tmp_path):
+    neuroncore.run(kernel, X).save(tmp_path / "a.run")
+    for run in (neuroncore.run(kernel, X), neuroncore.load(tmp_path / "a.run")):
+        found = run.orders(3)
+        assert found.finding.code == "ORDER_MATTERS" and found.iterations.tried == 1
+        carried = told(kernel)[0]
+        assert found.finding.place.line in (carried.place.line, int(carried.message[-2:]))
+        assert str(carried.place.short) in found.finding.message
+        assert "the bits differ" in str(found) and "affine_range" in found.finding.because
+
+
+@pytest.mark.parametrize("kernel", LEGAL)
+def test_iterations_of_their_own_have_the_same_bits_in_other_orders(kernel):
+    found = neuroncore.run(kernel, X).orders(3)
+    assert found.finding is None and (found.tried, found.iterations.tried) == (0, 3)
+    assert found.iterations.moved == found.iterations.among >= 2
+    assert "3 other orders of iterations replayed" in str(found)
+
+
+@nki.jit
+def by_turns(x):
+    out = nl.ndarray((512, 128), dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(2):
+        for j in nl.affine_range(2):
+            at = i * 256 + j * 128
+            part = nl.load(x[:, nl.ds(at, 128)])
+            product = nl.zeros((128, 128), nl.float32, buffer=nl.psum)
+            for _ in nl.affine_range(3):
+                product += nl.matmul(part, part, transpose_x=True)
+            nl.store(out[nl.ds(at, 128), :], nl.copy(product))
+    return out
+
+
+def test_a_sum_of_an_inner_loop_lets_outer_iterations_change_places():
+    run = neuroncore.run(by_turns, X)
+    program = run.record.programs[0]
+    rows, call = permutations.Permutations(program).rows(0), program.columns().call
+    assert sorted(rows.tolist()) == list(range(len(program))) and rows[0] > len(program) / 2
+    assert (program.permuted(rows).columns().call == call[rows]).all()
+    products = [row for row in rows.tolist() if program.calls[call[row]].name == "nc_matmul"]
+    assert len(products) == 12 and products[0] > products[3]
+    assert [one - products[0] for one in products[:3]] == [0, 1, 2]
+    assert run.orders(2).finding is None
+
+
+@nki.jit
+def sums_first(x):
+    out = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile, total = nl.load(x[:, 0:128]), nl.zeros((128, 128), nl.float32)
+    for _ in nl.affine_range(4):
+        total += tile
+    nl.store(out, total)
+    return out
+
+
+@nki.jit
+def with_random_numbers(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(4):
+        nl.store(out[:, nl.ds(i * 128, 128)], nl.rand((128, 128)))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("kernel", "why"), [(sums_first, "none can change places"), (with_random_numbers, "random")]
+)
+def test_what_is_not_replayed_says_so(kernel, why):
+    found = neuroncore.run(kernel, X).orders(3)
+    assert found.finding is None and found.iterations.tried == 0 and why in str(found)
