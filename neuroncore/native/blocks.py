@@ -11,7 +11,7 @@ from numba import types
 from numba.core import cgutils
 
 from neuroncore.native.jit import generated
-from neuroncore.native.lanes import FUSED, LANES
+from neuroncore.native.lanes import FUSED, LANES, SECOND_LEVEL, prefetch
 
 # Of the largest block the sums, a weight and the vectors of a moving row are as many registers as
 # there are: 32 of AVX-512 and of ARM, 16 of AVX2.
@@ -22,29 +22,36 @@ _FLOAT, _DOUBLE, _INDEX, _LANE = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
 
 
 def block(vectors: int, group: int = 1) -> Any:
-    """The operation (s, x, out, k, accumulate) that sets the first ROWS x (`vectors` * LANES)
-    elements of `out` to the chain of `k` groups of rows, or adds it; see native.matmul.
+    """The operation (s, x, out, k, ahead, accumulate) that sets the first ROWS x (`vectors` *
+    LANES) elements of `out` to the chain of `k` groups of rows, or adds it; see native.matmul.
 
-    Arrays are float32 matrices with unit stride along rows.
+    Arrays are float32 matrices with unit stride along rows. While a block of single rows computes,
+    what comes next is brought into caches: the rows of `s` behind its own, and the `k` elements
+    that are from ahead[0] on, ahead[1] apart, behind the first of `x`. They needn't exist.
     """
 
-    def _block(typingctx: Any, s: Any, x: Any, out: Any, k: Any, accumulate: Any) -> Any:
+    def _block(typingctx: Any, s: Any, x: Any, out: Any, k: Any, ahead: Any, add: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             places = zip(signature.args[:3], values[:3], strict=True)
             s, x, out = (_Matrix(context, builder, kind, value) for kind, value in places)
+            first, apart = cgutils.unpack_tuple(builder, values[4])
 
             def link(step: Any, sums: list[list[Any]]) -> list[list[Any]]:
                 rows = _rows(builder, step, group)
+                if group == 1:
+                    prefetch(builder, s.element(builder.add(step, values[3]), _index(0)))
+                    place = builder.add(first, builder.mul(step, apart))
+                    prefetch(builder, x.element(_index(0), place), SECOND_LEVEL)
                 moving = [x.vectors(row, vectors) for row in rows]
                 return [
                     _linked(builder, [s.splat(row, r) for row in rows], moving, sums[r])
                     for r in range(ROWS)
                 ]
 
-            _chain(builder, out, vectors, values[3], values[4], link)
+            _chain(builder, out, vectors, values[3], values[5], link)
             return context.get_dummy_value()
 
-        return types.void(s, x, out, types.int64, types.boolean), generate
+        return types.void(s, x, out, types.int64, ahead, types.boolean), generate
 
     return generated(_block)
 

@@ -32,6 +32,7 @@ LANES = 16 if _FEATURES.get("avx512f") else 8 if _FEATURES.get("avx2") else 4
 VECTORS = 4  # that a loop takes at a time, so that whether any needs care is asked seldom
 STEP = LANES * VECTORS
 _WORD, _INDEX, _FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
+FIRST_LEVEL, SECOND_LEVEL = 3, 2  # of caches, as llvm.prefetch has them
 AHEAD = ir.Constant(_INDEX, 1024)  # elements; memory was read a fifth faster with it
 
 
@@ -201,16 +202,17 @@ def _loaded(
         place = builder.add(start, ir.Constant(_INDEX, v * count))
         found.append(Lanes(builder, builder.load(_place(builder, source, place, count), align=1)))
         if vectors > 1:
-            _prefetch(builder, builder.gep(source, [builder.add(place, AHEAD)]))
+            prefetch(builder, builder.gep(source, [builder.add(place, AHEAD)]))
     return found
 
 
-def _prefetch(builder: ir.IRBuilder, address: Any) -> None:
+def prefetch(builder: ir.IRBuilder, address: Any, nearness: int = FIRST_LEVEL) -> None:
+    """Bring the line of an address, which needn't be anybody's, into a cache."""
     byte = ir.PointerType(ir.IntType(8))
     kind = ir.FunctionType(ir.VoidType(), [byte, _WORD, _WORD, _WORD])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-    to_read, keep, of_data = (ir.Constant(_WORD, n) for n in (0, 3, 1))
-    builder.call(function, [builder.bitcast(address, byte), to_read, keep, of_data])
+    to_read, near, of_data = (ir.Constant(_WORD, n) for n in (0, nearness, 1))
+    builder.call(function, [builder.bitcast(address, byte), to_read, near, of_data])
 
 
 def _narrowed(results: list[Lanes], width: int, upper: bool) -> list[Lanes]:

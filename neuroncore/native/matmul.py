@@ -33,6 +33,7 @@ COLUMNS = LANES * VECTORS
 FLOAT_BYTES = 4
 NOTHING = np.empty((0, 0), np.float32)
 EDGE = ROWS, COLUMNS
+NOWHERE = 0, 0  # blocks of groups bring nothing: they take 5 % longer if they do
 
 _block_1, _block_2, _block_3 = (block(v) for v in (1, 2, 3))
 _pair_1, _pair_2 = (block(v, 2) for v in (1, 2))
@@ -78,6 +79,9 @@ def chain(
 
     `weights` are those of s [K, M]; x [K, N], out [M, N], float32. `panels` are those of x if it is
     `packed`, and then x has no elements; else they have room for one. `edge` is a block.
+
+    A kernel's operands are rarely in the nearest caches. Each block brings the weights of the next
+    one there, and its share of the next panel: products of a large matmul take an eighth less.
     """
     k, n = weights.shape[1], 0
     while n < out.shape[1]:
@@ -87,15 +91,17 @@ def chain(
         moving = panel[:, :]
         if not packed:
             moving = _moving(x[:, n:], panel, vectors, out.shape[0] <= ROWS)
+        share = _share(vectors, out.shape[0]) if packed else 0
         for m in range(0, out.shape[0], ROWS):
             whole = _is_whole(out, m, n, vectors)
             part = out[m:, n:] if whole else edge[:, :]
+            ahead = k * (vectors * LANES + m // ROWS * share), share
             if vectors == 3:
-                _block_3(weights[m // ROWS], moving, part, k, accumulate and whole)
+                _block_3(weights[m // ROWS], moving, part, k, ahead, accumulate and whole)
             elif vectors == 2:
-                _block_2(weights[m // ROWS], moving, part, k, accumulate and whole)
+                _block_2(weights[m // ROWS], moving, part, k, ahead, accumulate and whole)
             else:
-                _block_1(weights[m // ROWS], moving, part, k, accumulate and whole)
+                _block_1(weights[m // ROWS], moving, part, k, ahead, accumulate and whole)
             if not whole:
                 _put(edge, out[m : m + ROWS, n : n + vectors * LANES], accumulate)
         n += vectors * LANES
@@ -118,13 +124,13 @@ def grouped_chain(
             whole = _is_whole(out, m, n, vectors)
             part = out[m:, n:] if whole else edge[:, :]
             if group == 2 and vectors == 2:
-                _pair_2(weights[m // ROWS], moving, part, k, accumulate and whole)
+                _pair_2(weights[m // ROWS], moving, part, k, NOWHERE, accumulate and whole)
             elif group == 2:
-                _pair_1(weights[m // ROWS], moving, part, k, accumulate and whole)
+                _pair_1(weights[m // ROWS], moving, part, k, NOWHERE, accumulate and whole)
             elif vectors == 2:
-                _quad_2(weights[m // ROWS], moving, part, k, accumulate and whole)
+                _quad_2(weights[m // ROWS], moving, part, k, NOWHERE, accumulate and whole)
             else:
-                _quad_1(weights[m // ROWS], moving, part, k, accumulate and whole)
+                _quad_1(weights[m // ROWS], moving, part, k, NOWHERE, accumulate and whole)
             if not whole:
                 _put(edge, out[m : m + ROWS, n : n + vectors * LANES], accumulate)
         n += vectors * LANES
@@ -154,6 +160,13 @@ def _vectors(columns: int, most: int) -> int:
     """How many vectors of columns the next block has; the last ones share four as two and two."""
     left = -(-columns // LANES)
     return 2 if left == 4 else min(left, most)
+
+
+@inlined
+def _share(vectors: int, rows: int) -> int:
+    """How many elements of each row of the next panel a block brings into the cache, so that the
+    blocks of all rows bring all of it; where they are few, the part that vectors of one are."""
+    return min(-(-vectors * LANES * ROWS // rows), LANES)
 
 
 @inlined
