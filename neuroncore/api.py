@@ -189,7 +189,7 @@ class Run:
         changes.
 
         Inputs are all arrays that the kernel was launched with, in their order, or one dict of them
-        by name. Raises what `neuroncore.replay.cursor.Replay` does.
+        by name; of several ranks one for each. Raises what `neuroncore.replay.cursor.Replay` does.
         """
         return self.steps(*inputs, snapshots=0).results()
 

@@ -17,7 +17,9 @@ HEAD = """\
 
 ```text
 neuroncore check FILE.py[::KERNEL] ... [--api 0.1 .. 0.6] [--target MACHINE] [--static] [--strict]
-                 [--args ARG ... | --inputs FUNC] [--orders N] [--json] [--sarif OUT.sarif]
+                 [--args ARG ... | --inputs FUNC] [--ranks N [--lnc 2] [--instance NAME]]
+                 [--orders N] [--json] [--sarif OUT.sarif]
+neuroncore check OUT.run ... [--orders N] [--json] [--sarif OUT.sarif]
 ```
 
 tells what the device or its compiler refuses of a kernel, what is likely wrong there, and what is
@@ -27,13 +29,15 @@ under `if __name__ == "__main__":`, is then run as well, in a process of its own
 and memory (`--seconds`, `--memory`), and its record is checked; `--static` stops before that. The
 last line says which of the two was done.
 
+A saved run has no source: its record is checked, and nothing is run.
+
 With `--orders N` the record of each launch is executed again in up to N other orders that the
-device may take of its cores, and the last line says how many pairs of accesses that no meeting
-orders came the other way round, and whether the bits are the same. Of the older API's affine_range
-it is executed in up to N other orders of the iterations too, and the last line says how many came
-at another place. Sums over iterations, which may be in any order, keep the kernel's: in another
-order of the sum they may round otherwise. Within an iteration, and in loops of today's API, which
-are unrolled, no bits depend on the order. In Python that is `Run.orders(N)`.
+device may take of its cores, those of all ranks together, and the last line says how many pairs of
+accesses that no meeting orders came the other way round, and whether the bits are the same. Of the
+older API's affine_range it is executed in up to N other orders of the iterations too, and the last
+line says how many came at another place. Sums over iterations, which may be in any order, keep the
+kernel's: in another order of the sum they may round otherwise. Within an iteration, and in loops of
+today's API, which are unrolled, no bits depend on the order. In Python that is `Run.orders(N)`.
 
 | severity | what it means | exit code |
 | --- | --- | --- |

@@ -48,14 +48,16 @@ def steps(timeline: Timeline) -> Steps:
 
 class Parts(NamedTuple):
     """How much of a critical path is what, in nanoseconds: work by queue; issue, moves and latency
-    of transfers; latency of everything else; waits for the other core of a launch."""
+    of transfers; latency of everything else; meetings with the other core of a launch, and with
+    other ranks."""
 
     work: dict[str, float]
     issue: float
     moves: float
     transfer_latency: float
     latency: float
-    meeting: float
+    other_core: float
+    collectives: float
 
     @property
     def named(self) -> dict[str, float]:
@@ -65,7 +67,7 @@ class Parts(NamedTuple):
         return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 
-NAMES = "DMA issue", "DMA moving", "DMA latency", "latency", "other core"
+NAMES = "DMA issue", "DMA moving", "DMA latency", "latency", "other core", "collectives"
 
 
 def parts(timeline: Timeline, found: Steps, chosen: Array | None = None) -> Parts:
@@ -74,13 +76,23 @@ def parts(timeline: Timeline, found: Steps, chosen: Array | None = None) -> Part
     own = found.instruction[kept]
     work = np.bincount(timeline.queue[own], found.working[kept], len(QUEUES))
     moves, waiting = timeline.moves[own], found.waiting[kept]
-    meets = [call.instruction.meets is not None for call in timeline.program.calls]
-    met = np.array(meets, np.bool_)[timeline.columns.call[own]]
+    met, ranks = _meetings(timeline)[:, timeline.columns.call[own]]
     return Parts(
         work={name: float(ns) for name, ns in zip(QUEUES, work, strict=True) if ns > 0},
         issue=float(found.issuing[kept].sum()),
         moves=float(found.moving[kept].sum()),
         transfer_latency=float(waiting[moves & ~met].sum()),
         latency=float(waiting[~moves & ~met].sum()),
-        meeting=float(waiting[met].sum()),
+        other_core=float(waiting[met & ~ranks].sum()),
+        collectives=float(waiting[ranks].sum()),
     )
+
+
+def _meetings(timeline: Timeline) -> Array:
+    """Of each call whether it meets other cores, and whether some of them are other ranks'."""
+    found = np.zeros((2, len(timeline.program.calls)), np.bool_)
+    for n, call in enumerate(timeline.program.calls):
+        if call.instruction.meets is not None:
+            members = call.instruction.meets(call, timeline.world, timeline.core)
+            found[:, n] = True, len({timeline.world.rank(one) for one in members}) > 1
+    return found

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from neuroncore.cli.world import add_world, check_world
 from neuroncore.diagnostics.check import Checked, check, together
 from neuroncore.diagnostics.execution import Limits
 from neuroncore.diagnostics.releases import RELEASES
@@ -24,7 +25,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Read a file of kernels and all that it calls, and tell what the device or its compiler "
         "refuses, what is likely wrong there, and what is slow. A file that launches kernels when "
-        "it is run, and a kernel with arguments, is run as well, in a process of its own. "
+        "it is run, and a kernel with arguments, is run as well, in a process of its own. FILE may "
+        "also be a run that was saved, of which the record is checked. "
         "Exit codes: 0 no errors, 1 errors, 2 wrong usage."
     )
     parser.allow_abbrev = False
@@ -36,6 +38,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--api", choices=RELEASES, help="the release to hold it against; by default what it uses"
     )
     parser.add_argument("--target", metavar="MACHINE", help="what it is to run on")
+    add_world(parser)
     parser.add_argument("--static", action="store_true", help="execute nothing")
     parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
@@ -80,6 +83,7 @@ def command(arguments: argparse.Namespace) -> int:
 
 def _checked(what: str, arguments: argparse.Namespace) -> Checked:
     file, _, kernel = what.partition("::")
+    check_world(arguments, what)
     return check(
         file,
         kernel or None,
@@ -93,12 +97,14 @@ def _checked(what: str, arguments: argparse.Namespace) -> Checked:
 
 
 def _words(arguments: argparse.Namespace, kernel: str) -> list[str]:
-    """What a kernel is given, as words of the command line."""
+    """What a kernel is given, and on how many ranks it runs, as words of the command line."""
     if not kernel and (arguments.args or arguments.inputs):
         raise UsageError("--args and --inputs are a kernel's: FILE.py::KERNEL")
-    if arguments.args:
-        return ["--args", *arguments.args]
-    return ["--inputs", arguments.inputs] if arguments.inputs else []
+    given = ["--args", *arguments.args] if arguments.args else []
+    for name in ("inputs", "ranks", "lnc", "instance"):
+        if (value := getattr(arguments, name)) is not None:
+            given += [f"--{name}", str(value)]
+    return given
 
 
 def lines(found: Checked) -> Iterator[str]:

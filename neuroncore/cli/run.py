@@ -16,6 +16,7 @@ from neuroncore.cli import tools
 from neuroncore.cli.document import Document
 from neuroncore.cli.failures import leaving_told
 from neuroncore.cli.session import Session
+from neuroncore.cli.world import add_world, check_world, natural
 from neuroncore.diagnostics.static import read
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
@@ -150,23 +151,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_world(parser: argparse.ArgumentParser) -> None:
-    """On how many ranks a kernel runs."""
-    parser.add_argument(
-        "--ranks",
-        type=natural,
-        metavar="N",
-        help="run the kernel on so many ranks together; functions that make arguments and the "
-        "reference are given the rank if they have a parameter of that name",
-    )
-    parser.add_argument(
-        "--lnc", type=int, choices=(1, 2), help="physical cores of a rank; by default the grid's"
-    )
-    parser.add_argument(
-        "--instance", metavar="NAME", help="what the ranks are in, such as trn2.48xlarge"
-    )
-
-
 def _add_reference(parser: argparse.ArgumentParser) -> None:
     """What is right."""
     parser.add_argument(
@@ -267,14 +251,8 @@ def _window(text: str) -> Window:
     )
 
 
-def natural(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a natural number")
-    return int(text)
-
-
 def run(arguments: argparse.Namespace) -> int:
-    check_world(arguments)
+    check_world(arguments, arguments.file)
     for option in ("trace", "html", "save"):
         _check_writable(option, getattr(arguments, option))
     return finished(arguments, Document(arguments))
@@ -327,16 +305,6 @@ def launch(arguments: argparse.Namespace, session: Session, options: Options) ->
             session.look_at(Path(file))
         else:
             session.run_script(Path(file))
-
-
-def check_world(arguments: argparse.Namespace) -> None:
-    """Raise UsageError for ranks of what isn't one kernel, and for what only ranks have."""
-    if arguments.ranks is None:
-        for option in ("lnc", "instance"):
-            if getattr(arguments, option) is not None:
-                raise UsageError(f"--{option} goes with --ranks: it is about a kernel on ranks")
-    elif is_script(arguments):
-        raise UsageError(f"--ranks is for one kernel: {arguments.file}::KERNEL")
 
 
 def _check_writable(option: str, path: Path | None) -> None:

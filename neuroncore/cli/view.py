@@ -8,7 +8,7 @@ from typing import Any
 
 from neuroncore.cli import run
 from neuroncore.cli.document import Document
-from neuroncore.cli.run import natural
+from neuroncore.cli.world import natural
 from neuroncore.native.lazy import Lazy
 
 serving: Any = Lazy("neuroncore.view.server")

@@ -10,8 +10,9 @@ from typing import Any
 
 from neuroncore.api import Run
 from neuroncore.cli import failures
-from neuroncore.cli.run import add_launches, add_world, check_world, launch, natural
+from neuroncore.cli.run import add_launches, launch
 from neuroncore.cli.session import Session
+from neuroncore.cli.world import add_world, check_world, natural
 from neuroncore.frontend.settings import environment_options
 from neuroncore.options import Options
 from neuroncore.report.compare import Agreement
@@ -72,7 +73,7 @@ def options(arguments: argparse.Namespace) -> Options:
 
 
 def why(arguments: argparse.Namespace) -> int:
-    check_world(arguments)
+    check_world(arguments, arguments.file)
     reasons = Reasons(arguments)
     launch(arguments, Session(arguments, reasons), options(arguments))
     return reasons.close()

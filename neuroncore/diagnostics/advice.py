@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from neuroncore.clause import cost
 from neuroncore.clause.instruction import Call
+from neuroncore.clause.world import World
 from neuroncore.enums import engine
 from neuroncore.findings import Finding
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import float32
 from neuroncore.schedule import Timeline
+from neuroncore.source import Place
 
 LEAST = 0.1  # of the time that an engine works, or DMA does, that is worth a word
 LEAST_OF_ALL = 0.01  # and of all time
@@ -29,9 +32,30 @@ class Slow(NamedTuple):
     of_dma: bool = False  # whether it is the time of DMA that counts, and not all of it
 
 
-def findings(timeline: Timeline) -> Iterator[Finding]:
+class Advice(NamedTuple):
+    """What a line is told on one core, and the share of the time that makes it worth telling."""
+
+    finding: Finding
+    share: float
+
+
+def findings(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
     """Advice for each line, with the share that its instructions take of the time that their engine
-    works, or DMA. Never a reason to refuse anything."""
+    works, or DMA, on the core where that is most; of several ranks with all of whom it holds. Never
+    a reason to refuse anything."""
+    told: dict[tuple[str, Place | None], dict[int, Advice]] = {}
+    for number, timeline in enumerate(timelines):
+        for one in _of_a_core(timeline):
+            told.setdefault((one.finding.code, one.finding.place), {})[number] = one
+    for on in told.values():
+        finding = max(on.values(), key=lambda one: one.share).finding
+        if world.ranks > 1:
+            said = f"{finding.message}, on {world.all_named(on)}"
+            finding = replace(finding, message=said)
+        yield finding
+
+
+def _of_a_core(timeline: Timeline) -> Iterator[Advice]:
     for slow in SLOW:
         calls = timeline.program.calls
         said = [slow.why(call, timeline.machine) for call in calls]
@@ -48,7 +72,8 @@ def findings(timeline: Timeline) -> Iterator[Finding]:
             times = f"{len(own):,} times" if len(own) > 1 else "once"
             who = "DMA" if slow.of_dma else "its engine"
             message = f"{worst}; it happens {times}, and is {taken / whole:.0%} of the time that"
-            yield Finding(slow.code, f"{message} {who} works", timeline.program.place(line))
+            place = timeline.program.place(line)
+            yield Advice(Finding(slow.code, f"{message} {who} works", place), taken / whole)
 
 
 def _of_dma(timeline: Timeline) -> Any:

@@ -9,8 +9,11 @@ from typing import Any
 
 from neuroncore.diagnostics import execution
 from neuroncore.diagnostics.static import read
+from neuroncore.errors import UsageError
 from neuroncore.findings import SEVERITIES, Finding
+from neuroncore.native.lazy import Lazy
 
+saved: Any = Lazy("neuroncore.record.saved")  # which loads numpy
 SCHEMA = "neuroncore.check/1"
 
 
@@ -18,9 +21,9 @@ SCHEMA = "neuroncore.check/1"
 class Checked:
     """What a check found, and how far it went.
 
-    `files` are those that were read and `launches` how many kernels were run, None if nothing was;
-    `unfinished` says in a sentence why the run ended early, `orders` what other orders that the
-    device may take gave, launch by launch.
+    `files` are the sources that were read, `runs` the saved runs, and `launches` how many kernels
+    were run, None if nothing was; `unfinished` says in a sentence why the run ended early, `orders`
+    what other orders that the device may take gave, launch by launch.
     """
 
     findings: Sequence[Finding]
@@ -29,6 +32,7 @@ class Checked:
     launches: int | None = None
     unfinished: str | None = None
     orders: Sequence[str] = ()
+    runs: Sequence[str] = ()
 
     def count(self, severity: str) -> int:
         """How many findings have a severity."""
@@ -37,19 +41,20 @@ class Checked:
     @property
     def extent(self) -> str:
         """What was done, in a line."""
-        read = f"{_counted(len(self.files), 'file')} read, API {self.api}"
-        if self.launches is None:
-            return f"{read}; nothing was run"
-        done = f"{_counted(self.launches, 'launch')} run"
+        read = [f"{_counted(len(self.files), 'file')} read, API {self.api}"] if self.files else []
+        kept = [f"{_counted(len(self.runs), 'saved run')} read"] if self.runs else []
+        done = "nothing was run"
+        if self.launches is not None:
+            done = f"{_counted(self.launches, 'launch')} run"
         more = [*dict.fromkeys(self.orders), *([self.unfinished] if self.unfinished else [])]
-        return "; ".join([read, done, *more])
+        return "; ".join([*read, *kept, done, *more])
 
     def to_dict(self) -> dict[str, Any]:
         """The same as fields, for JSON."""
         return {
             "schema": SCHEMA,
             "api": self.api,
-            "files": list(self.files),
+            "files": [*self.files, *self.runs],
             "launches": self.launches,
             "unfinished": self.unfinished,
             "orders": list(self.orders),
@@ -84,7 +89,8 @@ def check(
     orders: int = 0,
     limits: execution.Limits | None = None,
 ) -> Checked:
-    """Read a file and all that it calls, and run it if it can be run.
+    """Read a file and all that it calls, and run it if it can be run; of a file that is a saved
+    run, check the record.
 
     With a `kernel` that has arguments (`words`, as `neuroncore run` takes them, or a function
     `inputs` in the file), and of a file that launches kernels when it is run, the record is checked
@@ -95,13 +101,28 @@ def check(
 
     Raises UsageError for what can't be read, an unknown kernel, release or machine.
     """
+    if saved.is_record(Path(file)):
+        if static:
+            raise UsageError(f"{file} is a saved run: --static reads sources")
+        return _of_a_run(Path(file), target, orders, limits or execution.Limits())
     seen = read(Path(file), kernel, api)
     if static or not (words or seen.runs):
         return Checked(_ordered(seen.findings), seen.files, seen.api)
-    more = [*(words or ()), *(["--orders", str(orders)] if orders else [])]
+    more = [*(words or ()), *_in_orders(orders)]
     ran = execution.run(Path(file), kernel, target, more, limits or execution.Limits())
     found = _ordered([*seen.findings, *ran.findings])
     return Checked(found, seen.files, seen.api, ran.launches, ran.unfinished, ran.orders)
+
+
+def _of_a_run(file: Path, target: str | None, orders: int, limits: execution.Limits) -> Checked:
+    """What the record of a saved run tells."""
+    ran = execution.run(file, None, target, _in_orders(orders), limits)
+    found = _ordered(ran.findings)
+    return Checked(found, [], "", None, ran.unfinished, ran.orders, [str(file)])
+
+
+def _in_orders(count: int) -> list[str]:
+    return ["--orders", str(count)] if count else []
 
 
 def together(checks: Sequence[Checked]) -> Checked:
@@ -111,10 +132,11 @@ def together(checks: Sequence[Checked]) -> Checked:
     return Checked(
         _ordered([finding for one in checks for finding in one.findings]),
         [*dict.fromkeys(file for one in checks for file in one.files)],
-        ", ".join(dict.fromkeys(one.api for one in checks)),
+        ", ".join(dict.fromkeys(one.api for one in checks if one.api)),
         sum(launches) if launches else None,
         "; ".join(unfinished) or None,
         [order for one in checks for order in one.orders],
+        [*dict.fromkeys(run for one in checks for run in one.runs)],
     )
 
 

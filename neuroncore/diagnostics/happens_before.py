@@ -1,4 +1,5 @@
-"""What has certainly happened on one core before something happens on another: vector clocks.
+"""What has certainly happened on one core before something happens on another, of the same rank or
+of others: vector clocks.
 
 A thread is one program of the launch grid on its core. Its instructions are in segments, which end
 where it meets others. Whoever takes part in a meeting has, from then on, behind it all that each
@@ -7,8 +8,9 @@ of the others had behind it: a meeting may join any set of threads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +20,7 @@ import numpy.typing as npt
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.world import World
 from neuroncore.record.program import Program
+from neuroncore.schedule.meetings import together
 
 Array = npt.NDArray[Any]
 Meeting = Mapping[int, int]  # the instruction of each thread that takes part, by its number
@@ -43,22 +46,31 @@ def threads(programs: Sequence[Program]) -> list[Thread]:
     return found
 
 
-def meetings(
-    programs: Sequence[Program], among: Sequence[Thread], world: World, rank: int
-) -> list[Meeting]:
-    """The meetings of all cores of a rank, in an order in which they may have happened: the n-th
-    time of each. What data moves in is a meeting when it begins, and one when it ends."""
+def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World) -> list[Meeting]:
+    """The meetings of the cores of a world, each of whatever cores, in an order in which they may
+    have happened. What data moves in is a meeting when it begins, and one when it ends."""
     if len(programs) != len(among):
         return []
-    numbers = world.cores_of(rank)
-    met = [_meets(programs[one.core], one, world, numbers[one.core], numbers) for one in among]
     found: list[Meeting] = []
-    for rows in zip(*met, strict=False):
-        at = {n: int(row) for n, row in enumerate(rows)}
-        if _moves(programs[0], at[0]):
+    for at in _in_order(together(programs, [*map(_meets, programs)], world)):
+        number, row = next(iter(at.items()))
+        if _moves(programs[number], row):
             found.append({n: row - 1 for n, row in at.items()})
         found.append(at)
     return found
+
+
+def _in_order(met: Sequence[Meeting]) -> list[Meeting]:
+    """Each behind those that its cores had before it."""
+    own: dict[int, list[tuple[int, int]]] = {}
+    for number, meeting in enumerate(met):
+        for core, row in meeting.items():
+            own.setdefault(core, []).append((row, number))
+    before = TopologicalSorter[int]({number: () for number in range(len(met))})
+    for rows in own.values():
+        for (_, first), (_, second) in pairwise(sorted(rows)):
+            before.add(second, first)
+    return [met[number] for number in before.static_order()]
 
 
 def _moves(program: Program, row: int) -> bool:
@@ -66,20 +78,11 @@ def _moves(program: Program, row: int) -> bool:
     return call.instruction.traits.exchanges
 
 
-def _meets(
-    program: Program, thread: Thread, world: World, number: int, numbers: Collection[int]
-) -> Array:
-    """Where a core meets all of `numbers`."""
-    meets = np.array([_members(call, world, number) >= {*numbers} for call in program.calls])
-    if not meets.any():
-        return np.empty(0, np.int64)
+def _meets(program: Program) -> Array:
+    """The instructions at which a core meets others."""
+    meets = np.array([call.instruction.meets is not None for call in program.calls], np.bool_)
     found: Array = np.flatnonzero(meets[program.columns().call])
-    return found[(found >= thread.first) & (found < thread.last)]
-
-
-def _members(call: Call, world: World, number: int) -> set[int]:
-    meets = call.instruction.meets
-    return set() if meets is None else {*meets(call, world, number)}
+    return found
 
 
 class HappensBefore:
@@ -88,9 +91,9 @@ class HappensBefore:
     def __init__(self, count: int, met: Sequence[Meeting]) -> None:
         """`count` threads that have met so, one meeting after the other."""
         self._ends: list[list[int]] = [[] for _ in range(count)]  # of segments: the last row
-        self._behind = [[np.zeros(count, np.int64)] for _ in range(count)]
+        self._behind = [[np.zeros(count, np.int32)] for _ in range(count)]
         for meeting in met:
-            known = np.zeros(count, np.int64)
+            known = np.zeros(count, np.int32)
             for thread, row in meeting.items():
                 self._ends[thread].append(row)
                 np.maximum(known, self._behind[thread][-1], out=known)

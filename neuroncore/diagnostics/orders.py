@@ -3,8 +3,8 @@
 Within a core only the order of a parallel loop's iterations is open (`permutations`): instructions
 that share bytes, an engine or its registers keep their order on the device, and others can't tell.
 Loops of today's API are unrolled and leave nothing open, affine_range as well. Cores of a launch
-are open, and programs of a grid on cores of their own: between two meetings each goes on as fast as
-it can.
+are open, those of all ranks, and programs of a grid on cores of their own: between two meetings
+each goes on as fast as it can.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import numpy.typing as npt
 from neuroncore.clause.world import World
 from neuroncore.diagnostics.permutations import Permutations
 from neuroncore.diagnostics.races import Launch, Race, launch_of, races
-from neuroncore.errors import KernelError, UsageError
+from neuroncore.diagnostics.uses import Uses
+from neuroncore.errors import KernelError
 from neuroncore.findings import Finding
 from neuroncore.record.program import Program
 from neuroncore.record.saved import Record
@@ -90,14 +91,12 @@ def _outcome(finding: Finding | None) -> str:
 
 
 def compare_orders(record: Record, count: int) -> Orders:
-    """Replay a record in up to `count` other orders of its cores, and as many of the iterations of
-    its parallel loops, until one gives other bits.
+    """Replay a record in up to `count` other orders of its cores, those of all ranks together, and
+    as many of the iterations of its parallel loops, until one gives other bits.
 
-    Raises UsageError for records of several ranks, and what `Replay` does.
+    Raises what `Replay` does.
     """
     world = record.setting.world if record.setting else World(cores=len(record.programs))
-    if world.ranks > 1:
-        raise UsageError("orders are compared for one rank: Run.ranks has a Run of each")
     found = _of_cores(record, world, count)
     if found.finding:
         return found
@@ -106,7 +105,7 @@ def compare_orders(record: Record, count: int) -> Orders:
 
 
 def _of_cores(record: Record, world: World, count: int) -> Orders:
-    launch = launch_of(record.programs, world, 0)
+    launch = launch_of([*map(Uses, record.programs)], world)
     found = list(islice(races(launch), MOST_RACES))
     if not found:
         return Orders(0, 0, 0, None)

@@ -1,4 +1,4 @@
-"""Bytes of HBM that two cores, or two programs of a grid, use without having met in between."""
+"""Bytes of HBM that two cores of a rank, or two programs of a grid, use without having met."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from neuroncore.diagnostics.happens_before import HappensBefore, Thread, meeting
 from neuroncore.diagnostics.shared import Access, Shared, Spot, shared
 from neuroncore.diagnostics.uses import Array, Uses
 from neuroncore.findings import Finding
-from neuroncore.record.program import Program
 from neuroncore.source import Place
 
 TOLD = 20  # pairs of lines, at most
@@ -34,6 +33,7 @@ class Race(NamedTuple):
 class Launch:
     """The threads of a launch, what they share, and what orders them."""
 
+    world: World
     threads: Sequence[Thread]
     uses: Sequence[Uses]
     order: HappensBefore
@@ -45,7 +45,7 @@ class Launch:
     def who(self, access: Access) -> str:
         thread = self.threads[access.thread]
         alone = sum(other.core == thread.core for other in self.threads) == 1
-        return f"core {thread.core}" if alone else f"program {thread.number}"
+        return self.world.named(thread.core) if alone else f"program {thread.number}"
 
     @cached_property
     def writers(self) -> dict[Spot, list[Access]]:
@@ -56,18 +56,21 @@ class Launch:
         return found
 
 
-def launch_of(programs: Sequence[Program], world: World, rank: int) -> Launch:
-    """What the cores of a rank ran."""
+def launch_of(uses: Sequence[Uses], world: World) -> Launch:
+    """What the cores of all ranks ran."""
+    programs = [one.program for one in uses]
     among = threads(programs)
-    order = HappensBefore(len(among), meetings(programs, among, world, rank))
-    uses = [Uses(program) for program in programs]
-    return Launch(among, uses, order, shared(uses, among, order))
+    alone = len(among) == world.ranks  # each has HBM of its own, and nothing to share
+    order = HappensBefore(len(among), () if alone else meetings(programs, among, world))
+    return Launch(
+        world, among, uses, order, Shared() if alone else shared(uses, among, order, world)
+    )
 
 
-def findings(programs: Sequence[Program], world: World, rank: int) -> list[Finding]:
+def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
     """A finding for each pair of lines of which one writes what the other uses, in no order, in the
-    programs of a rank's cores."""
-    launch = launch_of(programs, world, rank)
+    programs of all cores."""
+    launch = launch_of(uses, world)
     told: dict[frozenset[Place], Finding] = {}
     for race in races(launch):
         lines = frozenset((launch.line(race.first), launch.line(race.second)))

@@ -35,11 +35,10 @@ def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
     `timelines` the schedule of each; nothing is executed."""
     found = [one for timeline in timelines for one in capacity.findings(timeline)]
     world = record.setting.world if record.setting else World(cores=len(record.programs))
-    for rank in range(world.ranks):
-        own = [record.programs[n] for n in world.cores_of(rank)]
-        found += races.findings(own, world, rank)
-    for uses in map(Uses, record.programs):
+    used = [*map(Uses, record.programs)]
+    found += races.findings(used, world)
+    for uses in used:
         for each in (aliases, allocation, accumulation, iterations):
             found += each.findings(uses)
-    found += [one for timeline in timelines for one in advice.findings(timeline)]
+    found += advice.findings(timelines, world)
     return list(dict.fromkeys(found))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from neuroncore.clause.instruction import Call
+from neuroncore.clause.world import World
 from neuroncore.diagnostics.happens_before import HappensBefore, Thread
 from neuroncore.diagnostics.uses import Array, Uses
 from neuroncore.enums import ON_CHIP
@@ -93,7 +93,9 @@ class Shared:
         return number
 
 
-def shared(uses: Sequence[Uses], among: Sequence[Thread], order: HappensBefore) -> Shared:
+def shared(
+    uses: Sequence[Uses], among: Sequence[Thread], order: HappensBefore, world: World
+) -> Shared:
     """What several threads use and one of them writes, in HBM. What an index picks may be anywhere,
     and is left out."""
     found, wanted = Shared(), _used_by_several(uses, among)
@@ -105,7 +107,8 @@ def shared(uses: Sequence[Uses], among: Sequence[Thread], order: HappensBefore) 
         number = found.enter(one, kept)
         for thread, own in enumerate(among):
             if own.core == core:
-                _note(one, thread, own, number, order, found.accesses)
+                done = _does(one, world.core(core)) & _within(one.user, own)
+                _note(one, thread, done, number, order, found.accesses)
     return found
 
 
@@ -170,22 +173,23 @@ def _runs(spot: Spot) -> tuple[Array, int]:
     return np.sort(begins), length
 
 
-def _is_done(call: Call, thread: Thread) -> bool:
-    """Whether a thread does it itself, in HBM."""
-    said = call.instruction
-    together = said.meets is not None and said.traits.exchanges
-    return said.traits.computes and not (together and thread.core > 0)
+def _does(uses: Uses, core: int) -> Array:
+    """Which uses are of what this core of a rank does itself, in HBM: what only waits, as a
+    barrier, uses nothing, and what cores do together is done once, by the first."""
+    does = []
+    for said in (call.instruction for call in uses.program.calls):
+        together = said.meets is not None and said.traits.exchanges
+        does.append(said.traits.computes and not (together and core > 0))
+    found: Array = np.array(does, np.bool_)[uses.columns.call[uses.user]]
+    return found
 
 
 def _note(
-    uses: Uses, number: int, thread: Thread, of_box: Array, order: HappensBefore,
+    uses: Uses, number: int, does: Array, of_box: Array, order: HappensBefore,
     accesses: list[list[Access]],
 ) -> None:  # fmt: skip
-    """Who of a thread uses the boxes that have a number, once for each of its segments. What only
-    waits, as a barrier, uses nothing, and what cores do together is done once, by the first."""
-    computes = np.array([_is_done(c, thread) for c in uses.program.calls], np.bool_)
-    counts = (of_box[uses.box] >= 0) & computes[uses.columns.call[uses.user]]
-    own = np.flatnonzero(counts & _within(uses.user, thread))
+    """The uses that a thread `does` of boxes that have a number, once for each of its segments."""
+    own = np.flatnonzero((of_box[uses.box] >= 0) & does)
     rows, writes = uses.user[own], uses.writes[own]
     found = np.column_stack([of_box[uses.box[own]], order.segment(number, rows), writes])
     _, first = np.unique(found, axis=0, return_index=True)

@@ -60,10 +60,10 @@ def setting(rank: int, launch: Launch, used: Arguments, given: Arguments | None)
     core, several = launch.core, launch.core.world.ranks > 1
     inputs, arrays = [], {}
     for one, value in launch.inputs:
-        name = f"{one.name}@{rank}" if several else one.name
-        inputs.append(one._replace(name=name, rank=rank))
+        own = one.on(rank) if several else one
+        inputs.append(own)
         if id(value) in copies:
-            arrays[name] = as_numpy(copies[id(value)])
+            arrays[own.name] = as_numpy(copies[id(value)])
     return Setting(core.machine, core.options, core.grid, tuple(inputs), arrays, core.world)
 
 

@@ -57,13 +57,23 @@ class Leaf(NamedTuple):
 
 
 class Input(NamedTuple):
-    """An array that a kernel was launched with, the storage that it became, and on which rank."""
+    """An array that a kernel was launched with, the storage that it became, and on which rank: of
+    several ranks each has a name of its own."""
 
     name: str
     storage: int
     shape: tuple[int, ...]
     dtype: Format
     rank: int = 0
+
+    def on(self, rank: int) -> Input:
+        """The same as one of a rank of several."""
+        return self._replace(name=f"{self.name}@{rank}", rank=rank)
+
+    @property
+    def parameter(self) -> str:
+        """What the kernel calls it."""
+        return self.name.removesuffix(f"@{self.rank}")
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,10 @@ class Replay:
     or back, and tells what tiles hold there.
 
     A step is one instruction of one core; of several cores they come in the order of the run.
-    `inputs` are arrays by their names or in their order, by default those of the run, if the record
-    has them. `snapshots` is how many bytes it may keep to go back by, 0 for none: then going back
-    begins anew. `turns` says which of the cores that can go on does, the last one first among them;
-    by default that one, as in the run.
+    `inputs` are arrays by their names or in their order, or such of each rank, rank by rank; by
+    default those of the run, if the record has them. `snapshots` is how many bytes it may keep to
+    go back by, 0 for none: then going back begins anew. `turns` says which of the cores that can go
+    on does, the last one first among them; by default that one, as in the run.
 
     Raises UsageError for inputs of other names, shapes or formats, for a record that ends before
     its program does, and where the kernel would have gone another way with these inputs. Raises

@@ -23,6 +23,7 @@ from neuroncore.analysis.verdict import (
     pair,
     tried,
 )
+from neuroncore.clause.world import World
 from neuroncore.report.bounds import sentence
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.units import duration
@@ -101,11 +102,13 @@ class Answers:
 @dataclass(frozen=True, repr=False)
 class Why:
     """How long the slowest core of a launch takes, the source lines on its critical path, those
-    that keep it longest first, and what there is to say of that. `top` is how many lines are
-    changed, and how many rows of each kind are printed."""
+    that keep it longest first, and what there is to say of that. `number` is the core's in its
+    world. `top` is how many lines are changed, and how many rows of each kind are printed."""
 
     kernel: str
     target: str
+    world: World
+    number: int
     estimate: Estimate
     lines: Sequence[Line]
     answers: Answers | None
@@ -118,6 +121,8 @@ class Why:
             "schema": SCHEMA,
             "kernel": self.kernel,
             "target": self.target,
+            "rank": self.world.rank(self.number),
+            "core": self.world.core(self.number),
             "total_time": self.estimate.seconds,
             "lines": [self._line(line, total) for line in self.lines],
         }
@@ -156,7 +161,16 @@ def why(kernel: str, timeline: Timeline, top: int = 5, room: int = ROOM) -> Why:
         answers = _answers(timeline, said.bound, found, top)
     elif found:
         answers = _some_answers(timeline, said.bound, found, top, times)
-    return Why(kernel, timeline.machine.name, said, found, answers, top)
+    return Why(
+        kernel=kernel,
+        target=timeline.machine.name,
+        world=timeline.world,
+        number=timeline.core,
+        estimate=said,
+        lines=found,
+        answers=answers,
+        top=top,
+    )
 
 
 def _some_answers(
@@ -240,7 +254,7 @@ def _effect(one: Effect, bound: str | None = None) -> WhatIf:
 
 
 def _text(told: Why) -> Iterator[str]:
-    yield f"{told.kernel} on {told.target}   {told.estimate.time}"
+    yield f"{told.kernel} on {told.target}{_whose(told)}   {told.estimate.time}"
     if not told.lines:
         yield "no instruction was issued"
         return
@@ -249,6 +263,13 @@ def _text(told: Why) -> Iterator[str]:
     yield from ("", *_path(told))
     if told.answers is not None:
         yield from ("", *_what_ifs(told.answers, told.top))
+
+
+def _whose(told: Why) -> str:
+    """Whose core it is, of several ranks."""
+    if told.world.ranks == 1:
+        return ""
+    return f", {told.world.named(told.number)}, the slowest of {told.world.ranks} ranks"
 
 
 def _what_ifs(told: Answers, top: int) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """neuroncore run --ranks: inputs and references of each rank, what is said, what is refused."""
 
 import json
+import re
 
 import pytest
 
@@ -61,20 +62,82 @@ def test_what_it_is_in_can_be_said(kernel, capsys):
         assert together["duration"] <= figures["cc_op_time"] == figures["cc_op_active_time"]
 
 
-def test_why_takes_ranks(kernel, capsys):
-    assert main(["why", kernel, "--ranks", "4"]) == 0
-    assert "all_reduce" in capsys.readouterr().out
+def test_why_takes_ranks_and_names_the_slowest(kernel, capsys):
+    assert main(["why", kernel, "--ranks", "4", "--lnc", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "total on trn2, rank 0 (core 0), the slowest of 4 ranks   " in said
+    assert re.search(r"all_reduce +collectives \d+%", said) and "other core" not in said
+    assert main(["why", kernel, "--ranks", "4", "--json"]) == 0
+    (launch,) = json.loads(capsys.readouterr().out)["launches"]
+    assert launch["rank"] in range(4) and launch["core"] == 0
+    assert {"collectives"} == {name for line in launch["lines"] for name in line["parts"]} & {
+        "collectives",
+        "other core",
+    }
     assert main(["why", kernel, "--lnc", "2"]) != 0
     assert "--lnc goes with --ranks" in capsys.readouterr().err
+
+
+def test_check_takes_ranks_and_saved_runs(kernel, tmp_path, capsys):
+    assert main(["check", kernel, "--ranks", "4", "--lnc", "2", "--orders", "2"]) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+    assert "1 launch run; 2 other orders of the cores replayed, in which " in last
+    assert last.endswith("the bits are the same)") and "of 8 pairs" in last
+    saved = str(tmp_path / "k.run")
+    assert main(["run", kernel, "--ranks", "4", "--lnc", "2", "--save", saved]) == 0
+    capsys.readouterr()
+    assert main(["check", saved, saved]) == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert " note[RACE] rank 0 (core 1) writes bytes of HBM that rank 0 (core 0) writes " in first
+    assert last == "2 notes (1 saved run read; nothing was run)"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["--static"], "is a saved run: --static reads sources"),
+        (["--ranks", "4"], "--ranks is for one kernel"),
+        (["--args", "1"], "--args and --inputs are a kernel's"),
+        (["--target", "trn1"], "is a run on trn2: --target can't change that"),
+    ],
+)
+def test_what_a_saved_run_is_not_asked(kernel, given, why, tmp_path, capsys):
+    saved = str(tmp_path / "k.run")
+    assert main(["run", kernel, "--ranks", "4", "--save", saved]) == 0
+    main(["check", saved, *given])
+    said = capsys.readouterr()
+    assert why in said.err
+
+
+UNEVEN = """tile = nl.load(x)
+    for _ in range(100):
+        tile = nl.multiply(tile, 1.0)
+    for _ in range(50 + 10 * rank):
+        tile = nl.multiply(tile, 1.0)
+    nisa.dma_copy(dst=src, src=tile)"""
+
+
+def test_advice_is_told_once_for_a_line_with_its_ranks(tmp_path, capsys):
+    file = tmp_path / "k.py"
+    file.write_text(with_rank(KERNEL).replace("nisa.dma_copy(dst=src, src=x)", UNEVEN))
+    assert main(["run", f"{file}::total", "--ranks", "4", "--json"]) == 0
+    (launch,) = json.loads(capsys.readouterr().out)["launches"]
+    told = [one["sentence"] for one in launch["findings"] if one["code"] == "FEW_LANES"]
+    first, second = sorted(told)
+    assert "100 times, and is 67% of the time" in first and first.endswith(", on ranks 0 to 3")
+    assert "80 times, and is 44% of the time" in second and second.endswith(", on ranks 0 to 3")
+
+
+def with_rank(text):
+    """The kernel and its inputs with the rank as an argument."""
+    kernel = text.replace("(x, group)", "(x, group, rank)")
+    return kernel.replace("0, 1, 2, 3]])", "0, 1, 2, 3]]), rank")
 
 
 def test_a_kernel_may_be_given_its_rank_itself(tmp_path, capsys):
     """And then so is the reference: it has the kernel's arguments, and the rank among them."""
     file = tmp_path / "k.py"
-    text = KERNEL.replace("(x, group)", "(x, group, rank)").replace(
-        "0, 1, 2, 3]])", "0, 1, 2, 3]]), rank"
-    )
-    file.write_text(text)
+    file.write_text(with_rank(KERNEL))
     assert main(["run", f"{file}::total", "--ranks", "4"]) == 0
     assert "agrees" in capsys.readouterr().out
 

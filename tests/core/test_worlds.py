@@ -95,6 +95,23 @@ def test_results_and_replays_are_the_same_in_whatever_turns(turns, tmp_path):
             assert result.tobytes() == want.astype(np.float32).tobytes()
 
 
+def test_a_world_is_replayed_on_inputs_of_each_rank():
+    run = neuroncore.run(crossed, per_rank=[(X,), (X + 1,)], lnc=2)
+    wanted = neuroncore.run(crossed, per_rank=[(X + 5,), (X + 7,)], lnc=2).results
+    one, other = X + 5, X + 7
+    for inputs in (((one,), (other,)), ({"x": one}, [other]), (one, other)):
+        for result, want in zip(run.replay(*inputs), wanted, strict=True):
+            assert result.tobytes() == want.tobytes()
+    for inputs, why in (
+        (((one,),), "inputs of 1 ranks are given; the record has 2"),
+        (((one,), (one, other)), "2 inputs are given; rank 1 has x"),
+        (({"y": one}, (other,)), "input x is not given; rank 0 has x"),
+        (((one,), {"x": other, "y": other}), "y is no input of rank 1, which has x"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            run.replay(*inputs)
+
+
 def test_records_and_findings_are_the_same_in_whatever_turns():
     """One core of a rank has a tile more, before and after the two meet, and a half nobody writes
     is summed."""

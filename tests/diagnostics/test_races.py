@@ -1,6 +1,7 @@
 """Cores and programs that use the same bytes without having met in between, and those that may."""
 
 import nki
+import nki.collectives as ncc
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
@@ -256,6 +257,46 @@ def test_an_open_order_that_does_not_matter(x):
     found = neuroncore.run(each_writes_its_own_number[2], np.concatenate([x[:ROWS]] * 2)).orders(3)
     assert (found.tried, found.open, found.reversed, found.finding) == (3, 1, 1, None)
     assert "the bits are the same" in str(found)
+
+
+# --- several ranks --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("barriers", "differs"), [(1, True), (2, False)])
+def test_another_order_of_the_cores_of_several_ranks(x, barriers, differs, tmp_path):
+    run = neuroncore.run(exchanged, per_rank=[(x, barriers), (2 * x, barriers)], lnc=2)
+    run.save(tmp_path / "world.run")
+    for each in (run, neuroncore.load(tmp_path / "world.run")):
+        found = each.orders(5)
+        assert bool(found.finding) == differs
+        if differs:
+            assert found.open >= 2 and " of rank " in found.finding.message
+        else:
+            assert "no order is open" in str(found)
+    told = [one.message for one in run.findings if one.code == "RACE"]
+    assert len(told) == int(differs) and all(one.startswith("rank 0 (core") for one in told)
+
+
+@nki.jit
+def through_another_rank(x, rank, barrier):
+    """Core 0 meets core 0 of rank 1, which meets core 1 there, which meets core 1 of rank 0."""
+    core, middle, out = nl.program_id(0), shared(x), shared(x)
+    if core == 0:
+        nl.store(part(middle, 0), nl.load(part(x, 0)))
+    tile, total = nl.zeros((128, 8), nl.float32), nl.ndarray((128, 8), nl.float32)
+    ncc.all_reduce([tile], [total], ncc.ReplicaGroup([[0, 1]]), nl.add)
+    if rank == barrier:
+        nisa.core_barrier(middle, (0, 1))
+    ncc.all_reduce([tile], [total], ncc.ReplicaGroup([[0, 1]]), nl.add)
+    nl.store(part(out, core), nl.load(part(middle, 0)))
+    return out
+
+
+@pytest.mark.parametrize(("barrier", "races"), [(None, 1), (0, 0), (1, 0)])
+def test_cores_of_a_rank_are_ordered_by_what_those_of_another_do(x, barrier, races):
+    run = neuroncore.run(through_another_rank, per_rank=[(x, n, barrier) for n in (0, 1)], lnc=2)
+    assert sum(one.code == "RACE" for one in run.findings) == races
+    assert bool(run.orders(1).open) == bool(races)
 
 
 # --- happens-before -------------------------------------------------------------------------------
