@@ -221,6 +221,12 @@ def test_a_sum_of_an_inner_loop_lets_outer_iterations_change_places():
     assert run.orders(2).finding is None
 
 
+def test_loops_that_begin_with_the_kernel_are_told_apart():
+    assert not told(by_turns)
+    marks = neuroncore.run(by_turns, X).record.programs[0].data.iterations
+    assert marks[:9:3].tolist() == [0, 0, 1] and marks[1] != marks[4]
+
+
 @nki.jit
 def sums_first(x):
     out = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.shared_hbm)

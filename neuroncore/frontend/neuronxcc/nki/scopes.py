@@ -85,7 +85,8 @@ class Marks:
 
     def __init__(self, state: Running) -> None:
         self._state, self._program = state, current().program
-        self._number = len(self._program.data.iterations) if self._program else 0
+        # one without rows is false
+        self._number = 0 if self._program is None else len(self._program.data.iterations)
 
     def begin(self, value: int) -> None:
         self._mark(self._number, value)
