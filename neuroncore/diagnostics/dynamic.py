@@ -25,6 +25,7 @@ GOING_THROUGH = (
     *("enumerate", "zip", "list", "tuple", "map", "filter", "sum", "any", "all", "iter"),
     *("reversed", "sorted", "next"),
 )
+ASKING = frozenset((*OF_NUMBERS, *GOING_THROUGH))
 WHILE_ENDS = "0.6"  # the release that announces it: NKI migration guide, 0.5 to 0.6
 LIBRARIES = ("numpy", "math")  # whose functions take numbers
 
@@ -89,6 +90,8 @@ def conversions(spot: Spot) -> Iterator[Told]:
     found = scope.program.modules.meaning(scope.module, node.func)
     module = found.partition(".")[0] if isinstance(found, str) and "." in found else ""
     ranges = scope.api(node.func) in ROLES["traced_ranges"] and not scope.is_older
+    if not (own in ASKING or module in LIBRARIES or ranges):
+        return
     for one in (inner for given in node.args for inner in _passed(given, own)):
         what = _runtime(scope, one)
         inner = one not in node.args  # which `any` and the like ask for its truth

@@ -234,18 +234,23 @@ def _functions(module: Module) -> Iterator[Definition]:
 def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[str, bool]]:
     """Names, also with attributes, in the body of a function or a class that are of the file, and
     whether they are called, each once; not those in its decorators and annotations."""
-    own = {one.id for one in body if isinstance(one, ast.Name) and not _is_read(one)}
+    own: set[str] = set()
+    called: set[ast.expr] = set()
+    read: list[ast.expr] = []
     given = [] if isinstance(node, ast.ClassDef) else inside(node.args)
-    own |= {one.arg for one in (*given, *body) if isinstance(one, ast.arg)}
-    read = (one for one in body if isinstance(one, ast.Name | ast.Attribute) and _is_read(one))
-    called = {id(one.func) for one in body if isinstance(one, ast.Call)}
-    names = dict.fromkeys((name_of(one), id(one) in called) for one in read)
+    for one in (*body, *(one for one in given if isinstance(one, ast.arg))):
+        if isinstance(one, ast.Name | ast.Attribute):
+            if isinstance(one.ctx, ast.Load):
+                read.append(one)
+            elif isinstance(one, ast.Name):
+                own.add(one.id)
+        elif isinstance(one, ast.Call):
+            called.add(one.func)
+        elif isinstance(one, ast.arg):
+            own.add(one.arg)
+    names = dict.fromkeys((name_of(one), one in called) for one in read)
     return [
         (name, is_called)
         for name, is_called in names
         if name is not None and name.partition(".")[0] not in own
     ]
-
-
-def _is_read(node: ast.Name | ast.Attribute) -> bool:
-    return isinstance(node.ctx, ast.Load)

@@ -21,6 +21,7 @@ INNER = {  # of each kind of nodes, the fields in which others stand
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
 INNER[ast.Constant] = INNER[ast.MatchSingleton] = ()
+OUTER = {kind: fields[::-1] for kind, fields in INNER.items()}  # from the last to the first
 
 
 def children(node: ast.AST) -> list[ast.AST]:
@@ -51,8 +52,15 @@ def _below(left: list[ast.AST], closed: frozenset[type[ast.AST]]) -> list[ast.AS
     while left:
         node = left.pop()
         found.append(node)
-        if type(node) not in closed:
-            left += reversed(children(node))
+        kind = type(node)
+        if kind in closed:
+            continue
+        for name in OUTER[kind]:
+            value = getattr(node, name, None)
+            if type(value) is list:
+                left += value[::-1] if None not in value else [one for one in value[::-1] if one]
+            elif value is not None:
+                left.append(value)
     return found
 
 

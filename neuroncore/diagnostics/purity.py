@@ -58,24 +58,26 @@ def _is_of_the_host(dotted: str) -> bool:
 def changes(spot: Spot) -> Iterator[Told]:
     """Values of the file that a kernel changes."""
     node, scope = spot.node, spot.scope
-    changed: list[ast.expr] = []
-    match node:
-        case ast.Assign():
-            changed = node.targets
-        case ast.AugAssign() | ast.AnnAssign():
-            changed = [node.target]
-        case ast.Delete():
-            changed = node.targets
-        case ast.Call(func=ast.Attribute(attr=attribute, value=held)) if attribute in CHANGING:
-            changed = [ast.Subscript(held, ast.Constant(0))]
-        case ast.Call(func=ast.Name("next"), args=[held, *_]):
-            changed = [ast.Subscript(held, ast.Constant(0))]
-    for target in changed:
+    for target in _changed(node):
         if name := _of_the_file(scope, target):
             yield "IMPURE_KERNEL", node, f"{name} of the file is changed by a kernel"
         elif name := _default(scope, target):
             said = f"the default of {name}, which is the same for all calls, is changed"
             yield "IMPURE_KERNEL", node, said
+
+
+def _changed(node: ast.AST) -> list[ast.expr]:
+    """What a statement or a call changes."""
+    if isinstance(node, ast.Call):
+        func, held = node.func, None
+        if isinstance(func, ast.Attribute) and func.attr in CHANGING:
+            held = func.value
+        elif isinstance(func, ast.Name) and func.id == "next" and node.args:
+            held = node.args[0]
+        return [] if held is None else [ast.Subscript(held, ast.Constant(0))]
+    if isinstance(node, ast.Assign | ast.Delete):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
 
 
 def _of_the_file(scope: Scope, target: ast.expr) -> str:
@@ -94,7 +96,8 @@ def _of_the_file(scope: Scope, target: ast.expr) -> str:
         around = around.outer
     module = scope.module
     is_module = isinstance(target, ast.Attribute) and inner.id in module.imports
-    return inner.id if is_module or inner.id in {**module.values, **module.definitions} else ""
+    is_known = is_module or inner.id in module.values or inner.id in module.definitions
+    return inner.id if is_known else ""
 
 
 def _default(scope: Scope, target: ast.expr) -> str:

@@ -12,7 +12,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -33,12 +33,12 @@ class Form:
     def holds_in(self, release: str) -> bool:
         return self.first <= release <= self.last
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The parameters without what says that they have a default."""
         return tuple(one.rstrip("=") for one in self.parameters or ())
 
-    @property
+    @cached_property
     def takes_any(self) -> bool:
         return self.parameters is None or any(one.startswith("**") for one in self.parameters)
 

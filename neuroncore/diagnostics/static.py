@@ -11,6 +11,7 @@ from pathlib import Path
 from neuroncore.diagnostics import calls, dynamic, older, purity, signatures, subset
 from neuroncore.diagnostics.kernels import Program
 from neuroncore.diagnostics.modules import Module, Modules, asks_if_run
+from neuroncore.diagnostics.nodes import name_of
 from neuroncore.diagnostics.releases import RELEASES, is_in
 from neuroncore.diagnostics.values import Scopes
 from neuroncore.diagnostics.walk import Rule, Spot, Told, spots
@@ -97,13 +98,29 @@ def _told(scopes: Scopes, seen: Sequence[Spot], rules: OfNodes) -> Iterator[Find
     for scope in scopes.all():
         for one in (*signatures.kernels(scope), *signatures.decorators(scope)):
             yield from _finding(scope.module, scope.release, one, scope.device.name)
+    silent: set[object] = set()
     for spot in seen:
-        scope = spot.scope
-        for tell in rules.get(type(spot.node), ()):
-            for one in tell(spot):
-                yield from _finding(scope.module, scope.release, one, scope.device.name)
+        asked = rules.get(type(spot.node))
+        name = _name(spot) if asked else None
+        if not asked or name in silent:
+            continue
+        told = [one for tell in asked for one in tell(spot)]
+        if name is not None and not told:
+            silent.add(name)
+        for one in told:
+            scope = spot.scope
+            yield from _finding(scope.module, scope.release, one, scope.device.name)
     for one in signatures.launches(scopes.program):
         yield from _finding(scopes.program.modules.first, scopes.release, one, "")
+
+
+def _name(spot: Spot) -> tuple[object, ...] | None:
+    """What rules tell of a name or an attribute of one depends on; None for other nodes. It is
+    asked for once where nothing is told of it."""
+    node = spot.node
+    if isinstance(node, ast.Name | ast.Attribute):
+        return spot.scope, type(node.ctx), name_of(node)
+    return None
 
 
 def _finding(module: Module, release: str, told: Told, function: str) -> Iterator[Finding]:

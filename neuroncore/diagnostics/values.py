@@ -168,8 +168,10 @@ class Scope(Names):
     def body_of(self, call: ast.Call) -> Scope | None:
         """The function that a loop of the device is given as its body."""
         where = ROLES["loop_bodies"].get(self.api(call.func))
+        if where is None:
+            return None
         named = {one.arg: one.value for one in call.keywords}.get("body_fun")
-        if where is None or (len(call.args) <= where and named is None):
+        if len(call.args) <= where and named is None:
             return None
         return self.scope_of(call.args[where] if named is None else named)
 

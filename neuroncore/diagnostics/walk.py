@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,6 +25,10 @@ class Spot(NamedTuple):
     nested: bool = False  # in a loop of any kind
 
 
+Around = tuple[Scope, tuple[ast.AST, ...], tuple[ast.For, ...], bool, bool]  # a Spot's other fields
+AROUND = frozenset((ast.For, ast.While, ast.With))  # what is around the nodes in it
+DEFINED = frozenset(DEFINITIONS)
+UNASKED = frozenset((ast.keyword, ast.Slice, ast.FormattedValue, ast.Expr))  # of no rule
 # What a rule tells: a code, the node at fault, and a sentence.
 Told = tuple[str, ast.AST, str]
 Rule = Callable[[Spot], Iterator[Told]]
@@ -50,7 +54,8 @@ class Rules:
 def spots(scope: Scope) -> list[Spot]:
     """All nodes of a function and of those in it, each once."""
     found: list[Spot] = []
-    _enter(Spot(scope.node, scope, (scope.node,) if scope.is_loop_body else ()), found)
+    loops = (scope.node,) if scope.is_loop_body else ()
+    _enter(scope.node, (scope, loops, (), False, False), found)
     for inner in scope.inner.values():
         found += spots(inner)
     return found
@@ -69,26 +74,32 @@ def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
     return {name: next(iter(loops)) for name, loops in found.items() if len(loops) == 1}
 
 
-def _enter(spot: Spot, found: list[Spot]) -> None:
+def _enter(node: ast.AST, around: Around, found: list[Spot]) -> None:
     """What is read by the compiler: not decorators, defaults and annotations."""
-    found.append(spot)
-    node, around = spot.node, spot[1:]
-    if isinstance(node, ast.For | ast.While | ast.With):
-        around = _entered(spot)
+    kind = type(node)
+    if kind not in UNASKED:
+        found.append(Spot(node, *around))
+    if kind in AROUND:
+        around = _entered(Spot(node, *around))
     for child in _read(node):
         kind = type(child)
         if kind is ast.Name or kind is ast.Attribute:
-            if not _is_own(spot.scope, child):
-                _enter(Spot(child, *around), found)
-        elif kind not in DEFINITIONS:
-            _enter(Spot(child, *around), found)
+            if not _is_own(around[0], child):
+                _enter(child, around, found)
         elif kind is ast.ClassDef:
             found.append(Spot(child, *around))
+        elif kind not in DEFINED and not (kind is ast.Constant and _is_plain(child)):
+            _enter(child, around, found)
 
 
-def _read(node: ast.AST) -> list[ast.AST]:
+def _is_plain(node: ast.AST) -> bool:
+    """Whether it is a constant that every release has."""
+    return isinstance(node, ast.Constant) and type(node.value) in (str, bool, float, type(None))
+
+
+def _read(node: ast.AST) -> Sequence[ast.AST]:
     if isinstance(node, DEFINITIONS):
-        return [*node.body]
+        return node.body
     if isinstance(node, ast.AnnAssign):
         return [one for one in (node.target, node.value) if one is not None]
     return children(node)
@@ -102,7 +113,7 @@ def _is_own(scope: Scope, node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id in scope.own_names
 
 
-def _entered(spot: Spot) -> tuple[Scope, tuple[ast.AST, ...], tuple[ast.For, ...], bool, bool]:
+def _entered(spot: Spot) -> Around:
     """What is around the nodes in a loop or a block."""
     node, scope = spot.node, spot.scope
     loops, traced, ordered = spot.loops, spot.traced, spot.ordered
