@@ -1,11 +1,15 @@
-"""The queues of a core: what takes instructions in an order of its own."""
+"""The queues of a core: what takes instructions in an order of its own.
+
+The first DMA ring takes loads, the second one stores; where one generator writes the descriptors of
+both (`Policy.has_one_ring`), the first one takes all.
+"""
 
 from __future__ import annotations
 
 from neuroncore.clause.instruction import Call
 from neuroncore.enums import engine
 
-QUEUES = ("Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA loads", "DMA stores")
+QUEUES = ("Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA ring 1", "DMA ring 2")
 TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, LOADS, STORES = range(len(QUEUES))
 QUEUE_OF = {
     engine.tensor: TENSOR,

@@ -146,20 +146,22 @@ class Residents(NamedTuple):
     last_use: Array
 
 
-class Counts(NamedTuple):
-    """USED bytes of `width`, bytes SAVED and RELOADED so far; and how often each piece would have
-    had to stay to be there still."""
+class Moves(NamedTuple):
+    """The transfers that the compiler adds, of which counts[MADE] are made: rows of its kind, the
+    instruction that each comes before, and the piece. counts[USED] bytes of `width` are in use."""
 
-    nbytes: Array
-    dropped: Array
-
-
-USED, SAVED, RELOADED = range(3)
+    rows: Array
+    counts: Array
 
 
-def replay(accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int) -> Any:
-    """Go through the program with at most `capacity` bytes of `width` at a time; the bytes that are
-    saved and reloaded, and how often each piece would have had to stay to be there still."""
+MADE, USED = range(2)
+SAVED, RELOADED, REREAD = range(3)
+
+
+def replay(accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int) -> Array:
+    """Go through the program with at most `capacity` bytes of `width` at a time; the rows of
+    transfers that this takes. Pieces that are read again, where they were loaded from, are those
+    that would have had to stay."""
     count = len(same_as)
     residents = Residents(
         links=_no_tiles(count),
@@ -168,29 +170,30 @@ def replay(accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int) -> A
         clean=np.zeros(count, np.bool_),
         last_use=np.full(count, -1),
     )
-    counts = Counts(np.zeros(3, np.int64), np.zeros(count, np.int64))
     runs = kept(accesses, same_as)
     uses = _uses(accesses, same_as, tiles.movable, runs)
-    _replay(accesses, same_as, tiles, capacity, runs, uses, residents, counts)
-    return counts.nbytes[SAVED], counts.nbytes[RELOADED], counts.dropped
+    most = 2 * np.count_nonzero(uses[0] >= 0)  # a tile that makes room was brought before
+    moves = Moves(np.empty((most, 3), np.int64), np.zeros(2, np.int64))
+    _replay(accesses, same_as, tiles, capacity, runs, uses, residents, moves)
+    return moves.rows[: moves.counts[MADE]].copy()
 
 
 @compiled
 def _replay(
     accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int, runs: Array, uses: Any,
-    residents: Residents, counts: Counts,
+    residents: Residents, moves: Moves,
 ) -> None:  # fmt: skip
     start, reads, piece, _ = accesses
     used_as, used_next_as = uses
     links, idle, seen, clean, _ = residents
-    loaded, width, nbytes = tiles.loaded, tiles.width, counts.nbytes
+    loaded, width, counts = tiles.loaded, tiles.width, moves.counts
     for i in range(runs.shape[0]):
         if not runs[i]:
             continue
         for k in range(start[i], start[i + 1]):
             if used_as[k] >= 0:
-                _bring(same_as[piece[k]], used_as[k], i, tiles, residents, counts)
-        while nbytes[USED] > capacity and _spilled(i, tiles, residents, counts):
+                _bring(same_as[piece[k]], used_as[k], i, tiles, residents, moves)
+        while counts[USED] > capacity and _spilled(i, tiles, residents, moves):
             pass
         for k in range(start[i] + reads[i], start[i + 1]):
             clean[same_as[piece[k]]] = False
@@ -200,7 +203,7 @@ def _replay(
             tile = same_as[piece[k]]
             if used_next_as[k] < 0:
                 _take_out(links, tile)
-                nbytes[USED] -= width[tile]
+                counts[USED] -= width[tile]
                 seen[tile] = clean[tile] = False
             elif used_next_as[k] != used_as[k] and loaded[tile]:
                 _put_last(idle, tile)
@@ -208,15 +211,15 @@ def _replay(
 
 @borrowing
 def _bring(
-    tile: Any, used_as: Any, i: int, tiles: Tiles, residents: Residents, counts: Counts
+    tile: Any, used_as: Any, i: int, tiles: Tiles, residents: Residents, moves: Moves
 ) -> None:
     """Have a tile there for instruction i, which uses it as a piece."""
     if residents.links[AFTER, tile] < 0:
-        counts.nbytes[USED] += tiles.width[tile]
+        moves.counts[USED] += tiles.width[tile]
         if residents.seen[tile] and tiles.loaded[tile]:
-            counts.dropped[used_as] += 1
+            _move(REREAD, i, used_as, moves)
         elif residents.seen[tile]:
-            counts.nbytes[RELOADED] += tiles.nbytes[tile]
+            _move(RELOADED, i, tile, moves)
     residents.seen[tile], residents.last_use[tile] = True, i
     _take_out(residents.idle, tile)
     _take_out(residents.links, tile)
@@ -224,7 +227,7 @@ def _bring(
 
 
 @borrowing
-def _spilled(i: int, tiles: Tiles, residents: Residents, counts: Counts) -> bool:
+def _spilled(i: int, tiles: Tiles, residents: Residents, moves: Moves) -> bool:
     """Make room by the tile that has been idle, or unused, for the longest time, if instruction i
     doesn't use it; what HBM doesn't have is saved."""
     ends = residents.seen.shape[0]
@@ -235,11 +238,18 @@ def _spilled(i: int, tiles: Tiles, residents: Residents, counts: Counts) -> bool
         return False
     _take_out(residents.idle, victim)
     _take_out(residents.links, victim)
-    counts.nbytes[USED] -= tiles.width[victim]
+    moves.counts[USED] -= tiles.width[victim]
     if not tiles.loaded[victim] and not residents.clean[victim]:
-        counts.nbytes[SAVED] += tiles.nbytes[victim]
+        _move(SAVED, i, victim, moves)
         residents.clean[victim] = True
     return True
+
+
+@borrowing
+def _move(kind: int, i: int, piece: Any, moves: Moves) -> None:
+    row = moves.counts[MADE]
+    moves.rows[row, 0], moves.rows[row, 1], moves.rows[row, 2] = kind, i, piece
+    moves.counts[MADE] += 1
 
 
 @compiled

@@ -11,10 +11,13 @@ from neuroncore.compiler import Compiled
 from neuroncore.compiler.queues import QUEUES
 from neuroncore.report.units import size
 
+ADDED = "spill_save", "spill_reload", "load again"  # by kind (`neuroncore.native.spills`)
+
 
 def listing(form: Compiled) -> Iterator[str]:
     """For each line and instruction, in the order of their first use: how many are issued and on
-    which queues, and how many are left out and why; then what is spilled."""
+    which queues, and how many are left out and why; then, in the same way, the transfers that
+    the compiler adds for tiles that don't fit: before which line, of which tile, of what size."""
     line, call = form.columns.line, form.columns.call
     pairs, first, of = np.unique(
         np.column_stack((line, call)), axis=0, return_index=True, return_inverse=True
@@ -27,12 +30,31 @@ def listing(form: Compiled) -> Iterator[str]:
         members = np.flatnonzero(np.isin(of.reshape(-1), own))
         place = form.program.place(number).short
         yield f"{place:24} {name:22} {', '.join(_said(form, members))}"
-    moved = form.traffic
-    if moved.spill_save_bytes or moved.spill_reload_bytes or moved.reread_bytes:
+    yield from _added(form)
+
+
+def _added(form: Compiled) -> Iterator[str]:
+    """Spills and reloads, and loads made again, by the line that each comes before and the tile."""
+    moves, boxes = form.traffic.moves, form.program.boxes()
+    if not len(moves.kind):
+        return
+    _, box = np.unique(boxes.pieces.of_box, return_index=True)  # one of each piece
+    tile = boxes.areas.kind[boxes.areas.of_box[box[moves.piece]]]
+    each = np.column_stack((form.columns.line[moves.before], moves.kind, tile, moves.nbytes))
+    kinds, first, count = np.unique(each, axis=0, return_index=True, return_counts=True)
+    for k in np.argsort(first).tolist():
+        line, kind, of, nbytes = kinds[k].tolist()
+        area = boxes.areas.kinds[of]
+        made = f" of {form.program.place(area.line).short}" if area.line >= 0 else ""
         yield (
-            f"spilled {size(moved.spill_save_bytes)}, reloaded {size(moved.spill_reload_bytes)}, "
-            f"read again from where it came {size(moved.reread_bytes)}"
+            f"{form.program.place(line).short:24} {ADDED[kind]:22} {count[k]:,} of {size(nbytes)} "
+            f"by DMA: {area.name or 'a tile'}{made}"
         )
+    total = form.traffic
+    yield (
+        f"spilled {size(total.spill_save_bytes)}, reloaded {size(total.spill_reload_bytes)}, "
+        f"read again from where it came {size(total.reread_bytes)}"
+    )
 
 
 def _said(form: Compiled, members: npt.NDArray[np.intp]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from neuroncore.cli import main
 from neuroncore.compiler import compiled
 from neuroncore.report.compiled import listing
 from neuroncore.report.counters import counted
+from neuroncore.report.units import size
 from neuroncore.schedule import schedule
 
 KERNEL = """\
@@ -28,12 +29,14 @@ def rounded(x, w):
     return out
 """
 LISTED = [
-    ("kernel.py:9", "dma_copy", "1 on DMA loads, 3 left out: there already"),
-    ("kernel.py:10", "dma_copy", "4 on DMA loads"),
+    ("kernel.py:9", "dma_copy", "1 on DMA ring 1, 3 left out: there already"),
+    ("kernel.py:10", "dma_copy", "4 on DMA ring 1"),
     ("kernel.py:11", "tensor_tensor", "4 on Vector"),
     ("kernel.py:12", "tensor_copy", "4 left out: written in place"),
-    ("kernel.py:12", "dma_copy", "4 on DMA stores"),
+    ("kernel.py:12", "dma_copy", "4 on DMA ring 2"),
 ]
+
+NAMES = "loaded", "first", "last"
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -79,6 +82,34 @@ def test_todays_compiler_leaves_nothing_out(order):
     core = loads(5)
     form = compiled(core.program, core.machine, order)
     assert form.issued.all() and len(list(listing(form))) == 1
+
+
+@pytest.mark.parametrize(
+    ("room", "load_first", "wanted"),
+    [(2, False, ["spill_save", "spill_reload"]), (2, True, ["load again"]), (3, False, [])],
+)
+def test_what_is_spilled_is_listed_as_the_transfers_that_it_is(room, load_first, wanted):
+    """Of three tiles the one made first has to go where there is room for two: the list, the bytes
+    and the time are of the same transfers."""
+    device = Device("trn1")
+    width = device.core.machine.sbuf.usable_bytes // room // 4 - 1
+    loaded, first, last = tiles = [device.empty((128, width)) for _ in range(3)]
+    device.core.program.names.update((t.storage.id, n) for t, n in zip(tiles, NAMES, strict=True))
+    steps = [("dma_copy", loaded, device.zeros((128, width), buffer="hbm")), ("memset", first, 0.0)]
+    for step in (*(steps if load_first else reversed(steps)), ("memset", last, 0.0)):
+        device.issue(*step)
+    for tile in (last, first, loaded):
+        device.issue("reciprocal", device.empty((128, 1)), tile[:, 0:1])
+    timeline = schedule(device.core.program, device.core.machine, "compiled")
+    listed = (line for line in listing(timeline.compiled) if "by DMA" in line)
+    found = [line.partition(" ")[2].strip().rpartition(" of ")[0] for line in listed]
+    each = size(128 * width * 4)
+    moved = NAMES[0 if load_first else 1]
+    told = [f"{what:22} 1 of {each} by DMA: {moved}" for what in wanted]
+    assert found == told
+    total = sum(counted(timeline).bytes[f"spill_{verb}_bytes"] for verb in ("save", "reload"))
+    assert total == 128 * width * 4 * len([what for what in wanted if what.startswith("spill")])
+    assert (timeline.spill_ns > 0) is (total > 0)
 
 
 def test_nothing_is_listed_of_nothing():

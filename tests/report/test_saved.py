@@ -73,8 +73,8 @@ def test_instructions_are_counted_by_engine(tmp_path):
     found = {(row["engine"], row["opcode"], row["name"]): row["count"] for row in rows}
     assert found == {
         ("Vector", "TENSOR_SCALAR", "tensor_scalar"): 7,
-        ("DMA loads", "DMA_DIRECT2D", "dma_copy"): 7,
-        ("DMA stores", "DMA_DIRECT2D", "dma_copy"): 7,
+        ("DMA ring 1", "DMA_DIRECT2D", "dma_copy"): 7,
+        ("DMA ring 2", "DMA_DIRECT2D", "dma_copy"): 7,
     }
     assert all(row["instruction_time"] > 0 for row in rows)
 
