@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuroncore.api import Run
 from neuroncore.cli import failures
-from neuroncore.compiler.policy import POLICIES
+from neuroncore.compiler.policy import POLICIES, effects
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, without_advice
 from neuroncore.frontend.settings import target_machine
@@ -229,6 +229,7 @@ def _launch(
         "estimate": shown(run.summary),
         "cores": [*map(shown, run.summaries)],
         "findings": [one.to_dict() for one in findings],
+        "flags": effects(run.timelines[0].program.flags) if run.timelines else [],
         **(_together(run) if run.world.ranks > 1 else {}),
         **({"precision": precision.document(run.precision)} if run.precision else {}),
     }

@@ -1,14 +1,19 @@
-"""How far each API's compiler departs from the order that a kernel issues instructions in."""
+"""How far each API's compiler departs from the order that a kernel issues instructions in:
+`isa/compilers.toml`."""
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 
 from neuroncore.clause.instruction import Call
-from neuroncore.machine import Machine
+from neuroncore.machine import FactReader, Machine
 from neuroncore.record.program import Order, Program
 
 DISABLE_DGE = "--disable-dge"  # the older API's compiler: descriptors are written ahead
+NUMBERS = "window", "reach", "transfers", "horizon_ns", "by_first_use"  # of an order, in the file
 
 
 @dataclass(frozen=True)
@@ -30,8 +35,8 @@ class Policy:
     window: int
     reach: int
     transfers: int
-    horizon_ns: float = 0.0
-    by_first_use: bool = False
+    horizon_ns: float
+    by_first_use: bool
     dge: bool = False
 
     @property
@@ -50,32 +55,39 @@ class Policy:
         return self.rewrites and self.dge and machine.has("hardware_dge")
 
 
-POLICIES: dict[Order, Policy] = {
-    "in-order": Policy("every engine in the order of the program", 1, 1, 1),
-    # Kernels of today's API: published attention and matrix products fit this window best (one
-    # that takes turns between two PSUM tiles waits for them: nki-autotune, from_manual_ir), and
-    # their transfers take as long as hardware needs to write the descriptors of each. Loads come in
-    # the order of use: attention whose late weights are loaded first of all is no slower for it
-    # (kev/attn_tkg, plan A), nor does a product wait for 256 tiles before it begins (nki-autotune,
-    # #31). One that waits for a store holds up those behind it (kev/attn_tkg, v0 to v3).
-    "scheduled": Policy("reordered as today's compiler does", 32, 128, 1, by_first_use=True),
-    # The older API's compiler orders, and shares copies out between Vector and Scalar: GpSimd has
-    # none in 17 profiles of kernels that name no engine. Published stable-diffusion attention needs
-    # a window of 128; a wider one changes nothing.
-    "compiled": Policy("reordered as the older API's compiler does", 128, 128, 128, 10_000.0),
+SAID: dict[Order, str] = {
+    "in-order": "every engine in the order of the program",
+    "scheduled": "reordered as today's compiler does",
+    "compiled": "reordered as the older API's compiler does",
 }
 
 
-def policy_of(program: Program, order: Order) -> Policy:
-    """What the compiler that a program was given to does in that order.
+def _read() -> tuple[dict[Order, Policy], dict[str, str]]:
+    """The policies and the effects of flags that the file has. Raises DefinitionError if it is
+    wrong."""
+    raw = tomllib.loads((files("neuroncore.isa") / "compilers.toml").read_text("utf-8"))
+    reader = FactReader(raw, "isa/compilers.toml")
+    reader.exactly(raw, ("sources", "orders", "flags"), "")
+    reader.exactly(raw["orders"], [*SAID], "orders")
+    policies: dict[Order, Policy] = {}
+    for order, said in SAID.items():
+        reader.exactly(raw["orders"][order], NUMBERS, f"orders.{order}")
+        policies[order] = Policy(said, **reader.numbers(f"orders.{order}", raw["orders"][order]))
+    return policies, reader.numbers("flags", raw["flags"])
 
-    Without --disable-dge each transfer of the older API takes trn2's generator 0.55 us: kernels of
-    CS149 take 15 us and 0.57 for each transfer (xaviergonzalez, timed without the flag), and half
-    of that with it (rishic3, profiled). Published attention (trainium-kernel-fusion) and probes
-    (voyager-compiler) fit better so, too.
-    """
+
+POLICIES, FLAGS = _read()
+
+
+def policy_of(program: Program, order: Order) -> Policy:
+    """What the compiler that a program was given to does in that order."""
     policy = POLICIES[order]
     return replace(policy, dge=True) if policy.rewrites and program.dge else policy
+
+
+def effects(flags: Sequence[str]) -> list[str]:
+    """What each flag changes of an estimate, in words."""
+    return [f"{flag}: {FLAGS.get(flag.partition('=')[0]) or 'no effect known'}" for flag in flags]
 
 
 def variants(call: Call, policy: Policy) -> list[Call]:

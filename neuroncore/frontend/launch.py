@@ -9,6 +9,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from neuroncore.clause.world import World, listed
+from neuroncore.compiler.policy import DISABLE_DGE
 from neuroncore.core import results
 from neuroncore.core.core import Core, launch_memory, on
 from neuroncore.core.meeting import cores_together
@@ -49,7 +50,7 @@ def launch(
     *,
     tensor: type[Tile],
     order: Order = "scheduled",
-    dge: bool = False,
+    flags: Sequence[str] | None = None,
     grid: tuple[int, ...] = (),
     target: str | None = None,
     options: Options | None = None,
@@ -62,7 +63,7 @@ def launch(
     a core of its own (nki/get-started/about/lnc.rst). Two cores are a logical core where the
     machine has such, and can meet; programs on more run one after the other. `finished` is called
     at the end of each. `order` is what the dialect's compiler makes of that of instructions, unless
-    the options have another; with `dge` it leaves descriptors to hardware.
+    the options have another, and `flags` what it was given, None where it takes none.
 
     Arrays become tensors of the dialect's type `tensor` in HBM, without a copy where they are
     contiguous; what the kernel writes into them shows in the caller's arrays afterwards. Returned
@@ -73,7 +74,7 @@ def launch(
     chosen = options or current.options or environment_options()
     machine = target_machine(target)
     cores = _cores(machine, chosen, grid, World(cores=len(shares)))
-    _set_order(cores, chosen.order or order, dge)
+    _set_order(cores, chosen.order or order, flags)
     if programs is None:
         _check_cores(cores)
     precision = _precision(cores)
@@ -93,7 +94,7 @@ def launch_ranks(
     way: Way,
     *,
     order: Order = "scheduled",
-    dge: bool = False,
+    flags: Sequence[str] | None = None,
     grid: tuple[int, ...] = (),
     target: str | None = None,
     options: Options | None = None,
@@ -115,7 +116,7 @@ def launch_ranks(
     world = World(len(per_rank), len(way.shares), where.name if where else None)
     _check_world(world, machine, where)
     cores = _cores(machine, chosen, grid, world)
-    _set_order(cores, chosen.order or order, dge)
+    _set_order(cores, chosen.order or order, flags)
     precision = _precision(cores)
     if current.observer is not None:
         current.observer.begun(cores[0])
@@ -223,10 +224,12 @@ class _Rank:
         )
 
 
-def _set_order(cores: list[Core], order: Order, dge: bool) -> None:
+def _set_order(cores: list[Core], order: Order, flags: Sequence[str] | None) -> None:
+    """Without DISABLE_DGE the older API's compiler leaves descriptors to hardware."""
     for core in cores:
         if core.program is not None:
-            core.program.order, core.program.dge = order, dge
+            core.program.order, core.program.flags = order, tuple(flags or ())
+            core.program.dge = flags is not None and DISABLE_DGE not in flags
 
 
 def _check_cores(cores: list[Core]) -> None:

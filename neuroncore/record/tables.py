@@ -40,6 +40,7 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
     tables = {
         "order": program.order,
         "dge": program.dge,
+        "flags": list(program.flags),
         "left_out": program.left_out,
         "calls": [_call(call) for call in program.calls],
         "lines": [list(astuple(program.place(line))) for line in range(len(program.lines))],
@@ -85,6 +86,7 @@ def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes])
     if made.order not in get_args(Order) or made.left_out < 0:
         raise ValueError(f"no order is called {made.order!r}")
     made.dge = tables.get("dge", False) is True  # files from before have none
+    made.flags = tuple(map(str, tables.get("flags", ())))
     made.calls = [_called(given, i) for i, given in enumerate(tables["calls"])]
     made.lines = [place(*line) for line in tables["lines"]]
     kinds = [_area(value(given)) for given in tables["kinds"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from neuroncore.compiler.policy import POLICIES
+from neuroncore.compiler.policy import POLICIES, effects
 from neuroncore.report.compare import Comparison
 from neuroncore.report.counters import Counters, counted
 from neuroncore.report.estimate import estimate
@@ -30,6 +30,8 @@ def estimated(timeline: Timeline, answers: bool = True) -> Iterator[str]:
     if timeline.program.coverage:
         yield f"covers     {timeline.program.coverage}"
     yield f"order      {POLICIES[timeline.order].said}"
+    if timeline.program.flags:
+        yield f"flags      {'   '.join(effects(timeline.program.flags))}"
     shares = "   ".join(f"{name} {share:.0%}" for name, share in timeline.busy_share.items())
     yield f"busy       {shares}"
     yield from _counters(timeline, counted(timeline))

@@ -466,5 +466,17 @@ def test_descriptors_are_left_to_hardware_unless_a_flag_says_otherwise(
     monkeypatch.delenv("NEURON_CC_FLAGS", raising=False)
     if variable is not None:
         monkeypatch.setenv("NEURON_CC_FLAGS", variable)
-    kernel = nki.benchmark(nki.jit(add), additional_compile_opt=option)
-    assert last_launch(kernel, (X, Y), {}).core.program.dge is dge
+
+    @nki.jit
+    def own(x, y):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.add(nl.load(x), nl.load(y)))
+        return out
+
+    kernel = nki.benchmark(own, additional_compile_opt=option)
+    program = last_launch(kernel, (X, Y), {}).core.program
+    assert program.dge is dge
+    assert program.flags == (*(variable or "").split(), *(option or "").split())
+    skipping = nki.benchmark(nki.compiler.skip_middle_end_transformations(own))
+    more = last_launch(skipping, (X, Y), {}).core.program
+    assert more.flags == (*(variable or "").split(), "skip_middle_end_transformations")

@@ -41,7 +41,7 @@ NAMES = "loaded", "first", "last"
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_run_lists_what_is_left_of_each_line(monkeypatch, tmp_path, capsys, form):
-    monkeypatch.setenv("NEURON_CC_FLAGS", "--disable-dge")
+    monkeypatch.setenv("NEURON_CC_FLAGS", "--disable-dge --lnc=1")
     file = tmp_path / "kernel.py"
     file.write_text(KERNEL)
     shapes = "float32[512,64]", "float32[128,64]"
@@ -51,12 +51,15 @@ def test_a_run_lists_what_is_left_of_each_line(monkeypatch, tmp_path, capsys, fo
     told = capsys.readouterr().out
     if form == "json":
         (launch,) = json.loads(told)["launches"]
-        lines = launch["compiled"]
+        lines, flags = launch["compiled"], launch["flags"]
     else:
         lines = told.splitlines()
+        flags = next(line for line in lines if "flags   " in line).split(maxsplit=1)[1].split("   ")
         lines = lines[next(k for k, line in enumerate(lines) if "compiled   " in line) :]
     found = [tuple(line.split(maxsplit=2)) for line in lines[1 : 1 + len(LISTED)]]
     assert found == LISTED
+    written = "--disable-dge: descriptors are written before the kernel runs"
+    assert flags == [written, "--lnc=1: no effect known"]
 
 
 def loads(times):

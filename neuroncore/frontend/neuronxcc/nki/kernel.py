@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.compiler.policy import DISABLE_DGE
 from neuroncore.core.core import current, running
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import NotEmulated, OutOfBoundsError, SignatureError, UsageError
@@ -97,7 +96,7 @@ class Kernel:
             {name: _array(value) for name, value in kwargs.items()},
             tensor=Tensor,
             order="compiled",
-            dge=self._leaves_descriptors,
+            flags=self._flags,
             grid=tuple(len(n) if isinstance(n, spmd_dim) else n for n in self.grid),
             target=target,
             programs=_distributed(self.grid),
@@ -122,14 +121,17 @@ class Kernel:
         traced = contract.kept(self.function, self.returns, str(self.options))
         way = Way(Tensor, shares, flush)
         grid = tuple(len(n) if isinstance(n, spmd_dim) else n for n in self.grid)
-        compiler: dict[str, Any] = {"order": "compiled", "dge": self._leaves_descriptors}
+        compiler: dict[str, Any] = {"order": "compiled", "flags": self._flags}
         return launch_ranks(traced, given, way, grid=grid, **compiler, **options)
 
     @property
-    def _leaves_descriptors(self) -> bool:
-        """Whether the compiler was not told to write them ahead: by what the decorator adds to its
-        command, or by NEURON_CC_FLAGS."""
-        return DISABLE_DGE not in compiler_flags(self.options.get("additional_compile_opt"))
+    def _flags(self) -> list[str]:
+        """What the compiler is told: by NEURON_CC_FLAGS, by what the decorator adds to its command,
+        and by a decorator of nki.compiler."""
+        words = compiler_flags(self.options.get("additional_compile_opt"))
+        skips = getattr(self.function, "skips_middle_end", False)
+        decorated = ["skip_middle_end_transformations"] if skips else []
+        return [*(word for word in words if word.startswith("-")), *decorated]
 
     @property
     def returns(self) -> bool:
