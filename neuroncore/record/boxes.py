@@ -87,7 +87,7 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
     each[:, 0] = storages.areas()[storages.of_window]
     native.extents.over(count)(windows.geometry, windows.offset, lies, each)
     shown, of_window = native.distinct(each)
-    each = each[shown]
+    each = each.take(shown, axis=0)
     strided = np.flatnonzero(each[:, native.OWN_FORM] >= 0)
     pattern = np.full(len(each), -1, np.int64)
     first, pattern[strided] = native.distinct(each[strided, 1:])

@@ -88,7 +88,7 @@ def apart(
     native.apart.over(count)(words, tiles_of(calls), valued(calls), *columns)
     found = found[: start[-1]]
     first, number = distinct(found)
-    return Columns(call, line, start, number, values), _windows(found[first], moved)
+    return Columns(call, line, start, number, values), _windows(found.take(first, axis=0), moved)
 
 
 def _windows(found: Array, moved: Array) -> Windows:

@@ -94,7 +94,7 @@ def _said(pairs: Array, wanted: Array, otherwise: int) -> Array:
     """What pairs, of a storage's number and what is said of it, say last of those `wanted`."""
     if not len(pairs):
         return np.full(len(wanted), otherwise)
-    number, said = pairs[np.argsort(pairs[:, 0], kind="stable")].T
+    number, said = pairs.take(np.argsort(pairs[:, 0], kind="stable"), axis=0).T
     at = np.searchsorted(number, wanted, side="right") - 1
     found: Array = np.where(number[at] == wanted, said[at], otherwise)
     return found
