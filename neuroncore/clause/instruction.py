@@ -255,6 +255,14 @@ class Call:
         return {name: view for name, view in given if isinstance(view, View)}
 
     @property
+    def given(self) -> dict[str, Any]:
+        """What there is to say of its arguments: tiles, of lists one by one, and what isn't None
+        or False."""
+        lists = {name.partition("[")[0] for name in self.arguments if "[" in name}
+        said = ((n, v) for n, v in self.arguments.items() if n not in lists)
+        return {n: v for n, v in said if v is not None and v is not False}
+
+    @property
     def inputs(self) -> int:
         """How many operands it reads, with those of indices: the first ones of its rows."""
         return len(self.reads) + len(self.indices)

@@ -29,6 +29,7 @@ Array = npt.NDArray[Any]
 # The profiler's rows, in its order. Transfers overlap: each ring has as many rows as it needs, and
 # so have those that GpSimd issues.
 ROWS = ("TensorMatrix (Matmul)", "Vector", "Scalar", "GpSimd", "Sync")
+COLLECTIVES = "CC-core"  # what ranks do together
 RINGS = {LOADS: "qSyncIO0 load", STORES: "qSyncIO1 store", GPSIMD: "qGpSimdDynamic"}
 Flows = Literal["none", "path", "all"]
 CHUNK = 4096  # events that are made into text together
@@ -161,7 +162,7 @@ def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
     joined = [i for i, _ in collectives(timeline.compiled)]
     if joined:
         row[joined] = len(names)
-        names.append("CC-core")
+        names.append(COLLECTIVES)
     moved = np.setdiff1d(np.flatnonzero(timeline.moves), joined)
     moved = moved[np.argsort(timeline.begin[moved], kind="stable")]
     times = timeline.begin[moved].tolist(), _until(timeline)[moved].tolist()
@@ -186,10 +187,10 @@ def _described(call: Call) -> tuple[str, str]:
     alike: dict[str, list[str]] = {}
     usual = {p.name: p.default for p in call.instruction.parameters}
     others: dict[str, str] = {}
-    for name, value in call.arguments.items():
+    for name, value in call.given.items():
         if isinstance(value, View):
             alike.setdefault(str(value).replace(" x ", "x"), []).append(name)
-        elif value is not None and value is not False and value != usual.get(name):
+        elif value != usual.get(name):
             others[name] = str(value)
     said = {", ".join(names): view for view, names in alike.items()} | others
     head = _json({"name": call.name, "cat": call.instruction.opcode, "ph": "X"})

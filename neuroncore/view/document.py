@@ -21,14 +21,14 @@ from neuroncore.compiler.policy import POLICIES
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, without_advice
 from neuroncore.machine import Machine
-from neuroncore.memory.geometry import View
 from neuroncore.precision.findings import Precision
 from neuroncore.record.program import Program
 from neuroncore.record.storages import Area
 from neuroncore.report import precision
-from neuroncore.report.perfetto import RINGS, ROWS
+from neuroncore.report.perfetto import COLLECTIVES, RINGS, ROWS
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.schedule import QUEUES, Timeline
+from neuroncore.schedule.collectives import collectives
 from neuroncore.view import sources
 from neuroncore.view.accesses import Accesses, places
 from neuroncore.view.answers import answers, verdict
@@ -162,7 +162,11 @@ def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, An
         "count": len(part),
         "instructions": len(timeline.begin),
         "queues": QUEUES,
-        "rows": {"queues": ROWS, "rings": list(RINGS.items())},
+        "rows": {
+            "queues": ROWS,
+            "collectives": [COLLECTIVES, _together(timeline)],
+            "rings": list(RINGS.items()),
+        },
         "memories": _memories(timeline),
         "cells": {"rows": machine.limits.partitions, "columns": machine.limits.stationary_free},
         "roofline": sources.roofline(timeline),
@@ -180,6 +184,12 @@ def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, An
     }
 
 
+def _together(timeline: Timeline) -> list[int]:
+    """The calls that ranks carry out together."""
+    rows = [row for row, _ in collectives(timeline.compiled)]
+    return sorted({*timeline.columns.call[rows].tolist()})
+
+
 def _memories(timeline: Timeline) -> dict[str, Any]:
     machine = timeline.machine
     sbuf = {"bytes": machine.sbuf.partition_bytes, "bank": 0, "peak": timeline.peak_sbuf}
@@ -188,11 +198,7 @@ def _memories(timeline: Timeline) -> dict[str, Any]:
 
 
 def _call(call: Call, machine: Machine) -> dict[str, Any]:
-    given = {
-        name: str(value)
-        for name, value in call.arguments.items()
-        if isinstance(value, View) or (value is not None and value is not False)
-    }
+    given = {name: str(value) for name, value in call.given.items()}
     names = {"reads": call.reads, "indices": call.indices, "writes": call.writes}
     writes = call.views(*call.writes)
     size = max((view.nbytes for view in writes), default=0)

@@ -3,6 +3,10 @@
 import random
 from pathlib import Path
 
+import nki
+import nki.collectives as ncc
+import nki.isa as nisa
+import nki.language as nl
 import numpy as np
 import pytest
 import viewed
@@ -281,6 +285,30 @@ def test_the_ranks_of_a_world_can_be_chosen(chromium, tmp_path):
         opened.page.select_option("#core", "1")
         opened.does("view.drawn()")
         assert opened.does("[view.core().rank, view.core().ranks]") == [1, 2]
+        assert opened.errors == []
+
+
+@nki.jit
+def summed(x):
+    source, result, out = (
+        nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm, name=name) for name in "abc"
+    )
+    nisa.dma_copy(source, x)
+    ncc.all_reduce([source], [result], ncc.ReplicaGroup([[0, 1]]), nl.add)
+    nisa.dma_copy(out, result)
+    return out
+
+
+def test_what_ranks_do_together_has_a_row(chromium, tmp_path):
+    page = neuroncore.run(summed, per_rank=[(np.ones((8, 8), np.float32),)] * 2).view()
+    page.save(tmp_path / "ranks.html")
+    with viewed.tab(chromium) as opened:
+        opened.open(tmp_path / "ranks.html", "step=1")
+        rows = dict(opened.does("view.timeline.rows.map((row) => [row.name, [...row.items]])"))
+        assert rows["CC-core"] == [1]
+        assert [items for name, items in rows.items() if "qSync" in name and 1 in items] == []
+        said = opened.text("[data-pane=step].pane")
+        assert "replica_group" in said and "View(" not in said
         assert opened.errors == []
 
 

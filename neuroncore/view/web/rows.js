@@ -29,16 +29,19 @@ class Row {
   }
 }
 
-/** All rows of a core: its queues, and of transfers each DMA engine, or as many for each ring as fly
-  at once. */
+/** All rows of a core: its queues, what it does with other ranks, and of transfers each DMA engine,
+  or as many for each ring as fly at once. */
 export function rowsOf(core, byEngine) {
-  const own = core.queues.map(() => []), flying = core.queues.map(() => []);
+  const own = core.queues.map(() => []), flying = core.queues.map(() => []), joined = [];
+  const [together, calls] = core.rows.collectives;
   for (const i of core.byTime) {
     const queue = core.queue[i];
-    if (core.is(i, TRANSFER)) flying[queue].push(i);
+    if (calls.includes(core.call[i])) joined.push(i);
+    else if (core.is(i, TRANSFER)) flying[queue].push(i);
     if (core.rows.queues[queue]) own[queue].push(i);
   }
   const rows = core.rows.queues.map((name, q) => new Row(name, own[q], core.begin, core.kept));
+  if (joined.length) rows.push(new Row(together, joined, core.begin, core.end));
   if (byEngine) return [...rows, ...engines(core)];
   for (const [queue, name] of core.rows.rings) {
     lanes(core, flying[queue]).forEach((lane, n) => rows.push(new Row(`${name} ${n}`, lane, core.begin, core.end)));
