@@ -167,7 +167,8 @@ def _permuted(
 
 
 def _carried(differing: str, programs: Sequence[Permutations], rows: Sequence[Array]) -> Finding:
-    """The finding, at the first two instructions of iterations whose order matters."""
+    """The finding, at the first two instructions of iterations whose order matters; a note where
+    no two of them explain it."""
     pairs = ((one.program, one.swapped(own)) for one, own in zip(programs, rows, strict=True))
     places = next((_places(program, pair) for program, pair in pairs if pair is not None), {})
     both = " and ".join(f"instruction {row} ({at.short})" for row, at in places.items())
@@ -176,6 +177,7 @@ def _carried(differing: str, programs: Sequence[Permutations], rows: Sequence[Ar
         f"in another order of the iterations {differing}"
         + (f"; the first whose order matters are {both}" if both else ""),
         [*places.values()][-1] if places else None,
+        severity=None if places else "note",
         because="iterations of an affine_range may run in any order and at the same time",
         hint="loop by nl.sequential_range",
         source="SDK 2.26, nki.language.affine_range",

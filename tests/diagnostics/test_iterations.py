@@ -251,3 +251,9 @@ def with_random_numbers(x):
 def test_what_is_not_replayed_says_so(kernel, why):
     found = neuroncore.run(kernel, X).orders(3)
     assert found.finding is None and found.iterations.tried == 0 and why in str(found)
+
+
+def test_bits_that_differ_without_two_instructions_that_explain_it_are_a_note(monkeypatch):
+    monkeypatch.setattr(permutations.Permutations, "swapped", lambda *_: None)
+    found = neuroncore.run(within_sbuf, X).orders(1).finding
+    assert (found.severity, found.place) == ("note", None) and "elements of result 0" in str(found)
