@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,7 @@ from neuroncore.schedule import schedule
 
 KEY = ("generation", "kernel", "shapes", "dtype", "kernel_source")
 ACTIVE = re.compile(r"(\w+_engine_active_time)(?:_percent)?$")
-# What an engine does around a kernel: loads of registers, branches, drains. 3.9 to 4.5 us in eight
-# profiles of two kernels (trainium-kernel-fusion, GpSimd's active time); trn1's show none.
-AROUND_US = {"trn2": 4.2}
+AROUND = Path(__file__).with_suffix(".toml")
 LEGACY = "compiled"  # what the older API's compiler makes of a record's order
 
 
@@ -39,6 +38,7 @@ def compared(table: Path, folder: Path) -> Iterator[tuple[Row, float, float]]:
     records = {
         key(row): record for row, record in recorded(usable, folder) if isinstance(record, Record)
     }
+    around_us = tomllib.loads(AROUND.read_text("utf-8"))["around_us"]
     whole = {key(row): float(row["value"]) for row in usable}
     ours: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
@@ -50,7 +50,7 @@ def compared(table: Path, folder: Path) -> Iterator[tuple[Row, float, float]]:
         active = ACTIVE.match(name)
         if active and active[1] in ours[key(row)]:
             measured = float(row["value"]) * (1 if unit == "us" else whole[key(row)])
-            around = AROUND_US.get(row["generation"], 0.0)
+            around = around_us[row["generation"]]["value"]
             yield row, measured, ours[key(row)][active[1]] * 1e6 + around
         elif name in ours[key(row)]:
             yield row, float(row["value"]), ours[key(row)][name] * (1e6 if unit == "us" else 1)

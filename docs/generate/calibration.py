@@ -134,7 +134,7 @@ RULES = (
     ("copies that name no engine go to Vector or Scalar, whichever has less to do; on trn1 those "
      "out of PSUM to Scalar", "compiled", "AccelOpt (counters), trainium-kernel-fusion (profiles)"),
     ("so do multiplications and additions of constants on trn1", "compiled",
-     "AccelOpt (counters of silu, adamw)"),
+     "AccelOpt (counters of silu, adamw: one source)"),
     ("a copy out of PSUM is left out if its readers may read PSUM", "compiled",
      "trainium-kernel-fusion (profiles), AccelOpt (counters of swiglu)"),
     ("copies of transposes that share a bank are one", "compiled",
@@ -153,6 +153,13 @@ RULED = """\
 
 The rules of `neuroncore/compiler/`, and the sources that show them. Where one source does, nothing
 else is known.
+"""
+
+WEAK = """\
+
+Estimates of one source or of none are better by these rules. What else shows them is above. They
+are on: to switch one off changes estimates.
+
 """
 
 HARNESSES = """\
@@ -266,6 +273,8 @@ def page(score: Json, fit: Json) -> str:
             RULED,
             "\n",
             table("rule | order | shown by", RULES),
+            WEAK,
+            weak(fit["choices"]),
             HARNESSES,
             "\n",
             harnesses(),
@@ -326,6 +335,18 @@ def chosen(choices: Sequence[Json]) -> str:
             )
             for c in choices
         ),
+    )
+
+
+def weak(choices: Sequence[Json]) -> str:
+    """The rules in use that at most one source's estimates show."""
+    return "".join(
+        f"* {c['name']}: {', '.join(c['shown by']) or 'nobody'}"
+        + (f"; against it {', '.join(c['against'])}" if c["against"] else "")
+        + f"; of {sum(n for _, n in c['chosen'])} sources left out in turn, the others choose "
+        + f"{', '.join(f'{value(v)} for {n}' for v, n in c['chosen'])}.\n"
+        for c in choices
+        if c["kind"] == "rule" and c["in use"] != c["without"] and len(c["shown by"]) < 2
     )
 
 

@@ -15,8 +15,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.compiler.copy_propagation import Definitions, propagated_copies
 from neuroncore.compiler.costs import CallTable
 from neuroncore.compiler.policy import Policy, policy_of
-from neuroncore.compiler.psum_copies import Bypass, bypass
-from neuroncore.compiler.psum_copies import heads as merged
+from neuroncore.compiler.psum_copies import Bypass, bypass, merged
 from neuroncore.compiler.queues import QUEUES
 from neuroncore.compiler.residency import Traffic, traffic
 from neuroncore.machine import Machine
@@ -101,7 +100,7 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
     if policy.rewrites:
         moved = traffic(program, machine.sbuf.usable_bytes)
         passed = bypass(program.calls, columns, accesses, flow)
-        if len(passed.users):
+        if len(passed.users):  # found by definitions, and changes who waits for whom
             columns = replace(columns, operands=passed.operands)
             accesses, flow = accesses._replace(operands=passed.operands), _no_flow(accesses, policy)
             first, needs = dataflow.dependencies(queue, accesses, table.weights[row], flow)

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause import agreement
-from neuroncore.clause.instruction import Call, Instruction, out_of_reach
+from neuroncore.clause.instruction import Call, out_of_reach
 from neuroncore.clause.operand import SBUF, Operand
 from neuroncore.enums import engine
+from neuroncore.memory.geometry import View
 from neuroncore.record.program import Columns
 
 if TYPE_CHECKING:  # numba is imported when it is needed
@@ -95,21 +96,26 @@ def _may_write(calls: list[Call], columns: Columns, makers: Array, copies: Array
 
 def _is_legal(maker: Call, k: int, copy: Call) -> bool:
     """Whether a call's last operand but k - 1 may be that of a copy instead."""
-    name, dst = maker.writes[-k], copy.view(copy.writes[0])
-    made, declared = maker.view(name), _operand(maker.instruction, name)
+    name = maker.writes[-k]
+    made, declared = maker.view(name), _operand(maker, name)
     if maker.engine not in CONVERTING or maker.dynamic or declared.partial:
         return False
     if made.region is not SBUF or made.dtype is not copy.view(copy.reads[0]).dtype:
         return False
-    instead = replace(maker, arguments={**maker.arguments, name: dst})
+    return takes(maker, name, copy.view(copy.writes[0]))
+
+
+def takes(call: Call, name: str, view: View) -> bool:
+    """Whether a call may have another view as one of its operands, on the same engine."""
+    instead = replace(call, arguments={**call.arguments, name: view})
     if out_of_reach(instead, instead.engine):
         return False
-    refusals = agreement.violations(instead, maker.machine)
-    return not any(declared.violations(name, dst, maker.machine)) and not any(refusals)
+    refusals = agreement.violations(instead, call.machine)
+    return not any(_operand(call, name).violations(name, view, call.machine)) and not any(refusals)
 
 
-def _operand(instruction: Instruction, name: str) -> Operand:
-    declared = next(p.operand for p in instruction.operands if p.name == name)
+def _operand(call: Call, name: str) -> Operand:
+    declared = next(p.operand for p in call.instruction.operands if p.name == name)
     assert declared is not None
     return declared
 

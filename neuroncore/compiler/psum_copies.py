@@ -8,15 +8,14 @@ share a bank, are copied by one instruction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.clause import agreement
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM, SBUF
+from neuroncore.compiler.copy_propagation import takes
 from neuroncore.enums import engine
 from neuroncore.record.program import Columns, Program
 
@@ -101,14 +100,10 @@ def _is_legal(reader: Call, place: int, copy: Call) -> bool:
     name, src = reader.reads[place], copy.view(copy.reads[0])
     if reader.view(name).shape != src.shape:
         return False
-    instead = replace(reader, arguments={**reader.arguments, name: src})
-    declared = next(p.operand for p in reader.instruction.operands if p.name == name)
-    assert declared is not None
-    refusals = agreement.violations(instead, reader.machine)
-    return not any(declared.violations(name, src, reader.machine)) and not any(refusals)
+    return takes(reader, name, src)
 
 
-def heads(program: Program, columns: Columns, bank_bytes: int) -> Array:
+def merged(program: Program, columns: Columns, bank_bytes: int) -> Array:
     """The first of the copies that one instruction makes, for each of the others; -1 for all else.
 
     They are the same call of the same line, each right behind a transpose, write next to each
