@@ -117,8 +117,14 @@ def check(
 def _of_a_run(file: Path, target: str | None, orders: int, limits: execution.Limits) -> Checked:
     """What the record of a saved run tells."""
     ran = execution.run(file, None, target, _in_orders(orders), limits)
-    found = _ordered(ran.findings)
-    return Checked(found, [], "", None, ran.unfinished, ran.orders, [str(file)])
+    return Checked(
+        findings=_ordered(ran.findings),
+        files=(),
+        api="",
+        unfinished=ran.unfinished,
+        orders=ran.orders,
+        runs=(str(file),),
+    )
 
 
 def _in_orders(count: int) -> list[str]:
