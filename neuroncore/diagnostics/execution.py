@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from neuroncore.diagnostics import processes
+from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
 from neuroncore.source import Place
 
 PROGRAM = "neuroncore.diagnostics.limited"
+WRONG_USAGE, OURS = 2, "neuroncore: "  # the exit code of the command line, and how it tells
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def run(
     """Run a file, or a kernel of it, by `neuroncore run --json`; `words` are more of its options.
 
     What refuses the kernel is a finding. A process that ends without an answer is none: `Ran` says
-    so.
+    so. Raises UsageError for what the command line calls wrong usage.
     """
     what = f"{file}::{kernel}" if kernel else str(file)
     command = [sys.executable, "-m", PROGRAM, str(limits.memory), "run", "--json", what]
@@ -59,6 +61,8 @@ def _told(output: str, code: int, errors: bytes) -> Ran:
         document = json.loads(output)
     except ValueError:
         last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        if code == WRONG_USAGE and last.startswith(OURS):
+            raise UsageError(last.removeprefix(OURS)) from None
         return Ran([], 0, f"the process ended with {code} and no answer: {last}")
     launches = document["launches"]
     found = [Finding.from_dict(one) for launch in launches for one in launch["findings"]]

@@ -104,9 +104,18 @@ def test_check_takes_ranks_and_saved_runs(kernel, tmp_path, capsys):
 def test_what_a_saved_run_is_not_asked(kernel, given, why, tmp_path, capsys):
     saved = str(tmp_path / "k.run")
     assert main(["run", kernel, "--ranks", "4", "--save", saved]) == 0
-    main(["check", saved, *given])
-    said = capsys.readouterr()
-    assert why in said.err
+    assert main(["check", saved, *given]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_check_of_what_can_t_be_run_so_is_wrong_usage(kernel, tmp_path, capsys):
+    assert main(["check", kernel, "--ranks", "3"]) == 2
+    assert "3 ranks: a world has" in capsys.readouterr().err
+    whole, cut = tmp_path / "k.run", tmp_path / "cut.run"
+    assert main(["run", kernel, "--ranks", "4", "--save", str(whole)]) == 0
+    cut.write_bytes(whole.read_bytes()[:300])
+    assert main(["check", str(cut)]) == 2
+    assert "cut.run is damaged" in capsys.readouterr().err
 
 
 UNEVEN = """tile = nl.load(x)
