@@ -30,7 +30,7 @@ Array = npt.NDArray[Any]
 # so have those that GpSimd issues.
 ROWS = ("TensorMatrix (Matmul)", "Vector", "Scalar", "GpSimd", "Sync")
 COLLECTIVES = "CC-core"  # what ranks do together
-RINGS = {LOADS: "qSyncIO0 load", STORES: "qSyncIO1 store", GPSIMD: "qGpSimdDynamic"}
+RINGS = {LOADS: "qSyncIO0", STORES: "qSyncIO1", GPSIMD: "qGpSimdDynamic"}
 Flows = Literal["none", "path", "all"]
 CHUNK = 4096  # events that are made into text together
 

@@ -169,7 +169,7 @@ def test_dma_engines_have_rows_and_a_throughput(tab, run):
     most = tab.does("view.timeline.counters[1].most")
     assert most == pytest.approx(values.max(), rel=0.01)
     tab.page.select_option("#dma", "queues")
-    assert tab.does("view.timeline.rows[5].name") == "qSyncIO0 load 0"
+    assert tab.does("view.timeline.rows[5].name") == "qSyncIO0 0"
 
 
 def engines(timeline):
