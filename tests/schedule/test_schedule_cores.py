@@ -170,7 +170,7 @@ def test_what_is_sent_is_not_there_before_the_sender_has_it(order):
     assert other.begin[received] >= other.end[j]
     loads = np.flatnonzero(other.queue == LOADS)
     assert other.end[loads[-1]] < other.end[j]  # rings go on while one waits
-    assert parts(other, steps(other)).meeting > 0.5 * other.total_ns
+    assert parts(other, steps(other)).other_core > 0.5 * other.total_ns
 
 
 def test_cores_alike_wait_for_a_semaphore_only():
