@@ -44,7 +44,7 @@ to add. The error of an estimate is |estimate / measurement - 1|.
 
 Nothing in the model knows which kernel it times. What kernels of the older API become is modelled
 as a compiler's reordering and more ("compiled"), what those of today's API become as reordering
-("scheduled"); `neuroncore/compiler/policy.py` says why.
+("scheduled"); `isa/compilers.toml` says why.
 
 Variants of one kernel that one harness measured are a chain. Latencies that nki-library asserts in
 its tests are constants, and their unit is inferred: they have a line of their own and take no part
