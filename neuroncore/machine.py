@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Self, TypeVar, get_type_hints
 
 from neuroncore.errors import DefinitionError, UsageError, did_you_mean
 
@@ -160,6 +160,7 @@ class Fixed:
     sector_cycles: int
     float32_passes: int
     weights_columns_per_cycle: float
+    float32_weights_cycles: int  # for one that 16 bits take
     weights_by_sectors: bool
     weights_hidden: bool
     weights_latency_ns: float
@@ -300,6 +301,12 @@ class FactReader:
     def __init__(self, raw: dict[str, Any], where: str) -> None:
         self.raw, self.where = raw, where
         self.facts: dict[str, Fact] = {}
+
+    @classmethod
+    def of(cls, file: str) -> Self:
+        """Of a file of isa/."""
+        text = (files("neuroncore.isa") / file).read_text("utf-8")
+        return cls(tomllib.loads(text), f"isa/{file}")
 
     def section(self, cls: type[T], path: str, table: dict[str, Any]) -> T:
         fields = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]

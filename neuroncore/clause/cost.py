@@ -355,10 +355,8 @@ def transpose_kind(data: View) -> str:
 
 
 def systolic(call: Call, machine: Machine, kind: str, columns: int, weights: int) -> Cost:
-    """The Tensor engine: so many columns stream past so many of weights. float32 takes two cycles
-    where 16 bits take one: 190 ns from begin to end of a load in traces of trn2, where bfloat16
-    takes 97. Of a transpose that is two products, of the upper and the lower bits, each loads its
-    own."""
+    """The Tensor engine: so many columns stream past so many of weights. Of a transpose that is
+    two products, of the upper and the lower bits, each loads its own."""
     unit, fixed = machine.engines["tensor"], machine.fixed
     held = call.view(call.instruction.traits.weights)
     rate, least = unit.rate[kind], unit.min_interval_cycles
@@ -367,7 +365,7 @@ def systolic(call: Call, machine: Machine, kind: str, columns: int, weights: int
     ports = sector_cycles(held, machine) if fixed.weights_by_sectors else 0
     halves = kind == "transpose_float32" and not machine.has("native_transpose")
     loads = fixed.float32_passes if halves else passes
-    cycles = 2 if held.dtype is float32 else 1
+    cycles = fixed.float32_weights_cycles if held.dtype is float32 else 1
     load = loads * max(cycles * max(least, weights / fixed.weights_columns_per_cycle), ports)
     filling = max(least, weights * held.dtype.itemsize / fixed.weights_bytes_per_cycle)
     latency = unit.latency_ns

@@ -87,7 +87,9 @@ class Traits:
     moves_bits: bool = False
     """Nothing is computed or rounded, whatever the formats."""
     transposes: bool = False
-    """It transposes, of itself; a product does where `is_transpose` asks for it."""
+    """It transposes, of itself."""
+    asks_transpose: str = "is_transpose"
+    """The argument by which a product is asked to."""
     multiplies: bool = False
     """It is a product of matrices, which the Tensor engine makes."""
     weights: str = "stationary"
@@ -96,8 +98,12 @@ class Traits:
     """The operand that streams past them; None where that is the identity matrix."""
     adds: str = "accumulate"
     """The argument that says whether a product is added to what is there; None leaves it open."""
+    onezero: str = "is_stationary_onezero"
+    """The argument that says of the weights that they are zeros and ones."""
     accumulates: bool = False
     """It goes through its engine's accumulator registers."""
+    command: str = "reduce_cmd"
+    """The argument that says what becomes of those."""
     exchanges: bool = False
     """What it writes comes from another core."""
     computes: bool = True
@@ -270,7 +276,8 @@ class Call:
     @property
     def transposes(self) -> bool:
         """Whether it transposes: of itself, or as a product that is asked to."""
-        return self.instruction.traits.transposes or bool(self.arguments.get("is_transpose"))
+        said = self.instruction.traits
+        return said.transposes or bool(self.arguments.get(said.asks_transpose))
 
     @property
     def written_bytes(self) -> int:

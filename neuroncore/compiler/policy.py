@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import FactReader, Machine
@@ -65,8 +63,8 @@ SAID: dict[Order, str] = {
 def _read() -> tuple[dict[Order, Policy], dict[str, str]]:
     """The policies and the effects of flags that the file has. Raises DefinitionError if it is
     wrong."""
-    raw = tomllib.loads((files("neuroncore.isa") / "compilers.toml").read_text("utf-8"))
-    reader = FactReader(raw, "isa/compilers.toml")
+    reader = FactReader.of("compilers.toml")
+    raw = reader.raw
     reader.exactly(raw, ("sources", "orders", "flags"), "")
     reader.exactly(raw["orders"], [*SAID], "orders")
     policies: dict[Order, Policy] = {}

@@ -21,8 +21,9 @@ CLOBBERED_CODE = CLOBBERED.view(np.uint32)
 
 def goes_on(call: Call) -> bool:
     """Whether an instruction adds to what its engine's accumulator registers hold."""
-    command = call.arguments.get("reduce_cmd", IDLE)
-    return call.instruction.traits.accumulates and command not in (IDLE, RESET, *AFRESH)
+    said = call.instruction.traits
+    command = call.arguments.get(said.command, IDLE)
+    return said.accumulates and command not in (IDLE, RESET, *AFRESH)
 
 
 def accumulators(core: Core, unit: engine, data: Tile, count: int) -> Any:

@@ -309,13 +309,17 @@ class Core:
 
     def line(self, frame: FrameType, births: bool = False) -> int:
         """The line of the user's code that led to a frame and its row, or to an allocation, by its
-        number in the record. `lines` has it then, and is asked before us; but for frames of ours,
-        through which many lines of the user's lead, and where each row's stack is kept."""
+        number in the record. `lines` has it then, which those ask first who can't afford a call;
+        but for frames of ours, through which many lines of the user's lead, and where each row's
+        stack is kept."""
         program = self.program
         assert program is not None
         number_of = program.line if births else program.line_of_row
         if self.site is not None:
             return number_of(*self.site)
+        known = self.lines.get((id(frame.f_code), frame.f_lasti))
+        if known is not None:
+            return known
         user = source.user_above(frame)
         if user is None and births:
             return -1

@@ -113,8 +113,9 @@ class Leftovers(Generic[T]):
         reads, writes = ({n: arguments[n] for n in names} for names in (call.reads, call.writes))
         masks = {n: m for n, tile in reads.items() if (m := self.within(tile)) is not None}
         why = {f: None for n in masks for f in self._spots[reads[n].storage].why}
-        if call.instruction.traits.accumulates:
-            self._accumulated(call.arguments.get("reduce_cmd"), why)
+        said = call.instruction.traits
+        if said.accumulates:
+            self._accumulated(call.arguments.get(said.command), why)
         if any(t.dynamic or isinstance(t, Picked) for t in (*reads.values(), *writes.values())):
             why = {f: None for spot in self._spots.values() for f in spot.why}
         elif (results := _results(call, reads, writes, masks)) is not None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from neuroncore.machine import FactReader
 
@@ -43,8 +41,7 @@ class Time:
 
 @cache
 def _reader() -> FactReader:
-    text = (files("neuroncore.isa") / "customop.toml").read_text("utf-8")
-    reader = FactReader(tomllib.loads(text), "isa/customop.toml")
+    reader = FactReader.of("customop.toml")
     reader.exactly(reader.raw, ("sources", "limits", "time"), "")
     return reader
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from neuroncore.machine import FactReader
 
@@ -32,8 +30,6 @@ class WorldLimits:
 @cache
 def world_limits() -> WorldLimits:
     """Raises DefinitionError if the file is wrong."""
-    where = "isa/runtime.toml"
-    text = (files("neuroncore.isa") / "runtime.toml").read_text("utf-8")
-    reader = FactReader(tomllib.loads(text), where)
+    reader = FactReader.of("runtime.toml")
     reader.exactly(reader.raw, ("sources", "worlds"), "")
     return reader.section(WorldLimits, "worlds", reader.raw["worlds"])

@@ -58,7 +58,7 @@ def evaluation(call: Call) -> Evaluation:
         floats=floats,
         moves=moves and all(_holds(forms[n], form) for n in call.writes for form in data),
         partial=frozenset(n for n, operand in taken.items() if operand and operand.partial),
-        accumulates="accumulate" in names,
+        accumulates=said.adds in names,
         registers=said.accumulates,
         integers=() if moved and not floats else tuple(wide),
         casts=said.casts and not (copies or bits),

@@ -114,8 +114,9 @@ class Step:
         tile: Tile = self.arguments[name]
         fresh: Any = False
         if self.traits.accumulates:
-            fresh = _fresh(tile, self.arguments["accumulate"])
-            self.arguments["accumulate"] = fresh is not True
+            said = self.call.instruction.traits.adds
+            fresh = _fresh(tile, self.arguments[said])
+            self.arguments[said] = fresh is not True
         adds = self.traits.accumulates and fresh is not True
         some = name in self.traits.partial and (self.windows or not _is_dma(self.call))
         keeps = adds or some
@@ -193,7 +194,8 @@ class Step:
 
     def _join(self, owed: Energy) -> None:
         """Evaluate the sample with one input after the other as the chip has it."""
-        if owed and self.arguments.get("reduce_cmd") is reduce_cmd.reduce:
+        command = self.arguments.get(self.call.instruction.traits.command)
+        if owed and command is reduce_cmd.reduce:
             self.joining.append(Joining("", owed, np.empty(0), np.empty(0)))
         state: dict[str, Array] = {}
         for written in self.written:

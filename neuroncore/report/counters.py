@@ -178,12 +178,10 @@ def product(call: Call, machine: Machine) -> Product | None:
         moving = weights.partitions * weights.dtype.itemsize
     else:
         moving = _in_a_partition(call.view(said.streams))
-    one = call.arguments.get("is_stationary_onezero") or (
-        transposes and machine.has("native_transpose")
-    )
+    one = call.arguments.get(said.onezero) or (transposes and machine.has("native_transpose"))
     elements = weights.size * (PACK if weights.dtype.element else 1)
     return Product(
-        1 if one or weights.dtype is not float32 else 2,
+        1 if one or weights.dtype is not float32 else machine.fixed.float32_passes,
         2 * elements * call.view("dst").free_size,
         transposes,
         _in_a_partition(weights),
