@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from neuroncore.errors import UsageError, did_you_mean
 
 Order = Literal["in-order", "scheduled", "compiled"]
+DISABLE_DGE = "--disable-dge"  # of the older API: its compiler writes descriptors ahead
 
 
 @dataclass(frozen=True, kw_only=True)

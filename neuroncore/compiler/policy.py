@@ -10,7 +10,6 @@ from neuroncore.clause.instruction import Call
 from neuroncore.machine import FactReader, Machine
 from neuroncore.record.program import Order, Program
 
-DISABLE_DGE = "--disable-dge"  # the older API's compiler: descriptors are written ahead
 NUMBERS = "window", "reach", "transfers", "horizon_ns", "by_first_use"  # of an order, in the file
 
 

@@ -9,7 +9,6 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from neuroncore.clause.world import World, listed
-from neuroncore.compiler.policy import DISABLE_DGE
 from neuroncore.core import results
 from neuroncore.core.core import Core, launch_memory, on
 from neuroncore.core.meeting import cores_together
@@ -30,7 +29,7 @@ from neuroncore.instances.runtime import world_limits
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 from neuroncore.native.lazy import Lazy
-from neuroncore.options import Options
+from neuroncore.options import DISABLE_DGE, Options
 from neuroncore.record.program import Order
 from neuroncore.report.progress import issued, progress
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from neuroncore import machine
-from neuroncore.compiler.policy import DISABLE_DGE
 from neuroncore.errors import UsageError
+from neuroncore.options import DISABLE_DGE
 from neuroncore.record.program import Program
 from neuroncore.record.saved import Record, load
 from neuroncore.report.ranges import Kind, kind_of
