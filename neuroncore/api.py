@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
@@ -17,16 +17,24 @@ from neuroncore.diagnostics.recorded import recorded
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
 from neuroncore.frontend import outcome as outcomes
-from neuroncore.frontend.arguments import Arguments, arrays_in, copied, of_a_rank, with_rank
+from neuroncore.frontend.arguments import (
+    Arguments,
+    arrays_in,
+    by_rank,
+    copied,
+    of_a_rank,
+    with_rank,
+)
 from neuroncore.frontend.arrays import as_numpy
 from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import current_settings, environment_options, last_launch
 from neuroncore.machine import Machine
 from neuroncore.native.lazy import Lazy
+from neuroncore.native.structs import dataclass
 from neuroncore.options import Options
 from neuroncore.record import saved
-from neuroncore.record.data import Outcome, Setting, mapped
+from neuroncore.record.data import Outcome, mapped
 from neuroncore.record.saved import Record
 from neuroncore.record.trees import is_number
 from neuroncore.report.collectives import CollectiveOperation, operations
@@ -477,7 +485,7 @@ def load(path: str | Path) -> Run:
         raise UsageError(f"{path} is the record of programs alone: Run.save writes all of a run")
     arrays = [*setting.arrays.values()]
     left = [outcome.changed.get(n, array) for n, array in enumerate(arrays)]
-    given, used = (_by_rank(setting, those) for those in (arrays, left))
+    given, used = (by_rank(setting, those) for those in (arrays, left))
     finished = Finished(
         kernel=str(record.about.get("kernel", "kernel")),
         machine=setting.machine,
@@ -488,13 +496,3 @@ def load(path: str | Path) -> Run:
         world=setting.world,
     )
     return Run(finished, used, given)
-
-
-def _by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
-    """The arrays of a record's inputs as arguments: of several ranks, those of each."""
-    if setting.world.ranks == 1:
-        return tuple(arrays), {}
-    ranks = {one.name: one.rank for one in setting.inputs}
-    numbered = list(zip((ranks[name] for name in setting.arrays), arrays, strict=True))
-    each = range(setting.world.ranks)
-    return tuple((tuple(one for at, one in numbered if at == rank), {}) for rank in each), {}

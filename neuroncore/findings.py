@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
 from neuroncore.errors import DefinitionError
+from neuroncore.native.structs import dataclass
 from neuroncore.source import Place
 
 # error: the device or its compiler refuses it. warning: likely wrong on the device. note: worth

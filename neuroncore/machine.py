@@ -6,13 +6,14 @@ import dataclasses
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, Self, TypeVar, get_type_hints
 
 from neuroncore.errors import DefinitionError, UsageError, did_you_mean
+from neuroncore.native.structs import dataclass
 
 GRADES = ("documented", "measured", "assumed")
 

@@ -9,11 +9,12 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import Any
+
+from neuroncore.native.structs import dataclass
 
 
 @dataclass(frozen=True)

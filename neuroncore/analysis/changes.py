@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from neuroncore.analysis.path import Parts
 from neuroncore.clause.world import World
 from neuroncore.compiler.queues import SYNC
 from neuroncore.machine import Machine
+from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Order, Program
 from neuroncore.schedule import QUEUES, Timeline, Variation, schedule_cores
 from neuroncore.schedule.variation import AS_IT_IS

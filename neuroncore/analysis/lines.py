@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from neuroncore.analysis import alternatives
 from neuroncore.analysis.changes import Change
 from neuroncore.analysis.path import Parts, Steps, parts, steps
 from neuroncore.clause.instruction import Call
+from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Program
 from neuroncore.schedule import Timeline, Variation
 from neuroncore.source import Place

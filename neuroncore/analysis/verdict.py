@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from neuroncore.analysis.changes import RESOURCES, Change, Resource, as_it_is
 from neuroncore.analysis.path import parts, steps
+from neuroncore.native.structs import dataclass
 from neuroncore.schedule import Timeline
 
 # How much more a change may save than its part of the critical path, for engines take instructions

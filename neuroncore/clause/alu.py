@@ -7,7 +7,6 @@ Operators"). Arrays are [P, F...]; every function writes its result into `out`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from neuroncore.clause.table import Table
 from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
+from neuroncore.native.structs import dataclass
 
 Array = npt.NDArray[Any]
 Apply = Callable[[Array, Any, Array], Any]

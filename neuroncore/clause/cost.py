@@ -6,7 +6,7 @@ another machine. Times are in nanoseconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from math import ceil
 
@@ -17,6 +17,7 @@ from neuroncore.enums import dge_mode, engine
 from neuroncore.machine import Dma, Machine
 from neuroncore.memory import access
 from neuroncore.memory.geometry import View
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import bfloat16, float16, float32
 
 SIXTEEN_BIT = (bfloat16, float16)

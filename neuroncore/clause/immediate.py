@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import inf
 from operator import index
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from neuroncore.errors import DtypeError, DynamicControlError, SignatureError
 from neuroncore.memory.register import VirtualRegister
+from neuroncore.native.structs import dataclass
 
 INT32 = (-(2**31), 2**31 - 1)
 

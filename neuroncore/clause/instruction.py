@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
@@ -35,6 +35,7 @@ from neuroncore.errors import (
 )
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
+from neuroncore.native.structs import dataclass
 
 Cost = Callable[["Call", Machine], Any]
 Run = Callable[..., None]  # of the core, if the clause wants it, and of what varies
@@ -309,6 +310,7 @@ def left_open(call: Call) -> list[engine]:
 
 
 INSTRUCTIONS: Table[Instruction] = Table()
+PLAIN, UNFUSED = Traits(), Fusion()  # what is said of most
 
 
 def instruction(
@@ -324,8 +326,8 @@ def instruction(
     meets: Meets | None = None,
     module: str = "nki.isa",
     example: str = "",
-    traits: Traits = Traits(),
-    older_compiler: Fusion = Fusion(),
+    traits: Traits = PLAIN,
+    older_compiler: Fusion = UNFUSED,
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Define one instruction from the function that is its meaning.
 

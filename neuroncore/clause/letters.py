@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from neuroncore.errors import DefinitionError
 from neuroncore.machine import Limits
+from neuroncore.native.structs import dataclass
 
 TERM = re.compile(
     r"(?:(?P<number>\d+)|(?:(?P<times>\d+|[A-Z])\*)?(?P<letter>[A-Z])(?:\+(?P<plus>\d+))?)"

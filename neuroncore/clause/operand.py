@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -28,6 +27,7 @@ from neuroncore.machine import Machine
 from neuroncore.memory import access
 from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format, float8_e4m3fn, float32
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum

@@ -8,13 +8,14 @@ A rule is a function of (call, machine) under `@rule`: its docstring is the sent
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from neuroncore.clause.instruction import Call
 from neuroncore.errors import KernelError, ShapeError, TargetError
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
+from neuroncore.native.structs import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import groupby
+
+from neuroncore.native.structs import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from neuroncore import errors
 from neuroncore.errors import KernelError, UsageError, did_you_mean
 from neuroncore.findings import Rule, rules
+from neuroncore.native.structs import dataclass
 
 LEGAL = "legal here"
 SYMPTOMS = "On the device: "  # what begins the line of a page that lists what else it may be called

@@ -6,7 +6,6 @@ import ast
 import operator
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from math import floor
 from typing import Any
@@ -15,6 +14,7 @@ from neuroncore import machine
 from neuroncore.errors import DefinitionError
 from neuroncore.instances import instance as instances
 from neuroncore.machine import Machine
+from neuroncore.native.structs import dataclass
 
 UNITS = {"TFLOPS": 1.0, "TOPS": 1.0, "PFLOPS": 1e-3}  # per TFLOPS
 BINARY = {"GiB": ("GB", 2**30 / 1e9), "GiB/s": ("GB/s", 2**30 / 1e9)}  # what is compared in decimal

@@ -7,13 +7,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import neuroncore
 from neuroncore.errors import UsageError
+from neuroncore.native.structs import dataclass
 from neuroncore.options import cache_folder
 from neuroncore.record.saved import Record
 from neuroncore.report import measurements

@@ -4,7 +4,7 @@ what SBUF can't hold. The schedule, counters and reports read this, so that they
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from neuroncore.compiler.residency import Traffic, traffic
 from neuroncore.machine import Machine
 from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
+from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Columns, Order, Program
 
 if TYPE_CHECKING:  # numba is imported when it is needed

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import FactReader, Machine
+from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Order, Program
 
 NUMBERS = "window", "reach", "transfers", "horizon_ns", "by_first_use"  # of an order, in the file

@@ -8,7 +8,6 @@ used for the longest time, in the order of the program, and tiles are gone after
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.native.lazy import Lazy
+from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Program
 
 if TYPE_CHECKING:  # numba is imported when it is needed

@@ -8,7 +8,6 @@ p of the others. (Inferred from nki-library's kernels, which need it so; not doc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from neuroncore.core.replica_groups import Groups, chip_ranks, own_group, partic
 from neuroncore.errors import KernelError
 from neuroncore.memory.storage import Born
 from neuroncore.memory.tile import Array, Tile
+from neuroncore.native.structs import dataclass
 
 EXACT = 1 << 24  # float32 has all integers up to here
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
@@ -35,6 +35,7 @@ from neuroncore.findings import Finding
 from neuroncore.machine import Machine
 from neuroncore.memory.storage import Born, Hbm, Memory, Storage
 from neuroncore.memory.tile import Tile
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic, rounding
 from neuroncore.options import Options

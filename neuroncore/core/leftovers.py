@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -24,6 +24,7 @@ from neuroncore.enums import reduce_cmd
 from neuroncore.memory.gaps import Flags
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
+from neuroncore.native.structs import dataclass
 
 Array = npt.NDArray[Any]
 T = TypeVar("T", bound=Hashable)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -10,6 +9,7 @@ from neuroncore.core.core import Core, Point
 from neuroncore.errors import KernelError, ShapeError, TargetError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format
 
 CORES = (0, 1)

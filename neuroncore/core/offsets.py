@@ -4,7 +4,6 @@ and index tiles mean just then. With those it takes the way of every other instr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -14,6 +13,7 @@ from neuroncore.core import indirection
 from neuroncore.core.core import Core
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Array, Dynamic, Tile
+from neuroncore.native.structs import dataclass
 
 
 @dataclass(frozen=True, eq=False)

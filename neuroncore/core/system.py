@@ -12,13 +12,14 @@ import random
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from neuroncore import source
 from neuroncore.clause.world import World
 from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing, on
 from neuroncore.errors import DeadlockError
+from neuroncore.native.structs import dataclass
 
 T = TypeVar("T")
 FEW = 2  # cores whose threads have stacks of the usual size

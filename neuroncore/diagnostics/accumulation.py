@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from neuroncore.clause.instruction import Call
 from neuroncore.diagnostics.uses import Array, Uses
 from neuroncore.findings import Finding
+from neuroncore.native.structs import dataclass
 
 
 def findings(uses: Uses) -> Iterator[Finding]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from neuroncore.diagnostics.nodes import name_of
@@ -23,6 +22,7 @@ from neuroncore.diagnostics.releases import (
 from neuroncore.diagnostics.syntax import argument
 from neuroncore.diagnostics.values import Scope
 from neuroncore.diagnostics.walk import Rules, Spot, Told
+from neuroncore.native.structs import dataclass
 
 RULES = Rules()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from neuroncore.diagnostics.static import read
 from neuroncore.errors import UsageError
 from neuroncore.findings import SEVERITIES, Finding
 from neuroncore.native.lazy import Lazy
+from neuroncore.native.structs import dataclass
 
 saved: Any = Lazy("neuroncore.record.saved")  # which loads numpy
 SCHEMA = "neuroncore.check/1"

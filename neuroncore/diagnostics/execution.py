@@ -6,13 +6,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from neuroncore.diagnostics import processes
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
+from neuroncore.native.structs import dataclass
 from neuroncore.source import Place
 
 PROGRAM = "neuroncore.diagnostics.limited"

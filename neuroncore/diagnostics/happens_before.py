@@ -9,7 +9,6 @@ of the others had behind it: a meeting may join any set of threads.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from itertools import pairwise
 from typing import Any
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.world import World
+from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Program
 from neuroncore.schedule.meetings import together
 

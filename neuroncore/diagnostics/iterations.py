@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from neuroncore.diagnostics.uses import Array, Uses
 from neuroncore.findings import Finding
+from neuroncore.native.structs import dataclass
 
 NOWHERE = -1  # in no loop
 

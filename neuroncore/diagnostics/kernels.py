@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from neuroncore.diagnostics.modules import Module, Modules
 from neuroncore.diagnostics.nodes import Definition, inside, name_of
 from neuroncore.diagnostics.releases import ROLES
 from neuroncore.errors import UsageError, did_you_mean
+from neuroncore.native.structs import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from neuroncore.diagnostics.nodes import DEFINITIONS, Definition, inside, name_of, statements
 from neuroncore.diagnostics.releases import ROLES, forms
 from neuroncore.errors import UsageError
+from neuroncore.native.structs import dataclass
 from neuroncore.source import Place
 
 API = ("nki", "neuronxcc.nki")

@@ -10,7 +10,7 @@ each goes on as fast as it can.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -23,6 +23,7 @@ from neuroncore.diagnostics.races import Launch, Race, launch_of, races
 from neuroncore.diagnostics.uses import Uses
 from neuroncore.errors import KernelError
 from neuroncore.findings import Finding
+from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Program
 from neuroncore.record.saved import Record
 from neuroncore.replay.cursor import Replay

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import chain, islice
 from typing import Any
@@ -25,6 +25,7 @@ import numpy.typing as npt
 from neuroncore.core.accumulators import goes_on
 from neuroncore.diagnostics.iterations import conflicts
 from neuroncore.diagnostics.uses import Uses
+from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Program
 
 Array = npt.NDArray[Any]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from neuroncore.diagnostics.happens_before import HappensBefore, Thread, meeting
 from neuroncore.diagnostics.shared import Access, Shared, Spot, shared
 from neuroncore.diagnostics.uses import Array, Uses
 from neuroncore.findings import Finding
+from neuroncore.native.structs import dataclass
 from neuroncore.source import Place
 
 TOLD = 20  # pairs of lines, at most

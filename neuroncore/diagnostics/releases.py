@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
+
+from neuroncore.native.structs import dataclass
 
 RELEASES = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6")
 COMPLETE = "0.3"  # from here on the SDK has the declarations themselves

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from neuroncore.diagnostics.happens_before import HappensBefore, Thread
 from neuroncore.diagnostics.uses import Array, Uses
 from neuroncore.enums import ON_CHIP
 from neuroncore.memory import access
+from neuroncore.native.structs import dataclass
 from neuroncore.record.columns import ANYWHERE
 from neuroncore.record.overlap import Form, Patterns, neighbours
 

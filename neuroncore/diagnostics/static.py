@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from neuroncore.diagnostics import calls, dynamic, older, purity, signatures, subset
@@ -17,6 +17,7 @@ from neuroncore.diagnostics.values import Scopes
 from neuroncore.diagnostics.walk import Rule, Spot, Told, spots
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, Severity, rule
+from neuroncore.native.structs import dataclass
 
 MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "note"}
 KINDS = (subset.RULES, dynamic.RULES, purity.RULES, older.RULES, calls.RULES)

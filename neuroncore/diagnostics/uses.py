@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from neuroncore.clause.instruction import Call
 from neuroncore.compiler.queues import QUEUES
 from neuroncore.native.lazy import Lazy
+from neuroncore.native.structs import dataclass
 from neuroncore.record.boxes import Areas
 from neuroncore.record.program import Columns, Program
 from neuroncore.source import Place

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, reduce
 from typing import Literal
 
@@ -27,6 +27,7 @@ from neuroncore.diagnostics.syntax import (
     shape_of_view,
     sizes,
 )
+from neuroncore.native.structs import dataclass
 
 Kind = Literal[
     "tensor", "register", "index", "indices", "integer", "instruction", "host", "unknown"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
 
 from neuroncore.errors import UsageError
 from neuroncore.frontend.arrays import as_numpy
+from neuroncore.record.data import Setting
 
 Array = npt.NDArray[Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -58,3 +59,13 @@ def values_in(value: Any) -> list[Any]:
 def arrays_in(value: Any) -> list[Array]:
     """The arrays in a result or in arguments, in order, as numpy's."""
     return [as_numpy(one) for one in values_in(value) if hasattr(one, "dtype")]
+
+
+def by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
+    """The arrays of a record's inputs as arguments: of several ranks, those of each."""
+    if setting.world.ranks == 1:
+        return tuple(arrays), {}
+    ranks = {one.name: one.rank for one in setting.inputs}
+    numbered = list(zip((ranks[name] for name in setting.arrays), arrays, strict=True))
+    each = range(setting.world.ranks)
+    return tuple((tuple(one for at, one in numbered if at == rank), {}) for rank in each), {}

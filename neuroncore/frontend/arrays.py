@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import lookup
 
 Array = npt.NDArray[Any]

@@ -8,7 +8,6 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -21,6 +20,7 @@ from neuroncore.errors import (
     did_you_mean,
 )
 from neuroncore.frontend.unread import Unread
+from neuroncore.native.structs import dataclass
 
 WRONG = (TypeError, AttributeError, ValueError, IndexError, OverflowError)
 PACKAGE = "neuroncore."

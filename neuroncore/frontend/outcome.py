@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from neuroncore.findings import Finding
 from neuroncore.frontend.arguments import Arguments, values_in
 from neuroncore.frontend.arrays import as_numpy
 from neuroncore.machine import Machine
+from neuroncore.native.structs import dataclass
 from neuroncore.record.data import Input, Setting
 
 Array = npt.NDArray[Any]

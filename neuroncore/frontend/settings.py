@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from neuroncore import machine
@@ -14,6 +14,7 @@ from neuroncore.core.core import Core
 from neuroncore.errors import UsageError
 from neuroncore.frontend.outcome import Launch
 from neuroncore.machine import Machine
+from neuroncore.native.structs import dataclass
 from neuroncore.options import Options, documented, ideal
 
 DEFAULT_TARGET = "trn2"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from neuroncore.memory.register import VirtualRegister
+from neuroncore.native.structs import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from neuroncore import machine
 from neuroncore.errors import UsageError
 from neuroncore.machine import Fact, FactReader, Machine
+from neuroncore.native.structs import dataclass
 
 NUMBERS = (
     "cores", "dies", "hbm_banks", "hbm_bank_bytes", "hbm_gigabytes_per_s", "dma_engines",

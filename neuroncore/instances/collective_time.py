@@ -7,7 +7,6 @@ by the bytes that a chip takes in, and by what its links carry.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import log2, prod
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from typing import NamedTuple
 from neuroncore.instances import instance as instances
 from neuroncore.instances.instance import AlgorithmNumbers, Instance
 from neuroncore.instances.runtime import world_limits
+from neuroncore.native.structs import dataclass
 
 SCALED = "scaled, not measured"
 

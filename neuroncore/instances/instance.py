@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -16,6 +16,7 @@ from neuroncore.instances.chip import Chip
 from neuroncore.instances.topology import KINDS, Topology
 from neuroncore.machine import Fact, FactReader
 from neuroncore.machine import load as load_machine
+from neuroncore.native.structs import dataclass
 
 OWN = ("name", "aliases", "chip", "description", "sources", "host", "topology", "collectives")
 OPTIONAL = ("links", "hops")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from neuroncore.machine import FactReader
+from neuroncore.native.structs import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ partition, and its stride is the length of a row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ from neuroncore.memory.gaps import Flags, Footprint, Gaps, footprint
 from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Image, Storage
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
 

@@ -7,7 +7,7 @@ elements in float64. One without is exact, so that what a kernel loads needs non
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Dynamic, Tile
 from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32, float64, tfloat32
 

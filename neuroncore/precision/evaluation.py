@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from neuroncore.clause.alu import Function, Operator
 from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import View
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format, int32, uint32
 
 CHOOSERS = {"predicate", "index", "indices"}  # operands that aren't computed with

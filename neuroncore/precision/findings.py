@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf, isfinite, sqrt
 from typing import Any
 
@@ -13,6 +13,7 @@ from neuroncore import source
 from neuroncore.findings import Finding
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native.lazy import Lazy
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format, float32
 from neuroncore.precision.doubles import Energy, chip_values, is_float, on
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import log10
 from typing import Any
 
@@ -15,6 +15,7 @@ from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.access import is_dense
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import buffers
+from neuroncore.native.structs import dataclass
 from neuroncore.precision.around import Around, Registers, Stand
 from neuroncore.precision.doubles import (
     DOUBLE,

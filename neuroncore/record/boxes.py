@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from neuroncore.enums import MemoryRegion
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.native import boxes as native
+from neuroncore.native.structs import dataclass
 from neuroncore.record.columns import Windows
 from neuroncore.record.overlap import Form, Patterns, neighbours
 from neuroncore.record.pieces import Pieces, pieces

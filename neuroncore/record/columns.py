@@ -8,7 +8,6 @@ the Call has any. A window is a storage, a geometry and an offset in elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.native import rows as native
 from neuroncore.native.boxes import ANYWHERE as ANYWHERE
 from neuroncore.native.boxes import distinct
+from neuroncore.native.structs import dataclass
 
 Array = npt.NDArray[Any]
 Pack = Callable[..., bytes]

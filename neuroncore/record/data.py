@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import copysign
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from neuroncore.machine import Machine
 from neuroncore.memory.register import OPERATIONS, VirtualRegister
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format
 from neuroncore.options import Options
 from neuroncore.record.columns import ANYWHERE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.native import boxes as native
+from neuroncore.native.structs import dataclass
 
 if TYPE_CHECKING:  # it imports this module
     from neuroncore.record.boxes import Areas

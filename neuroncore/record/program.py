@@ -11,7 +11,7 @@ import copy
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from types import CodeType
 from typing import Any
@@ -25,6 +25,7 @@ from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
+from neuroncore.native.structs import dataclass
 from neuroncore.options import Order as Order
 from neuroncore.record.boxes import Boxes, boxes
 from neuroncore.record.columns import ANYWHERE, MOVING, Windows, apart, inside, joined, parted

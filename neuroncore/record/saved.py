@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, field
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import numpy.typing as npt
 from neuroncore.clause.world import World
 from neuroncore.errors import NeuronError, UsageError
 from neuroncore.machine import Machine
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format, lookup
 from neuroncore.options import Options
 from neuroncore.record import tables

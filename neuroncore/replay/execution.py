@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from neuroncore.errors import KernelError, UsageError
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Dynamic, Tile
+from neuroncore.native.structs import dataclass
 from neuroncore.record.data import Leaf, leaves, value_of
 from neuroncore.record.program import Program
 from neuroncore.replay.registers import Registers

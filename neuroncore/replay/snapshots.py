@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from neuroncore.memory.gaps import Flags, Gaps
 from neuroncore.memory.geometry import Layout
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array
+from neuroncore.native.structs import dataclass
 
 
 @dataclass(frozen=True, eq=False)

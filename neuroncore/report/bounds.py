@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from neuroncore.analysis.lines import Line
 from neuroncore.analysis.path import Parts
 from neuroncore.analysis.verdict import ALONE, Bound
+from neuroncore.native.structs import dataclass
 from neuroncore.report.units import duration, size
 from neuroncore.schedule import QUEUES, Timeline
 

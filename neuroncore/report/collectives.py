@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from neuroncore.clause.world import listed
 from neuroncore.instances.collective_time import CollectiveTime
+from neuroncore.native.structs import dataclass
 from neuroncore.report.units import duration, size
 from neuroncore.schedule import Timeline
 from neuroncore.schedule.collectives import collectives, time_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from neuroncore.compiler.residency import Traffic
 from neuroncore.enums import engine
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import PACK, float32
 from neuroncore.schedule import QUEUES, TENSOR, Timeline, is_transfer
 

@@ -15,11 +15,11 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 
 from neuroncore import machine
 from neuroncore.errors import UsageError
+from neuroncore.native.structs import dataclass
 from neuroncore.options import DISABLE_DGE
 from neuroncore.record.program import Program
 from neuroncore.record.saved import Record, load

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, product
 from math import exp, inf, log
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from neuroncore.native.structs import dataclass
 from neuroncore.schedule import Timeline
 
 FILE = Path(__file__).with_name("pairs.toml")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -21,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.analysis.path import steps
+from neuroncore.native.structs import dataclass
 from neuroncore.schedule import LOADS, QUEUES, Timeline
 
 Array = npt.NDArray[Any]

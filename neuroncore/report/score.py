@@ -7,9 +7,10 @@ The error of an estimate is |estimate / measurement - 1|.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
+
+from neuroncore.native.structs import dataclass
 
 CLOSE = 0.20  # an error up to which an estimate is close
 DIFFERENT = 0.10  # variants that are further apart than this ought to be told apart

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
@@ -24,6 +24,7 @@ from neuroncore.analysis.verdict import (
     tried,
 )
 from neuroncore.clause.world import World
+from neuroncore.native.structs import dataclass
 from neuroncore.report.bounds import sentence
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.units import duration

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from neuroncore.enums import MemoryRegion
 from neuroncore.machine import Machine
 from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
+from neuroncore.native.structs import dataclass
 from neuroncore.schedule.allocation import allocate, spill_ns
 from neuroncore.schedule.variation import AS_IT_IS, Variation, flow_of_data, vary
 

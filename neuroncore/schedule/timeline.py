@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +12,7 @@ from neuroncore.clause.world import ALONE, World
 from neuroncore.compiler import Compiled
 from neuroncore.compiler.queues import GPSIMD, LOADS, QUEUES, is_transfer
 from neuroncore.machine import Machine
+from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Columns, Order, Program
 
 Array = npt.NDArray[Any]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from neuroncore.native.structs import dataclass
 
 if TYPE_CHECKING:  # numba is imported when it is needed
     from neuroncore.native.dependencies import Accesses

@@ -11,10 +11,10 @@ import html
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from neuroncore.native.structs import dataclass
 from neuroncore.view.document import Shown, document
 
 WEB = Path(__file__).parent / "web"

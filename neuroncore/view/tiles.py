@@ -6,12 +6,12 @@ import base64
 import html
 import struct
 import zlib
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.native.structs import dataclass
 from neuroncore.view.values import levels, picture
 
 Array = npt.NDArray[Any]

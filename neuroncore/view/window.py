@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from neuroncore.errors import UsageError
+from neuroncore.native.structs import dataclass
 from neuroncore.schedule import Timeline
 
 MOST = 1_000_000  # instructions that a page has

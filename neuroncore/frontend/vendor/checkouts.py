@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from neuroncore.errors import UsageError
 from neuroncore.frontend.vendor.packages import REPOSITORIES, Repository
+from neuroncore.native.structs import dataclass
 
 # What `neuroncore run --with` says, for the programs that it starts: NAME=FOLDER, as in PATH.
 WITH = "NEURONCORE_WITH"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -22,6 +21,7 @@ from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.memory.geometry import make_room
 from neuroncore.memory.parts import Affine, Form, form
 from neuroncore.memory.tile import Tile
+from neuroncore.native.structs import dataclass
 
 Dims = tuple[int, ...]
 Box = tuple[tuple[int, int], ...]  # (first, count) of each axis

@@ -9,7 +9,7 @@ to write elements of its own, or add to what is there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from neuroncore import source
@@ -21,6 +21,7 @@ from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
+from neuroncore.native.structs import dataclass
 
 Place = tuple[int, Geometry]  # an offset, and how what is written lies
 

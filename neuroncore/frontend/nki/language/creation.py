@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.assignment import check_not_in_psum
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory.tile import Tile
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format, uint8
 
 __all__ = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -12,6 +11,7 @@ from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion, engine
 from neuroncore.errors import OutOfBoundsError, SignatureError
 from neuroncore.frontend.neuronxcc.nki.scopes import first_given
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format
 
 Block = tuple[int, ...]

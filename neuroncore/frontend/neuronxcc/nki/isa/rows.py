@@ -8,7 +8,7 @@ clause: what an argument is converted to, and the shape of the result by its let
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -23,6 +23,7 @@ from neuroncore.frontend.neuronxcc.nki.isa import arguments, constants
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tokens import token
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import uint32
 
 Converted = Callable[[Any, str], Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -28,6 +27,7 @@ from neuroncore.frontend.neuronxcc.nki.results import (
 from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, around, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
+from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format
 
 __all__ = [
