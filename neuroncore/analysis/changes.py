@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from neuroncore.analysis.path import Parts
+from neuroncore.analysis.variation import AS_IT_IS, Variation, schedule_varied
 from neuroncore.clause.world import World
-from neuroncore.compiler.queues import SYNC
+from neuroncore.compiler.queues import QUEUES, SYNC
 from neuroncore.machine import Machine
 from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Order, Program
-from neuroncore.schedule import QUEUES, Timeline, Variation, schedule_cores
-from neuroncore.schedule.variation import AS_IT_IS
+from neuroncore.schedule import Timeline
 
 ENDLESS = 1 << 20  # times as large: SBUF and PSUM that nothing fills
 
@@ -32,9 +32,9 @@ class Change:
     world: World
 
     def scheduled(self, core: int) -> Timeline:
-        return schedule_cores(self.programs, self.machine, self.order, self.variations, self.world)[
-            core
-        ]
+        return schedule_varied(
+            self.programs, self.machine, self.order, self.variations, self.world
+        )[core]
 
     def __str__(self) -> str:
         return f"{self.what} {self.how}"

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from neuroncore.analysis import alternatives
 from neuroncore.analysis.changes import Change
 from neuroncore.analysis.path import Parts, Steps, parts, steps
+from neuroncore.analysis.variation import Variation
 from neuroncore.clause.instruction import Call
 from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Program
-from neuroncore.schedule import Timeline, Variation
+from neuroncore.schedule import Timeline
 from neuroncore.source import Place
 
 Array = npt.NDArray[Any]

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.schedule import QUEUES, Timeline
+from neuroncore.compiler.queues import QUEUES
+from neuroncore.schedule import Timeline
 
 Array = npt.NDArray[Any]
 

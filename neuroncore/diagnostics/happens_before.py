@@ -52,7 +52,7 @@ def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World)
     if len(programs) != len(among):
         return []
     found: list[Meeting] = []
-    for at in _in_order(together(programs, [*map(_meets, programs)], world)):
+    for at in _in_order(together(programs, world)):
         number, row = next(iter(at.items()))
         if _moves(programs[number], row):
             found.append({n: row - 1 for n, row in at.items()})
@@ -76,13 +76,6 @@ def _in_order(met: Sequence[Meeting]) -> list[Meeting]:
 def _moves(program: Program, row: int) -> bool:
     call: Call = program.calls[program.columns().call[row]]
     return call.instruction.traits.exchanges
-
-
-def _meets(program: Program) -> Array:
-    """The instructions at which a core meets others."""
-    meets = np.array([call.instruction.meets is not None for call in program.calls], np.bool_)
-    found: Array = np.flatnonzero(meets[program.columns().call])
-    return found
 
 
 class HappensBefore:

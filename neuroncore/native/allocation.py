@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
 from neuroncore.native.jit import compiled
@@ -21,83 +22,60 @@ class Uses(NamedTuple):
     queue: Array
 
 
-class Lives(NamedTuple):
-    """Of each tile its first instruction, its last one, and the last one of each queue, or -1."""
-
-    birth: Array
-    last: Array
-    last_user: Array
-
-
-class Tiles(NamedTuple):
-    """Of each tile its bytes per partition, and those of its space that nobody has taken over yet;
-    whether it takes space while more is alive than fits; and all of them, in the order of their
-    birth and of their last use."""
-
-    size: Array
-    left: Array
-    waits: Array
-    born: Array
-    deaths: Array
-
-
 @compiled
-def lives(uses: Uses, found: Lives) -> None:
-    """Fill in when tiles are used; without a use one is born after all instructions."""
+def reuse_of_space(uses: Uses, size: Array, waits: Array, capacity: int, previous: Array) -> int:
+    """Let each user of a tile wait, as previous[i, q] says, for the last users of the space that
+    the tile takes over: a compiler may begin any of its own users first. The peak of live bytes.
+
+    size[t] is a tile's, waits[i] whether one that instruction i uses first waits while more is
+    alive than fits. Tiles have numbers in the order of their first use. Space that has been free
+    the longest is taken first. What a tile lacks it gets of what is spilled, which has it back when
+    the tile dies.
+    """
+    count, queues = size.shape[0], previous.shape[1]
+    birth, last = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+    last_user, space = np.full((2, count, queues), -1, np.int32)
     for i in range(uses.queue.shape[0]):
         for k in range(uses.start[i], uses.start[i + 1]):
             t = uses.tile[uses.operands[k]]
             if t >= 0:
-                found.birth[t] = min(found.birth[t], i)
-                found.last[t] = found.last_user[t, uses.queue[i]] = i
-
-
-@compiled
-def reuse_of_space(tiles: Tiles, lives: Lives, capacity: int, space: Array) -> int:
-    """The last users, of each queue, of the space that each tile takes over; the peak of live
-    bytes.
-
-    Space that has been free the longest is taken first. What a tile lacks it gets of what is
-    spilled, which has it back when the tile dies.
-    """
-    unused, count, left = capacity, tiles.size.shape[0], tiles.left
+                birth[t] = i if birth[t] < 0 else birth[t]
+                last[t] = last_user[t, uses.queue[i]] = i
+    deaths, left = np.argsort(last, kind="mergesort"), np.zeros(count, np.int64)
+    left[:] = size
+    unused, used, peak = capacity, 0, 0
     died, taken = 0, 0  # how many of `deaths` have died, and been taken over whole
-    used, peak = 0, 0
-    for b in range(count):
-        t = tiles.born[b]
-        i = lives.birth[t]
-        while died < count and lives.last[tiles.deaths[died]] < i:
-            used -= tiles.size[tiles.deaths[died]]
+    displaces = False
+    for t in range(count):
+        while died < count and last[deaths[died]] < birth[t]:
+            used -= size[deaths[died]]
             died += 1
-        used += tiles.size[t]
+        used += size[t]
         peak = max(peak, used)
-        need = tiles.size[t]
+        need = size[t]
         fresh = min(unused, need)
         unused -= fresh
         need -= fresh
-        while need > 0 and taken < died and (tiles.waits[t] or used <= capacity):
-            d = tiles.deaths[taken]
+        while need > 0 and taken < died and (waits[birth[t]] or used <= capacity):
+            d = deaths[taken]
             take = min(left[d], need)
             if take > 0:
-                for q in range(space.shape[1]):
-                    space[t, q] = max(space[t, q], lives.last_user[d, q])
+                displaces = True
+                for q in range(queues):
+                    space[t, q] = max(space[t, q], last_user[d, q])
             left[d] -= take
             need -= take
             if left[d] == 0:
                 taken += 1
         left[t] -= need
+    if displaces:
+        for i in range(uses.queue.shape[0]):
+            for k in range(uses.start[i], uses.start[i + 1]):
+                t = uses.tile[uses.operands[k]]
+                if t >= 0:
+                    for q in range(queues):
+                        previous[i, q] = max(previous[i, q], space[t, q])
     return int(peak)
-
-
-@compiled
-def wait_for_space(uses: Uses, space: Array, previous: Array) -> None:
-    """Let all users of a tile wait for its space: a compiler may begin any of them first."""
-    for i in range(uses.queue.shape[0]):
-        for k in range(uses.start[i], uses.start[i + 1]):
-            t = uses.tile[uses.operands[k]]
-            if t >= 0:
-                for q in range(space.shape[1]):
-                    previous[i, q] = max(previous[i, q], space[t, q])
 
 
 class Choices(NamedTuple):

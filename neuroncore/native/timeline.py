@@ -56,6 +56,9 @@ class Core(NamedTuple):
     cold_clock_share: float
 
 
+FIXED = Core._fields[3:]  # of `neuroncore.machine.Fixed`, as floats
+
+
 class Times(NamedTuple):
     """When each instruction begins, has done its work, and when its result is there, in
     nanoseconds, -1 before it is known; and what it waited for: -1 nothing, OWN_QUEUE."""

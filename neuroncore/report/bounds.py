@@ -11,9 +11,10 @@ import numpy.typing as npt
 from neuroncore.analysis.lines import Line
 from neuroncore.analysis.path import Parts
 from neuroncore.analysis.verdict import ALONE, Bound
+from neuroncore.compiler.queues import QUEUES
 from neuroncore.native.structs import dataclass
 from neuroncore.report.units import duration, size
-from neuroncore.schedule import QUEUES, Timeline
+from neuroncore.schedule import Timeline
 
 Array = npt.NDArray[Any]
 

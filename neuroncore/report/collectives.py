@@ -10,8 +10,7 @@ from neuroncore.instances.collective_time import CollectiveTime
 from neuroncore.native.structs import dataclass
 from neuroncore.report.units import duration, size
 from neuroncore.schedule import Timeline
-from neuroncore.schedule.collectives import collectives, time_of
-from neuroncore.schedule.meetings import together
+from neuroncore.schedule.meetings import collectives, time_of, together
 
 UNKNOWN = "its time is not known: no instance has so many ranks, and of EFA nothing is estimated"
 
@@ -70,7 +69,9 @@ def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
     programs = [timeline.program for timeline in timelines]
     own = [dict(collectives(timeline.compiled)) for timeline in timelines]
     found = []
-    for meeting in together(programs, [sorted(each) for each in own], world):
+    for meeting in together(programs, world):
+        if not all(i in own[number] for number, i in meeting.items()):
+            continue
         arrived: dict[int, float] = {}
         for number, i in meeting.items():
             rank = world.rank(number)

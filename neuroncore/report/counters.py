@@ -15,13 +15,14 @@ import numpy as np
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import HBM
 from neuroncore.compiler import Compiled
+from neuroncore.compiler.queues import QUEUES, TENSOR, is_transfer
 from neuroncore.compiler.residency import Traffic
 from neuroncore.enums import engine
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import PACK, float32
-from neuroncore.schedule import QUEUES, TENSOR, Timeline, is_transfer
+from neuroncore.schedule import Timeline
 
 BYTES = tuple(f"{m}_{verb}_bytes" for m in ("hbm", "sbuf", "psum") for verb in ("read", "write"))
 FLOPS = tuple(f"{adjusted}{kind}_flops" for adjusted in ("", "adjusted_")

@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
+from neuroncore.compiler.queues import GPSIMD, LOADS, STORES
 from neuroncore.enums import MemoryRegion
 from neuroncore.memory.geometry import View
 from neuroncore.native import boxes as native
 from neuroncore.report.tracks import Track, pending, throughput, usage, whole
-from neuroncore.schedule import GPSIMD, LOADS, STORES, Timeline
-from neuroncore.schedule.collectives import collectives
+from neuroncore.schedule import Timeline
+from neuroncore.schedule.meetings import collectives
 
 Array = npt.NDArray[Any]
 

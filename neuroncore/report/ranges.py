@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.analysis.path import steps
+from neuroncore.compiler.queues import LOADS, QUEUES
 from neuroncore.native.structs import dataclass
-from neuroncore.schedule import LOADS, QUEUES, Timeline
+from neuroncore.schedule import Timeline
 
 Array = npt.NDArray[Any]
 

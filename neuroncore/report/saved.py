@@ -36,6 +36,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from neuroncore.compiler.queues import QUEUES
 from neuroncore.core.core import Core
 from neuroncore.errors import UsageError
 from neuroncore.machine import load
@@ -43,7 +44,7 @@ from neuroncore.record import saved as records
 from neuroncore.record.saved import Record
 from neuroncore.report import perfetto
 from neuroncore.report.summary import bound_by, figures
-from neuroncore.schedule import QUEUES, Timeline, schedule_cores
+from neuroncore.schedule import Timeline, schedule_cores
 
 TRACED = 20_000  # instructions, whose timeline takes about 0.3 MB compressed
 LINES = 1000

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.compiler.queues import LOADS, SCALAR, TENSOR
 from neuroncore.core.meeting import cores_together
 from neuroncore.machine import Machine
 from neuroncore.report.counters import SPILLS, Counters, counted
 from neuroncore.report.estimate import Estimate, estimate
-from neuroncore.schedule import LOADS, SCALAR, TENSOR, Timeline
-from neuroncore.schedule.collectives import collectives
+from neuroncore.schedule import Timeline
+from neuroncore.schedule.meetings import collectives
 
 Array = npt.NDArray[Any]
 

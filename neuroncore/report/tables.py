@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.schedule import QUEUES, Timeline
+from neuroncore.compiler.queues import QUEUES
+from neuroncore.schedule import Timeline
 from neuroncore.schedule.timeline import before_in_queue
 
 Array = npt.NDArray[Any]

@@ -13,6 +13,7 @@ from neuroncore.analysis import lines
 from neuroncore.analysis.changes import RESOURCES, Change, as_it_is
 from neuroncore.analysis.lines import Line
 from neuroncore.analysis.promise import promising
+from neuroncore.analysis.variation import Variation
 from neuroncore.analysis.verdict import (
     ALONE,
     Bound,
@@ -28,7 +29,7 @@ from neuroncore.native.structs import dataclass
 from neuroncore.report.bounds import sentence
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.units import duration
-from neuroncore.schedule import Timeline, Variation
+from neuroncore.schedule import Timeline
 
 SCHEMA = "neuroncore.why/1"
 NOTHING = 0.01  # a part of the time: what changes it by less changes nothing

@@ -1,66 +1,88 @@
-"""Where cores of a world wait for each other: which instructions are one meeting."""
+"""Where cores of a world wait for each other: which instructions are one meeting, and how long what
+ranks do together takes on the instance that they are in."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.clause.cost import Collective
 from neuroncore.clause.world import World
+from neuroncore.compiler import Compiled
+from neuroncore.instances import instance as instances
+from neuroncore.instances.collective_time import CollectiveTime, known_time
+from neuroncore.native.timeline import Work
 from neuroncore.record.program import Program
 
-Array = npt.NDArray[np.int64]
-Members = tuple[int, ...]
+Array = npt.NDArray[Any]
 
 
-def partners(
-    programs: Sequence[Program], meetings: Sequence[Array], at: Array, world: World
-) -> npt.NDArray[np.int32]:
-    """For each instruction of all cores the next core's of the same meeting, in a ring; -1 where a
-    core meets nobody.
-
-    `meetings` are the instructions of each core at which it meets others, `at` where its first
-    instruction is.
-    """
+def partners(programs: Sequence[Program], at: Array, world: World) -> Array:
+    """For each instruction of all cores, those of core c from at[c] on, the next core's of the same
+    meeting, in a ring; -1 where a core meets nobody."""
     partner = np.full(at[-1], -1, np.int32)
-    for meeting in together(programs, meetings, world):
+    for meeting in together(programs, world):
         ring = [int(at[number]) + instruction for number, instruction in meeting.items()]
         partner[ring] = np.roll(ring, -1)
     return partner
 
 
-def together(
-    programs: Sequence[Program], meetings: Sequence[Sequence[int] | Array], world: World
-) -> list[dict[int, int]]:
+def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
     """Every meeting of several cores: by the numbers of the cores, their instructions.
 
     The k-th meeting of some cores is the k-th of each. One that not all have come to, because a
     record ended before, is none.
     """
-    found: dict[tuple[Members, int], dict[int, int]] = {}
-    for number, (program, own) in enumerate(zip(programs, meetings, strict=True)):
-        for key, instruction in _keys(program, own, world, number):
-            found.setdefault(key, {})[number] = instruction
-    return [there for (members, _), there in found.items() if len(there) == len(members) > 1]
+    found: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
+    for number, program in enumerate(programs):
+        members = {
+            index: tuple(sorted(call.instruction.meets(call, world, number)))
+            for index, call in enumerate(program.calls)
+            if call.instruction.meets is not None
+        }
+        column, met = program.columns().call, Counter[tuple[int, ...]]()
+        for i in np.flatnonzero(np.isin(column, list(members))).tolist():
+            who = members[column[i]]
+            found.setdefault((who, met[who]), {})[number] = i
+            met[who] += 1
+    return [there for (who, _), there in found.items() if len(there) == len(who) > 1]
 
 
-def _keys(
-    program: Program, own: Sequence[int] | Array, world: World, number: int
-) -> Iterator[tuple[tuple[Members, int], int]]:
-    """Who meets at each of a core's meetings and how often they have, and the instruction."""
-    calls, met = program.columns().call, Counter[Members]()
-    members: dict[int, Members] = {}
-    for instruction in map(int, own):
-        call = int(calls[instruction])
-        if call not in members:
-            members[call] = _members(program, call, world, number)
-        yield (members[call], met[members[call]]), instruction
-        met[members[call]] += 1
+def collectives(form: Compiled) -> list[tuple[int, Collective]]:
+    """The instructions of a program that are collectives, in order."""
+    done = {row: one for row, one in enumerate(form.table.collectives) if one is not None}
+    own = np.flatnonzero(np.isin(form.row, list(done))) if done else ()
+    return [(int(i), done[form.row[i]]) for i in own]
 
 
-def _members(program: Program, call: int, world: World, number: int) -> Members:
-    distinct = program.calls[call]
-    assert distinct.instruction.meets is not None
-    return tuple(sorted(distinct.instruction.meets(distinct, world, number)))
+def time_of(done: Collective, world: World, number: int, machine: str) -> CollectiveTime | None:
+    """How long it takes the group of a core, on the world's instance or else on the smallest that
+    has so many ranks; None if there is none, or if the instance has fewer."""
+    group = done.group(world.rank(number))
+    most = max(world.ranks, 1 + max(group))
+    named = instances.find(world.instance) if world.instance else None
+    one = named or instances.holding(machine, world.cores, most)
+    if one is None or world.cores not in one.chip.logical_core_sizes:
+        return None
+    if max(group) >= one.ranks(world.cores):
+        return None
+    return known_time(one.name, world.cores, done.pattern, done.size_bytes, group)
+
+
+def lay_out(form: Compiled, work: Work, world: World, number: int, machine: str) -> None:
+    """Put the times of collectives into the latencies, and let each wait for the end of the one
+    before: a core's CC-cores work on one stream where no other is named
+    (compute-comm-overlap.rst)."""
+    before = -1
+    for i, done in collectives(form):
+        taken = time_of(done, world, number, machine)
+        if taken is not None:
+            work.latency[i] = taken.ns
+        if before >= 0:
+            queue = work.queue[before]
+            work.previous[i, queue] = max(work.previous[i, queue], before)
+        before = i

@@ -1,88 +1,77 @@
-"""What a core has to do: its instructions, what each takes and waits for, as arrays."""
+"""What a core has to do: its instructions, what each takes and waits for, as arrays.
+
+SBUF and PSUM are space that a tile waits for: it takes over what has been free the longest. What
+the older API's compiler can't fit it spills, to make room for results but not for what transfers
+bring: published kernels that spill (conv1d, swiglu, lora, mamba) run no slower in between.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.compiler import Compiled
 from neuroncore.compiler.costs import busy
-from neuroncore.compiler.policy import Policy
 from neuroncore.compiler.queues import LOADS, QUEUES, STORES, SYNC
+from neuroncore.compiler.residency import Traffic
 from neuroncore.enums import MemoryRegion
 from neuroncore.machine import Machine
-from neuroncore.native import buffers
-from neuroncore.native.lazy import Lazy
+from neuroncore.native import allocation, buffers, dependencies
 from neuroncore.native.structs import dataclass
-from neuroncore.schedule.allocation import allocate, spill_ns
-from neuroncore.schedule.variation import AS_IT_IS, Variation, flow_of_data, vary
-
-if TYPE_CHECKING:  # numba is imported when it is needed
-    from neuroncore.native.timeline import Work
+from neuroncore.native.timeline import Queues, Work
+from neuroncore.record.boxes import Box
 
 Array = npt.NDArray[Any]
-dataflow: Any = Lazy("neuroncore.native.dependencies")
-native: Any = Lazy("neuroncore.native.timeline")
+BYTE_END = Box._fields.index("byte_end")
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A program on a machine, ready to be timed."""
+    """A program on a machine, ready to be timed. Peaks are bytes per partition."""
 
     compiled: Compiled
     work: Work
-    loads: Array  # the instructions of their queue, in the order in which they come
-    limits: Array  # for each queue, among how many it chooses, and of fresh ones
-    meetings: Array  # the instructions at which the core meets another, in their order
-    peak_sbuf: int  # bytes per partition
+    queues: Queues
+    peak_sbuf: int
     peak_psum: int
     spill_ns: float
 
 
-def prepared(form: Compiled, machine: Machine, variation: Variation = AS_IT_IS) -> Prepared:
-    """A compiled program, with the variation."""
-    policy, table, queue, row = form.policy, form.table, form.queue, form.row
-    work = _work(form, queue, machine, variation.renamed)
-    waits = (work.lane[:, 0] >= 0) | (not policy.rewrites)
+def prepared(form: Compiled, machine: Machine) -> Prepared:
+    """A compiled program on a machine."""
+    work = _work(form, machine)
+    waits = (work.lane[:, 0] >= 0) | (not form.policy.rewrites)
     peak_sbuf, peak_psum = (
-        allocate(form, waits, work.previous, region, capacity)
+        _wait_for_space(form, work, waits, region, capacity)
         for region, capacity in (
             (MemoryRegion.sbuf, machine.sbuf.usable_bytes),
             (MemoryRegion.psum, machine.psum.partition_bytes),
         )
     )
-    loads = _loads(form)
     _leave_out(work, form)
-    work.shares[:] &= work.busy > 0
-    meetings = np.flatnonzero(table.meets[row])
-    _hold_up(meetings, work.queue, work.lane, work.previous)
+    _hold_up(work, form)
     return Prepared(
         compiled=form,
-        work=vary(work, variation),
-        loads=loads,
-        limits=_limits(policy),
-        meetings=meetings,
+        work=work,
+        queues=_queues(form, work.queue),
         peak_sbuf=peak_sbuf,
         peak_psum=peak_psum,
         spill_ns=spill_ns(form.traffic, machine),
     )
 
 
-def _work(form: Compiled, queue: Array, machine: Machine, renamed: bool) -> Work:
-    """What each instruction takes, and waits for by the flow of data."""
+def _work(form: Compiled, machine: Machine) -> Work:
+    """What each instruction takes, and waits for by the flow of data and as the kernel says."""
     table, row, program = form.table, form.row, form.program
-    first, needs, before = form.first, form.needs, form.flow.previous
-    previous = buffers.array(before.shape, before.dtype)
-    previous[:] = -1 if renamed else before
-    if renamed:
-        first, needs = flow_of_data(first, needs, form.accesses)
-    first, needs = _with(first, needs, *program.edges().T)
+    first, needs = _with(form.first, form.needs, *program.edges().T)
+    previous = buffers.array(form.flow.previous.shape, form.flow.previous.dtype)
+    previous[:] = form.flow.previous
     previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
     reloaded = form.flow.reload | table.picks_weights.take(row)
-    work: Work = native.Work(
-        queue=queue,
+    return Work(
+        queue=form.queue,
         first=first,
         needs=needs,
         previous=previous,
@@ -95,38 +84,6 @@ def _work(form: Compiled, queue: Array, machine: Machine, renamed: bool) -> Work
         fresh=(table.reads == 0).take(row),
         shares=table.shares.take(row),
     )
-    return work
-
-
-def _loads(form: Compiled) -> Array:
-    """The instructions of the ring of loads, in the order in which it takes them."""
-    loaded = form.own_queue == LOADS
-    loads: Array = np.flatnonzero(loaded)
-    moving = loaded & ~form.table.stays.take(form.row)
-    if form.policy.by_first_use and moving.any():
-        used = dataflow.first_uses(form.accesses, moving)
-        np.minimum.at(used, form.program.edges()[:, 1], form.program.edges()[:, 0])
-        loads = loads[np.argsort(used[loads], kind="stable")]
-    return loads
-
-
-def _leave_out(work: Work, form: Compiled) -> None:
-    """What is left out takes no time and no space. What repeats another waits for its result."""
-    gone = np.flatnonzero(~form.issued)
-    if not len(gone):
-        return
-    work.busy[gone] = work.latency[gone] = work.lane_ns[gone] = 0.0
-    work.lane[gone] = -1
-    again = np.flatnonzero(form.same_as >= 0)
-    work.previous[again] = -1
-    work.previous[again, work.queue[form.same_as[again]]] = form.same_as[again]
-
-
-def _limits(policy: Policy) -> Array:
-    limits = np.tile([policy.window, policy.reach], (len(QUEUES), 1))
-    limits[[LOADS, STORES]] = policy.transfers
-    limits[SYNC] = 1  # registers and what they decide
-    return limits
 
 
 def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tuple[Array, Array]:
@@ -140,12 +97,79 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
     return first, np.concatenate((needs, producers))[order]
 
 
-def _hold_up(meetings: Array, queue: Array, lane: Array, previous: Array) -> None:
-    """An engine that waits for the other core begins nothing that comes after; DMA rings go on."""
-    barriers = meetings[lane[meetings, 0] < 0]
-    if not len(barriers):
+def _wait_for_space(
+    form: Compiled, work: Work, waits: Array, region: MemoryRegion, capacity: int
+) -> int:
+    """Let tiles that the system places in one memory wait for space; the peak bytes per partition.
+
+    Tiles at addresses of the kernel's choosing overlap as it chose, and are counted by their end.
+    waits[i] says that a tile whose first user is instruction i waits even where something has to be
+    spilled.
+    """
+    boxes, accesses = form.program.boxes(), form.accesses
+    areas, own = boxes.areas, [kind.region is region for kind in boxes.areas.kinds]
+    placed = [here and kind.placed for here, kind in zip(own, areas.kinds, strict=True)]
+    peak = 0
+    if any(placed):
+        peak = int(boxes.table[areas.each_box(placed, np.bool_), BYTE_END].max(initial=0))
+    if sum(own) == sum(placed):
+        return peak
+    free = (np.array(own) & ~np.array(placed))[areas.kind]
+    tile = np.where(free, np.cumsum(free) - 1, -1)
+    uses = allocation.Uses(
+        accesses.start, accesses.operands, tile.take(areas.of_box), form.own_queue
+    )
+    size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
+    reuse = allocation.reuse_of_space.over(len(work.queue))
+    return max(peak, reuse(uses, size, waits, capacity, work.previous))
+
+
+def spill_ns(spilled: Traffic, machine: Machine) -> float:
+    """How long spilled tiles are on their way to HBM and back, at the full rate of all DMA engines.
+
+    Published mamba kernels that spill take longer by just that: nothing runs beside it.
+    """
+    per_engine = machine.hbm.stack_gigabytes_per_s / machine.dma.engines
+    rate = min(machine.dma.gigabytes_per_s_per_engine, per_engine) * machine.dma.engines
+    return (spilled.spill_save_bytes + spilled.spill_reload_bytes) / rate
+
+
+def _leave_out(work: Work, form: Compiled) -> None:
+    """What is left out takes no time and no space. What repeats another waits for its result."""
+    gone = np.flatnonzero(~form.issued)
+    if not len(gone):
         return
-    for q in np.unique(queue[barriers]):
-        own = np.flatnonzero(queue == q)
-        last = np.maximum.accumulate(np.where(np.isin(own, barriers), own, -1))
-        previous[own[1:], q] = np.maximum(previous[own[1:], q], last[:-1])
+    work.busy[gone] = work.latency[gone] = work.lane_ns[gone] = 0.0
+    work.lane[gone] = -1
+    work.shares[gone] = False
+    again = np.flatnonzero(form.same_as >= 0)
+    work.previous[again] = -1
+    work.previous[again, work.queue[form.same_as[again]]] = form.same_as[again]
+
+
+def _hold_up(work: Work, form: Compiled) -> None:
+    """An engine that waits for the other core begins nothing that comes after; DMA rings go on."""
+    barrier = (form.table.meets & (form.table.lane[:, 0] < 0)).take(form.row)
+    for q in set(work.queue[barrier].tolist()):
+        own = np.flatnonzero(work.queue == q)
+        last = np.maximum.accumulate(np.where(barrier[own], own, -1))
+        work.previous[own[1:], q] = np.maximum(work.previous[own[1:], q], last[:-1])
+
+
+def _queues(form: Compiled, queue: Array) -> Queues:
+    """What each queue has to do, in order of the program but for loads, and how far it may look:
+    among how many it chooses, and of fresh ones."""
+    policy, edges = form.policy, form.program.edges()
+    order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
+    start = np.zeros(len(QUEUES) + 1, np.int32)
+    np.cumsum(np.bincount(queue, minlength=len(QUEUES)), out=start[1:])
+    moving = (form.own_queue == LOADS) & ~form.table.stays.take(form.row)
+    if policy.by_first_use and moving.any():
+        used = dependencies.first_uses(form.accesses, moving)
+        np.minimum.at(used, edges[:, 1], edges[:, 0])
+        loads = order[start[LOADS] : start[LOADS + 1]]
+        loads[:] = loads[np.argsort(used[loads], kind="stable")]
+    limits = np.tile([policy.window, policy.reach], (len(QUEUES), 1))
+    limits[[LOADS, STORES]] = policy.transfers
+    limits[SYNC] = 1  # registers and what they decide
+    return Queues(order, start, limits)

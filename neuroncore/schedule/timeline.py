@@ -104,9 +104,7 @@ class Timeline:
 
 def before_in_queue(queue: Array, begin: Array) -> Array:
     """The instruction that its queue began before each one; -1 for the first."""
-    before = np.full(len(queue), -1, np.int32)
-    for q in range(len(QUEUES)):
-        own = np.flatnonzero(queue == q)
-        own = own[np.argsort(begin[own], kind="stable")]
-        before[own[1:]] = own[:-1]
+    before, order = np.full(len(queue), -1, np.int32), np.lexsort((begin, queue))
+    in_turn = queue[order[1:]] == queue[order[:-1]]
+    before[order[1:][in_turn]] = order[:-1][in_turn]
     return before

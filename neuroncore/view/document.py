@@ -17,6 +17,7 @@ import numpy.typing as npt
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.world import ALONE, World
 from neuroncore.compiler.policy import POLICIES
+from neuroncore.compiler.queues import QUEUES
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, without_advice
 from neuroncore.machine import Machine
@@ -27,8 +28,8 @@ from neuroncore.record.storages import Area
 from neuroncore.report import precision
 from neuroncore.report.perfetto import COLLECTIVES, RINGS, ROWS
 from neuroncore.report.summary import bound_by, summary
-from neuroncore.schedule import QUEUES, Timeline
-from neuroncore.schedule.collectives import collectives
+from neuroncore.schedule import Timeline
+from neuroncore.schedule.meetings import collectives
 from neuroncore.view import sources
 from neuroncore.view.accesses import Accesses, places
 from neuroncore.view.answers import answers, verdict

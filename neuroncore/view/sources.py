@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.compiler.queues import QUEUES
 from neuroncore.record.program import Program
 from neuroncore.record.stacks import Witness
 from neuroncore.report.counters import product
 from neuroncore.report.summary import summary
-from neuroncore.schedule import QUEUES, Timeline
+from neuroncore.schedule import Timeline
 from neuroncore.source import Place
 from neuroncore.view.columns import packed, text
 

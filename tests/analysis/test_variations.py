@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from neuroncore import run
 from neuroncore.analysis import alternatives, lines
 from neuroncore.analysis.changes import ENGINES, RESOURCES, as_it_is
+from neuroncore.analysis.variation import Variation, schedule_varied
 from neuroncore.analysis.verdict import bound, bound_of, outcome, pair
 from neuroncore.clause.operand import PSUM
+from neuroncore.clause.world import World
+from neuroncore.compiler.queues import QUEUES, VECTOR
 from neuroncore.enums import engine
 from neuroncore.numerics.formats import bfloat16, float8_e4m3
-from neuroncore.schedule import QUEUES, VECTOR, Variation, schedule_cores
 
 SHAPE = (128, 512)
 
@@ -39,7 +41,9 @@ def one_tile(rounds=4):
 
 def varied(device, order=None, **changes):
     program, machine = device.core.program, device.core.machine
-    return schedule_cores([program], machine, order, [Variation(**changes)])[0]
+    return schedule_varied(
+        [program], machine, order or program.order, [Variation(**changes)], World()
+    )[0]
 
 
 def calls(device):

@@ -10,11 +10,12 @@ from device import TARGETS, Device, issue_ns
 
 from neuroncore.analysis.path import parts, steps
 from neuroncore.compiler.policy import POLICIES
+from neuroncore.compiler.queues import GPSIMD, LOADS, STORES
 from neuroncore.machine import load
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.report.perfetto import events
 from neuroncore.report.summary import summary
-from neuroncore.schedule import GPSIMD, LOADS, STORES, schedule
+from neuroncore.schedule import schedule
 
 
 def moved(device, dst, src, **how):

@@ -8,8 +8,9 @@ import pytest
 from device import Device
 
 from neuroncore.compiler.policy import POLICIES
+from neuroncore.compiler.queues import QUEUES
 from neuroncore.report.counters import counted
-from neuroncore.schedule import QUEUES, schedule
+from neuroncore.schedule import schedule
 
 VECTOR = nisa.engine.vector
 SHAPE = (128, 200)

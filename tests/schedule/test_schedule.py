@@ -7,8 +7,9 @@ import pytest
 from device import TARGETS, Device, issue_ns
 
 from neuroncore import machine
+from neuroncore.compiler.queues import QUEUES
 from neuroncore.native import timeline as native
-from neuroncore.schedule import QUEUES, schedule
+from neuroncore.schedule import schedule
 
 VECTOR, SCALAR, GPSIMD = nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd
 

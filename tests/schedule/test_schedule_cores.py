@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from neuroncore import machine
 from neuroncore.analysis.path import parts, steps
 from neuroncore.compiler.policy import POLICIES
-from neuroncore.compiler.queues import GPSIMD, SCALAR, VECTOR
-from neuroncore.schedule import LOADS, QUEUES, schedule, schedule_cores
+from neuroncore.compiler.queues import GPSIMD, LOADS, QUEUES, SCALAR, VECTOR
+from neuroncore.schedule import schedule, schedule_cores
 from neuroncore.schedule.prepare import prepared
 
 ORDERS = tuple(POLICIES)

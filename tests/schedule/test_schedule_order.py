@@ -16,13 +16,14 @@ from neuronxcc.nki import language as older_nl
 from neuroncore import machine
 from neuroncore.cli import main
 from neuroncore.compiler.policy import POLICIES
+from neuroncore.compiler.queues import QUEUES
 from neuroncore.options import Order
 from neuroncore.record.program import Program
 from neuroncore.record.saved import Record, load, save
 from neuroncore.report import saved
 from neuroncore.report.summary import summary
 from neuroncore.report.text import estimated
-from neuroncore.schedule import QUEUES, schedule
+from neuroncore.schedule import schedule
 
 VECTOR, SCALAR, GPSIMD = nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd
 SHARED = {"Vector", "Scalar"}

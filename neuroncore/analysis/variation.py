@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.clause.world import World
+from neuroncore.compiler import Compiled, compiled
+from neuroncore.machine import Machine
+from neuroncore.native.dependencies import Accesses
 from neuroncore.native.structs import dataclass
-
-if TYPE_CHECKING:  # numba is imported when it is needed
-    from neuroncore.native.dependencies import Accesses
-    from neuroncore.native.timeline import Work
+from neuroncore.native.timeline import Work
+from neuroncore.record.program import Order, Program
+from neuroncore.schedule import Timeline, timed
+from neuroncore.schedule.prepare import Prepared, prepared
 
 Array = npt.NDArray[Any]
 
@@ -30,7 +36,29 @@ class Variation:
 AS_IT_IS = Variation()
 
 
-def vary(work: Work, variation: Variation) -> Work:
+def schedule_varied(
+    programs: Sequence[Program],
+    machine: Machine,
+    order: Order,
+    variations: Sequence[Variation],
+    world: World,
+) -> list[Timeline]:
+    """Time the programs of the cores of a world, each with its variation."""
+    shared, both = machine.beside(world.cores), zip(programs, variations, strict=True)
+    works = [_prepared(compiled(own, shared, order), shared, each) for own, each in both]
+    return timed(works, machine, world)
+
+
+def _prepared(form: Compiled, machine: Machine, variation: Variation) -> Prepared:
+    if variation.renamed:
+        first, needs = _flow_of_data(form.first, form.needs, form.accesses)
+        nobody = np.full_like(form.flow.previous, -1)
+        form = replace(form, first=first, needs=needs, flow=form.flow._replace(previous=nobody))
+    made = prepared(form, machine)
+    return replace(made, work=_varied(made.work, variation))
+
+
+def _varied(work: Work, variation: Variation) -> Work:
     """The work with other times and fewer waits; `renamed` is not its matter."""
     times, loose = variation.times, variation.loose
     if times is not None:
@@ -46,18 +74,18 @@ def vary(work: Work, variation: Variation) -> Work:
     return work
 
 
-def flow_of_data(first: Array, needs: Array, accesses: Accesses) -> tuple[Array, Array]:
+def _flow_of_data(first: Array, needs: Array, accesses: Accesses) -> tuple[Array, Array]:
     """Of what each instruction waits for, who made something that it reads, and of those who wrote
     the same bytes before it whoever was not read since: it adds to their result."""
     waiting = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    reads = read_of(accesses, waiting, needs)
-    overwrites = read_of(accesses, needs, waiting) & ~reads
+    reads = _read_of(accesses, waiting, needs)
+    overwrites = _read_of(accesses, needs, waiting) & ~reads
     latest = np.full(len(first) - 1, -1, needs.dtype)
     np.maximum.at(latest, waiting[overwrites], needs[overwrites])
     return _kept(first, needs, reads | (~overwrites & (needs > latest[waiting])))
 
 
-def read_of(accesses: Accesses, reader: Array, writer: Array) -> Array:
+def _read_of(accesses: Accesses, reader: Array, writer: Array) -> Array:
     """Whether each `reader` reads bytes that the `writer` beside it writes."""
     start, operands, reads, near, near_start = accesses
     inputs, outputs = reads[reader], (np.diff(start) - reads)[writer]
