@@ -236,6 +236,8 @@ class Call:
     pack: Callable[..., bytes] | None = field(
         default=None, init=False
     )  # makes its rows in a record
+    # what readers make of it, by their names; copies for other launches share it
+    found: dict[str, Any] = field(default_factory=dict, init=False)
 
     @property
     def has_values(self) -> bool:

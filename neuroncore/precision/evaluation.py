@@ -38,6 +38,14 @@ class Evaluation:
 
 
 def evaluation(call: Call) -> Evaluation:
+    """What there is to know, made once for the copies that all launches have of a Call."""
+    found: Evaluation | None = call.found.get(__name__)
+    if found is None:
+        found = call.found[__name__] = _evaluation(call)
+    return found
+
+
+def _evaluation(call: Call) -> Evaluation:
     said = call.instruction.traits
     operands = {p.name: p.operand for p in call.instruction.operands if p.operand}
     taken = {n: operands[n.partition("[")[0]] for n in (*call.reads, *call.writes)}

@@ -72,15 +72,12 @@ class Shadow:
         self.sent: Energy = {}
         self.received: Energy = {}
         self.is_first = True  # of the cores of a rank that have met, to go on
-        self._known: dict[Call, Evaluation] = {}
         self._around = Around(core, found)
         self._scattered: list[Written] = []
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
         """Let the core perform a call, and compute it in float64 beside it."""
-        known = self._known.get(call)
-        if known is None:
-            known = self._known[call] = evaluation(call)
+        known = evaluation(call)
         if not call.instruction.traits.computes:
             perform(call, arguments, self.core)
             return
