@@ -23,7 +23,7 @@ from neuroncore.options import Options
 
 Array = npt.NDArray[Any]
 Packer = Callable[[Array], Array]
-Product = Callable[[Array, Array, Array, bool, int], None]
+Product = Callable[..., None]  # of two matrices, `out`, whether to add, and of what groups of rows
 Sum = Callable[[Array, bool], None]  # what puts a product into an array, or adds it to that
 matrices: Any = Lazy("neuroncore.native.matmul")
 
@@ -94,7 +94,7 @@ def of(wide: bool, options: Options) -> Product:
     """The product of two matrices; `wide` is whether one of them is float32."""
     one = plain(options)
     if wide and options.fp32_matmul == "four_pass":
-        return lambda s, x, out, add, group: four_pass(one, s, x, out, add)
+        return partial(four_pass, one)
     return one
 
 

@@ -138,7 +138,7 @@ def _body(instruction: Instruction) -> Iterator[str]:
     yield "    if core.leftovers is not None: core.leftovers.refused()"
     yield "    raise"
     yield from _note(instruction)
-    yield "return ISSUED(core.program, row)"
+    yield "return ISSUED(program, row)"
 
 
 # --- binding and checking -------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def _note(instruction: Instruction) -> Iterator[str]:
     yield "elif program.count >= program.limit: row = core.leave_row_out()"
     yield "else:"
     yield "    frame, numbers = frame_at(1), program.numbers"
-    yield "    line = core.lines.get((id(frame.f_code), frame.f_lasti))"
+    yield "    line = core.lines.get(id(frame.f_code) + frame.f_lasti)"
     yield "    if line is None: line = core.line(frame)"
     yield f"    program.rows.extend(call.pack({row}))"
     yield "    row = program.count"

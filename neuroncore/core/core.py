@@ -144,8 +144,10 @@ class Core:
         self.groups: set[tuple[int, ...]] = set()  # of ranks, that it has been in collectives of
         self.dialect: Any = None  # what a frontend keeps of the running kernel
         self.generators: dict[engine, Array] = {}  # states of random numbers, where any were used
-        # of the record, by id of code and instruction
-        self.lines: dict[tuple[int, int], int] = {}
+        # of the record, by the id of the code and the offset of the instruction in it: their sum is
+        # no other's, for since Python 3.11 a code object holds its bytecode itself, and a key of
+        # one number takes half as long as a pair
+        self.lines: dict[int, int] = {}
         self._reported: dict[tuple[Any, ...], Finding] = {}
         # by id of the code, which is kept
         self._told: dict[tuple[Any, ...], tuple[Finding, Born]] = {}
@@ -230,11 +232,16 @@ class Core:
         else:
             self._tell(finding)
 
+    @property
+    def has_leftovers(self) -> bool:
+        """Whether anything may depend on what nothing has written: some of that has been read."""
+        return self.leftovers is not None or bool(self.findings)
+
     def leftovers_in(self, tile: Tile) -> Array | None:
         """Which elements of an operand depend on what nothing has written and are no numbers for
         that; None for none."""
-        if self.leftovers is None and not self.findings:
-            return None  # as nearly always: nothing of the kind has been read
+        if not self.has_leftovers:
+            return None
         found = [tile.missing(), self.leftovers.within(tile) if self.leftovers else None]
         masks = [mask for mask in found if mask is not None]
         if not masks:
@@ -318,7 +325,7 @@ class Core:
         number_of = program.line if births else program.line_of_row
         if self.site is not None:
             return number_of(*self.site)
-        known = self.lines.get((id(frame.f_code), frame.f_lasti))
+        known = self.lines.get(id(frame.f_code) + frame.f_lasti)
         if known is not None:
             return known
         user = source.user_above(frame)
@@ -327,7 +334,7 @@ class Core:
         found = user or frame
         number = number_of(found.f_code, source.instruction_of(found))
         if user is frame and not self.options.stacks:
-            self.lines[id(frame.f_code), frame.f_lasti] = number
+            self.lines[id(frame.f_code) + frame.f_lasti] = number
         return number
 
     def allocate(
@@ -345,7 +352,7 @@ class Core:
         storage = self.memory.allocate(region, shape, dtype, name, address)
         if (program := self.program) is not None:
             frame = sys._getframe(2)  # the caller is ours, and looking at its frame costs
-            line = self.lines.get((id(frame.f_code), frame.f_lasti))
+            line = self.lines.get(id(frame.f_code) + frame.f_lasti)
             if line is None:
                 line = self.line(frame, births=True)
             if line >= 0:

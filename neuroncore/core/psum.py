@@ -8,6 +8,7 @@ as it does on a device (ARCH2 of transposes on v2).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,15 +34,23 @@ def multiplied(
     s_of = _Operand(stationary, product.STATIONARY, chained, group, core.options)
     x_of = _Operand(moving, product.MOVING, chained, group, core.options)
 
+    if group > 1:
+        multiply = partial(multiply, group=group)
+
     def run(core: Core, dst: Tile, stationary: Tile, moving: Tile) -> None:
-        in_s, in_x, into = core.leftovers_in(stationary), core.leftovers_in(moving), None
-        if in_s is None and in_x is None:
-            s, x = s_of.taken(core, stationary), x_of.taken(core, moving)
-        else:
-            s, x, into = _sparing(s_of.read(stationary), x_of.read(moving), in_s, in_x)
+        if core.has_leftovers:
+            lost = core.leftovers_in(stationary), core.leftovers_in(moving)
+            if any(one is not None for one in lost):
+                spare(core, dst, stationary, moving, *lost)
+                return
+        s, x = s_of.taken(core, stationary), x_of.taken(core, moving)
+        accumulated(core, dst, accumulate, partial(multiply, s, x))
+
+    def spare(core: Core, dst: Tile, stationary: Tile, moving: Tile, *lost: Array | None) -> None:
+        s, x, into = _sparing(s_of.read(stationary), x_of.read(moving), *lost)
 
         def fill(out: Array, add: bool) -> None:
-            multiply(s, x, out, add, group)
+            multiply(s, x, out, add)
             if into is not None:
                 out[into] = np.nan
 
@@ -124,13 +133,16 @@ def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
     """
     if accumulate is False:
         return True
+    storage = dst.storage
     if accumulate:
         core.check_written("dst, which accumulates,", dst)
-    warn_foreign(core, dst)
-    gaps = dst.storage.gaps
-    if gaps is not None and not gaps.written and not accumulate:
+    if storage.foreign is not None:
+        warn_foreign(core, dst)
+    if storage.gaps is None or accumulate:
+        return False
+    if not storage.gaps.written:
         return True
-    unwritten = None if accumulate else dst.unwritten()
+    unwritten = dst.unwritten()
     if unwritten is None:
         return False
     return True if unwritten.all() else unwritten

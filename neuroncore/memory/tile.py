@@ -74,7 +74,6 @@ class Dynamic:
 
 
 T = TypeVar("T", bound="Tile")
-new = object.__new__
 
 
 class Tile:
@@ -134,16 +133,6 @@ class Tile:
     def at(self: T, lies: Geometry, offset: int) -> T:
         """Another window on the same storage, at an offset that is known."""
         return type(self)(self.storage, lies, offset, (), self.fault)
-
-    def part(self: T, lies: Geometry, offset: int) -> T:
-        """The same of a tile that is at a known place itself, in its format: kernels make more
-        tiles so than by `__init__`, which takes longer."""
-        made = new(type(self))
-        made.storage, made.offset, made.dynamic = self.storage, offset, ()
-        made.geometry, made.shape, made.strides = lies, lies.shape, lies.strides
-        made.dtype, made.held = self.dtype, self.held
-        made.fault = made._array = made._signature = None
-        return made
 
     def _has_bits_of(self, dtype: Format) -> None:
         """Raise ViewError where bits of either format are not in memory as the chip has them."""

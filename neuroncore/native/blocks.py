@@ -3,7 +3,7 @@ code."""
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 from llvmlite import ir
@@ -25,9 +25,10 @@ def block(vectors: int, group: int = 1) -> Any:
     """The operation (s, x, out, k, ahead, accumulate) that sets the first ROWS x (`vectors` *
     LANES) elements of `out` to the chain of `k` groups of rows, or adds it; see native.matmul.
 
-    Arrays are float32 matrices with unit stride along rows. While a block of single rows computes,
-    what comes next is brought into caches: the rows of `s` behind its own, and the `k` elements
-    that are from ahead[0] on, ahead[1] apart, behind the first of `x`. They needn't exist.
+    Arrays are float32 matrices with unit stride along rows. While a block computes, its part of
+    `out` is brought into caches and, where it is one of single rows, what comes next: the rows of
+    `s` behind its own, and the `k` elements that are from ahead[0] on, ahead[1] apart, behind the
+    first of `x`. They needn't exist.
     """
 
     def _block(typingctx: Any, s: Any, x: Any, out: Any, k: Any, ahead: Any, add: Any) -> Any:
@@ -48,6 +49,8 @@ def block(vectors: int, group: int = 1) -> Any:
                     for r in range(ROWS)
                 ]
 
+            for r, v in product(range(ROWS), range(vectors)):
+                prefetch(builder, out.place(_index(r), v), SECOND_LEVEL)
             _chain(builder, out, vectors, values[3], values[5], link)
             return context.get_dummy_value()
 

@@ -51,6 +51,8 @@ class Around:
 class Stand:
     """What an instruction finds in the place of the core when it is evaluated in float64."""
 
+    has_leftovers = True  # `leftovers_in` looks for them
+
     def __init__(self, around: Around, accumulators: Registers, peers: Any = None) -> None:
         core = around.core
         self.machine, self.program_id, self.grid = core.machine, core.program_id, core.grid
