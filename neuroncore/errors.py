@@ -34,13 +34,15 @@ A KernelError finds the line of the user's kernel by itself, when it is asked fo
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from functools import cached_property
 from types import CodeType, TracebackType
 from typing import Any, ClassVar, Self
 
 from neuroncore import source
+from neuroncore.native.lazy import Lazy
+
+difflib: Any = Lazy("difflib")
 
 
 class NeuronError(Exception):
@@ -266,5 +268,5 @@ class DefinitionError(NeuronError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A hint with the known name nearest to a misspelt one, or None."""
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near: list[str] = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else None

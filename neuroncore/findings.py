@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from neuroncore.errors import DefinitionError
@@ -98,7 +98,7 @@ FROM_THE_RULE = ("severity", "because", "hint", "source")
 def tables() -> Mapping[str, Mapping[str, Rule]]:
     """The rows of each file of the table, by code. Raises DefinitionError if one is not as `Rule`
     says."""
-    folder = files("neuroncore") / "diagnostics" / "codes"
+    folder = Path(__file__).parent / "diagnostics" / "codes"
     found: dict[str, Mapping[str, Rule]] = {}
     for one in sorted(folder.iterdir(), key=lambda file: file.name):
         if one.name.endswith(".toml"):

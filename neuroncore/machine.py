@@ -8,8 +8,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
 
 from neuroncore.errors import DefinitionError, UsageError, did_you_mean
@@ -219,8 +219,16 @@ SECTIONS = ("limits", "sbuf", "psum", "hbm", "dma", "fixed")
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
 
-def _folder() -> Traversable:
-    return files("neuroncore.isa") / "machines"
+@cache
+def isa() -> Path:
+    """The folder of isa/. Its files are read without loading the instructions."""
+    spec = find_spec("neuroncore.isa")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def _folder() -> Path:
+    return isa() / "machines"
 
 
 def names() -> list[str]:
@@ -306,7 +314,7 @@ class FactReader:
     @classmethod
     def of(cls, file: str) -> Self:
         """Of a file of isa/."""
-        text = (files("neuroncore.isa") / file).read_text("utf-8")
+        text = (isa() / file).read_text("utf-8")
         return cls(tomllib.loads(text), f"isa/{file}")
 
     def section(self, cls: type[T], path: str, table: dict[str, Any]) -> T:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from enum import Enum
 from functools import cached_property
@@ -162,7 +162,6 @@ class Instruction:
     engines: tuple[engine, ...]
     meaning: Callable[..., Any]
     cost: Cost
-    parameters: tuple[Parameter, ...]
     shapes: dict[str, letters.Shape]
     given: letters.Given  # letters of `shapes` that are factors, not sizes
     rules: tuple[Rule, ...]
@@ -185,6 +184,32 @@ class Instruction:
     def where(self) -> str:
         code = self.meaning.__code__
         return f"{code.co_filename}:{code.co_firstlineno}"
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Raises DefinitionError for one whose annotation says nothing of it."""
+        hints = get_type_hints(self.meaning, include_extras=True)
+        listed = [
+            p for p in inspect.signature(self.meaning).parameters.values() if p.name != "core"
+        ]
+        return tuple(
+            Parameter(p.name, i, p.default, self._declared(p.name, hints[p.name]))
+            for i, p in enumerate(listed)
+        )
+
+    def _declared(self, name: str, hint: Any) -> Declared:
+        options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        for option in options:
+            for extra in getattr(option, "__metadata__", ()):
+                if isinstance(extra, Operand):
+                    return replace(extra, column=_is_column(self.shapes.get(name)))
+                if isinstance(extra, Declared):
+                    return extra
+            if option is bool:
+                return Static(flag=True)
+            if isinstance(option, type) and issubclass(option, Enum):
+                return Static(members=option)
+        raise DefinitionError(f"{self.name}: {name} is not declared")
 
     @cached_property
     def operands(self) -> tuple[Parameter, ...]:
@@ -344,20 +369,21 @@ def instruction(
         name = meaning.__name__
         if (old := INSTRUCTIONS.get(name)) is not None:
             raise DefinitionError(f"{name} is already defined at {old.where}")
-        terms = letters.parse(shapes)
+        terms, takes = letters.parse(shapes), _names_of_parameters(meaning)
+        if unknown := terms.keys() - takes:
+            raise DefinitionError(f"{name} has shapes of {unknown}, which it doesn't take")
         INSTRUCTIONS[name] = Instruction(
             name=name,
             engines=engines,
             meaning=meaning,
             cost=cost,
-            parameters=_parameters(meaning, terms),
             shapes=terms,
             given=given,
             rules=tuple(rules),
             choose=choose,
             feature=feature,
             opcode=opcode or name.upper(),
-            wants_core="core" in inspect.signature(meaning).parameters,
+            wants_core="core" in takes,
             named=named,
             meets=meets,
             module=module,
@@ -370,35 +396,9 @@ def instruction(
     return define
 
 
-def _parameters(
-    meaning: Callable[..., Any], shapes: Mapping[str, letters.Shape]
-) -> tuple[Parameter, ...]:
-    hints = get_type_hints(meaning, include_extras=True)
-    listed = [p for p in inspect.signature(meaning).parameters.values() if p.name != "core"]
-    names = {p.name for p in listed}
-    if unknown := shapes.keys() - names:
-        raise DefinitionError(f"{meaning.__name__} has shapes of {unknown}, which it doesn't take")
-    return tuple(
-        Parameter(p.name, i, p.default, _declared(meaning, p.name, hints[p.name], shapes))
-        for i, p in enumerate(listed)
-    )
-
-
-def _declared(
-    meaning: Callable[..., Any], name: str, hint: Any, shapes: Mapping[str, letters.Shape]
-) -> Declared:
-    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    for option in options:
-        for extra in getattr(option, "__metadata__", ()):
-            if isinstance(extra, Operand):
-                return replace(extra, column=_is_column(shapes.get(name)))
-            if isinstance(extra, Declared):
-                return extra
-        if option is bool:
-            return Static(flag=True)
-        if isinstance(option, type) and issubclass(option, Enum):
-            return Static(members=option)
-    raise DefinitionError(f"{meaning.__name__}: {name} is not declared")
+def _names_of_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _is_column(shape: letters.Shape | None) -> bool:

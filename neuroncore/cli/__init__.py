@@ -14,7 +14,7 @@ from neuroncore.errors import UsageError
 from neuroncore.native.lazy import Lazy
 
 failures: Any = Lazy("neuroncore.cli.failures")
-metadata: Any = Lazy("importlib.metadata")
+installed: Any = Lazy("neuroncore.native.installed")
 
 # What the help says of each, and its module, which is imported when it is asked for: its `add_to`
 # gives the command's parser what it takes, and `command`, which carries it out.
@@ -45,7 +45,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if argv is None else argv)]
     end = words.index("--") if "--" in words else len(words)  # argparse is lost after options
-    parser = _parser(next((word for word in words[:end] if not word.startswith("-")), None))
+    parser = _parser(words[:end])
     arguments, others = parser.parse_known_args(words[:end])
     if others and not arguments.is_script(arguments):
         parser.error(f"unrecognized arguments: {' '.join(others)}")
@@ -83,8 +83,9 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser(asked: str | None) -> argparse.ArgumentParser:
-    """The parser, complete for the command that is asked for; of the others it knows the names."""
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser, complete for the command that is asked for. Of the others it knows the names, if
+    anything comes before that: it may be help that is wanted."""
     parser = argparse.ArgumentParser(
         prog="neuroncore", description="Run NKI kernels on an emulated NeuronCore."
     )
@@ -93,7 +94,11 @@ def _parser(asked: str | None) -> argparse.ArgumentParser:
     )
     parser.set_defaults(is_script=lambda _: False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    asked = next((word for word in words if not word.startswith("-")), None)
+    begins = asked in COMMANDS and words[0] == asked
     for name, (module, said) in COMMANDS.items():
+        if begins and name != asked:
+            continue
         command = commands.add_parser(name, help=said)
         if name == asked:
             importlib.import_module(f"neuroncore.cli.{module}").add_to(command)
@@ -102,5 +107,5 @@ def _parser(asked: str | None) -> argparse.ArgumentParser:
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print(f"neuroncore {metadata.version('neuroncore')}")
+        print(f"neuroncore {installed.version('neuroncore')}")
         parser.exit()

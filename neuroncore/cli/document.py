@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from neuroncore.api import Run
@@ -19,6 +18,7 @@ from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, without_advice
 from neuroncore.frontend.settings import target_machine
 from neuroncore.frontend.warning import Line, by_line, counted, likely_wrong
+from neuroncore.native.installed import version
 from neuroncore.native.lazy import Lazy
 from neuroncore.report import collectives, text
 from neuroncore.report.compare import Agreement
@@ -44,7 +44,7 @@ class Document:
         self.arguments = arguments
         self.timelines: list[Timeline] = []
         self.shown: list[Shown] = []  # on the page that was asked for
-        self.launches: list[dict[str, Any]] = []
+        self.launches: list[dict[str, Any]] = []  # for --json
         self.failure: dict[str, Any] | None = None
         self.differs = False
         self.told: set[Line] = set()
@@ -93,19 +93,18 @@ class Document:
         self.say(f"{run.kernel} on {run.machine.name}")
         for line in (
             *(_compared(found) if found is not None else ()),
-            *_timed(run, self.arguments.answers),
+            *_timed(run, asked.answers),
             *(_listed(run.timelines) if asked.compiled else ()),
             *(precision.text(run.precision) if run.precision else ()),
             *([f"orders    {orders}"] if orders else ()),
             *self._findings(findings),
         ):
             self.say(f"  {line}")
-        launch = _launch(run, found, findings, self.arguments.answers)
-        if orders:
-            launch["orders"] = str(orders)
-        if asked.compiled:
-            launch["compiled"] = list(_listed(run.timelines))
-        self.launches.append(launch)
+        if asked.json:
+            told = _launch(run, found, findings, asked.answers)
+            told |= {"orders": str(orders)} if orders else {}
+            told |= {"compiled": [*_listed(run.timelines)]} if asked.compiled else {}
+            self.launches.append(told)
         self.last = run
         for one in run.findings:
             if one.severity == "error" and self.arguments.strict:
@@ -141,7 +140,7 @@ class Document:
         if self.arguments.html and self.shown:
             self._write("html", lambda: viewing.page(self.shown).save(self.arguments.html))
             self.say(f"page       {self.arguments.html} (open it in a browser)")
-        if not self.launches and self.failure is None:
+        if self.last is None and self.failure is None:
             self.failure = {"statement": "no kernel was launched"}
             print("neuroncore: no kernel was launched", file=sys.stderr)
         failed = self.failure is not None or self.differs

@@ -12,7 +12,7 @@ import argparse
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from neuroncore import errors
 from neuroncore.errors import KernelError, UsageError, did_you_mean
@@ -59,7 +59,7 @@ class Page:
 @cache
 def pages() -> dict[str, Page]:
     """All pages, by name."""
-    folder = files("neuroncore.cli") / "explanations"
+    folder = Path(__file__).with_name("explanations")
     texts = [one.read_text("utf-8") for one in folder.iterdir() if one.name.endswith(".md")]
     of_rules = {code: _page_of(rule) for code, rule in rules().items()}
     return of_rules | {page.name: page for text in texts for page in _pages(text)}

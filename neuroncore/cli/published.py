@@ -6,7 +6,6 @@ import ast
 import operator
 import tomllib
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 from math import floor
 from typing import Any
 
@@ -75,7 +74,7 @@ def claims(text: str) -> list[Claim]:
 
 
 def published() -> list[Claim]:
-    return claims((files("neuroncore.isa") / "published.toml").read_text("utf-8"))
+    return claims((machine.isa() / "published.toml").read_text("utf-8"))
 
 
 def tensor_tflops(core: Machine, rate: float = 1.0) -> float:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from neuroncore import machine
 from neuroncore.cli import tools
@@ -24,11 +23,13 @@ from neuroncore.frontend.alias import activated
 from neuroncore.frontend.settings import environment_options, settings
 from neuroncore.frontend.vendor import checkouts
 from neuroncore.frontend.vendor.packages import REPOSITORIES
+from neuroncore.native.lazy import Lazy
 from neuroncore.options import Options, Order, profile
 from neuroncore.record import saved
 from neuroncore.report.progress import progress
 from neuroncore.view.window import Window
 
+difflib: Any = Lazy("difflib")
 NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -282,12 +283,7 @@ def launch(arguments: argparse.Namespace, session: Session, options: Options) ->
     """Run the file that a command names, or the kernel in it."""
     if arguments.target:
         machine.load(arguments.target)  # refuses unknown names before anything runs
-    known = re.findall(r"--[\w-]+", arguments.parser.format_help())
-    for word in arguments.others:
-        if near := difflib.get_close_matches(word, known, 1, cutoff=0.8):
-            raise UsageError(
-                f"{word} is not {near[0]}; if it is meant for the script, put it after --"
-            )
+    _check_others(arguments)
     served = [checkouts.parsed(text) for text in arguments.checkouts]
     file, _, kernel = arguments.file.partition("::")
     chosen = settings(arguments.target, options, session, keeps=session.keeps, in_every_thread=True)
@@ -305,6 +301,18 @@ def launch(arguments: argparse.Namespace, session: Session, options: Options) ->
             session.look_at(Path(file))
         else:
             session.run_script(Path(file))
+
+
+def _check_others(arguments: argparse.Namespace) -> None:
+    """Raise UsageError where what is no option of ours, and so the script's, looks like one."""
+    if not arguments.others:
+        return
+    known = re.findall(r"--[\w-]+", arguments.parser.format_help())
+    for word in arguments.others:
+        if near := difflib.get_close_matches(word, known, 1, cutoff=0.8):
+            raise UsageError(
+                f"{word} is not {near[0]}; if it is meant for the script, put it after --"
+            )
 
 
 def _check_writable(option: str, path: Path | None) -> None:

@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from neuroncore.errors import UsageError
 from neuroncore.options import cache_folder
 
 COMPILERS = ("g++", "clang++", "c++")
-HEADERS = Path(str(files("neuroncore.customop") / "headers"))
+HEADERS = Path(__file__).with_name("headers")
 # The device compiles C++14. Its size_t has 32 bits, so that sizes in braces don't narrow there.
 FLAGS = ("-std=c++14", "-O1", "-w", "-Wno-narrowing")
 DEFINITION = re.compile(r"\.\s*def\s*\(\s*\"([^\"]+)\"\s*,\s*&?\s*[\w:]+\s*,\s*\"([^\"]+)\"\s*\)")

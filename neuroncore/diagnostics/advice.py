@@ -61,7 +61,7 @@ def _of_a_core(timeline: Timeline) -> Iterator[Advice]:
         said = [slow.why(call, timeline.machine) for call in calls]
         affected = np.array([text is not None for text in said], np.bool_)[timeline.columns.call]
         spent = _of_dma(timeline) if slow.of_dma else timeline.busy
-        for line in np.unique(timeline.columns.line[affected]).tolist():
+        for line in np.flatnonzero(np.bincount(timeline.columns.line[affected])).tolist():
             own = np.flatnonzero(affected & (timeline.columns.line == line))
             taken, whole = float(spent[own].sum()), float(spent.sum())
             if not slow.of_dma:

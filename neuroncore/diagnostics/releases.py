@@ -12,14 +12,14 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from neuroncore.native.structs import dataclass
 
 RELEASES = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6")
 COMPLETE = "0.3"  # from here on the SDK has the declarations themselves
-HOME = files("neuroncore") / "diagnostics" / "api"
+HOME = Path(__file__).with_name("api")
 ROLES: Mapping[str, Any] = tomllib.loads((HOME / "roles.toml").read_text("utf-8"))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 
 from neuroncore import machine
 from neuroncore.errors import UsageError
@@ -67,7 +66,7 @@ class Chip:
 def load(name: str) -> Chip:
     """The chip of that name. Raises DefinitionError if its file is wrong."""
     where = f"isa/chips/{name}.toml"
-    return parse((files("neuroncore.isa") / "chips" / f"{name}.toml").read_text("utf-8"), where)
+    return parse((machine.isa() / "chips" / f"{name}.toml").read_text("utf-8"), where)
 
 
 def parse(text: str, where: str) -> Chip:

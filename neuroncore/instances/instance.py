@@ -6,15 +6,14 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import NamedTuple
 
 from neuroncore.errors import DefinitionError, UsageError
 from neuroncore.instances import chip as chips
 from neuroncore.instances.chip import Chip
 from neuroncore.instances.topology import KINDS, Topology
-from neuroncore.machine import Fact, FactReader
+from neuroncore.machine import Fact, FactReader, isa
 from neuroncore.machine import load as load_machine
 from neuroncore.native.structs import dataclass
 
@@ -151,8 +150,8 @@ class Instance:
         return self.place(rank, lnc).core * lnc // per_bank
 
 
-def _folder() -> Traversable:
-    return files("neuroncore.isa") / "instances"
+def _folder() -> Path:
+    return isa() / "instances"
 
 
 @cache

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +21,13 @@ from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
 from neuroncore.numerics.formats import PACK, Format, bfloat16, float32, float64
 
+if TYPE_CHECKING:
+    from fractions import Fraction
+
 Array = npt.NDArray[Any]
 FLOAT = np.dtype(np.float32)
 native: Any = Lazy("neuroncore.native.codec")
+fractions: Any = Lazy("fractions")
 
 
 def decode_one(form: Format, code: int) -> float:
@@ -75,7 +78,8 @@ def encode_one(
 def _clamped(value: float, low: int, high: int) -> int:
     if math.isinf(value):
         return high if value > 0 else low
-    return min(max(round(Fraction(value)), low), high)
+    nearest: int = round(fractions.Fraction(value))
+    return min(max(nearest, low), high)
 
 
 def _scale_code(form: Format, value: float) -> int:
@@ -97,7 +101,8 @@ def _magnitude_code(form: Format, value: float, rounded: Callable[[Fraction], in
         return overflow
     least = 1 - form.bias
     exponent = max(math.frexp(value)[1] - 1, least) if value else least
-    steps = rounded(Fraction(value) / Fraction(2) ** (exponent - form.mantissa))
+    place = fractions.Fraction(2) ** (exponent - form.mantissa)
+    steps = rounded(fractions.Fraction(value) / place)
     code = ((exponent + form.bias - 1) << form.mantissa) + steps
     return overflow if code > form.max_code else code
 

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from fractions import Fraction
 from functools import cache
 from math import floor
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,9 @@ from neuroncore.native.lazy import Lazy
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
 from neuroncore.options import Options
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.stochastic")

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +20,12 @@ import numpy.typing as npt
 
 from neuroncore.analysis.path import steps
 from neuroncore.compiler.queues import LOADS, QUEUES
+from neuroncore.native.lazy import Lazy
 from neuroncore.native.structs import dataclass
 from neuroncore.schedule import Timeline
 
 Array = npt.NDArray[Any]
+statistics: Any = Lazy("statistics")
 
 FILE = Path(__file__).with_name("ranges.toml")
 # Of the measurements, the part below a range, and as much above; and what the wider class counts,
@@ -175,7 +176,7 @@ def coverage(pairs: Iterable[tuple[Residual, Range]]) -> Coverage:
     held, widths = zip(
         *((s.low <= r.ratio <= s.high, (s.high - s.low) / 2) for r, s in pairs), strict=True
     )
-    return Coverage(sum(held) / len(held), median(widths))
+    return Coverage(sum(held) / len(held), statistics.median(widths))
 
 
 def _quantile(values: Array, weights: Array, part: float) -> float:

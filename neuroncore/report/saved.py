@@ -30,7 +30,6 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -40,6 +39,7 @@ from neuroncore.compiler.queues import QUEUES
 from neuroncore.core.core import Core
 from neuroncore.errors import UsageError
 from neuroncore.machine import load
+from neuroncore.native.installed import version
 from neuroncore.record import saved as records
 from neuroncore.record.saved import Record
 from neuroncore.report import perfetto

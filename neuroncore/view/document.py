@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from neuroncore.compiler.queues import QUEUES
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, without_advice
 from neuroncore.machine import Machine
+from neuroncore.native.installed import version
 from neuroncore.native.structs import dataclass
 from neuroncore.precision.findings import Precision
 from neuroncore.record.program import Program
