@@ -60,8 +60,7 @@ class Parted(Tile):
         """The part that an index means: as `by_keys` makes it, once for all indices and tiles that
         are alike. An index that isn't inside, or has others than integers, slices without a step
         and Affines, is always made."""
-        keys = key if type(key) is tuple else (key,)
-        shape = self.shape
+        keys, shape = key if type(key) is tuple else (key,), self.shape
         if self.dynamic or self.fault is not None or len(keys) > len(shape):
             return self.by_keys(keys)
         common: list[Any] = []  # to all indices that mean the same, but for where that begins
@@ -110,10 +109,9 @@ class Parted(Tile):
         found.geometry, found.shape, found.strides = known, known.shape, known.strides
         found.dtype, found.held = self.dtype, self.held
         found._signature = known.views.get(offset // known.apart)
+        found._array = None
         if sliced:
             array = self.codes() if self._array is None and lies.fills else self._array
-            # its own array would take three times as long as the part of one
-            found._array = None if array is None else array[key]
-        else:
-            found._array = None
+            if array is not None:
+                found._array = array[key]  # takes a third of what an array of its own does
         return found
