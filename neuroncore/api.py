@@ -39,7 +39,6 @@ from neuroncore.record.saved import Record
 from neuroncore.record.trees import is_number
 from neuroncore.report.collectives import CollectiveOperation, operations
 from neuroncore.report.compare import Agreement, Incomparable, agreement
-from neuroncore.report.difference import Difference, Side, difference
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.progress import progress
 from neuroncore.report.summary import bound_by, summary
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from neuroncore.diagnostics.orders import Orders
     from neuroncore.precision.findings import Precision
     from neuroncore.replay.cursor import Replay
+    from neuroncore.report.difference import Difference, Side
     from neuroncore.view.document import Shown
     from neuroncore.view.page import Page
     from neuroncore.view.server import Server
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 reordering: Any = Lazy("neuroncore.diagnostics.orders")
 replaying: Any = Lazy("neuroncore.replay.cursor")
+differing: Any = Lazy("neuroncore.report.difference")
 tables: Any = Lazy("neuroncore.report.tables")
 tiles: Any = Lazy("neuroncore.view.tiles")
 viewing: Any = Lazy("neuroncore.view.page")
@@ -187,8 +188,7 @@ class Run:
         places."""
         if self._given is None:
             return {}
-        pairs = zip(arrays_in(self._used), arrays_in(self._given), strict=True)
-        both = enumerate(pairs)
+        both = enumerate(zip(arrays_in(self._used), arrays_in(self._given), strict=True))
         return {n: used for n, (used, given) in both if used.tobytes() != given.tobytes()}
 
     def replay(self, *inputs: Any) -> Any:
@@ -264,12 +264,14 @@ class Run:
         """This run beside a newer one: which is faster, how sure that is, what bounds them, and
         figures, lines and results that differ. Without `answers` it doesn't say what bounds
         them."""
-        return difference(self._side, other._side, answers)
+        found: Difference = differing.difference(self._side, other._side, answers)
+        return found
 
     @property
     def _side(self) -> Side:
         made = arrays_in(self.results) or list(self._changed().values())
-        return Side(self.kernel, self.timelines[self._slowest], self.summary, made)
+        side: Side = differing.Side(self.kernel, self.timelines[self._slowest], self.summary, made)
+        return side
 
     @property
     def _slowest(self) -> int:

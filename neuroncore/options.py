@@ -5,12 +5,12 @@ of what is not published about the numbers. Where what can be made again is kept
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from neuroncore.errors import UsageError, did_you_mean
+from neuroncore.native.structs import dataclass
 
 Order = Literal["in-order", "scheduled", "compiled"]
 DISABLE_DGE = "--disable-dge"  # of the older API: its compiler writes descriptors ahead

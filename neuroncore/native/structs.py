@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
 
-    def dataclass(cls=None, /, *, frozen=False, eq=True, repr=True):
+    def dataclass(cls=None, /, *, frozen=False, eq=True, repr=True, kw_only=False):
         """`dataclasses.dataclass` with fewer options, and without `InitVar`."""
 
         def define(cls: Any) -> Any:
             cls.__doc__ = cls.__doc__ or cls.__name__  # the library's has a signature
-            dataclasses.dataclass(cls, init=False, repr=False, eq=False)
+            dataclasses.dataclass(cls, init=False, repr=False, eq=False, kw_only=kw_only)
             methods = {"__init__": _init(cls, frozen)}
             methods |= {"__repr__": _repr} if repr else {}
             methods |= {"__setattr__": _frozen, "__delattr__": _frozen} if frozen else {}
@@ -45,7 +45,9 @@ def _init(cls: Any, frozen: bool) -> Any:
 def _written(cls: Any, frozen: bool) -> Any:
     """The `__init__` that takes the fields of a class."""
     fields = dataclasses.fields(cls)
-    takes = [_parameter(field) for field in fields if field.init]
+    takes = [_parameter(field) for field in fields if field.init and not field.kw_only]
+    named = [_parameter(field) for field in fields if field.init and field.kw_only]
+    takes += ["*", *named] if named else []
     lines = [_assignment(field, frozen) for field in fields if field.init or _is_made(field)]
     lines += ["self.__post_init__()"] if hasattr(cls, "__post_init__") else []
     names: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": MISSING}

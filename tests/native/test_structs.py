@@ -107,6 +107,18 @@ def test_what_is_frozen_does_not_change(dataclass):
 
 
 @BOTH
+def test_arguments_may_be_named_only(dataclass):
+    @dataclass(frozen=True, kw_only=True)
+    class Named:
+        first: int
+        second: int = 2
+
+    assert dataclasses.astuple(Named(first=1)) == (1, 2)
+    with pytest.raises(TypeError, match=r"__init__\(\)"):
+        Named(1)
+
+
+@BOTH
 def test_a_class_may_have_no_fields(dataclass):
     @dataclass(frozen=True)
     class Nothing:
