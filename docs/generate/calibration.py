@@ -131,12 +131,12 @@ RULES = (
      "against it AccelOpt's M0203"),
     ("a copy is written by what makes its source, if nothing else reads that", "compiled",
      "autocomp (one source)"),
-    ("copies that name no engine go to Vector or Scalar, whichever has less to do; on trn1 those "
-     "out of PSUM to Scalar", "compiled", "AccelOpt (counters), trainium-kernel-fusion (profiles)"),
-    ("so do multiplications and additions of constants on trn1", "compiled",
-     "AccelOpt (counters of silu, adamw: one source)"),
-    ("a copy out of PSUM is left out if its readers may read PSUM", "compiled",
-     "trainium-kernel-fusion (profiles), AccelOpt (counters of swiglu)"),
+    ("copies that name no engine go to Scalar out of PSUM, others to Vector or Scalar, whichever "
+     "has less to do", "compiled", "AccelOpt (counters), trainium-kernel-fusion (profiles)"),
+    ("so do multiplications and additions of constants", "compiled",
+     "AccelOpt (counters of silu, adamw), autocomp (layernorm)"),
+    ("a copy out of PSUM is left out on trn2 and trn3 if its readers may read PSUM", "compiled",
+     "trainium-kernel-fusion (profiles: one source); not on trn1: AccelOpt (counters of swiglu)"),
     ("copies of transposes that share a bank are one", "compiled",
      "trainium-kernel-fusion (profiles), autocomp"),
     ("32-bit DMA transposes are loads and products", "compiled", "kda-for-trainium (one source)"),

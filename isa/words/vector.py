@@ -91,9 +91,9 @@ def in_pipeline(call: Call) -> bool:
 
 def open_arithmetic(call: Call) -> list[engine]:
     """As `left_open`, of what Scalar's multiplier and adder can do: profiles on trn1 have it there
-    where Vector has much to do (silu, adamw); of trn2 none shows it."""
-    takes = call.machine.has("scalar_takes_open") and call["engine"] is unknown
-    return [vector, scalar] if takes and in_pipeline(call) else [call.engine]
+    where Vector has much to do (silu, adamw)."""
+    takes = call["engine"] is unknown and in_pipeline(call)
+    return [vector, scalar] if takes else [call.engine]
 
 
 # --- rules ----------------------------------------------------------------------------------------

@@ -100,7 +100,8 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
     passed = Bypass(nobody, columns.operands, nobody[:0])
     if policy.rewrites:
         moved = traffic(program, machine.sbuf.usable_bytes)
-        passed = bypass(program.calls, columns, accesses, flow)
+        if machine.has("psum_read_in_place"):
+            passed = bypass(program.calls, columns, accesses, flow)
         if len(passed.users):  # found by definitions, and changes who waits for whom
             columns = replace(columns, operands=passed.operands)
             accesses, flow = accesses._replace(operands=passed.operands), _no_flow(accesses, policy)

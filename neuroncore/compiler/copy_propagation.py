@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # numba is imported when it is needed
     from neuroncore.native.dependencies import Accesses, Flow
 
 Array = npt.NDArray[Any]
-CONVERTING = (engine.vector, engine.scalar, engine.gpsimd)
 
 
 class Definitions(NamedTuple):
@@ -98,7 +97,7 @@ def _is_legal(maker: Call, k: int, copy: Call) -> bool:
     """Whether a call's last operand but k - 1 may be that of a copy instead."""
     name = maker.writes[-k]
     made, declared = maker.view(name), _operand(maker, name)
-    if maker.engine not in CONVERTING or maker.dynamic or declared.partial:
+    if maker.engine is engine.dma or maker.dynamic or declared.partial:
         return False
     if made.region is not SBUF or made.dtype is not copy.view(copy.reads[0]).dtype:
         return False

@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # numba is imported when it is needed
     from neuroncore.native.dependencies import Accesses, Flow
 
 Array = npt.NDArray[Any]
-READING = (engine.vector, engine.scalar)  # the engines that reach PSUM as they do SBUF
 
 
 class Bypass(NamedTuple):
@@ -95,7 +94,7 @@ def _may_read(calls: Sequence[Call], readers: Array, places: Array, copies: Arra
 
 
 def _is_legal(reader: Call, place: int, copy: Call) -> bool:
-    if reader.engine not in READING or reader.dynamic or place >= len(reader.reads):
+    if reader.dynamic or place >= len(reader.reads):
         return False
     name, src = reader.reads[place], copy.view(copy.reads[0])
     if reader.view(name).shape != src.shape:

@@ -54,9 +54,9 @@ def overwritten_and_reduced(device, product, copy):
     reduced(device, product, copy)
 
 
-def copied(*uses, kept="float32", **named):
+def copied(*uses, kept="float32", machine="trn2", **named):
     """A product, a copy of it and what uses that."""
-    device = Device()
+    device = Device(machine)
     product, copy = device.empty(SHAPE, buffer="psum"), device.empty(SHAPE, kept)
     device.issue("nc_matmul", product, device.zeros((128, 128)), device.zeros(SHAPE))
     device.issue("tensor_copy", copy, product, **named)
@@ -88,6 +88,7 @@ def test_a_copy_whose_readers_may_read_psum_is_left_out_by_the_older_compiler(or
         ((reduced, stored), {}),
         ((reduced,), {"kept": "bfloat16"}),
         ((reduced,), {"engine": VECTOR}),
+        ((reduced,), {"machine": "trn1"}),
     ],
 )
 def test_other_copies_out_of_psum_are_made(uses, how):
@@ -159,11 +160,10 @@ def test_copies_of_transposes_that_share_a_bank_are_set_up_once(width, together)
     heads = timeline.compiled.heads[own]
     first = np.flatnonzero(own)[np.arange(12) // together * together]
     assert heads.tolist() == np.where(first == np.flatnonzero(own), -1, first).tolist()
-    assert (timeline.queue[own] == timeline.queue[first]).all()
-    vector = timeline.machine.engines["vector"]
-    set_up = vector.overhead_cycles / vector.clock_ghz
-    on_vector = own & (timeline.queue == QUEUES.index("Vector"))
-    busy = np.unique(timeline.busy[on_vector])
+    assert (timeline.queue[own] == QUEUES.index("Scalar")).all()
+    scalar = timeline.machine.engines["scalar"]
+    set_up = scalar.overhead_cycles / scalar.clock_ghz
+    busy = np.unique(timeline.busy[own])
     assert busy == pytest.approx([busy[0], busy[0] + set_up])
 
 
@@ -188,10 +188,11 @@ def test_todays_compiler_merges_nothing(order):
 # --- what the kernel leaves open ------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["trn1", "trn2"])
 @pytest.mark.parametrize(("op", "queue"), [(nl.multiply, "Scalar"), (nl.subtract, "Vector")])
-def test_on_trn1_scalar_takes_what_its_pipeline_can_do(op, queue):
+def test_scalar_takes_what_its_pipeline_can_do(name, op, queue):
     """Vector is behind by a reciprocal."""
-    device = Device("trn1")
+    device = Device(name)
     device.issue("reciprocal", device.empty(SHAPE), device.zeros(SHAPE))
     device.issue("tensor_scalar", device.empty(SHAPE), device.zeros(SHAPE), op, 2.0)
     assert QUEUES[in_order(device).queue[1]] == queue
