@@ -104,19 +104,30 @@ def _length_of_union(begin: Array, end: Array) -> float:
 
 def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
     """An engine is active from the begin of an instruction until its result is there, as in
-    published profiles of attention and of copies that are far apart; their own times overlap."""
+    published profiles of attention and of copies that are far apart; their own times overlap.
+    Loads of activation tables are not in it: the exponentials and copies of attention with one load
+    leave no time for that."""
     fields: dict[str, Any] = {}
     taken = timeline.end - timeline.begin
+    working = timeline.begin + _table_loads(timeline)
     for q, name in enumerate(ENGINE_FIELDS):
         own = timeline.queue == q
         fields[f"{name}_engine_instruction_count"] = counters.of_queue(q)
         fields[f"{name}_engine_instruction_time"] = float(taken[own].sum()) / 1e9
-        active = _length_of_union(timeline.begin[own], timeline.end[own])
+        active = _length_of_union(working[own], timeline.end[own])
         fields[f"{name}_engine_active_time"] = active / 1e9
         fields[f"{name}_engine_active_time_percent"] = active / (timeline.total_ns or 1.0)
     fields["matmul_instruction_count"] = counters.opcodes[TENSOR, "MATMUL"]
     fields["activate_instruction_count"] = counters.opcodes[SCALAR, "ACTIVATE"]
     return fields
+
+
+def _table_loads(timeline: Timeline) -> Array:
+    """How long each instruction loads the table of its function before it begins with its data."""
+    form = timeline.compiled
+    more = timeline.busy - form.table.busy.take(form.row)
+    loads: Array = np.where(timeline.queue == SCALAR, np.maximum(more, 0.0), 0.0)
+    return loads
 
 
 def _dma(timeline: Timeline, counters: Counters) -> dict[str, Any]:

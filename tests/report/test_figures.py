@@ -134,6 +134,15 @@ def test_engines_at_work_at_the_same_time_count_once():
     assert 0 < min(active) < max(active)
 
 
+def test_loads_of_activation_tables_are_not_in_active_time():
+    device = Device()
+    device.issue("activation", device.empty((4, 8)), nl.exp, device.zeros((4, 8)))
+    timeline = device.timeline()
+    taken = timeline.end[0] - timeline.begin[0] - timeline.machine.fixed.activation_table_ns
+    assert figures(timeline)["scalar_engine_active_time"] == pytest.approx(taken / 1e9)
+    assert figures(timeline)["total_active_time"] > taken / 1e9
+
+
 def test_spilled_bytes_are_none_or_not_known():
     assert "spill_save_bytes" in of(product, *(np.ones((K, n), np.float32) for n in (M, N)))
 
