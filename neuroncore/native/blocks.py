@@ -93,8 +93,9 @@ def scaled_block(group: int) -> Any:
     return generated(_block)
 
 
-def copied(lanes: int, vectors: int = 1) -> Any:
-    """The operation (source, target, rows) that copies the first columns of so many rows."""
+def copied(lanes: int, vectors: int = 1, stacked: bool = False) -> Any:
+    """The operation (source, target, rows) that copies the first columns of so many rows; a vector
+    of columns below the other if they are `stacked`."""
 
     def _copied(typingctx: Any, source: Any, target: Any, rows: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -102,7 +103,9 @@ def copied(lanes: int, vectors: int = 1) -> Any:
             source, target = (_Matrix(context, builder, *place, lanes) for place in places)
             with cgutils.for_range(builder, values[2]) as loop:
                 for v, vector in enumerate(source.vectors(loop.index, vectors)):
-                    builder.store(vector, target.place(loop.index, v), align=4)
+                    below = builder.add(loop.index, builder.mul(values[2], _index(v)))
+                    place = target.place(below, 0) if stacked else target.place(loop.index, v)
+                    builder.store(vector, place, align=4)
             return context.get_dummy_value()
 
         return types.void(source, target, types.int64), generate

@@ -40,7 +40,8 @@ _pair_1, _pair_2 = (block(v, 2) for v in (1, 2))
 _quad_1, _quad_2 = (block(v, 4) for v in (1, 2))
 _scaled_single, _scaled_quad = (scaled_block(group) for group in (1, 4))
 _SOURCE, _TARGET = (types.Array(types.float32, 2, "A", readonly=r) for r in (True, False))
-_copied_rows = copied(ROWS)
+STACK = 4  # blocks whose weights are packed together: whole lines of the cache are read, once
+_copied_rows, _copied_stack = copied(ROWS), copied(ROWS, STACK, stacked=True)
 _copied_1, _copied_2, _copied_3 = (copied(LANES, v) for v in (1, 2, 3))
 
 
@@ -189,11 +190,16 @@ def _carved(scratch: Array, k: int) -> tuple[Array, Array, Array]:
 
 @inlined
 def _pack_weights(s: Array, weights: Array) -> None:
-    for m in range(0, s.shape[1], ROWS):
-        if s.strides[1] == FLOAT_BYTES and m + ROWS <= s.shape[1]:
-            _copied_rows(s[:, m:], weights[m // ROWS], s.shape[0])
-        else:
-            _pad(s[:, m:], weights[m // ROWS], ROWS)
+    k, columns = s.shape
+    whole = columns if s.strides[1] == FLOAT_BYTES else 0
+    stacked, single = whole - whole % (STACK * ROWS), whole - whole % ROWS
+    rows = weights.reshape(-1, ROWS)
+    for m in range(0, stacked, STACK * ROWS):
+        _copied_stack(s[:, m:], rows[m // ROWS * k :], k)
+    for m in range(stacked, single, ROWS):
+        _copied_rows(s[:, m:], weights[m // ROWS], k)
+    for m in range(single, columns, ROWS):
+        _pad(s[:, m:], weights[m // ROWS], ROWS)
 
 
 @inlined

@@ -9,10 +9,11 @@ from numba import types
 
 from neuroncore.native.blocks import turned
 from neuroncore.native.jit import compiled_once
+from neuroncore.native.lanes import LANES
 
 Array = npt.NDArray[Any]
 
-BLOCK = 8
+BLOCK = max(LANES, 8)  # 16 numbers of 4 bytes are a line of the cache
 _turned = turned(BLOCK)
 
 
