@@ -134,7 +134,6 @@ class Dma:
     hardware_generators: int
     transpose_from_hbm: float  # the share of the bandwidth that a transpose gets
     transpose_from_sbuf: float
-    transpose_ns: float  # how much later its result is there
     accumulate: float  # the share that sums get
 
 

@@ -32,8 +32,8 @@ OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
         lambda program, capacity: Traffic(np.full(len(program), -1, np.int32)),
     ),
     "sums of the same tiles are made once": (
-        "neuroncore.native.dependencies.recomputed",
-        lambda call, *_: np.full(len(call), -1, np.int32),
+        "neuroncore.compiler._compared",
+        lambda calls: np.zeros(len(calls), np.int32),
     ),
     "copies are written by what makes their source": (
         "neuroncore.compiler.propagated_copies",

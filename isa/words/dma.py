@@ -254,12 +254,11 @@ def product_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
-    """A transpose gets a share of the bandwidth (ARCH2), and its result is there later."""
+    """A transpose gets a share of the bandwidth (ARCH2)."""
     if call.engine is engine.tensor:
         return product_cost(call, machine)
     found = cost.dma(call, machine)
     in_sbuf = call.view("src").on_chip
     share = machine.dma.transpose_from_sbuf if in_sbuf else machine.dma.transpose_from_hbm
     assert found.transfer is not None
-    taken = replace(found.transfer, ns=found.transfer.ns / share)
-    return replace(found, transfer=taken, latency_ns=found.latency_ns + machine.dma.transpose_ns)
+    return replace(found, transfer=replace(found.transfer, ns=found.transfer.ns / share))

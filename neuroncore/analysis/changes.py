@@ -99,7 +99,7 @@ def _issue(machine: Machine) -> Machine:
 
 
 def _transfer_latency(machine: Machine) -> Machine:
-    names = ("load_latency_ns", "store_latency_ns", "transpose_ns")
+    names = ("load_latency_ns", "store_latency_ns")
     return _with_dma(machine, **dict.fromkeys(names, 0.0))
 
 

@@ -8,6 +8,7 @@ share a bank, are copied by one instruction.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -36,8 +37,8 @@ class Bypass(NamedTuple):
 
 def bypass(calls: Sequence[Call], columns: Columns, accesses: Accesses, flow: Flow) -> Bypass:
     """Leave out copies between equal formats, of just what one instruction wrote, whose readers all
-    read exactly what was copied, and may read it in PSUM, where it stays until then. That they take
-    as long for it as from SBUF is assumed."""
+    read exactly what was copied, and may read it in PSUM, where it stays until then, in no more time
+    than in SBUF."""
     count, start = len(columns.call), columns.start
     last_operand = start[1:] - 1
     source, nobody = np.full(count, -1, np.int32), np.zeros(0, np.intp)
@@ -97,9 +98,11 @@ def _is_legal(reader: Call, place: int, copy: Call) -> bool:
     if reader.dynamic or place >= len(reader.reads):
         return False
     name, src = reader.reads[place], copy.view(copy.reads[0])
-    if reader.view(name).shape != src.shape:
+    if reader.view(name).shape != src.shape or not takes(reader, name, src):
         return False
-    return takes(reader, name, src)
+    instead = replace(reader, arguments={**reader.arguments, name: src})
+    from_psum, from_sbuf = (c.instruction.cost(c, c.machine).busy_ns for c in (instead, reader))
+    return bool(from_psum <= from_sbuf)
 
 
 def merged(program: Program, columns: Columns, bank_bytes: int) -> Array:

@@ -115,6 +115,13 @@ def test_what_is_fitted_is_added_for_the_harnesses_of_a_machine():
 
 
 @pytest.mark.parametrize("rule", choices.OFF)
+def test_a_rule_is_replaced_where_it_is_looked_up_each_time(rule):
+    """A lazy module keeps the names that it has found: what replaces them would be without effect
+    after the first estimate."""
+    assert not choices.OFF[rule][0].startswith("neuroncore.native.")
+
+
+@pytest.mark.parametrize("rule", choices.OFF)
 def test_every_rule_can_be_turned_off(rule, record):
     """What it replaces is there: of a rule that has another name nothing would be known."""
     (choice,) = (c for c in EVERY if c.name == rule)

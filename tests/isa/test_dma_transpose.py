@@ -434,11 +434,9 @@ def moved(target, name, where):
 
 
 @pytest.mark.parametrize(("where", "share"), [("hbm", 0.9), ("sbuf", 0.5)])
-@pytest.mark.parametrize(("target", "own_ns"), [("trn2", 2400), ("trn3", 0)])
-def test_a_transpose_gets_a_share_of_the_bandwidth_and_its_result_is_there_later(
-    target, own_ns, where, share
-):
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+def test_a_transpose_gets_a_share_of_the_bandwidth(target, where, share):
     copied, copy_after = moved(target, "dma_copy", where)
     transposed, after = moved(target, "dma_transpose", where)
     assert transposed == pytest.approx(copied / share)
-    assert after == pytest.approx(copy_after + own_ns)
+    assert after == pytest.approx(copy_after)

@@ -32,6 +32,11 @@ def added(device, product, copy):
     device.issue("tensor_tensor", device.empty(SHAPE), copy, device.zeros(SHAPE), nl.add)
 
 
+def scaled(device, product, copy):
+    """Twice as fast within SBUF as from PSUM."""
+    device.issue("tensor_scalar", device.empty(SHAPE), copy, nl.multiply, 2.0, engine=VECTOR)
+
+
 def doubled(device, product, copy):
     device.issue("tensor_tensor", device.empty(SHAPE), copy, copy, nl.add)
 
@@ -83,6 +88,7 @@ def test_a_copy_whose_readers_may_read_psum_is_left_out_by_the_older_compiler(or
         ((stored,), {}),
         ((multiplied,), {}),
         ((doubled,), {}),
+        ((scaled,), {}),
         ((part_reduced,), {}),
         ((overwritten_and_reduced,), {}),
         ((reduced, stored), {}),
