@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from math import ceil, floor
 from pathlib import Path
 
 from neuroncore.cli.score import compared
@@ -36,7 +35,7 @@ def kind(point: Point) -> Kind:
 def document(stated: Mapping[str, Range]) -> str:
     return HEADER + "".join(
         f'\n[[range]]\nof = "{name}"\n'
-        f"low = {floor(r.low * 1000) / 1000}\nhigh = {ceil(r.high * 1000) / 1000}\n"
+        f"low = {r.low}\nhigh = {r.high}\n"
         f"points = {r.points}\nsources = {r.sources}\n"
         for name, r in stated.items()
     )

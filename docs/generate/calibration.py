@@ -125,7 +125,8 @@ others choose: what needs no evidence, unless another value is better.
 RULES = (
     ("engines take the first that is ready among 32 instructions, transfers in order, loads in the "
      "order of their use", "scheduled", "nki-autotune, nki-moe-megakernel"),
-    ("among 128 instructions, transfers too", "compiled", "autocomp (one source)"),
+    ("among 128 instructions and 32 transfers", "compiled",
+     "autocomp, aws-neuron-sdk, robertpare17/asst4-trainium"),
     ("what is loaded again and fits is loaded once", "compiled", "AccelOpt (counters), autocomp"),
     ("sums of the same tiles are made once", "compiled", "aws-neuron-sdk, kda-for-trainium; "
      "against it AccelOpt's M0203"),
@@ -205,10 +206,6 @@ WRONG = (
         "Mamba whose compiler loaded and multiplied again what it could have kept; another release "
         "kept the same (awsdoc/mamba).",
         ("M0203", "M1037"),
-    ),
-    (
-        "1,024 DMA transposes in a chain wait for each other here longer than there.",
-        ("M1122",),
     ),
     (
         "Tiles that don't fit into SBUF: the compiler spills. What it spills is estimated, and so "

@@ -12,6 +12,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from math import ceil, floor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,7 +140,7 @@ def classes(kind: Kind) -> Sequence[str]:
 
 
 def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
-    """The range of each class that has measurements.
+    """The range of each class that has measurements, to thousandths outwards, as it is stated.
 
     A class borrows from the next wider one, which counts as much as BORROWED kernels: a class of
     few kernels has nearly the range of the wider one. A kernel of a source with n of them counts
@@ -160,6 +161,7 @@ def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
             if name not in ranges:
                 sources = {r.source for r, there in zip(known, inside, strict=True) if there}
                 low, high = (_quantile(ratios, weights, part) for part in (TAIL, 1 - TAIL))
+                low, high = floor(low * 1000) / 1000, ceil(high * 1000) / 1000
                 ranges[name] = Range(low, high, int(inside.sum()), len(sources))
     return dict(sorted(ranges.items()))
 
