@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.jit import compiled
+from neuroncore.native.jit import compiled, inlined
 
 Array = npt.NDArray[Any]
 
@@ -22,60 +22,83 @@ class Uses(NamedTuple):
     queue: Array
 
 
+class Lives(NamedTuple):
+    """Of each tile its first and its last instruction, the last one of each queue, or -1, and those
+    of the space that it takes over."""
+
+    birth: Array
+    last: Array
+    last_user: Array
+    space: Array
+
+
 @compiled
-def reuse_of_space(uses: Uses, size: Array, waits: Array, capacity: int, previous: Array) -> int:
+def reuse_of_space(
+    uses: Uses, size: Array, waits: Array, capacity: int, lives: Lives, previous: Array
+) -> int:
     """Let each user of a tile wait, as previous[i, q] says, for the last users of the space that
     the tile takes over: a compiler may begin any of its own users first. The peak of live bytes.
 
     size[t] is a tile's, waits[i] whether one that instruction i uses first waits while more is
-    alive than fits. Tiles have numbers in the order of their first use. Space that has been free
-    the longest is taken first. What a tile lacks it gets of what is spilled, which has it back when
-    the tile dies.
+    alive than fits; `lives` are -1. Tiles have numbers in the order of their first use. Space that
+    has been free the longest is taken first. What a tile lacks it gets of what is spilled, which
+    has it back when the tile dies.
     """
-    count, queues = size.shape[0], previous.shape[1]
-    birth, last = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
-    last_user, space = np.full((2, count, queues), -1, np.int32)
-    for i in range(uses.queue.shape[0]):
-        for k in range(uses.start[i], uses.start[i + 1]):
-            t = uses.tile[uses.operands[k]]
+    start, operands, tile, queue = uses
+    birth, last, last_user, space = lives
+    for i in range(queue.shape[0]):
+        for k in range(start[i], start[i + 1]):
+            t = tile[operands[k]]
             if t >= 0:
                 birth[t] = i if birth[t] < 0 else birth[t]
-                last[t] = last_user[t, uses.queue[i]] = i
-    deaths, left = np.argsort(last, kind="mergesort"), np.zeros(count, np.int64)
-    left[:] = size
+                last[t] = last_user[t, queue[i]] = i
+    deaths, left = _in_order(last, queue.shape[0]), np.zeros(last.shape[0], np.int64)
     unused, used, peak = capacity, 0, 0
     died, taken = 0, 0  # how many of `deaths` have died, and been taken over whole
-    displaces = False
-    for t in range(count):
-        while died < count and last[deaths[died]] < birth[t]:
+    displaced = False
+    for t in range(size.shape[0]):
+        while last[deaths[died]] < birth[t]:
             used -= size[deaths[died]]
             died += 1
         used += size[t]
         peak = max(peak, used)
-        need = size[t]
-        fresh = min(unused, need)
+        fresh = min(unused, size[t])
         unused -= fresh
-        need -= fresh
+        need = size[t] - fresh
         while need > 0 and taken < died and (waits[birth[t]] or used <= capacity):
             d = deaths[taken]
             take = min(left[d], need)
             if take > 0:
-                displaces = True
-                for q in range(queues):
+                displaced = True
+                for q in range(space.shape[1]):
                     space[t, q] = max(space[t, q], last_user[d, q])
             left[d] -= take
             need -= take
             if left[d] == 0:
                 taken += 1
-        left[t] -= need
-    if displaces:
-        for i in range(uses.queue.shape[0]):
-            for k in range(uses.start[i], uses.start[i + 1]):
-                t = uses.tile[uses.operands[k]]
+        left[t] = size[t] - need
+    if displaced:
+        for i in range(queue.shape[0]):
+            for k in range(start[i], start[i + 1]):
+                t = tile[operands[k]]
                 if t >= 0:
-                    for q in range(queues):
+                    for q in range(space.shape[1]):
                         previous[i, q] = max(previous[i, q], space[t, q])
     return int(peak)
+
+
+@inlined
+def _in_order(last: Array, count: int) -> Array:
+    """Tiles by the last of `count` instructions that use them, and by number."""
+    dying, following = np.full(count, -1), np.empty(last.shape[0], np.int64)
+    for t in range(last.shape[0] - 1, -1, -1):
+        following[t], dying[last[t]] = dying[last[t]], t
+    found, k = np.empty_like(following), 0
+    for i in range(count):
+        t = dying[i]
+        while t >= 0:
+            found[k], t, k = t, following[t], k + 1
+    return found
 
 
 class Choices(NamedTuple):

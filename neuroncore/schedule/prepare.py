@@ -120,8 +120,12 @@ def _wait_for_space(
         accesses.start, accesses.operands, tile.take(areas.of_box), form.own_queue
     )
     size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
+    lives = allocation.Lives(
+        *buffers.filled((2, len(size)), -1, np.int32),
+        *buffers.filled((2, len(size), len(QUEUES)), -1, np.int32),
+    )
     reuse = allocation.reuse_of_space.over(len(work.queue))
-    return max(peak, reuse(uses, size, waits, capacity, work.previous))
+    return max(peak, reuse(uses, size, waits, capacity, lives, work.previous))
 
 
 def spill_ns(spilled: Traffic, machine: Machine) -> float:
