@@ -282,7 +282,7 @@ def _begin(
         if longer > 0.0:
             units.free[rival] += longer
             windows.stale[rival] = True
-            _look_again(time, windows, work, queues, core, times.end)
+            _look_again(number, time, windows, work, queues, core, times.end)
         units.sharing[q] = i
     units.free[q] = time + work.busy[i]
     return i
@@ -309,10 +309,12 @@ def _take_out(q: int, k: int, fresh: Any, windows: Windows) -> None:
 
 @borrowing
 def _look_again(
-    time: float, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
+    number: Any, time: float, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
 ) -> None:
-    """See when all is ready that is so after a time: perhaps by an end that has changed."""
-    for q in range(windows.low.shape[0]):
+    """See when all of a core is ready that is so after a time: perhaps by an end of its own that
+    has changed."""
+    each = work.previous.shape[1]
+    for q in range(number * each, (number + 1) * each):
         for k in range(windows.low[q], windows.high[q]):
             if windows.ready[q, k] > time:
                 i = queues.order[windows.place[q, k]]

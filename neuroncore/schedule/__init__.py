@@ -63,7 +63,8 @@ def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Tim
     for core, each in enumerate(works):
         own = slice(at[core], at[core + 1])
         cause, lane = times.cause[own], work.lane[own]
-        cause[cause >= 0] -= own.start
+        if core:
+            cause[cause >= 0] -= own.start
         found.append(
             Timeline(
                 compiled=each.compiled,
@@ -75,7 +76,7 @@ def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Tim
                 end=end[own],
                 cause=cause,
                 transfer_ns=work.lane_ns[own],
-                engines_used=np.where(lane[:, 0] >= 0, lane[:, 1] - lane[:, 0] + 1, 0),
+                engines_used=lane[:, 1] - lane[:, 0] + (lane[:, 0] >= 0),
                 first_engine=lane[:, 0],
                 peak_sbuf=each.peak_sbuf,
                 peak_psum=each.peak_psum,
