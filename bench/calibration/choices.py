@@ -15,40 +15,36 @@ import numpy as np
 
 from neuroncore import machine
 from neuroncore.compiler.policy import POLICIES
-from neuroncore.compiler.psum_copies import Bypass
-from neuroncore.compiler.residency import Traffic
+from neuroncore.compiler.residency import NO_MOVES
 from neuroncore.machine import Machine
-from neuroncore.record.program import Order
+from neuroncore.record.program import Order, Program
 from neuroncore.report.measurements import Harness
 
 FILE = Path(__file__).with_suffix(".toml")
 FITTED = "fitted"  # a grade of harnesses
-NOBODY = np.zeros(0, np.int32)
 DGE = "without --disable-dge hardware writes descriptors"
+
+
+def _nobody(program: Program, *_: Any) -> Any:
+    return np.full(len(program), -1, np.int32)
+
+
 # What a rule's function is replaced by where the rule is off: as if it had found nothing.
 OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "what is loaded again is loaded once": (
-        "neuroncore.compiler.traffic",
-        lambda program, capacity: Traffic(np.full(len(program), -1, np.int32)),
+        "neuroncore.compiler.loads_and_spills",
+        lambda program, *_: (_nobody(program), NO_MOVES),
     ),
     "sums of the same tiles are made once": (
         "neuroncore.compiler._compared",
         lambda calls: np.zeros(len(calls), np.int32),
     ),
-    "copies are written by what makes their source": (
-        "neuroncore.compiler.propagated_copies",
-        lambda *_: (NOBODY, NOBODY),
-    ),
+    "copies are written by what makes their source": ("neuroncore.compiler.propagated", _nobody),
     "copies out of PSUM are left out where their readers may read PSUM": (
-        "neuroncore.compiler.bypass",
-        lambda calls, columns, *_: Bypass(
-            np.full(len(columns.call), -1, np.int32), columns.operands, NOBODY
-        ),
+        "neuroncore.compiler.bypassed",
+        lambda program, accesses, _: (_nobody(program), accesses.operands),
     ),
-    "copies of transposes that share a bank are one": (
-        "neuroncore.compiler.merged",
-        lambda program, *_: np.full(len(program), -1, np.int32),
-    ),
+    "copies of transposes that share a bank are one": ("neuroncore.compiler.merged", _nobody),
     "work that names no engine is shared out": (
         "neuroncore.compiler.costs.variants",
         lambda call, *_: [call],

@@ -51,9 +51,9 @@ def schedule_varied(
 
 def _prepared(form: Compiled, machine: Machine, variation: Variation) -> Prepared:
     if variation.renamed:
-        first, needs = _flow_of_data(form.first, form.needs, form.accesses)
+        first, needs = _flow_of_data(form.flow.first, form.flow.needs, form.accesses)
         nobody = np.full_like(form.flow.previous, -1)
-        form = replace(form, first=first, needs=needs, flow=form.flow._replace(previous=nobody))
+        form = replace(form, flow=form.flow._replace(first=first, needs=needs, previous=nobody))
     made = prepared(form, machine)
     return replace(made, work=_varied(made.work, variation))
 

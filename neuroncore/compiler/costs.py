@@ -13,10 +13,9 @@ from neuroncore.compiler.queues import GPSIMD, LOADS, QUEUE_OF, QUEUES, SCALAR, 
 from neuroncore.enums import engine
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
-from neuroncore.native.lazy import Lazy
+from neuroncore.native import allocation as native
 
 Array = npt.NDArray[Any]
-native: Any = Lazy("neuroncore.native.allocation")
 
 
 class CallTable:

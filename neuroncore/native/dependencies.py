@@ -26,13 +26,28 @@ class Accesses(NamedTuple):
     near: Array
     near_start: Array
 
+    @property
+    def user(self) -> Array:
+        """Whose each operand is."""
+        return np.repeat(np.arange(len(self.reads)), np.diff(self.start))
+
+    @property
+    def is_read(self) -> Array:
+        """Whether each operand is."""
+        found: Array = np.arange(len(self.operands)) < (self.start[:-1] + self.reads)[self.user]
+        return found
+
 
 class Flow(NamedTuple):
-    """What comes of it beside `needs`: previous[i, q], the last instruction of queue q that reads
-    what i overwrites; whether the stationary tile of i differs from the one in the array; the
-    definition that reaches operand k, who wrote it last; who first kills, overwrites, any of what i
-    wrote. Reaching definitions are left out where there is no room for them."""
+    """What comes of it. i waits for needs[first[i]:first[i + 1]]: the last writers of all that it
+    reads or overwrites and up to READERS of those that read what it overwrites, the last ones of
+    each box; and for previous[i, q], the last instruction of queue q that reads what i overwrites.
+    Whether the stationary tile of i differs from the one in the array (`reload`); the definition
+    that reaches operand k, who wrote it last; who first kills, overwrites, any of what i wrote.
+    Reaching definitions are left out where there is no room for them."""
 
+    first: Array
+    needs: Array
     previous: Array
     reload: Array
     reaching: Array
@@ -55,46 +70,46 @@ class Users(NamedTuple):
 
 
 def dependencies(
-    queue: Array, accesses: Accesses, weights: Array, flow: Flow
-) -> tuple[Array, Array]:
-    """What each instruction waits for: needs[first[i]:first[i + 1]], the last writers of all that
-    it reads or overwrites and up to READERS of those that read what it overwrites, the last ones of
-    each box. Returns first and needs, and fills `flow`.
+    queue: Array, queues: int, accesses: Accesses, weights: Array, defines: bool
+) -> Flow:
+    """The flow of data of instructions on so many queues; with `defines`, of definitions too.
 
     weights[i] is which operand of i is a stationary tile, or -1.
     """
     count, boxes, operands = len(queue), len(accesses.near_start) - 1, len(accesses.operands)
+    flow = Flow(
+        first=np.zeros(count + 1, np.int64),
+        needs=buffers.array((4 * count + 64,), INT32),
+        previous=buffers.filled((count, queues), -1, np.int32),
+        reload=np.zeros(count, np.bool_),
+        reaching=np.zeros(operands if defines else 0, np.int32),
+        killer=np.full(count, count, np.int32),
+    )
     users = Users(
         writer=np.full(boxes, -1, np.int32),
-        reader=buffers.filled((boxes, flow.previous.shape[1]), -1, np.int32),
+        reader=buffers.filled((boxes, queues), -1, np.int32),
         latest=np.full(boxes, -1, np.int32),
         earlier=buffers.array((operands,), INT32),
         reading=buffers.array((operands,), INT32),
         noted=np.full(count, -1, np.int32),
         loaded=np.full(2, -1, np.int32),
     )
-    first, needs, done = np.zeros(count + 1, np.int64), buffers.array((4 * count + 64,), INT32), 0
+    done = 0
     while done < count:
-        done = _dependencies.over(count)(done, queue, accesses, weights, users, flow, first, needs)
+        done = _dependencies.over(count)(done, queue, accesses, weights, users, flow)
         if done < count:
-            needs = np.concatenate((needs, np.empty_like(needs)))
-    return first, needs[: first[-1]]
+            flow = flow._replace(needs=np.concatenate((flow.needs, np.empty_like(flow.needs))))
+    return flow._replace(needs=flow.needs[: flow.first[-1]])
 
 
 @compiled
 def _dependencies(
-    done: int,
-    queue: Array,
-    accesses: Accesses,
-    weights: Array,
-    users: Users,
-    flow: Flow,
-    first: Array,
-    needs: Array,
+    done: int, queue: Array, accesses: Accesses, weights: Array, users: Users, flow: Flow
 ) -> int:
     """How many instructions are done: all, or those for which there was room in `needs`."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     near, near_start, noted = accesses.near, accesses.near_start, users.noted
+    first, needs = flow.first, flow.needs
     for i in range(done, queue.shape[0]):
         found, stationary, made_by = first[i], -1, -1
         for k in range(start[i], start[i + 1]):

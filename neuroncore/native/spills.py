@@ -117,15 +117,21 @@ def _mixed(key: Any, value: Any) -> Any:
 
 
 @compiled
-def kept(accesses: Accesses, same_as: Array) -> Array:
-    """Whether each instruction writes nothing or a piece that is no repetition."""
+def repeated(accesses: Accesses, same_as: Array) -> Array:
+    """The instruction that has made what each one would make again, the last one to write it; -1
+    for those that write nothing or a piece that is no repetition."""
     start, reads, piece, _ = accesses
-    found = np.zeros(reads.shape[0], np.bool_)
+    found, maker = np.full(reads.shape[0], -1, np.int32), np.full(same_as.shape[0], -1)
     for i in range(found.shape[0]):
-        first_write = start[i] + reads[i]
-        found[i] = first_write == start[i + 1]
-        for k in range(first_write, start[i + 1]):
-            found[i] |= same_as[piece[k]] == piece[k]
+        for k in range(start[i] + reads[i], start[i + 1]):
+            maker[piece[k]] = i
+    for i in range(found.shape[0]):
+        for k in range(start[i] + reads[i], start[i + 1]):
+            if same_as[piece[k]] == piece[k]:
+                found[i] = -1
+                break
+            if k == start[i] + reads[i]:
+                found[i] = maker[same_as[piece[k]]]
     return found
 
 
@@ -170,7 +176,7 @@ def replay(accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int) -> A
         clean=np.zeros(count, np.bool_),
         last_use=np.full(count, -1),
     )
-    runs = kept(accesses, same_as)
+    runs = repeated(accesses, same_as) < 0
     uses = _uses(accesses, same_as, tiles.movable, runs)
     most = 2 * np.count_nonzero(uses[0] >= 0)  # a tile that makes room was brought before
     moves = Moves(np.empty((most, 3), np.int64), np.zeros(2, np.int64))

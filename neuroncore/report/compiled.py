@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.compiler import Compiled
+from neuroncore.compiler import BYPASSED, ISSUED, REPEATED, WRITTEN, Compiled
 from neuroncore.compiler.queues import QUEUES
 from neuroncore.report.units import size
 
 ADDED = "spill_save", "spill_reload", "load again"  # by kind (`neuroncore.native.spills`)
+LEFT_OUT = {REPEATED: "there already", WRITTEN: "written in place", BYPASSED: "read in PSUM"}
 
 
 def listing(form: Compiled) -> Iterator[str]:
@@ -35,7 +36,7 @@ def listing(form: Compiled) -> Iterator[str]:
 
 def _added(form: Compiled) -> Iterator[str]:
     """Spills and reloads, and loads made again, by the line that each comes before and the tile."""
-    moves, boxes = form.traffic.moves, form.program.boxes()
+    moves, boxes = form.moves, form.program.boxes()
     if not len(moves.kind):
         return
     _, box = np.unique(boxes.pieces.of_box, return_index=True)  # one of each piece
@@ -50,21 +51,15 @@ def _added(form: Compiled) -> Iterator[str]:
             f"{form.program.place(line).short:24} {ADDED[kind]:22} {count[k]:,} of {size(nbytes)} "
             f"by DMA: {area.name or 'a tile'}{made}"
         )
-    total = form.traffic
-    yield (
-        f"spilled {size(total.spill_save_bytes)}, reloaded {size(total.spill_reload_bytes)}, "
-        f"read again from where it came {size(total.reread_bytes)}"
-    )
+    saved, reloaded, reread = (size(moves.bytes_of(k)) for k in range(len(ADDED)))
+    yield f"spilled {saved}, reloaded {reloaded}, read again from where it came {reread}"
 
 
 def _said(form: Compiled, members: npt.NDArray[np.intp]) -> Iterator[str]:
-    left = members[form.issued[members]]
+    fate = form.fate[members]
+    left = members[fate == ISSUED]
     counts = np.bincount(form.queue[left], minlength=len(QUEUES)).tolist()
     yield from (f"{count:,} on {QUEUES[q]}" for q, count in enumerate(counts) if count)
-    for why, found in (
-        ("there already", form.same_as),
-        ("written in place", form.maker),
-        ("read in PSUM", form.bypass.source),
-    ):
-        if count := int((found[members] >= 0).sum()):
+    for rule, why in LEFT_OUT.items():
+        if count := np.count_nonzero(fate == rule):
             yield f"{count:,} left out: {why}"

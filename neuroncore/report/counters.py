@@ -14,12 +14,13 @@ import numpy as np
 
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import HBM
-from neuroncore.compiler import Compiled
+from neuroncore.compiler import ISSUED, Compiled
 from neuroncore.compiler.queues import QUEUES, TENSOR, is_transfer
-from neuroncore.compiler.residency import Traffic
+from neuroncore.compiler.residency import Moves
 from neuroncore.enums import engine
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
+from neuroncore.native.spills import RELOADED, REREAD, SAVED
 from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import PACK, float32
 from neuroncore.schedule import Timeline
@@ -67,8 +68,8 @@ def counted(timeline: Timeline) -> Counters:
     found, machine = Counters(), timeline.machine
     program, call, queue = timeline.program, timeline.columns.call, timeline.queue
     form = timeline.compiled
-    call, queue = call[form.issued], queue[form.issued]
-    _spill(found.bytes, form.traffic)
+    call, queue = call[form.fate == ISSUED], queue[form.fate == ISSUED]
+    _spill(found.bytes, form.moves)
     _read_in_psum(found.bytes, form)
     pairs, times = np.unique(call.astype(np.int64) * len(QUEUES) + queue, return_counts=True)
     matrices: dict[str, int] = {}
@@ -85,23 +86,23 @@ def counted(timeline: Timeline) -> Counters:
     return found
 
 
-def _spill(counts: Counter[str], moved: Traffic) -> None:
-    read = moved.spill_reload_bytes + moved.reread_bytes
+def _spill(counts: Counter[str], moves: Moves) -> None:
+    saved, reloaded, reread = map(moves.bytes_of, (SAVED, RELOADED, REREAD))
     for name, count in (
-        ("spill_save_bytes", moved.spill_save_bytes),
-        ("sbuf_read_bytes", moved.spill_save_bytes),
-        ("hbm_write_bytes", moved.spill_save_bytes),
-        ("spill_reload_bytes", moved.spill_reload_bytes),
-        ("hbm_read_bytes", read),
-        ("sbuf_write_bytes", read),
+        ("spill_save_bytes", saved),
+        ("sbuf_read_bytes", saved),
+        ("hbm_write_bytes", saved),
+        ("spill_reload_bytes", reloaded),
+        ("hbm_read_bytes", reloaded + reread),
+        ("sbuf_write_bytes", reloaded + reread),
     ):
         counts[name] += count
 
 
 def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
     """What is read in PSUM though the program has it in SBUF."""
-    start, places = form.columns.start, form.bypass.users
-    reader = np.searchsorted(start, places, side="right") - 1
+    start, places = form.columns.start, np.flatnonzero(form.read_in_psum)
+    reader = form.accesses.user[places]
     kinds, times = np.unique(
         np.column_stack((form.columns.call[reader], places - start[reader])),
         axis=0,

@@ -20,8 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.analysis.path import steps
+from neuroncore.compiler import REPEATED, WRITTEN
 from neuroncore.compiler.queues import LOADS, QUEUES
 from neuroncore.native.lazy import Lazy
+from neuroncore.native.spills import RELOADED, SAVED
 from neuroncore.native.structs import dataclass
 from neuroncore.schedule import Timeline
 
@@ -110,10 +112,10 @@ def doubt_of(timeline: Timeline) -> str:
     form = timeline.compiled
     if not form.policy.rewrites or not len(timeline.queue):
         return ""
-    if form.traffic.spill_save_bytes or form.traffic.spill_reload_bytes:
+    if form.moves.bytes_of(SAVED) or form.moves.bytes_of(RELOADED):
         return "tiles are spilled"
     # Copies out of PSUM that readers bypass are no doubt: profiles show them.
-    left_out = float(((form.same_as >= 0) | (form.maker >= 0)).mean())
+    left_out = float(np.isin(form.fate, (REPEATED, WRITTEN)).mean())
     if left_out >= LEFT_OUT:
         return f"the compiler is taken to leave out {left_out:.0%} of the instructions"
     if len(timeline.queue) >= MANY:

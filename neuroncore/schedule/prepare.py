@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.compiler import Compiled
+from neuroncore.compiler import ISSUED, REPEATED, Compiled
 from neuroncore.compiler.costs import busy
 from neuroncore.compiler.queues import LOADS, QUEUES, STORES, SYNC
-from neuroncore.compiler.residency import Traffic
+from neuroncore.compiler.residency import Moves
 from neuroncore.enums import MemoryRegion
 from neuroncore.machine import Machine
 from neuroncore.native import allocation, buffers, dependencies
+from neuroncore.native.spills import RELOADED, SAVED
 from neuroncore.native.structs import dataclass
 from neuroncore.native.timeline import Queues, Work
 from neuroncore.record.boxes import Box
@@ -58,14 +59,14 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
         queues=_queues(form, work.queue),
         peak_sbuf=peak_sbuf,
         peak_psum=peak_psum,
-        spill_ns=spill_ns(form.traffic, machine),
+        spill_ns=spill_ns(form.moves, machine),
     )
 
 
 def _work(form: Compiled, machine: Machine) -> Work:
     """What each instruction takes, and waits for by the flow of data and as the kernel says."""
     table, row, program = form.table, form.row, form.program
-    first, needs = _with(form.first, form.needs, *program.edges().T)
+    first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
     previous = buffers.array(form.flow.previous.shape, form.flow.previous.dtype)
     previous[:] = form.flow.previous
     previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
@@ -128,27 +129,27 @@ def _wait_for_space(
     return max(peak, reuse(uses, size, waits, capacity, lives, work.previous))
 
 
-def spill_ns(spilled: Traffic, machine: Machine) -> float:
+def spill_ns(moves: Moves, machine: Machine) -> float:
     """How long spilled tiles are on their way to HBM and back, at the full rate of all DMA engines.
 
     Published mamba kernels that spill take longer by just that: nothing runs beside it.
     """
     per_engine = machine.hbm.stack_gigabytes_per_s / machine.dma.engines
     rate = min(machine.dma.gigabytes_per_s_per_engine, per_engine) * machine.dma.engines
-    return (spilled.spill_save_bytes + spilled.spill_reload_bytes) / rate
+    return (moves.bytes_of(SAVED) + moves.bytes_of(RELOADED)) / rate
 
 
 def _leave_out(work: Work, form: Compiled) -> None:
     """What is left out takes no time and no space. What repeats another waits for its result."""
-    gone = np.flatnonzero(~form.issued)
+    gone = np.flatnonzero(form.fate != ISSUED)
     if not len(gone):
         return
     work.busy[gone] = work.latency[gone] = work.lane_ns[gone] = 0.0
     work.lane[gone] = -1
     work.shares[gone] = False
-    again = np.flatnonzero(form.same_as >= 0)
+    again = np.flatnonzero(form.fate == REPEATED)
     work.previous[again] = -1
-    work.previous[again, work.queue[form.same_as[again]]] = form.same_as[again]
+    work.previous[again, work.queue[form.instead[again]]] = form.instead[again]
 
 
 def _hold_up(work: Work, form: Compiled) -> None:

@@ -7,7 +7,7 @@ import pytest
 from device import Device
 
 from neuroncore.cli import main
-from neuroncore.compiler import compiled
+from neuroncore.compiler import ISSUED, compiled
 from neuroncore.report.compiled import listing
 from neuroncore.report.counters import counted
 from neuroncore.report.units import size
@@ -74,7 +74,7 @@ def test_time_and_bytes_are_of_the_same_program():
     """Five loads of the same bytes are one, in the transfers, the bytes and the timeline."""
     core = loads(5)
     timeline = schedule(core.program, core.machine, "compiled")
-    assert timeline.compiled.issued.tolist() == [True] + [False] * 4
+    assert (timeline.compiled.fate == ISSUED).tolist() == [True] + [False] * 4
     assert counted(timeline).transfers == (timeline.transfer_ns > 0).sum() == 1
     assert counted(timeline).bytes["hbm_read_bytes"] == 128 * 64 * 4
     assert np.all(timeline.end == timeline.end[0])
@@ -84,7 +84,7 @@ def test_time_and_bytes_are_of_the_same_program():
 def test_todays_compiler_leaves_nothing_out(order):
     core = loads(5)
     form = compiled(core.program, core.machine, order)
-    assert form.issued.all() and len(list(listing(form))) == 1
+    assert (form.fate == ISSUED).all() and len(list(listing(form))) == 1
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from neuroncore.analysis import path
+from neuroncore.compiler import REPEATED
 from neuroncore.compiler.policy import POLICIES
 from neuroncore.native import jit
 from neuroncore.schedule import schedule
@@ -433,7 +434,8 @@ def test_the_schedule_is_that_of_a_slow_and_obvious_one(
 ):
     steps, recorded, it = record(target, program, warmup_ns, cooling_ns, order)
     timeline = schedule(recorded, it, order)
-    again = timeline.compiled.same_as.tolist()
+    form = timeline.compiled
+    again = np.where(form.fate == REPEATED, form.instead, -1).tolist()
     queues, begin, end = slow_schedule(steps, it, order, again)
     assert [QUEUES[q] for q in timeline.queue] == queues
     assert timeline.begin == pytest.approx(begin)

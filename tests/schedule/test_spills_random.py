@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 import nki.isa as nisa
 import nki.language as nl
+import numpy as np
 from device import Device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuroncore.compiler.residency import traffic
+from neuroncore.compiler.residency import loads_and_spills
+from neuroncore.native.spills import RELOADED, REREAD, SAVED
 
 SHAPE = (128, 128)
 WIDTH = 4 * SHAPE[1]  # bytes of a tile in each partition
@@ -305,7 +307,8 @@ def test_random_programs_move_what_the_slow_model_says(program, capacity):
         Step(call, line, *parts, pieces)
         for call, line, parts in zip(columns.call.tolist(), columns.line.tolist(), issued)
     ]
-    found, model = traffic(recorded, capacity), Model(steps, capacity)
-    assert found.kept.tolist() == model.kept
-    assert found.reread_bytes == model.reread
-    assert (found.spill_save_bytes, found.spill_reload_bytes) == (model.saved, model.reloaded)
+    reads = np.array([call.inputs for call in recorded.calls], np.int32)[columns.call]
+    (repeated, moves), model = loads_and_spills(recorded, reads, capacity), Model(steps, capacity)
+    assert (repeated < 0).tolist() == model.kept
+    found = [moves.bytes_of(kind) for kind in (SAVED, RELOADED, REREAD)]
+    assert found == [model.saved, model.reloaded, model.reread]
