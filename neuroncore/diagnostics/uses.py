@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
-from neuroncore.compiler.queues import QUEUES
 from neuroncore.native.lazy import Lazy
 from neuroncore.native.structs import dataclass
 from neuroncore.record.boxes import Areas
@@ -77,14 +76,8 @@ class Uses:
         near = self.program.boxes().near
         reads = np.bincount(self.user[~self.writes], minlength=count).astype(np.int32)
         accesses = dataflow.Accesses(self.columns.start, self.box, reads, *near)
-        flow = dataflow.Flow(
-            previous=np.full((count, len(QUEUES)), -1, np.int32),
-            reload=np.zeros(count, np.bool_),
-            reaching=np.zeros(len(self.box), np.int32),
-            killer=np.full(count, count, np.int32),
-        )
         nobody = np.zeros(count, np.int32)
-        dataflow.dependencies(nobody, accesses, nobody - 1, flow)
+        flow = dataflow.dependencies(nobody, 1, accesses, nobody - 1, defines=True)
         found: Array = flow.reaching
         return found
 
