@@ -53,8 +53,8 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
     and the operands of all with that.
 
     Such copies are between equal formats, of just what one instruction wrote; their readers all
-    read exactly what was copied, and may read it in PSUM, where it stays until then, in no more time
-    than in SBUF: so do reductions and exponentials in profiles of attention on trn2
+    read exactly what was copied, and may read it in PSUM, where it stays until then, in no more
+    time than in SBUF: so do reductions and exponentials in profiles of attention on trn2
     (trainium-kernel-fusion).
     """
     calls, call = program.calls, program.columns().call
