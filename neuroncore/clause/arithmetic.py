@@ -381,4 +381,6 @@ def affine(
     for step, count in pattern:
         along = np.add.outer(along, np.arange(count, dtype=np.int64) * step).reshape(-1)
     column = offset + np.arange(rows, dtype=np.int64) * per_row
-    return np.add.outer(column, along).astype(np.int32)
+    terms = column.astype(np.int32)[:, np.newaxis], along.astype(np.int32)
+    out = buffers.array((rows, len(along)), np.dtype(np.int32))
+    return np.add(*terms, out=out)

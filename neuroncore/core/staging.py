@@ -30,16 +30,19 @@ def staged(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
 
 def _unstaged(call: Call, given: dict[str, Any]) -> Run:
     """A meaning that is a function of all arguments, as one of those that vary."""
-    meaning, names = call.instruction.meaning, [p.name for p in call.instruction.varying]
-    fixed = {name: value for name, value in given.items() if name not in names}
+    meaning, parameters = call.instruction.meaning, call.instruction.parameters
+    first = [given[p.name] for p in parameters]
+    places = [i for i, p in enumerate(parameters) if p.varies]
 
-    def run(*varying: Any) -> None:
-        meaning(**fixed, **dict(zip(names, varying, strict=True)))
+    def arguments(varying: tuple[Any, ...]) -> list[Any]:
+        now = first.copy()
+        for place, argument in zip(places, varying, strict=True):
+            now[place] = argument
+        return now
 
-    def run_on(core: Any, *varying: Any) -> None:
-        meaning(**fixed, **dict(zip(names, varying, strict=True)), core=core)
-
-    return run_on if call.instruction.wants_core else run
+    if call.instruction.wants_core:
+        return lambda core, *varying: meaning(*arguments(varying), core=core)
+    return lambda *varying: meaning(*arguments(varying))
 
 
 def perform(call: Call, arguments: Mapping[str, Any], core: Any) -> None:

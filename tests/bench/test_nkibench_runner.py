@@ -185,4 +185,4 @@ def test_two_versions_are_compared(checkout, monkeypatch, bits, word):
     assert (ours, theirs) == (2.0, 4.0)
     assert asked == [(True, True), (False, False), (True, False), (False, False)]
     assert f"bits {word}" in text and "0.50  " in text
-    assert "arithmetic   0.50, Python   1.50, record  +1.00" in text
+    assert "arithmetic  0.50 (17%), Python  1.50 (50%), record  1.00 (33%)" in text
