@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
@@ -206,7 +206,14 @@ class Machine:
         """The machine as one of so many cores sees it that run at once, first on one HBM stack."""
         sharing = max(1, min(cores, self.hbm.cores_per_stack))
         share = self.hbm.stack_gigabytes_per_s / sharing
+        if sharing == 1:
+            return self
         return replace(self, hbm=replace(self.hbm, stack_gigabytes_per_s=share))
+
+    @cached_property
+    def descriptors_ahead(self) -> Machine:
+        """The machine where what hardware could write of DMAs is there before the kernel runs."""
+        return replace(self, dma=replace(self.dma, hardware_issue_ns=self.dma.issue_ns))
 
     @property
     def pe_cells(self) -> int:

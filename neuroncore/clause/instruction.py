@@ -264,6 +264,14 @@ class Call:
     # what readers make of it, by their names; copies for other launches share it
     found: dict[str, Any] = field(default_factory=dict, init=False)
 
+    timed: tuple[Machine, Any] | None = field(default=None, init=False)  # its cost on the last one
+
+    def cost(self, machine: Machine) -> Any:
+        """What it costs on a machine: kept for the last one that was asked for."""
+        if self.timed is None or self.timed[0] is not machine:
+            self.timed = machine, self.instruction.cost(self, machine)
+        return self.timed[1]
+
     @property
     def has_values(self) -> bool:
         """Whether its rows in a record have the number of values: of its parameters, and of

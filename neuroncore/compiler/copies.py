@@ -31,8 +31,8 @@ def merged(program: Program, bank_bytes: int) -> Array:
     columns, found = program.columns(), np.full(len(program), -1, np.int32)
     read = (call.view(call.reads[0]) if _empties_psum(call) else None for call in program.calls)
     size = np.array([v.free_size * v.dtype.itemsize if v else 0 for v in read], np.int64)
-    transposes = np.array([call.transposes for call in program.calls], np.bool_)
-    own = 1 + np.flatnonzero(size[columns.call[1:]] * transposes[columns.call[:-1]])
+    transposes = _flags(lambda call: call.transposes, program.calls)
+    own = 1 + np.flatnonzero((size > 0)[columns.call[1:]] & transposes[columns.call[:-1]])
     if not len(own):
         return found
     own = own[np.lexsort((own, columns.line[own], columns.call[own]))]
@@ -59,14 +59,13 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
     """
     calls, call = program.calls, program.columns().call
     start, operands, reads = accesses[:3]
-    source, last_operand = np.full(len(call), -1, np.int32), start[1:] - 1
-    plain = _flags(_is_plain, calls)[call]
+    source, plain = np.full(len(call), -1, np.int32), _flags(_is_plain, calls)[call]
     copies = np.flatnonzero(plain)
-    makers = flow.reaching[start[copies]]
-    exact = (makers >= 0) & (operands[last_operand[makers]] == operands[start[copies]])
-    plain[copies], copies, makers = exact, copies[exact], makers[exact]
     if not len(copies):
         return source, operands
+    makers, last_operand = flow.reaching[start[copies]], start[1:] - 1
+    exact = (makers >= 0) & (operands[last_operand[makers]] == operands[start[copies]])
+    plain[copies], copies, makers = exact, copies[exact], makers[exact]
     user = accesses.user
     place = np.arange(len(user)) - start[user]
     uses = (place < reads[user]) & (flow.reaching >= 0) & plain[flow.reaching]
@@ -200,7 +199,7 @@ def _may_read(reader: Call, copy: Call, place: int) -> bool:
     made = _instead(reader, name, src) if reader.view(name).shape == src.shape else None
     if made is None:
         return False
-    from_psum, from_sbuf = (c.instruction.cost(c, c.machine).busy_ns for c in (made, reader))
+    from_psum, from_sbuf = (c.cost(c.machine).busy_ns for c in (made, reader))
     return bool(from_psum <= from_sbuf)
 
 

@@ -26,16 +26,15 @@ class CallTable:
         several = [variants(call, policy) for call in distinct]
         calls = [call for choices in several for call in choices]
         used = policy.on(machine)
-        costs = [call.instruction.cost(call, used) for call in calls]
-        count = len(calls)
-        self.last = np.cumsum([len(choices) for choices in several], dtype=np.int64)
-        self.first = self.last - np.array([len(choices) for choices in several], np.int64)
+        costs, count = [call.cost(used) for call in calls], len(calls)
+        times = [(c.busy_ns, c.latency_ns, c.set_up_ns, c.weights_ns) for c in costs]
+        columns = np.array(times, np.float64).reshape(count, 4).T.copy()
+        self.busy, self.latency, self.set_up_ns, self.weights_ns = columns
+        widths = [len(choices) for choices in several]
+        self.last = np.cumsum(widths, dtype=np.int64)
+        self.first = self.last - np.array(widths, np.int64)
         self.queue = np.zeros(count, np.int32)
         self.reads = np.array([c.inputs for c in calls], np.int32)
-        self.busy = np.array([c.busy_ns for c in costs], np.float64)
-        self.latency = np.array([c.latency_ns for c in costs], np.float64)
-        self.set_up_ns = np.array([c.set_up_ns for c in costs], np.float64)
-        self.weights_ns = np.array([c.weights_ns for c in costs], np.float64)
         self.weights = np.full(count, -1, np.int32)
         self.picks_weights = np.zeros(count, np.bool_)  # by an index, which may have changed
         self.filled = np.zeros(count, np.bool_)  # products with more than half of the PE's rows
@@ -69,11 +68,9 @@ class CallTable:
 
     def rows_for(self, call: Array, policy: Policy, heads: Array) -> Array:
         """The row of each instruction; that of heads[i] for what is one with it."""
-        row = np.zeros(len(call), np.intp)
-        if len(call):
-            choices = native.Choices(self.first, self.last, self.queue, self.busy)
-            given = np.zeros(len(QUEUES))
-            native.balanced.over(len(call))(call, heads, choices, policy.horizon_ns, given, row)
+        row, given = np.zeros(len(call), np.intp), np.zeros(len(QUEUES))
+        choices = native.Choices(self.first, self.last, self.queue, self.busy)
+        native.balanced.over(len(call))(call, heads, choices, policy.horizon_ns, given, row)
         return row
 
 
@@ -89,7 +86,8 @@ def busy(
     """How long each instruction keeps its queue, with what depends on the one before it: the
     weights that are in the array already, the activation table that is loaded. What is one with
     heads[i] is set up only there."""
-    taken: Array = table.busy[row] - np.where(heads >= 0, table.set_up_ns[row], 0.0)
+    taken: Array = table.busy.take(row)
+    taken[heads >= 0] -= table.set_up_ns[row[heads >= 0]]
     if table.weights_ns.any():
         weights = np.where(reload, table.weights_ns[row], 0.0)
         taken = np.maximum(taken, weights) if machine.fixed.weights_hidden else taken + weights

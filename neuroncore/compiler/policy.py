@@ -22,11 +22,10 @@ class Policy:
     one that can begin first does; what reads nothing, like memset, may be moved up from further
     behind, among the first `reach`. With `horizon_ns`, what the kernel names no engine for goes to
     Vector or Scalar, whichever has less to do and is not behind by more than that; what is loaded
-    again is there already, while it fits (`residency`); what was made only to be copied is made in
-    the copy's place (`copy_propagation`), copies out of PSUM are left out where PSUM can be read,
-    or merged (`psum_copies`); and descriptors that hardware could write are
-    written before the kernel runs, but for `dge`: hardware writes them then, of loads and stores in
-    one ring. With `by_first_use`, loads come in the order in which their data are used.
+    again is there already, while it fits (`residency`); `copies` are left out or made in one go;
+    and descriptors that hardware could write are written before the kernel runs, but for `dge`:
+    hardware writes them then, of loads and stores in one ring. With `by_first_use`, loads come in
+    the order in which their data are used.
     """
 
     said: str
@@ -44,9 +43,7 @@ class Policy:
 
     def on(self, machine: Machine) -> Machine:
         """The machine as such a compiler uses it: the older one may write descriptors ahead."""
-        if not self.rewrites or self.dge:
-            return machine
-        return replace(machine, dma=replace(machine.dma, hardware_issue_ns=machine.dma.issue_ns))
+        return machine if not self.rewrites or self.dge else machine.descriptors_ahead
 
     def has_one_ring(self, machine: Machine) -> bool:
         """Whether stores take turns with loads: one generator writes the descriptors of both."""

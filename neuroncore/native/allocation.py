@@ -40,7 +40,7 @@ def reuse_of_space(
     the tile takes over: a compiler may begin any of its own users first. The peak of live bytes.
 
     size[t] is a tile's, waits[i] whether one that instruction i uses first waits while more is
-    alive than fits; `lives` are -1. Tiles have numbers in the order of their first use. Space that
+    alive than fits; births are -1. Tiles have numbers in the order of their first use. Space that
     has been free the longest is taken first. What a tile lacks it gets of what is spilled, which
     has it back when the tile dies.
     """
@@ -50,7 +50,10 @@ def reuse_of_space(
         for k in range(start[i], start[i + 1]):
             t = tile[operands[k]]
             if t >= 0:
-                birth[t] = i if birth[t] < 0 else birth[t]
+                if birth[t] < 0:
+                    birth[t] = i
+                    for q in range(space.shape[1]):
+                        last_user[t, q] = space[t, q] = -1
                 last[t] = last_user[t, queue[i]] = i
     deaths, left = _in_order(last, queue.shape[0]), np.zeros(last.shape[0], np.int64)
     unused, used, peak = capacity, 0, 0

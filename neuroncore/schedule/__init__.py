@@ -62,7 +62,7 @@ def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Tim
     found = []
     for core, each in enumerate(works):
         own = slice(at[core], at[core + 1])
-        cause, lane = times.cause[own], work.lane[own]
+        cause = times.cause[own]
         if core:
             cause[cause >= 0] -= own.start
         found.append(
@@ -76,8 +76,7 @@ def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Tim
                 end=end[own],
                 cause=cause,
                 transfer_ns=work.lane_ns[own],
-                engines_used=lane[:, 1] - lane[:, 0] + (lane[:, 0] >= 0),
-                first_engine=lane[:, 0],
+                lane=work.lane[own],
                 peak_sbuf=each.peak_sbuf,
                 peak_psum=each.peak_psum,
                 launch=programs,

@@ -123,7 +123,7 @@ def _wait_for_space(
     size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
     lives = allocation.Lives(
         *buffers.filled((2, len(size)), -1, np.int32),
-        *buffers.filled((2, len(size), len(QUEUES)), -1, np.int32),
+        *buffers.array((2, len(size), len(QUEUES)), np.dtype(np.int32)),
     )
     reuse = allocation.reuse_of_space.over(len(work.queue))
     return max(peak, reuse(uses, size, waits, capacity, lives, work.previous))
@@ -168,8 +168,8 @@ def _queues(form: Compiled, queue: Array) -> Queues:
     order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)
     np.cumsum(np.bincount(queue, minlength=len(QUEUES)), out=start[1:])
-    moving = (form.own_queue == LOADS) & ~form.table.stays.take(form.row)
-    if policy.by_first_use and moving.any():
+    if policy.by_first_use and start[LOADS] < start[LOADS + 1]:
+        moving = (form.own_queue == LOADS) & ~form.table.stays.take(form.row)
         used = dependencies.first_uses(form.accesses, moving)
         np.minimum.at(used, edges[:, 1], edges[:, 0])
         loads = order[start[LOADS] : start[LOADS + 1]]

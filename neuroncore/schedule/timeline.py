@@ -36,8 +36,7 @@ class Timeline:
     end: Array
     cause: Array
     transfer_ns: Array  # what a DMA takes of each engine it uses
-    engines_used: Array  # and how many it uses,
-    first_engine: Array  # from which on; -1 for none
+    lane: Array  # the first and the last of those, -1 for none
     peak_sbuf: int  # bytes per partition of the tiles alive at one point of the program
     peak_psum: int
     launch: tuple[Program, ...]  # the programs of all cores,
@@ -69,6 +68,17 @@ class Timeline:
         """Which of them GpSimd issues."""
         software: Array = self.moves & (self.queue == GPSIMD)
         return software
+
+    @property
+    def first_engine(self) -> Array:
+        """The first DMA engine of each, -1 for none."""
+        return self.lane[:, 0]
+
+    @cached_property
+    def engines_used(self) -> Array:
+        """How many DMA engines each uses."""
+        used: Array = self.lane[:, 1] - self.lane[:, 0] + (self.lane[:, 0] >= 0)
+        return used
 
     @property
     def total_ns(self) -> float:
