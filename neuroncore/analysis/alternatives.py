@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from neuroncore.clause import agreement
 from neuroncore.clause.instruction import Call, out_of_reach
+from neuroncore.clause.legality import stays_legal
 from neuroncore.clause.operand import PSUM
 from neuroncore.enums import engine
 from neuroncore.memory.geometry import View
@@ -65,12 +65,4 @@ def on(unit: engine, call: Call) -> Call | None:
 
 
 def _legal(call: Call) -> Call | None:
-    refused = (
-        refusal
-        for parameter in call.instruction.operands
-        for name, view in call.tiles(parameter.name).items()
-        if parameter.operand is not None
-        for refusal in parameter.operand.violations(name, view, call.machine)
-    )
-    refusals = [*refused, *agreement.violations(call, call.machine)]
-    return None if refusals else call
+    return call if stays_legal(call) else None

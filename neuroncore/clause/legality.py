@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from neuroncore.clause import agreement, picking
 from neuroncore.clause.instruction import Call, Parameter, out_of_reach
@@ -53,6 +54,15 @@ def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
     if any(view.picked_by for view in call.views()):
         yield from picking.violations(call, machine)
     yield from agreement.violations(call, machine)
+
+
+def stays_legal(call: Call) -> bool:
+    """Whether what was made of a legal call, on the engine that it has, is one: its operands, each
+    by itself and together."""
+    machine = call.machine
+    each = (of_argument(call, parameter, machine) for parameter in call.instruction.operands)
+    refused = chain(*each, agreement.violations(call, machine))
+    return not out_of_reach(call, call.engine) and not any(refused)
 
 
 def name_operands(call: Call) -> None:

@@ -19,7 +19,7 @@ from neuroncore.compiler.residency import NO_MOVES, Moves, loads_and_spills
 from neuroncore.machine import Machine
 from neuroncore.native import dependencies
 from neuroncore.native.structs import dataclass
-from neuroncore.record.program import Columns, Order, Program
+from neuroncore.record.program import Order, Program
 
 Array = npt.NDArray[Any]
 ISSUED, REPEATED, WRITTEN, BYPASSED = range(4)  # what becomes of an instruction
@@ -48,13 +48,9 @@ class Compiled:
     moves: Moves
 
     @property
-    def columns(self) -> Columns:
-        return self.program.columns()
-
-    @property
     def read_in_psum(self) -> Array:
         """Of each operand whether it is read there though the program has it in SBUF."""
-        moved: Array = self.accesses.operands != self.columns.operands
+        moved: Array = self.accesses.operands != self.program.columns().operands
         return moved
 
     @cached_property
@@ -115,6 +111,8 @@ def _compared(calls: Sequence[Call]) -> Array:
     """How many operands a call has to share with one before it to have its result; 0 if it is made
     again anyhow. The SDK's mamba on trn1 and kda-for-trainium's on trn2 make a sum of the same
     tiles once: the Vector engine is too busy for more."""
-    once = (call.instruction.older_compiler.once and not call.dynamic for call in calls)
-    pairs = zip(calls, once, strict=True)
-    return np.array([len(call.reads) if is_once else 0 for call, is_once in pairs], np.int32)
+
+    def once(call: Call) -> bool:
+        return call.instruction.older_compiler.once and not call.dynamic
+
+    return np.array([len(call.reads) if once(call) else 0 for call in calls], np.int32)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.clause import agreement
-from neuroncore.clause.instruction import Call, out_of_reach
-from neuroncore.clause.operand import PSUM, SBUF, Operand
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.legality import stays_legal
+from neuroncore.clause.operand import PSUM, SBUF
 from neuroncore.enums import engine
 from neuroncore.memory.geometry import View
 from neuroncore.native.dependencies import Accesses, Flow
@@ -58,7 +58,7 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
     (trainium-kernel-fusion).
     """
     calls, call = program.calls, program.columns().call
-    start, operands, reads = accesses[:3]
+    start, operands = accesses.start, accesses.operands
     source, plain = np.full(len(call), -1, np.int32), _flags(_is_plain, calls)[call]
     copies = np.flatnonzero(plain)
     if not len(copies):
@@ -66,21 +66,18 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
     makers, last_operand = flow.reaching[start[copies]], start[1:] - 1
     exact = (makers >= 0) & (operands[last_operand[makers]] == operands[start[copies]])
     plain[copies], copies, makers = exact, copies[exact], makers[exact]
-    user = accesses.user
-    place = np.arange(len(user)) - start[user]
-    uses = (place < reads[user]) & (flow.reaching >= 0) & plain[flow.reaching]
-    copy, reader, place = flow.reaching[uses], user[uses], place[uses]
+    uses = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & plain[flow.reaching])
+    copy, reader = flow.reaching[uses], accesses.user[uses]
     fits = operands[uses] == operands[last_operand[copy]]
     fits &= np.bincount(reader, minlength=len(call))[reader] == 1  # no pair of operands in PSUM
-    fits &= _agreed(_may_read, calls, call[reader], call[copy], place)
+    fits &= _agreed(_may_read, calls, call[reader], call[copy], uses - start[reader])
     last, refused = np.full(len(call), -1), np.zeros(len(call), np.bool_)
     np.maximum.at(last, copy, reader)
     refused[copy[~fits]] = True
     left_out = (last[copies] >= 0) & ~refused[copies] & (flow.killer[makers] > last[copies])
     source[copies[left_out]] = makers[left_out]
-    moved = np.flatnonzero(uses)[source[copy] >= 0]
-    operands = operands.copy()
-    operands[moved] = operands[start[flow.reaching[moved]]]
+    uses, copy, operands = uses[source[copy] >= 0], copy[source[copy] >= 0], operands.copy()
+    operands[uses] = operands[start[copy]]
     return source, operands
 
 
@@ -206,8 +203,9 @@ def _may_read(reader: Call, copy: Call, place: int) -> bool:
 def _may_write(maker: Call, copy: Call, k: int) -> bool:
     """Whether a call's last operand but k - 1 may be that of a copy instead."""
     name = maker.writes[-k]
-    made = maker.view(name)
-    if maker.engine is engine.dma or maker.dynamic or _operand(maker, name).partial:
+    made, operands = maker.view(name), maker.instruction.operands
+    partial = any(p.operand.partial for p in operands if p.operand and p.name == name)
+    if maker.engine is engine.dma or maker.dynamic or partial:
         return False
     if made.region is not SBUF or made.dtype is not copy.view(copy.reads[0]).dtype:
         return False
@@ -215,15 +213,6 @@ def _may_write(maker: Call, copy: Call, k: int) -> bool:
 
 
 def _instead(call: Call, name: str, view: View) -> Call | None:
-    """The call with another view as one of its operands, on the same engine; None if that can't
-    be."""
+    """The call with another view as one of its operands; None if that can't be."""
     made = replace(call, arguments={**call.arguments, name: view})
-    if out_of_reach(made, made.engine) or any(agreement.violations(made, call.machine)):
-        return None
-    return None if any(_operand(call, name).violations(name, view, call.machine)) else made
-
-
-def _operand(call: Call, name: str) -> Operand:
-    declared = next(p.operand for p in call.instruction.operands if p.name == name)
-    assert declared is not None
-    return declared
+    return made if stays_legal(made) else None

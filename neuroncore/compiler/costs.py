@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
 from neuroncore.compiler.policy import Policy, variants
-from neuroncore.compiler.queues import GPSIMD, LOADS, QUEUE_OF, QUEUES, SCALAR, STORES
+from neuroncore.compiler.queues import GPSIMD, LOADS, QUEUE_OF, QUEUES, STORES
 from neuroncore.enums import engine
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
@@ -78,21 +78,3 @@ def _stays(call: Call) -> bool:
     return call.instruction.meets is not None or any(
         view.on_chip for view in call.views(*call.reads)
     )
-
-
-def busy(
-    table: CallTable, row: Array, queue: Array, reload: Array, heads: Array, machine: Machine
-) -> Array:
-    """How long each instruction keeps its queue, with what depends on the one before it: the
-    weights that are in the array already, the activation table that is loaded. What is one with
-    heads[i] is set up only there."""
-    taken: Array = table.busy.take(row)
-    taken[heads >= 0] -= table.set_up_ns[row[heads >= 0]]
-    if table.weights_ns.any():
-        weights = np.where(reload, table.weights_ns[row], 0.0)
-        taken = np.maximum(taken, weights) if machine.fixed.weights_hidden else taken + weights
-    if (table.table >= 0).any():
-        loads = np.flatnonzero((queue == SCALAR) & (table.table[row] >= 0))
-        changed = np.diff(table.table[row[loads]], prepend=-1) != 0
-        taken[loads[changed]] += machine.fixed.activation_table_ns
-    return taken

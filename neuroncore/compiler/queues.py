@@ -11,13 +11,7 @@ from neuroncore.enums import engine
 
 QUEUES = ("Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA ring 1", "DMA ring 2")
 TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, LOADS, STORES = range(len(QUEUES))
-QUEUE_OF = {
-    engine.tensor: TENSOR,
-    engine.vector: VECTOR,
-    engine.scalar: SCALAR,
-    engine.gpsimd: GPSIMD,
-    engine.sync: SYNC,
-}
+QUEUE_OF = {engine[name.lower()]: queue for queue, name in enumerate(QUEUES[:LOADS])}
 
 
 def is_transfer(call: Call, queue: int) -> bool:

@@ -19,7 +19,8 @@ def listing(form: Compiled) -> Iterator[str]:
     """For each line and instruction, in the order of their first use: how many are issued and on
     which queues, and how many are left out and why; then, in the same way, the transfers that
     the compiler adds for tiles that don't fit: before which line, of which tile, of what size."""
-    line, call = form.columns.line, form.columns.call
+    columns = form.program.columns()
+    line, call = columns.line, columns.call
     pairs, first, of = np.unique(
         np.column_stack((line, call)), axis=0, return_index=True, return_inverse=True
     )
@@ -41,7 +42,9 @@ def _added(form: Compiled) -> Iterator[str]:
         return
     _, box = np.unique(boxes.pieces.of_box, return_index=True)  # one of each piece
     tile = boxes.areas.kind[boxes.areas.of_box[box[moves.piece]]]
-    each = np.column_stack((form.columns.line[moves.before], moves.kind, tile, moves.nbytes))
+    each = np.column_stack(
+        (form.program.columns().line[moves.before], moves.kind, tile, moves.nbytes)
+    )
     kinds, first, count = np.unique(each, axis=0, return_index=True, return_counts=True)
     for k in np.argsort(first).tolist():
         line, kind, of, nbytes = kinds[k].tolist()

@@ -101,10 +101,10 @@ def _spill(counts: Counter[str], moves: Moves) -> None:
 
 def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
     """What is read in PSUM though the program has it in SBUF."""
-    start, places = form.columns.start, np.flatnonzero(form.read_in_psum)
+    columns, places = form.program.columns(), np.flatnonzero(form.read_in_psum)
     reader = form.accesses.user[places]
     kinds, times = np.unique(
-        np.column_stack((form.columns.call[reader], places - start[reader])),
+        np.column_stack((columns.call[reader], places - columns.start[reader])),
         axis=0,
         return_counts=True,
     )

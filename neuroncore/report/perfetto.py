@@ -131,7 +131,7 @@ def _formatted(formats: Sequence[str], kind: Array, *columns: Array) -> Iterator
 def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iterator[str]:
     """What begins first comes first; of transfers that GpSimd issues, the issue comes second."""
     order = np.argsort(timeline.begin, kind="stable")
-    each = np.repeat(order, 1 + timeline.by_software[order])
+    each = np.repeat(order, 1 + (timeline.moves & (timeline.queue == GPSIMD))[order])
     is_issue = np.diff(each, prepend=-1) == 0
     call, line = timeline.columns.call[each], timeline.columns.line[each]
     tid = np.where(is_issue, GPSIMD, row[each])

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.compiler import ISSUED, REPEATED, Compiled
-from neuroncore.compiler.costs import busy
-from neuroncore.compiler.queues import LOADS, QUEUES, STORES, SYNC
+from neuroncore.compiler.queues import LOADS, QUEUES, SCALAR, STORES, SYNC
 from neuroncore.compiler.residency import Moves
 from neuroncore.enums import MemoryRegion
 from neuroncore.machine import Machine
@@ -44,23 +43,12 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
     """A compiled program on a machine."""
     work = _work(form, machine)
     waits = (work.lane[:, 0] >= 0) | (not form.policy.rewrites)
-    peak_sbuf, peak_psum = (
-        _wait_for_space(form, work, waits, region, capacity)
-        for region, capacity in (
-            (MemoryRegion.sbuf, machine.sbuf.usable_bytes),
-            (MemoryRegion.psum, machine.psum.partition_bytes),
-        )
-    )
+    sbuf = _wait_for_space(form, work, waits, MemoryRegion.sbuf, machine.sbuf.usable_bytes)
+    psum = _wait_for_space(form, work, waits, MemoryRegion.psum, machine.psum.partition_bytes)
     _leave_out(work, form)
     _hold_up(work, form)
-    return Prepared(
-        compiled=form,
-        work=work,
-        queues=_queues(form, work.queue),
-        peak_sbuf=peak_sbuf,
-        peak_psum=peak_psum,
-        spill_ns=spill_ns(form.moves, machine),
-    )
+    queues = _queues(form, work.queue)
+    return Prepared(form, work, queues, sbuf, psum, spill_ns(form.moves, machine))
 
 
 def _work(form: Compiled, machine: Machine) -> Work:
@@ -70,14 +58,13 @@ def _work(form: Compiled, machine: Machine) -> Work:
     previous = buffers.array(form.flow.previous.shape, form.flow.previous.dtype)
     previous[:] = form.flow.previous
     previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
-    reloaded = form.flow.reload | table.picks_weights.take(row)
     return Work(
         queue=form.queue,
         first=first,
         needs=needs,
         previous=previous,
         partner=np.full(len(row), -1, np.int32),
-        busy=busy(table, row, form.own_queue, reloaded, form.heads, machine),
+        busy=_busy(form, machine),
         latency=table.latency.take(row),
         lane=table.lane.take(row, axis=0),
         lane_ns=table.lane_ns.take(row),
@@ -85,6 +72,24 @@ def _work(form: Compiled, machine: Machine) -> Work:
         fresh=(table.reads == 0).take(row),
         shares=table.shares.take(row),
     )
+
+
+def _busy(form: Compiled, machine: Machine) -> Array:
+    """How long each instruction keeps its queue, with what depends on the one before it: the
+    weights that are in the array already, the activation table that is loaded. What is one with
+    another is set up only there."""
+    table, row, joined = form.table, form.row, form.heads >= 0
+    taken: Array = table.busy.take(row)
+    taken[joined] -= table.set_up_ns[row[joined]]
+    if table.weights_ns.any():
+        loaded = form.flow.reload | table.picks_weights.take(row)
+        weights = np.where(loaded, table.weights_ns[row], 0.0)
+        taken = np.maximum(taken, weights) if machine.fixed.weights_hidden else taken + weights
+    if (table.table >= 0).any():
+        loads = np.flatnonzero((form.own_queue == SCALAR) & (table.table[row] >= 0))
+        changed = np.diff(table.table[row[loads]], prepend=-1) != 0
+        taken[loads[changed]] += machine.fixed.activation_table_ns
+    return taken
 
 
 def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from neuroncore.clause.world import ALONE, World
 from neuroncore.compiler import Compiled
-from neuroncore.compiler.queues import GPSIMD, LOADS, QUEUES, is_transfer
+from neuroncore.compiler.queues import LOADS, QUEUES, is_transfer
 from neuroncore.machine import Machine
 from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Columns, Order, Program
@@ -54,7 +54,7 @@ class Timeline:
 
     @property
     def columns(self) -> Columns:
-        return self.compiled.columns
+        return self.program.columns()
 
     @cached_property
     def moves(self) -> Array:
@@ -62,17 +62,6 @@ class Timeline:
         rule = [is_transfer(c, q) for c in self.program.calls for q in range(len(QUEUES))]
         moves: Array = np.array(rule, np.bool_)[self.columns.call * len(QUEUES) + self.queue]
         return moves
-
-    @property
-    def by_software(self) -> Array:
-        """Which of them GpSimd issues."""
-        software: Array = self.moves & (self.queue == GPSIMD)
-        return software
-
-    @property
-    def first_engine(self) -> Array:
-        """The first DMA engine of each, -1 for none."""
-        return self.lane[:, 0]
 
     @cached_property
     def engines_used(self) -> Array:

@@ -56,7 +56,7 @@ class Times:
             "cause": packed(back),
             "move": packed(np.where(moves, signed(self.move[part] - begin), 0)),
             "moving": packed(np.where(moves, (self.moved - self.move)[part], 0)),
-            "engine": packed(np.where(moves, timeline.first_engine[part], 0)),
+            "engine": packed(np.where(moves, timeline.lane[part, 0], 0)),
             "engines": packed(np.where(moves, timeline.engines_used[part], 0)),
             "flags": packed(flags[part] + np.where((cause >= 0) & ~there, ELSEWHERE, 0)),
         }

@@ -174,7 +174,7 @@ def test_dma_engines_have_rows_and_a_throughput(tab, run):
 
 def engines(timeline):
     """The transfers that each DMA engine moves bytes of."""
-    used = timeline.first_engine, timeline.first_engine + timeline.engines_used
+    used = timeline.lane[:, 0], timeline.lane[:, 0] + timeline.engines_used
     for engine in range(int(used[1].max())):
         own = np.flatnonzero((used[0] <= engine) & (engine < used[1]) & timeline.moves)
         yield own[np.argsort(timeline.done[own], kind="stable")].tolist()
