@@ -19,7 +19,7 @@ step below computes the same tiles, bit for bit, and loads fewer bytes than the 
 
 The last step saves little there, because DMA no longer bounds the kernel but the Tensor engine,
 whose 128 products take 27.3 us at least. Where DMA is slower, bytes count to the end: on trn1 the
-last two steps take 47.5 us and 34.5 us.
+last two steps take 48.5 us and 34.7 us.
 
     neuroncore run kernels/ch05_matmul.py                      # all four, one estimate each
     neuroncore run kernels/ch05_matmul.py::blocked --trace matmul.json
