@@ -126,7 +126,8 @@ RULES = (
     ("engines take the first that is ready among 32 instructions, transfers in order, loads in the "
      "order of their use", "scheduled", "nki-autotune, nki-moe-megakernel"),
     ("among 128 instructions and 32 transfers", "compiled",
-     "autocomp, aws-neuron-sdk, robertpare17/asst4-trainium"),
+     "autocomp, robertpare17/asst4-trainium; transfers: trainium-kernel-fusion, "
+     "xaviergonzalez/asst4-trainium2 too"),
     ("what is loaded again and fits is loaded once", "compiled", "AccelOpt (counters), autocomp"),
     ("sums of the same tiles are made once", "compiled", "aws-neuron-sdk, kda-for-trainium; "
      "against it AccelOpt's M0203"),
@@ -136,8 +137,9 @@ RULES = (
      "has less to do", "compiled", "AccelOpt (counters), trainium-kernel-fusion (profiles)"),
     ("so do multiplications and additions of constants", "compiled",
      "AccelOpt (counters of silu, adamw), autocomp (layernorm)"),
-    ("a copy out of PSUM is left out on trn2 and trn3 if its readers may read PSUM", "compiled",
-     "trainium-kernel-fusion (profiles: one source); not on trn1: AccelOpt (counters of swiglu)"),
+    ("a copy out of PSUM is left out on trn2 and trn3 if its readers may read PSUM in no more time",
+     "compiled", "trainium-kernel-fusion (profiles), AccelOpt; not on trn1: AccelOpt (counters of "
+     "swiglu)"),
     ("copies of transposes that share a bank are one", "compiled",
      "trainium-kernel-fusion (profiles), autocomp"),
     ("32-bit DMA transposes are loads and products", "compiled", "kda-for-trainium (one source)"),
