@@ -11,6 +11,7 @@ from neuroncore.native.hashing import mixed, next_slot, no_slots, slot_of
 from neuroncore.native.jit import compiled
 
 Array = npt.NDArray[Any]
+FEW = 64  # rows that a dict tells apart sooner than plain Python the loop's way
 ANYWHERE = -1  # in place of an offset that is only known when the instruction runs
 # Columns of a table of geometries: bytes of an element and of a row; how many rows a window of it
 # reaches before and behind that of its first element, and how many bytes within them; where the
@@ -58,11 +59,20 @@ def extents(geometry: Array, offset: Array, lies: Array, found: Array) -> None:
 def distinct(rows: Array) -> tuple[Array, Array]:
     """Where each distinct row of integers is first, in that order, and the number of each row among
     those."""
+    if len(rows) <= FEW:
+        return _few_distinct(rows)
     count, rows = len(rows), np.ascontiguousarray(rows)
     first, number = np.empty(count, np.int64), np.empty(count, np.int64)
     slots = no_slots(count)
     different = _distinct.over(count)(rows, slots, first, number)
     return first[:different], number
+
+
+def _few_distinct(rows: Array) -> tuple[Array, Array]:
+    numbers: dict[tuple[int, ...], int] = {}
+    number = [numbers.setdefault(row, len(numbers)) for row in map(tuple, rows.tolist())]
+    first = dict(zip(reversed(number), range(len(number) - 1, -1, -1), strict=True))
+    return np.array([first[n] for n in range(len(numbers))], np.int64), np.array(number, np.int64)
 
 
 @compiled

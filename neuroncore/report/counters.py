@@ -71,9 +71,10 @@ def counted(timeline: Timeline) -> Counters:
     call, queue = call[form.fate == ISSUED], queue[form.fate == ISSUED]
     _spill(found.bytes, form.moves)
     _read_in_psum(found.bytes, form)
-    pairs, times = np.unique(call.astype(np.int64) * len(QUEUES) + queue, return_counts=True)
+    counts = np.bincount(call.astype(np.int64) * len(QUEUES) + queue)
+    pairs = np.flatnonzero(counts)
     matrices: dict[str, int] = {}
-    for pair, count in zip(pairs.tolist(), times.tolist(), strict=True):
+    for pair, count in zip(pairs.tolist(), counts[pairs].tolist(), strict=True):
         index, q = divmod(pair, len(QUEUES))
         used = program.calls[index]
         _count(found, used, q, count, machine)
@@ -102,6 +103,8 @@ def _spill(counts: Counter[str], moves: Moves) -> None:
 def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
     """What is read in PSUM though the program has it in SBUF."""
     columns, places = form.program.columns(), np.flatnonzero(form.read_in_psum)
+    if not len(places):
+        return
     reader = form.accesses.user[places]
     kinds, times = np.unique(
         np.column_stack((columns.call[reader], places - columns.start[reader])),

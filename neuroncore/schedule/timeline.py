@@ -69,7 +69,7 @@ class Timeline:
         used: Array = self.lane[:, 1] - self.lane[:, 0] + (self.lane[:, 0] >= 0)
         return used
 
-    @property
+    @cached_property
     def total_ns(self) -> float:
         span = float(self.end.max() - self.begin.min()) if len(self.end) else 0.0
         return span + self.spill_ns

@@ -1,5 +1,9 @@
 """Tables of many rows are found by hashes that differ where the rows do."""
 
+import numpy as np
+import pytest
+
+from neuroncore.native import boxes
 from neuroncore.native.hashing import mixed, no_slots, slot_of
 
 
@@ -13,3 +17,15 @@ def test_boxes_of_a_loop_nest_share_few_slots():
             key = mixed(key, value)
         taken.add(slot_of(key, slots))
     assert len(taken) > 3000  # 3,500 of so many at random
+
+
+@pytest.mark.parametrize("few", [0, 1 << 20], ids=["by hashes", "by a dict"])
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (50, 1), (200, 3)])
+def test_distinct_rows_come_in_the_order_of_their_first(shape, few, monkeypatch):
+    monkeypatch.setattr(boxes, "FEW", few)
+    rows = np.random.default_rng(0).integers(-2, 3, shape)
+    first, number = boxes.distinct(rows[:, ::-1])
+    listed = rows[:, ::-1].tolist()
+    assert first.tolist() == sorted({listed.index(row) for row in listed})
+    assert first.dtype == number.dtype == np.int64
+    assert [listed[first[n]] for n in number] == listed
