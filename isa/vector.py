@@ -47,7 +47,7 @@ vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, e
     rules=words.COPY,
     opcode="COPY",
     traits=Traits(lanewise=True, casts=True, copies=True, copies_out=True),
-    older_compiler=Fusion(engines=left_open, into_source=words.rounds_once),
+    older_compiler=Fusion(engines=left_open),
 )
 def tensor_copy(dst: CopiedTo, src: Copied, engine: engine = unknown) -> Run:
     """dst[p, f] = src[p, f]; bits between equal formats, else through float32"""

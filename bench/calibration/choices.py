@@ -39,7 +39,6 @@ OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
         "neuroncore.compiler._compared",
         lambda calls: np.zeros(len(calls), np.int32),
     ),
-    "copies are written by what makes their source": ("neuroncore.compiler.propagated", _nobody),
     "copies out of PSUM are left out where their readers may read PSUM": (
         "neuroncore.compiler.bypassed",
         lambda program, accesses, _: (_nobody(program), accesses.operands),

@@ -24,7 +24,6 @@ from neuroncore.enums import engine
 from neuroncore.errors import OperatorError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import float32
 
 vector, scalar, gpsimd, unknown = engine.vector, engine.scalar, engine.gpsimd, engine.unknown
 
@@ -56,13 +55,6 @@ def shuffled(mask: tuple[int, ...], count: int, sources: int) -> tuple[Any, Any]
 
 
 # --- which engine ---------------------------------------------------------------------------------
-
-
-def rounds_once(call: Call) -> bool:
-    """Whether src may be left out: the kernel names no engine, and the way through it loses
-    nothing."""
-    dst, src = call.views("dst", "src")
-    return call["engine"] is unknown and src.dtype in (float32, dst.dtype)
 
 
 def exact_integers_to_gpsimd(call: Call, machine: Machine) -> engine:

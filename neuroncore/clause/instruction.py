@@ -63,12 +63,10 @@ class Fusion:
 
     `engines` says among which it chooses for a call, `once` whether it leaves out a call that does
     the same with the same data as one before it (common subexpressions; all that such a call
-    depends on has to be a tile or in the Call), `into_source` whether what made the source of a
-    call, a copy, may write the same bits in its place (copy propagation)."""
+    depends on has to be a tile or in the Call)."""
 
     engines: Callable[[Call], Sequence[engine]] | None = None
     once: bool = False
-    into_source: Callable[[Call], bool] | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
-from neuroncore.compiler.copies import bypassed, merged, propagated
+from neuroncore.compiler.copies import bypassed, merged
 from neuroncore.compiler.costs import CallTable
 from neuroncore.compiler.policy import Policy, policy_of
 from neuroncore.compiler.queues import QUEUES
@@ -22,7 +22,7 @@ from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Order, Program
 
 Array = npt.NDArray[Any]
-ISSUED, REPEATED, WRITTEN, BYPASSED = range(4)  # what becomes of an instruction
+ISSUED, REPEATED, BYPASSED = range(3)  # what becomes of an instruction
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,9 @@ class Compiled:
     """A program as a machine gets it. Instruction i is row[i] of the table of calls.
 
     fate[i] says what becomes of it: it is ISSUED, or another one stands for it, instead[i]: the one
-    whose result it would load or make again (REPEATED), the one that writes what it would copy
-    (WRITTEN), the product that is read where it is (BYPASSED). heads[i] is the copy out of PSUM
-    that i is one with, or -1. `accesses` are of what is left, and the flow of data too.
+    whose result it would load or make again (REPEATED), the product that is read where it is
+    (BYPASSED). heads[i] is the copy out of PSUM that i is one with, or -1. `accesses` are of what
+    is left, and the flow of data too.
     """
 
     program: Program
@@ -54,17 +54,10 @@ class Compiled:
         return moved
 
     @cached_property
-    def own_queue(self) -> Array:
+    def queue(self) -> Array:
         """What takes each instruction, if it is issued."""
         taken: Array = self.table.queue.take(self.row)
         return taken
-
-    @cached_property
-    def queue(self) -> Array:
-        """What takes each instruction; where one is left out, what has made its result."""
-        found, copies = self.own_queue.copy(), np.flatnonzero(self.fate == WRITTEN)
-        found[copies] = self.own_queue[self.instead[copies]]
-        return found
 
 
 def compiled(program: Program, machine: Machine, order: Order | None = None) -> Compiled:
@@ -80,7 +73,7 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
     fate, instead, moves = np.zeros(len(program), np.int8), nobody, NO_MOVES
     if policy.rewrites:
         loaded, moves = loads_and_spills(program, reads, machine.sbuf.usable_bytes)
-        products = nobody
+        products, operands = nobody, accesses.operands
         if machine.has("psum_read_in_place"):
             products, operands = bypassed(program, accesses, flow)
         if (products >= 0).any():  # found by definitions, and changes who waits for whom
@@ -88,9 +81,8 @@ def compiled(program: Program, machine: Machine, order: Order | None = None) -> 
             flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, True)
         made = dependencies.recomputed(columns.call, accesses, _compared(program.calls), flow)
         repeated = np.where(loaded < 0, made, loaded)
-        written = propagated(program, accesses, flow, repeated)
         instead = nobody.copy()
-        for rule, found in ((BYPASSED, products), (WRITTEN, written), (REPEATED, repeated)):
+        for rule, found in ((BYPASSED, products), (REPEATED, repeated)):
             fate[found >= 0], instead[found >= 0] = rule, found[found >= 0]
     return Compiled(
         program=program,

@@ -13,7 +13,6 @@ from neuroncore.clause.instruction import Call
 from neuroncore.clause.legality import stays_legal
 from neuroncore.clause.operand import PSUM, SBUF
 from neuroncore.enums import engine
-from neuroncore.memory.geometry import View
 from neuroncore.native.dependencies import Accesses, Flow
 from neuroncore.record.program import Program
 
@@ -70,7 +69,10 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
     copy, reader = flow.reaching[uses], accesses.user[uses]
     fits = operands[uses] == operands[last_operand[copy]]
     fits &= np.bincount(reader, minlength=len(call))[reader] == 1  # no pair of operands in PSUM
-    fits &= _agreed(_may_read, calls, call[reader], call[copy], uses - start[reader])
+    each = np.column_stack((call[reader], call[copy], uses - start[reader]))
+    kinds, kind = np.unique(each, axis=0, return_inverse=True)
+    may_read = (_may_read(calls[one], calls[other], place) for one, other, place in kinds.tolist())
+    fits &= np.array([*may_read], np.bool_)[kind.reshape(-1)]
     last, refused = np.full(len(call), -1), np.zeros(len(call), np.bool_)
     np.maximum.at(last, copy, reader)
     refused[copy[~fits]] = True
@@ -81,89 +83,8 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
     return source, operands
 
 
-def propagated(program: Program, accesses: Accesses, flow: Flow, before: Array) -> Array:
-    """For each copy that the instruction which made its source writes in its place that one; -1
-    for all else. It made it for the copy alone, nothing that came between uses what the copy
-    overwrites, and it is not overwritten in part.
-
-    Published attention is as fast with such a copy, of float32 to bfloat16, as without (autocomp's
-    fifth search, its steps 3 and 2). before[i] is the instruction that has done the same as i or
-    -1.
-    """
-    calls, call = program.calls, program.columns().call
-    start, found = accesses.start, np.full(len(call), -1, np.int32)
-    copies = np.flatnonzero(_flags(_leaves_no_trace, calls)[call])
-    copies = copies[flow.reaching[start[copies]] >= 0]
-    if not len(copies):
-        return found
-    makers = flow.reaching[start[copies]]
-    shared = np.zeros(len(call), np.bool_)
-    shared[before[before >= 0]] = shared[before >= 0] = True
-    bounds = np.column_stack((flow.first[copies], flow.first[copies + 1])).ravel()
-    latest = np.maximum.reduceat(np.append(flow.needs, -1), bounds)[::2]
-    fits = (latest == makers) & ~shared[makers] & _stays_whole(call, accesses, flow.killer, makers)
-    fits &= _writes_alike(calls, call, accesses, makers, copies)
-    copies, makers = copies[fits], makers[fits]
-    alone = _readers(program, accesses, flow, copies) == 1
-    found[copies[alone]] = makers[alone]
-    return found
-
-
-def _stays_whole(call: Array, accesses: Accesses, killer: Array, makers: Array) -> Array:
-    """Whether what each made is there until the same instruction, of the next iteration, makes it
-    again."""
-    killed = killer[makers] < len(call)
-    following = np.where(killed, killer[makers], makers)
-    own, next_own = (accesses.operands[accesses.start[i + 1] - 1] for i in (makers, following))
-    found: Array = ~killed | ((own == next_own) & (call[makers] == call[following]))
-    return found
-
-
-def _writes_alike(
-    calls: list[Call], call: Array, accesses: Accesses, makers: Array, copies: Array
-) -> Array:
-    """Whether each maker wrote exactly what is copied, and may write what the copy does."""
-    start, operands, reads = accesses[:3]
-    found = np.zeros(len(makers), np.bool_)
-    for k in range(1, 1 + max(len(one.writes) for one in calls)):
-        wrote = start[makers + 1] - k
-        exact = operands[wrote] == operands[start[copies]]
-        exact &= wrote >= start[makers] + reads[makers]
-        found[exact] = _agreed(_may_write, calls, call[makers[exact]], call[copies[exact]], k)
-    return found
-
-
-def _readers(program: Program, accesses: Accesses, flow: Flow, copies: Array) -> Array:
-    """How many operands are read of what the maker of each copy wrote to the tensor of its
-    source."""
-    areas, asked = program.box_table()[:, 0], accesses.start[copies]
-    made = np.zeros(len(program) + 1, np.bool_)  # the last one for what nobody wrote, -1
-    made[flow.reaching[asked]] = True
-    users = np.flatnonzero(made[flow.reaching] & accesses.is_read)
-    most = areas.max(initial=0) + 1
-    used, own = (flow.reaching[k] * most + areas[accesses.operands[k]] for k in (users, asked))
-    each, count = np.unique(used, return_counts=True)
-    found: Array = count[np.searchsorted(each, own)]
-    return found
-
-
 def _flags(rule: Callable[[Call], bool], calls: list[Call]) -> Array:
     return np.array([rule(call) for call in calls], np.bool_)
-
-
-def _agreed(
-    rule: Callable[[Call, Call, int], bool],
-    calls: list[Call],
-    one: Array,
-    copy: Array,
-    operand: Array | int,
-) -> Array:
-    """What a rule says of calls, copies and numbers of operands, asked once of those alike."""
-    each = np.column_stack(np.broadcast_arrays(one, copy, operand))
-    kinds, kind = np.unique(each, axis=0, return_inverse=True)
-    said = [rule(calls[call], calls[other], int(k)) for call, other, k in kinds]
-    found: Array = np.array(said, np.bool_)[kind.reshape(-1)]
-    return found
 
 
 def _empties_psum(call: Call) -> bool:
@@ -182,37 +103,13 @@ def _is_plain(call: Call) -> bool:
     return dst.region is SBUF and src.dtype is dst.dtype
 
 
-def _leaves_no_trace(call: Call) -> bool:
-    """Whether it copies its only operand so that whoever made that may write the copy."""
-    direct = call.instruction.older_compiler.into_source
-    return direct is not None and not call.dynamic and len(call.reads) == 1 and direct(call)
-
-
 def _may_read(reader: Call, copy: Call, place: int) -> bool:
     """Whether a call may read, as that operand, what a copy reads, and takes no longer then."""
     if reader.dynamic or place >= len(reader.reads):
         return False
     name, src = reader.reads[place], copy.view(copy.reads[0])
-    made = _instead(reader, name, src) if reader.view(name).shape == src.shape else None
-    if made is None:
+    made = replace(reader, arguments={**reader.arguments, name: src})
+    if reader.view(name).shape != src.shape or not stays_legal(made):
         return False
     from_psum, from_sbuf = (c.cost(c.machine).busy_ns for c in (made, reader))
     return bool(from_psum <= from_sbuf)
-
-
-def _may_write(maker: Call, copy: Call, k: int) -> bool:
-    """Whether a call's last operand but k - 1 may be that of a copy instead."""
-    name = maker.writes[-k]
-    made, operands = maker.view(name), maker.instruction.operands
-    partial = any(p.operand.partial for p in operands if p.operand and p.name == name)
-    if maker.engine is engine.dma or maker.dynamic or partial:
-        return False
-    if made.region is not SBUF or made.dtype is not copy.view(copy.reads[0]).dtype:
-        return False
-    return _instead(maker, name, copy.view(copy.writes[0])) is not None
-
-
-def _instead(call: Call, name: str, view: View) -> Call | None:
-    """The call with another view as one of its operands; None if that can't be."""
-    made = replace(call, arguments={**call.arguments, name: view})
-    return made if stays_legal(made) else None

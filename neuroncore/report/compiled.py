@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.compiler import BYPASSED, ISSUED, REPEATED, WRITTEN, Compiled
+from neuroncore.compiler import BYPASSED, ISSUED, REPEATED, Compiled
 from neuroncore.compiler.queues import QUEUES
 from neuroncore.report.units import size
 
 ADDED = "spill_save", "spill_reload", "load again"  # by kind (`neuroncore.native.spills`)
-LEFT_OUT = {REPEATED: "there already", WRITTEN: "written in place", BYPASSED: "read in PSUM"}
+LEFT_OUT = {REPEATED: "there already", BYPASSED: "read in PSUM"}
 
 
 def listing(form: Compiled) -> Iterator[str]:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.analysis.path import steps
-from neuroncore.compiler import REPEATED, WRITTEN
+from neuroncore.compiler import REPEATED
 from neuroncore.compiler.queues import LOADS, QUEUES
 from neuroncore.native.lazy import Lazy
 from neuroncore.native.spills import RELOADED, SAVED
@@ -115,7 +115,7 @@ def doubt_of(timeline: Timeline) -> str:
     if form.moves.bytes_of(SAVED) or form.moves.bytes_of(RELOADED):
         return "tiles are spilled"
     # Copies out of PSUM that readers bypass are no doubt: profiles show them.
-    left_out = float(np.isin(form.fate, (REPEATED, WRITTEN)).mean())
+    left_out = float(np.mean(form.fate == REPEATED))
     if left_out >= LEFT_OUT:
         return f"the compiler is taken to leave out {left_out:.0%} of the instructions"
     if len(timeline.queue) >= MANY:

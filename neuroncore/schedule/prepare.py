@@ -86,7 +86,7 @@ def _busy(form: Compiled, machine: Machine) -> Array:
         weights = np.where(loaded, table.weights_ns[row], 0.0)
         taken = np.maximum(taken, weights) if machine.fixed.weights_hidden else taken + weights
     if (table.table >= 0).any():
-        loads = np.flatnonzero((form.own_queue == SCALAR) & (table.table[row] >= 0))
+        loads = np.flatnonzero((form.queue == SCALAR) & (table.table[row] >= 0))
         changed = np.diff(table.table[row[loads]], prepend=-1) != 0
         taken[loads[changed]] += machine.fixed.activation_table_ns
     return taken
@@ -122,9 +122,7 @@ def _wait_for_space(
         return peak
     free = (np.array(own) & ~np.array(placed))[areas.kind]
     tile = np.where(free, np.cumsum(free) - 1, -1)
-    uses = allocation.Uses(
-        accesses.start, accesses.operands, tile.take(areas.of_box), form.own_queue
-    )
+    uses = allocation.Uses(accesses.start, accesses.operands, tile.take(areas.of_box), form.queue)
     size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
     lives = allocation.Lives(
         *buffers.filled((2, len(size)), -1, np.int32),
@@ -174,7 +172,7 @@ def _queues(form: Compiled, queue: Array) -> Queues:
     start = np.zeros(len(QUEUES) + 1, np.int32)
     np.cumsum(np.bincount(queue, minlength=len(QUEUES)), out=start[1:])
     if policy.by_first_use and start[LOADS] < start[LOADS + 1]:
-        moving = (form.own_queue == LOADS) & ~form.table.stays.take(form.row)
+        moving = (form.queue == LOADS) & ~form.table.stays.take(form.row)
         used = dependencies.first_uses(form.accesses, moving)
         np.minimum.at(used, edges[:, 1], edges[:, 0])
         loads = order[start[LOADS] : start[LOADS + 1]]

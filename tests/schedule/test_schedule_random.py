@@ -225,34 +225,6 @@ def read_in_psum(steps):
     return result, left_out
 
 
-def written_by_source(steps, again):
-    """For each copy the instruction that made what it copies for it alone, and may as well write
-    the copy; None where there is none."""
-    result, shared = [None] * len(steps), {i for i, j in enumerate(again) if j >= 0}
-    shared.update(again)
-    for i, step in enumerate(steps):
-        if not step.left_open:
-            continue  # which engine copies is the kernel's to say
-        j = writer_of(steps, i, step.reads)
-        if j != max(waits_for(steps, i), default=-1) or j < 0 or j in shared:
-            continue
-        maker, tile = steps[j], {name for name, _ in step.reads}
-        users = [
-            read
-            for k, other in enumerate(steps)
-            for read in other.operands
-            if writer_of(steps, k, read) == j and tile == {name for name, _ in read}
-        ]
-        later = (s for s in steps[j + 1 :] if s.writes & maker.writes)
-        over = next(later, maker)
-        stays = (over.call, over.writes) == (maker.call, maker.writes)
-        reached = maker.queue != "gpsimd" or not {name for name, _ in step.writes} & {"psum0"}
-        reached = reached and maker.queue in COPIERS and tile <= {"sbuf0", "sbuf1"}
-        if stays and reached and maker.writes == step.reads and len(users) == 1:
-            result[i] = j
-    return result
-
-
 def line_up(steps, queue, policy):
     """A queue's instructions in the order in which they come to it."""
     own = [i for i, s in enumerate(steps) if s.queue == queue]
@@ -356,12 +328,9 @@ def slow_schedule(steps, it, order, again):
     begin, end = {}, {}
     free, complete, engines = dict.fromkeys(QUEUES, 0.0), dict.fromkeys(QUEUES, 0.0), {}
     rivals, sharing = {"vector": "gpsimd", "gpsimd": "vector"}, {}
-    written = written_by_source(steps, again) if policy.horizon_ns else [None] * len(steps)
-    left_out = [w is not None or a >= 0 for w, a in zip(written, again, strict=True)]
-    left_out = [a or b for a, b in zip(left_out, in_psum, strict=True)]
+    left_out = [a >= 0 or b for a, b in zip(again, in_psum, strict=True)]
     for i in np.flatnonzero(left_out):
         busy[i] = 0.0
-    steps = [s if w is None else replace(s, queues=steps[w].queues) for s, w in zip(steps, written)]
     waiting = {q: line_up(steps, q, policy) for q in QUEUES}
     while any(waiting.values()):
         time, i = next_one(steps, waiting, free, end, policy, it.fixed.semaphore_ns)
