@@ -12,9 +12,9 @@ from neuroncore.analysis.variation import AS_IT_IS, Variation, schedule_varied
 from neuroncore.clause.world import World
 from neuroncore.compiler.queues import QUEUES, SYNC
 from neuroncore.machine import Machine
-from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Order, Program
 from neuroncore.schedule import Timeline
+from neuroncore.structs import dataclass
 
 ENDLESS = 1 << 20  # times as large: SBUF and PSUM that nothing fills
 

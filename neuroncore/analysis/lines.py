@@ -15,10 +15,10 @@ from neuroncore.analysis.changes import Change
 from neuroncore.analysis.path import Parts, Steps, parts, steps
 from neuroncore.analysis.variation import Variation
 from neuroncore.clause.instruction import Call
-from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Program
 from neuroncore.schedule import Timeline
 from neuroncore.source import Place
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 

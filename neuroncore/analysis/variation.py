@@ -13,11 +13,11 @@ from neuroncore.clause.world import World
 from neuroncore.compiler import Compiled, compiled
 from neuroncore.machine import Machine
 from neuroncore.native.dependencies import Accesses
-from neuroncore.native.structs import dataclass
 from neuroncore.native.timeline import Work
 from neuroncore.record.program import Order, Program
 from neuroncore.schedule import Timeline, timed
 from neuroncore.schedule.prepare import Prepared, prepared
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 

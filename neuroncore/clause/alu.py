@@ -15,7 +15,7 @@ import numpy.typing as npt
 from neuroncore.clause.table import Table
 from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
-from neuroncore.native.structs import dataclass
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 Apply = Callable[[Array, Any, Array], Any]

@@ -17,8 +17,8 @@ from neuroncore.enums import dge_mode, engine
 from neuroncore.machine import Dma, Machine
 from neuroncore.memory import access
 from neuroncore.memory.geometry import View
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import bfloat16, float16, float32
+from neuroncore.structs import dataclass
 
 SIXTEEN_BIT = (bfloat16, float16)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from neuroncore.errors import DefinitionError
 from neuroncore.machine import Limits
-from neuroncore.native.structs import dataclass
+from neuroncore.structs import dataclass
 
 TERM = re.compile(
     r"(?:(?P<number>\d+)|(?:(?P<times>\d+|[A-Z])\*)?(?P<letter>[A-Z])(?:\+(?P<plus>\d+))?)"

@@ -27,8 +27,8 @@ from neuroncore.machine import Machine
 from neuroncore.memory import access
 from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format, float8_e4m3fn, float32
+from neuroncore.structs import dataclass
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from neuroncore.native.structs import dataclass
+from neuroncore.structs import dataclass
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from neuroncore.errors import UsageError
 from neuroncore.native.lazy import Lazy
 
 failures: Any = Lazy("neuroncore.cli.failures")
-installed: Any = Lazy("neuroncore.native.installed")
+installed: Any = Lazy("neuroncore.installed")
 
 # What the help says of each, and its module, which is imported when it is asked for: its `add_to`
 # gives the command's parser what it takes, and `command`, which carries it out.

@@ -18,7 +18,7 @@ from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, without_advice
 from neuroncore.frontend.settings import target_machine
 from neuroncore.frontend.warning import Line, by_line, counted, likely_wrong
-from neuroncore.native.installed import version
+from neuroncore.installed import version
 from neuroncore.native.lazy import Lazy
 from neuroncore.report import collectives, text
 from neuroncore.report.compare import Agreement

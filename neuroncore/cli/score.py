@@ -14,13 +14,13 @@ from typing import Any
 
 import neuroncore
 from neuroncore.errors import UsageError
-from neuroncore.native.structs import dataclass
 from neuroncore.options import cache_folder
 from neuroncore.record.saved import Record
 from neuroncore.report import measurements
 from neuroncore.report.measurements import Harness, Row, Span
 from neuroncore.report.ranges import range_of
 from neuroncore.report.score import Chain, Errors, Order, Point, chains, errors, grouped, order
+from neuroncore.structs import dataclass
 
 ASSERTED = (
     "nki-library"  # whose latencies are constants of its tests, of which the unit is inferred

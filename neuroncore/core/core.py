@@ -35,7 +35,6 @@ from neuroncore.findings import Finding
 from neuroncore.machine import Machine
 from neuroncore.memory.storage import Born, Hbm, Memory, Storage
 from neuroncore.memory.tile import Tile
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic, rounding
 from neuroncore.options import Options
@@ -43,6 +42,7 @@ from neuroncore.record.columns import packer
 from neuroncore.record.program import Program
 from neuroncore.record.stacks import Witness
 from neuroncore.record.storages import birth
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -24,7 +24,7 @@ from neuroncore.enums import reduce_cmd
 from neuroncore.memory.gaps import Flags
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
-from neuroncore.native.structs import dataclass
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 T = TypeVar("T", bound=Hashable)

@@ -9,8 +9,8 @@ from neuroncore.core.core import Core, Point
 from neuroncore.errors import KernelError, ShapeError, TargetError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format
+from neuroncore.structs import dataclass
 
 CORES = (0, 1)
 

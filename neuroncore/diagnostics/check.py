@@ -11,7 +11,7 @@ from neuroncore.diagnostics.static import read
 from neuroncore.errors import UsageError
 from neuroncore.findings import SEVERITIES, Finding
 from neuroncore.native.lazy import Lazy
-from neuroncore.native.structs import dataclass
+from neuroncore.structs import dataclass
 
 saved: Any = Lazy("neuroncore.record.saved")  # which loads numpy
 SCHEMA = "neuroncore.check/1"

@@ -12,8 +12,8 @@ from typing import Any
 from neuroncore.diagnostics import processes
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
-from neuroncore.native.structs import dataclass
 from neuroncore.source import Place
+from neuroncore.structs import dataclass
 
 PROGRAM = "neuroncore.diagnostics.limited"
 WRONG_USAGE, OURS = 2, "neuroncore: "  # the exit code of the command line, and how it tells

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.world import World
-from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Program
 from neuroncore.schedule.meetings import together
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 Meeting = Mapping[int, int]  # the instruction of each thread that takes part, by its number

@@ -11,8 +11,8 @@ from pathlib import Path
 from neuroncore.diagnostics.nodes import DEFINITIONS, Definition, inside, name_of, statements
 from neuroncore.diagnostics.releases import ROLES, forms
 from neuroncore.errors import UsageError
-from neuroncore.native.structs import dataclass
 from neuroncore.source import Place
+from neuroncore.structs import dataclass
 
 API = ("nki", "neuronxcc.nki")
 # no kernel calls what these define, or it isn't the user's

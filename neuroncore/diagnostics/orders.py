@@ -23,11 +23,11 @@ from neuroncore.diagnostics.races import Launch, Race, launch_of, races
 from neuroncore.diagnostics.uses import Uses
 from neuroncore.errors import KernelError
 from neuroncore.findings import Finding
-from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Program
 from neuroncore.record.saved import Record
 from neuroncore.replay.cursor import Replay
 from neuroncore.source import Place
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 MOST_RACES = 100_000  # that are followed

@@ -25,8 +25,8 @@ import numpy.typing as npt
 from neuroncore.core.accumulators import goes_on
 from neuroncore.diagnostics.iterations import conflicts
 from neuroncore.diagnostics.uses import Uses
-from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Program
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 Rows = list[int]

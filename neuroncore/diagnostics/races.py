@@ -13,8 +13,8 @@ from neuroncore.diagnostics.happens_before import HappensBefore, Thread, meeting
 from neuroncore.diagnostics.shared import Access, Shared, Spot, shared
 from neuroncore.diagnostics.uses import Array, Uses
 from neuroncore.findings import Finding
-from neuroncore.native.structs import dataclass
 from neuroncore.source import Place
+from neuroncore.structs import dataclass
 
 TOLD = 20  # pairs of lines, at most
 MASKED = 62  # threads that have a bit each; further ones share theirs

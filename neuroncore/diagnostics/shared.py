@@ -14,9 +14,9 @@ from neuroncore.diagnostics.happens_before import HappensBefore, Thread
 from neuroncore.diagnostics.uses import Array, Uses
 from neuroncore.enums import ON_CHIP
 from neuroncore.memory import access
-from neuroncore.native.structs import dataclass
 from neuroncore.record.columns import ANYWHERE
 from neuroncore.record.overlap import Form, Patterns, neighbours
+from neuroncore.structs import dataclass
 
 MOST_RUNS = 1 << 18  # of neighbouring bytes in one access, beyond which it isn't compared
 

@@ -13,8 +13,8 @@ from neuroncore.findings import Finding
 from neuroncore.frontend.arguments import Arguments, values_in
 from neuroncore.frontend.arrays import as_numpy
 from neuroncore.machine import Machine
-from neuroncore.native.structs import dataclass
 from neuroncore.record.data import Input, Setting
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 

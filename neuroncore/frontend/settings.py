@@ -14,8 +14,8 @@ from neuroncore.core.core import Core
 from neuroncore.errors import UsageError
 from neuroncore.frontend.outcome import Launch
 from neuroncore.machine import Machine
-from neuroncore.native.structs import dataclass
 from neuroncore.options import Options, documented, ideal
+from neuroncore.structs import dataclass
 
 DEFAULT_TARGET = "trn2"
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"

@@ -28,9 +28,9 @@ from neuroncore.memory.gaps import Flags, Footprint, Gaps, footprint
 from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Image, Storage
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 

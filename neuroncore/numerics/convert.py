@@ -28,7 +28,6 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.errors import UsageError
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics import codec, stochastic
 from neuroncore.numerics.formats import (
     FLOATS,
@@ -39,6 +38,7 @@ from neuroncore.numerics.formats import (
     lookup_any,
 )
 from neuroncore.numerics.stochastic import Stream
+from neuroncore.structs import dataclass
 
 __all__ = (
     *("Info", "Statistics", "Stream", "cast", "cfp8", "compare_casts", "decode", "encode"),

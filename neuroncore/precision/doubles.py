@@ -19,9 +19,9 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Dynamic, Tile
 from neuroncore.native import buffers
 from neuroncore.native.lazy import Lazy
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32, float64, tfloat32
+from neuroncore.structs import dataclass
 
 native: Any = Lazy("neuroncore.native.precision")
 

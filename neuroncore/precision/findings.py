@@ -13,9 +13,9 @@ from neuroncore import source
 from neuroncore.findings import Finding
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native.lazy import Lazy
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format, float32
 from neuroncore.precision.doubles import Energy, chip_values, is_float, on
+from neuroncore.structs import dataclass
 
 native: Any = Lazy("neuroncore.native.precision")
 

@@ -15,7 +15,6 @@ from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.access import is_dense
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import buffers
-from neuroncore.native.structs import dataclass
 from neuroncore.precision.around import Around, Registers, Stand
 from neuroncore.precision.doubles import (
     DOUBLE,
@@ -41,6 +40,7 @@ from neuroncore.precision.findings import (
     native,
     portions,
 )
+from neuroncore.structs import dataclass
 
 SAMPLE = 4096  # elements of a result on which errors are told apart
 LOST = 2.0  # decimal digits that are worth being told of

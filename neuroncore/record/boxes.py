@@ -14,11 +14,11 @@ from neuroncore.enums import MemoryRegion
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.native import boxes as native
-from neuroncore.native.structs import dataclass
 from neuroncore.record.columns import Windows
 from neuroncore.record.overlap import Form, Patterns, neighbours
 from neuroncore.record.pieces import Pieces, pieces
 from neuroncore.record.storages import Area, Storages
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 

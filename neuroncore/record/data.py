@@ -18,11 +18,11 @@ from neuroncore.machine import Machine
 from neuroncore.memory.register import OPERATIONS, VirtualRegister
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format
 from neuroncore.options import Options
 from neuroncore.record.columns import ANYWHERE
 from neuroncore.source import Place
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -25,13 +25,13 @@ from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
-from neuroncore.native.structs import dataclass
 from neuroncore.options import Order as Order
 from neuroncore.record.boxes import Boxes, boxes
 from neuroncore.record.columns import ANYWHERE, MOVING, Windows, apart, inside, joined, parted
 from neuroncore.record.columns import Columns as Columns
 from neuroncore.record.data import Data, Leaf, is_tile, mapped
 from neuroncore.record.storages import Area, Storages, restored, storages
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -23,7 +23,6 @@ import numpy.typing as npt
 from neuroncore.clause.world import World
 from neuroncore.errors import NeuronError, UsageError
 from neuroncore.machine import Machine
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format, lookup
 from neuroncore.options import Options
 from neuroncore.record import tables
@@ -31,6 +30,7 @@ from neuroncore.record.data import Input, Outcome, Setting
 from neuroncore.record.program import Program
 from neuroncore.record.trees import plain_tree, tree
 from neuroncore.record.values import are_dims, plain, value
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 

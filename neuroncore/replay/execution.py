@@ -18,11 +18,11 @@ from neuroncore.errors import KernelError, UsageError
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Dynamic, Tile
-from neuroncore.native.structs import dataclass
 from neuroncore.record.data import Leaf, leaves, value_of
 from neuroncore.record.program import Program
 from neuroncore.replay.registers import Registers
 from neuroncore.replay.tensors import Tensors, last_uses
+from neuroncore.structs import dataclass
 
 CHUNK = 4096  # rows that are lists of Python at a time
 

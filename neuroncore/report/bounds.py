@@ -12,9 +12,9 @@ from neuroncore.analysis.lines import Line
 from neuroncore.analysis.path import Parts
 from neuroncore.analysis.verdict import ALONE, Bound
 from neuroncore.compiler.queues import QUEUES
-from neuroncore.native.structs import dataclass
 from neuroncore.report.units import duration, size
 from neuroncore.schedule import Timeline
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.errors import UsageError
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import FORMATS, float32, lookup
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy.typing as npt
 
 from neuroncore.analysis import lines
-from neuroncore.native.structs import dataclass
 from neuroncore.report import pairs
 from neuroncore.report.compare import Incomparable, compare
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.units import duration, size
 from neuroncore.schedule import Timeline
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 SCHEMA = "neuroncore.diff/1"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import field
 
 from neuroncore.analysis.verdict import Bound, bound
-from neuroncore.native.structs import dataclass
 from neuroncore.report.ranges import Kind, kind_of, range_of
 from neuroncore.report.units import duration
 from neuroncore.schedule import Timeline
+from neuroncore.structs import dataclass
 
 
 @dataclass(frozen=True)

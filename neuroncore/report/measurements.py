@@ -19,12 +19,12 @@ from pathlib import Path
 
 from neuroncore import machine
 from neuroncore.errors import UsageError
-from neuroncore.native.structs import dataclass
 from neuroncore.options import DISABLE_DGE
 from neuroncore.record.program import Program
 from neuroncore.record.saved import Record, load
 from neuroncore.report.ranges import Kind, kind_of
 from neuroncore.schedule import Timeline, schedule_cores
+from neuroncore.structs import dataclass
 
 Row = Mapping[str, str]
 

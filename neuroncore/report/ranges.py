@@ -24,8 +24,8 @@ from neuroncore.compiler import REPEATED
 from neuroncore.compiler.queues import LOADS, QUEUES
 from neuroncore.native.lazy import Lazy
 from neuroncore.native.spills import RELOADED, SAVED
-from neuroncore.native.structs import dataclass
 from neuroncore.schedule import Timeline
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 statistics: Any = Lazy("statistics")

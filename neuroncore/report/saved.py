@@ -38,8 +38,8 @@ import numpy as np
 from neuroncore.compiler.queues import QUEUES
 from neuroncore.core.core import Core
 from neuroncore.errors import UsageError
+from neuroncore.installed import version
 from neuroncore.machine import load
-from neuroncore.native.installed import version
 from neuroncore.record import saved as records
 from neuroncore.record.saved import Record
 from neuroncore.report import perfetto

@@ -25,11 +25,11 @@ from neuroncore.analysis.verdict import (
     tried,
 )
 from neuroncore.clause.world import World
-from neuroncore.native.structs import dataclass
 from neuroncore.report.bounds import sentence
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.units import duration
 from neuroncore.schedule import Timeline
+from neuroncore.structs import dataclass
 
 SCHEMA = "neuroncore.why/1"
 NOTHING = 0.01  # a part of the time: what changes it by less changes nothing

@@ -19,9 +19,9 @@ from neuroncore.enums import MemoryRegion
 from neuroncore.machine import Machine
 from neuroncore.native import allocation, buffers, dependencies
 from neuroncore.native.spills import RELOADED, SAVED
-from neuroncore.native.structs import dataclass
 from neuroncore.native.timeline import Queues, Work
 from neuroncore.record.boxes import Box
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 BYTE_END = Box._fields.index("byte_end")

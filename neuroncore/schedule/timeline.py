@@ -12,8 +12,8 @@ from neuroncore.clause.world import ALONE, World
 from neuroncore.compiler import Compiled
 from neuroncore.compiler.queues import LOADS, QUEUES, is_transfer
 from neuroncore.machine import Machine
-from neuroncore.native.structs import dataclass
 from neuroncore.record.program import Columns, Order, Program
+from neuroncore.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -19,9 +19,8 @@ from neuroncore.compiler.policy import POLICIES
 from neuroncore.compiler.queues import QUEUES
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, without_advice
+from neuroncore.installed import version
 from neuroncore.machine import Machine
-from neuroncore.native.installed import version
-from neuroncore.native.structs import dataclass
 from neuroncore.precision.findings import Precision
 from neuroncore.record.program import Program
 from neuroncore.record.storages import Area
@@ -30,6 +29,7 @@ from neuroncore.report.perfetto import COLLECTIVES, RINGS, ROWS
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.schedule import Timeline
 from neuroncore.schedule.meetings import collectives
+from neuroncore.structs import dataclass
 from neuroncore.view import sources
 from neuroncore.view.accesses import Accesses, places
 from neuroncore.view.answers import answers, verdict

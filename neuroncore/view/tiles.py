@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.structs import dataclass
+from neuroncore.structs import dataclass
 from neuroncore.view.values import levels, picture
 
 Array = npt.NDArray[Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from neuroncore.errors import UsageError
-from neuroncore.native.structs import dataclass
 from neuroncore.schedule import Timeline
+from neuroncore.structs import dataclass
 
 MOST = 1_000_000  # instructions that a page has
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from neuroncore.native.structs import dataclass
+from neuroncore.structs import dataclass
 
 
 @dataclass(frozen=True)

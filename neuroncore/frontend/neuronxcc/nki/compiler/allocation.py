@@ -11,8 +11,8 @@ from neuroncore.core.core import current
 from neuroncore.enums import MemoryRegion, engine
 from neuroncore.errors import OutOfBoundsError, SignatureError
 from neuroncore.frontend.neuronxcc.nki.scopes import first_given
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format
+from neuroncore.structs import dataclass
 
 Block = tuple[int, ...]
 Address = tuple[int, int]  # partition, byte within it

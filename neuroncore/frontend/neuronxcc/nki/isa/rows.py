@@ -23,8 +23,8 @@ from neuroncore.frontend.neuronxcc.nki.isa import arguments, constants
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tokens import token
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import uint32
+from neuroncore.structs import dataclass
 
 Converted = Callable[[Any, str], Any]
 

@@ -27,8 +27,8 @@ from neuroncore.frontend.neuronxcc.nki.results import (
 from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, around, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
-from neuroncore.native.structs import dataclass
 from neuroncore.numerics.formats import Format
+from neuroncore.structs import dataclass
 
 __all__ = [
     "affine_range", "loop_reduce", "nc", "num_programs", "program_id", "program_ndim",

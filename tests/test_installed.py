@@ -5,7 +5,7 @@ from importlib import metadata
 import pytest
 
 from neuroncore.cli.document import PACKAGES
-from neuroncore.native.installed import version
+from neuroncore.installed import version
 
 
 @pytest.mark.parametrize("name", ["neuroncore", *PACKAGES])
