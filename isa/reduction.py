@@ -35,7 +35,7 @@ from neuroncore.core.accumulators import accumulate, cumulate, read_out
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.tile import Tile
-from neuroncore.native.lazy import Lazy
+from neuroncore.startup.lazy import Lazy
 
 from .operators import ADD, MAXIMUM
 from .words import reduction as words

@@ -22,8 +22,8 @@ from neuroncore.core.accumulators import accumulate, read_out
 from neuroncore.core.core import Core
 from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.tile import Tile
-from neuroncore.native.lazy import Lazy
 from neuroncore.numerics import codec, order
+from neuroncore.startup.lazy import Lazy
 
 from .operators import MAXIMUM
 from .words import reduction

@@ -30,7 +30,6 @@ from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import current_settings, environment_options, last_launch
 from neuroncore.machine import Machine
-from neuroncore.native.lazy import Lazy
 from neuroncore.options import Options
 from neuroncore.record import saved
 from neuroncore.record.data import Outcome, mapped
@@ -43,7 +42,8 @@ from neuroncore.report.progress import progress
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.report.why import Why, why
 from neuroncore.schedule import Timeline, schedule_cores
-from neuroncore.structs import dataclass
+from neuroncore.startup.lazy import Lazy
+from neuroncore.startup.structs import dataclass
 
 if TYPE_CHECKING:
     from neuroncore.diagnostics.orders import Orders

@@ -40,7 +40,7 @@ from types import CodeType, TracebackType
 from typing import Any, ClassVar, Self
 
 from neuroncore import source
-from neuroncore.native.lazy import Lazy
+from neuroncore.startup.lazy import Lazy
 
 difflib: Any = Lazy("difflib")
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from neuroncore.errors import DefinitionError
 from neuroncore.source import Place
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 # error: the device or its compiler refuses it. warning: likely wrong on the device. note: worth
 # knowing, such as what no public source says is refused. advice: legal, and slower than need be.

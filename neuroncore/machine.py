@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
 
 from neuroncore.errors import DefinitionError, UsageError, did_you_mean
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 GRADES = ("documented", "measured", "assumed")
 

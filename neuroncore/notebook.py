@@ -20,8 +20,8 @@ from neuroncore.frontend import misuse
 from neuroncore.frontend.alias import activate
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import current_settings, settings
-from neuroncore.native.lazy import Lazy
 from neuroncore.report.progress import issued, progress
+from neuroncore.startup.lazy import Lazy
 
 display: Any = Lazy("IPython.display")
 TOLD = (*misuse.WRONG, ImportError)

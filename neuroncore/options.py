@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from neuroncore.errors import UsageError, did_you_mean
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Order = Literal["in-order", "scheduled", "compiled"]
 DISABLE_DGE = "--disable-dge"  # of the older API: its compiler writes descriptors ahead

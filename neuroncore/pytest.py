@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from neuroncore.errors import KernelError, NotEmulated
-from neuroncore.native.lazy import Lazy
+from neuroncore.startup.lazy import Lazy
 
 alias: Any = Lazy("neuroncore.frontend.alias")
 api: Any = Lazy("neuroncore.api")

@@ -14,7 +14,7 @@ from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True)

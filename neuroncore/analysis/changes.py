@@ -14,7 +14,7 @@ from neuroncore.compiler.queues import QUEUES, SYNC
 from neuroncore.machine import Machine
 from neuroncore.record.program import Order, Program
 from neuroncore.schedule import Timeline
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 ENDLESS = 1 << 20  # times as large: SBUF and PSUM that nothing fills
 

@@ -18,7 +18,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.record.program import Program
 from neuroncore.schedule import Timeline
 from neuroncore.source import Place
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

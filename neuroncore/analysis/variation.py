@@ -17,7 +17,7 @@ from neuroncore.native.timeline import Work
 from neuroncore.record.program import Order, Program
 from neuroncore.schedule import Timeline, timed
 from neuroncore.schedule.prepare import Prepared, prepared
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

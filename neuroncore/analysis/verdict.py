@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from neuroncore.analysis.changes import RESOURCES, Change, Resource, as_it_is
 from neuroncore.analysis.path import parts, steps
 from neuroncore.schedule import Timeline
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 # How much more a change may save than its part of the critical path, for engines take instructions
 # in another order then: this many times as much, and this part of the whole beside.

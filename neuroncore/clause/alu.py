@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from neuroncore.clause.table import Table
 from neuroncore.native import buffers
-from neuroncore.native.lazy import Lazy
-from neuroncore.structs import dataclass
+from neuroncore.startup.lazy import Lazy
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 Apply = Callable[[Array, Any, Array], Any]

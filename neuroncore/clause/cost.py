@@ -18,7 +18,7 @@ from neuroncore.machine import Dma, Machine
 from neuroncore.memory import access
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import bfloat16, float16, float32
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 SIXTEEN_BIT = (bfloat16, float16)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from neuroncore.errors import DtypeError, DynamicControlError, SignatureError
 from neuroncore.memory.register import VirtualRegister
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 INT32 = (-(2**31), 2**31 - 1)
 

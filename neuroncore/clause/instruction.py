@@ -35,7 +35,7 @@ from neuroncore.errors import (
 )
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Cost = Callable[["Call", Machine], Any]
 Run = Callable[..., None]  # of the core, if the clause wants it, and of what varies

@@ -19,7 +19,7 @@ from typing import Any
 
 from neuroncore.errors import DefinitionError
 from neuroncore.machine import Limits
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 TERM = re.compile(
     r"(?:(?P<number>\d+)|(?:(?P<times>\d+|[A-Z])\*)?(?P<letter>[A-Z])(?:\+(?P<plus>\d+))?)"

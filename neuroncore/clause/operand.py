@@ -28,7 +28,7 @@ from neuroncore.memory import access
 from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, float8_e4m3fn, float32
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)

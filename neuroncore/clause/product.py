@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from neuroncore.memory.tile import Tile
 from neuroncore.native import buffers
-from neuroncore.native.lazy import Lazy
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import PACK, float8_e8m0fnu, float32, float64, tfloat32
 from neuroncore.numerics.microscaling import near, neutral, scaled_by
 from neuroncore.options import Options
+from neuroncore.startup.lazy import Lazy
 
 Array = npt.NDArray[Any]
 Packer = Callable[[Array], Array]

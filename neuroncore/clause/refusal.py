@@ -15,7 +15,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.errors import KernelError, ShapeError, TargetError
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True)

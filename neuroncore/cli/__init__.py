@@ -11,10 +11,10 @@ from typing import Any
 
 from neuroncore import source
 from neuroncore.errors import UsageError
-from neuroncore.native.lazy import Lazy
+from neuroncore.startup.lazy import Lazy
 
 failures: Any = Lazy("neuroncore.cli.failures")
-installed: Any = Lazy("neuroncore.installed")
+installed: Any = Lazy("neuroncore.startup.installed")
 
 # What the help says of each, and its module, which is imported when it is asked for: its `add_to`
 # gives the command's parser what it takes, and `command`, which carries it out.

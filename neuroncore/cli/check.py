@@ -16,7 +16,7 @@ from neuroncore.diagnostics.releases import RELEASES
 from neuroncore.diagnostics.sarif import log
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
-from neuroncore.native.lazy import Lazy
+from neuroncore.startup.lazy import Lazy
 
 machine: Any = Lazy("neuroncore.machine")  # which loads numpy, for nothing if none is named
 

@@ -18,13 +18,13 @@ from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, without_advice
 from neuroncore.frontend.settings import target_machine
 from neuroncore.frontend.warning import Line, by_line, counted, likely_wrong
-from neuroncore.installed import version
-from neuroncore.native.lazy import Lazy
 from neuroncore.report import collectives, text
 from neuroncore.report.compare import Agreement
 from neuroncore.report.compiled import listing
 from neuroncore.report.progress import progress
 from neuroncore.schedule import Timeline
+from neuroncore.startup.installed import version
+from neuroncore.startup.lazy import Lazy
 
 if TYPE_CHECKING:
     from neuroncore.view.document import Shown

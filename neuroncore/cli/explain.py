@@ -17,7 +17,7 @@ from pathlib import Path
 from neuroncore import errors
 from neuroncore.errors import KernelError, UsageError, did_you_mean
 from neuroncore.findings import Rule, rules
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 LEGAL = "legal here"
 SYMPTOMS = "On the device: "  # what begins the line of a page that lists what else it may be called

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from neuroncore.errors import UsageError
-from neuroncore.native.lazy import Lazy
 from neuroncore.report import saved
 from neuroncore.report.progress import progress
 from neuroncore.report.saved import Document
 from neuroncore.report.units import duration
+from neuroncore.startup.lazy import Lazy
 
 viewing: Any = Lazy("neuroncore.view.page")
 FORMATS = ("summary-text", "summary-json", "json", "perfetto")

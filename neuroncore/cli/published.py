@@ -13,7 +13,7 @@ from neuroncore import machine
 from neuroncore.errors import DefinitionError
 from neuroncore.instances import instance as instances
 from neuroncore.machine import Machine
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 UNITS = {"TFLOPS": 1.0, "TOPS": 1.0, "PFLOPS": 1e-3}  # per TFLOPS
 BINARY = {"GiB": ("GB", 2**30 / 1e9), "GiB/s": ("GB/s", 2**30 / 1e9)}  # what is compared in decimal

@@ -23,10 +23,10 @@ from neuroncore.frontend.alias import activated
 from neuroncore.frontend.settings import environment_options, settings
 from neuroncore.frontend.vendor import checkouts
 from neuroncore.frontend.vendor.packages import REPOSITORIES
-from neuroncore.native.lazy import Lazy
 from neuroncore.options import Options, Order, profile
 from neuroncore.record import saved
 from neuroncore.report.progress import progress
+from neuroncore.startup.lazy import Lazy
 from neuroncore.view.window import Window
 
 difflib: Any = Lazy("difflib")

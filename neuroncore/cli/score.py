@@ -20,7 +20,7 @@ from neuroncore.report import measurements
 from neuroncore.report.measurements import Harness, Row, Span
 from neuroncore.report.ranges import range_of
 from neuroncore.report.score import Chain, Errors, Order, Point, chains, errors, grouped, order
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 ASSERTED = (
     "nki-library"  # whose latencies are constants of its tests, of which the unit is inferred

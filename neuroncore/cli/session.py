@@ -24,9 +24,9 @@ from neuroncore.frontend import misuse
 from neuroncore.frontend.arguments import Arguments, copied, with_rank
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.outcome import Launch
-from neuroncore.native.lazy import Lazy
 from neuroncore.report.compare import Agreement, Incomparable
 from neuroncore.report.progress import issued
+from neuroncore.startup.lazy import Lazy
 
 older: Any = Lazy("neuroncore.frontend.neuronxcc.nki.kernel")
 

@@ -15,8 +15,8 @@ from typing import Any
 import neuroncore
 from neuroncore.frontend.alias import PATH
 from neuroncore.frontend.vendor.checkouts import WITH, Checkout
-from neuroncore.native.lazy import Lazy
 from neuroncore.options import cache_folder
+from neuroncore.startup.lazy import Lazy
 
 hashlib: Any = Lazy("hashlib")
 

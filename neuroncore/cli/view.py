@@ -9,7 +9,7 @@ from typing import Any
 from neuroncore.cli import run
 from neuroncore.cli.document import Document
 from neuroncore.cli.world import natural
-from neuroncore.native.lazy import Lazy
+from neuroncore.startup.lazy import Lazy
 
 serving: Any = Lazy("neuroncore.view.server")
 

@@ -19,7 +19,7 @@ from neuroncore.compiler.residency import NO_MOVES, Moves, loads_and_spills
 from neuroncore.machine import Machine
 from neuroncore.native import dependencies
 from neuroncore.record.program import Order, Program
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 ISSUED, REPEATED, BYPASSED = range(3)  # what becomes of an instruction

@@ -9,7 +9,7 @@ from dataclasses import replace
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import FactReader, Machine
 from neuroncore.record.program import Order, Program
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 NUMBERS = "window", "reach", "transfers", "horizon_ns", "by_first_use"  # of an order, in the file
 

@@ -19,7 +19,7 @@ from neuroncore.core.replica_groups import Groups, chip_ranks, own_group, partic
 from neuroncore.errors import KernelError
 from neuroncore.memory.storage import Born
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 EXACT = 1 << 24  # float32 has all integers up to here
 

@@ -42,7 +42,7 @@ from neuroncore.record.columns import packer
 from neuroncore.record.program import Program
 from neuroncore.record.stacks import Witness
 from neuroncore.record.storages import birth
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

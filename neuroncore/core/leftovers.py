@@ -24,7 +24,7 @@ from neuroncore.enums import reduce_cmd
 from neuroncore.memory.gaps import Flags
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 T = TypeVar("T", bound=Hashable)

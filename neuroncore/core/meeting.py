@@ -10,7 +10,7 @@ from neuroncore.errors import KernelError, ShapeError, TargetError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import Format
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 CORES = (0, 1)
 

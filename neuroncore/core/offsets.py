@@ -13,7 +13,7 @@ from neuroncore.core import indirection
 from neuroncore.core.core import Core
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Array, Dynamic, Tile
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from neuroncore import source
 from neuroncore.clause.world import World
 from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing, on
 from neuroncore.errors import DeadlockError
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 T = TypeVar("T")
 FEW = 2  # cores whose threads have stacks of the usual size

@@ -9,7 +9,7 @@ import numpy as np
 from neuroncore.clause.instruction import Call
 from neuroncore.diagnostics.uses import Array, Uses
 from neuroncore.findings import Finding
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 
 def findings(uses: Uses) -> Iterator[Finding]:

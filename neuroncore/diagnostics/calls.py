@@ -22,7 +22,7 @@ from neuroncore.diagnostics.releases import (
 from neuroncore.diagnostics.syntax import argument
 from neuroncore.diagnostics.values import Scope
 from neuroncore.diagnostics.walk import Rules, Spot, Told
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 RULES = Rules()
 

@@ -10,8 +10,8 @@ from neuroncore.diagnostics import execution
 from neuroncore.diagnostics.static import read
 from neuroncore.errors import UsageError
 from neuroncore.findings import SEVERITIES, Finding
-from neuroncore.native.lazy import Lazy
-from neuroncore.structs import dataclass
+from neuroncore.startup.lazy import Lazy
+from neuroncore.startup.structs import dataclass
 
 saved: Any = Lazy("neuroncore.record.saved")  # which loads numpy
 SCHEMA = "neuroncore.check/1"

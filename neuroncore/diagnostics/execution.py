@@ -13,7 +13,7 @@ from neuroncore.diagnostics import processes
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding
 from neuroncore.source import Place
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 PROGRAM = "neuroncore.diagnostics.limited"
 WRONG_USAGE, OURS = 2, "neuroncore: "  # the exit code of the command line, and how it tells

@@ -20,7 +20,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.clause.world import World
 from neuroncore.record.program import Program
 from neuroncore.schedule.meetings import together
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 Meeting = Mapping[int, int]  # the instruction of each thread that takes part, by its number

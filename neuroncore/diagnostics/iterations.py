@@ -8,7 +8,7 @@ import numpy as np
 
 from neuroncore.diagnostics.uses import Array, Uses
 from neuroncore.findings import Finding
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 NOWHERE = -1  # in no loop
 

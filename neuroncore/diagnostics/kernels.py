@@ -9,7 +9,7 @@ from neuroncore.diagnostics.modules import Module, Modules
 from neuroncore.diagnostics.nodes import Definition, inside, name_of
 from neuroncore.diagnostics.releases import ROLES
 from neuroncore.errors import UsageError, did_you_mean
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True)

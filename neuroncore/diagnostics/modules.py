@@ -12,7 +12,7 @@ from neuroncore.diagnostics.nodes import DEFINITIONS, Definition, inside, name_o
 from neuroncore.diagnostics.releases import ROLES, forms
 from neuroncore.errors import UsageError
 from neuroncore.source import Place
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 API = ("nki", "neuronxcc.nki")
 # no kernel calls what these define, or it isn't the user's

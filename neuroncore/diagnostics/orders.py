@@ -27,7 +27,7 @@ from neuroncore.record.program import Program
 from neuroncore.record.saved import Record
 from neuroncore.replay.cursor import Replay
 from neuroncore.source import Place
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 MOST_RACES = 100_000  # that are followed

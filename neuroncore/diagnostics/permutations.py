@@ -26,7 +26,7 @@ from neuroncore.core.accumulators import goes_on
 from neuroncore.diagnostics.iterations import conflicts
 from neuroncore.diagnostics.uses import Uses
 from neuroncore.record.program import Program
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 Rows = list[int]

@@ -14,7 +14,7 @@ from neuroncore.diagnostics.shared import Access, Shared, Spot, shared
 from neuroncore.diagnostics.uses import Array, Uses
 from neuroncore.findings import Finding
 from neuroncore.source import Place
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 TOLD = 20  # pairs of lines, at most
 MASKED = 62  # threads that have a bit each; further ones share theirs

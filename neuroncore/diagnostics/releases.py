@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 RELEASES = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6")
 COMPLETE = "0.3"  # from here on the SDK has the declarations themselves

@@ -16,7 +16,7 @@ from neuroncore.enums import ON_CHIP
 from neuroncore.memory import access
 from neuroncore.record.columns import ANYWHERE
 from neuroncore.record.overlap import Form, Patterns, neighbours
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 MOST_RUNS = 1 << 18  # of neighbouring bytes in one access, beyond which it isn't compared
 

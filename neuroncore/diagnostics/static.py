@@ -17,7 +17,7 @@ from neuroncore.diagnostics.values import Scopes
 from neuroncore.diagnostics.walk import Rule, Spot, Told, spots
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, Severity, rule
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "note"}
 KINDS = (subset.RULES, dynamic.RULES, purity.RULES, older.RULES, calls.RULES)

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.clause.instruction import Call
-from neuroncore.native.lazy import Lazy
 from neuroncore.record.boxes import Areas
 from neuroncore.record.program import Columns, Program
 from neuroncore.source import Place
-from neuroncore.structs import dataclass
+from neuroncore.startup.lazy import Lazy
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 dataflow: Any = Lazy("neuroncore.native.dependencies")

@@ -27,7 +27,7 @@ from neuroncore.diagnostics.syntax import (
     shape_of_view,
     sizes,
 )
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Kind = Literal[
     "tensor", "register", "index", "indices", "integer", "instruction", "host", "unknown"

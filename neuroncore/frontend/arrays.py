@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.numerics.formats import lookup
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -28,10 +28,10 @@ from neuroncore.instances.instance import find as find_instance
 from neuroncore.instances.runtime import world_limits
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
-from neuroncore.native.lazy import Lazy
 from neuroncore.options import DISABLE_DGE, Options
 from neuroncore.record.program import Order
 from neuroncore.report.progress import issued, progress
+from neuroncore.startup.lazy import Lazy
 
 if TYPE_CHECKING:
     from neuroncore.precision.findings import Precision

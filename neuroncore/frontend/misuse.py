@@ -20,7 +20,7 @@ from neuroncore.errors import (
     did_you_mean,
 )
 from neuroncore.frontend.unread import Unread
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 WRONG = (TypeError, AttributeError, ValueError, IndexError, OverflowError)
 PACKAGE = "neuroncore."

@@ -14,7 +14,7 @@ from neuroncore.frontend.arguments import Arguments, values_in
 from neuroncore.frontend.arrays import as_numpy
 from neuroncore.machine import Machine
 from neuroncore.record.data import Input, Setting
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

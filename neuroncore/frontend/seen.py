@@ -8,7 +8,7 @@ import numpy as np
 
 from neuroncore.errors import NeuronError
 from neuroncore.memory.tile import Tile
-from neuroncore.native.lazy import Lazy
+from neuroncore.startup.lazy import Lazy
 
 tiles: Any = Lazy("neuroncore.view.tiles")
 

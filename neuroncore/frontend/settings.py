@@ -15,7 +15,7 @@ from neuroncore.errors import UsageError
 from neuroncore.frontend.outcome import Launch
 from neuroncore.machine import Machine
 from neuroncore.options import Options, documented, ideal
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 DEFAULT_TARGET = "trn2"
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neuroncore.memory.register import VirtualRegister
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import cache
 from neuroncore import machine
 from neuroncore.errors import UsageError
 from neuroncore.machine import Fact, FactReader, Machine
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 NUMBERS = (
     "cores", "dies", "hbm_banks", "hbm_bank_bytes", "hbm_gigabytes_per_s", "dma_engines",

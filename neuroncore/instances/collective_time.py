@@ -14,7 +14,7 @@ from typing import NamedTuple
 from neuroncore.instances import instance as instances
 from neuroncore.instances.instance import AlgorithmNumbers, Instance
 from neuroncore.instances.runtime import world_limits
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 SCALED = "scaled, not measured"
 

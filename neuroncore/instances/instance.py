@@ -15,7 +15,7 @@ from neuroncore.instances.chip import Chip
 from neuroncore.instances.topology import KINDS, Topology
 from neuroncore.machine import Fact, FactReader, isa
 from neuroncore.machine import load as load_machine
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 OWN = ("name", "aliases", "chip", "description", "sources", "host", "topology", "collectives")
 OPTIONAL = ("links", "hops")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from neuroncore.machine import FactReader
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True)

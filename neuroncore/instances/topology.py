@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from neuroncore.errors import UsageError
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 KINDS = ("chain", "torus", "switched")
 

@@ -30,7 +30,7 @@ from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Image, Storage
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

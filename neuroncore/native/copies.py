@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.lazy import Lazy
+from neuroncore.startup.lazy import Lazy
 
 Array = npt.NDArray[Any]
 native: Any = Lazy("neuroncore.native.transpose")

@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from neuroncore.native import machine_code
-from neuroncore.native.lazy import Lazy
+from neuroncore.startup.lazy import Lazy
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from neuroncore.errors import UsageError
 from neuroncore.native import buffers
-from neuroncore.native.lazy import Lazy
 from neuroncore.numerics.formats import PACK, Format, bfloat16, float32, float64
+from neuroncore.startup.lazy import Lazy
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -38,7 +38,7 @@ from neuroncore.numerics.formats import (
     lookup_any,
 )
 from neuroncore.numerics.stochastic import Stream
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 __all__ = (
     *("Info", "Statistics", "Stream", "cast", "cfp8", "compare_casts", "decode", "encode"),

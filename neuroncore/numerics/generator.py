@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.native.lazy import Lazy
+from neuroncore.startup.lazy import Lazy
 
 Array = npt.NDArray[Any]
 philox: Any = Lazy("neuroncore.native.philox")

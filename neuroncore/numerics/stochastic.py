@@ -28,10 +28,10 @@ import numpy.typing as npt
 
 from neuroncore.errors import UsageError
 from neuroncore.native import buffers
-from neuroncore.native.lazy import Lazy
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
 from neuroncore.options import Options
+from neuroncore.startup.lazy import Lazy
 
 if TYPE_CHECKING:
     from fractions import Fraction

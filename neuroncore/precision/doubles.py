@@ -18,10 +18,10 @@ from neuroncore.memory.geometry import Geometry, unplaced
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Dynamic, Tile
 from neuroncore.native import buffers
-from neuroncore.native.lazy import Lazy
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32, float64, tfloat32
-from neuroncore.structs import dataclass
+from neuroncore.startup.lazy import Lazy
+from neuroncore.startup.structs import dataclass
 
 native: Any = Lazy("neuroncore.native.precision")
 

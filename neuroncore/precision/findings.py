@@ -12,10 +12,10 @@ import numpy as np
 from neuroncore import source
 from neuroncore.findings import Finding
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.native.lazy import Lazy
 from neuroncore.numerics.formats import Format, float32
 from neuroncore.precision.doubles import Energy, chip_values, is_float, on
-from neuroncore.structs import dataclass
+from neuroncore.startup.lazy import Lazy
+from neuroncore.startup.structs import dataclass
 
 native: Any = Lazy("neuroncore.native.precision")
 

@@ -12,12 +12,12 @@ from neuroncore.core.core import Core
 from neuroncore.core.staging import perform
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.native.lazy import Lazy
 from neuroncore.numerics.formats import Format, bool_
 from neuroncore.precision.around import Around, Stand
 from neuroncore.precision.doubles import Beside, chip_doubles, is_float, made, on
 from neuroncore.precision.evaluation import WIDE_INTEGERS, Evaluation
 from neuroncore.precision.findings import ROUNDED, SATURATED
+from neuroncore.startup.lazy import Lazy
 
 native: Any = Lazy("neuroncore.native.precision")
 

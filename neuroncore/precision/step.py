@@ -40,7 +40,7 @@ from neuroncore.precision.findings import (
     native,
     portions,
 )
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 SAMPLE = 4096  # elements of a result on which errors are told apart
 LOST = 2.0  # decimal digits that are worth being told of

@@ -18,7 +18,7 @@ from neuroncore.record.columns import Windows
 from neuroncore.record.overlap import Form, Patterns, neighbours
 from neuroncore.record.pieces import Pieces, pieces
 from neuroncore.record.storages import Area, Storages
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

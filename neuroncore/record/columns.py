@@ -19,7 +19,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.native import rows as native
 from neuroncore.native.boxes import ANYWHERE as ANYWHERE
 from neuroncore.native.boxes import distinct
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 Pack = Callable[..., bytes]

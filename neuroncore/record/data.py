@@ -22,7 +22,7 @@ from neuroncore.numerics.formats import Format
 from neuroncore.options import Options
 from neuroncore.record.columns import ANYWHERE
 from neuroncore.source import Place
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from neuroncore.enums import MemoryRegion
 from neuroncore.native import boxes as native
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 if TYPE_CHECKING:  # it imports this module
     from neuroncore.record.boxes import Areas

@@ -31,7 +31,7 @@ from neuroncore.record.columns import ANYWHERE, MOVING, Windows, apart, inside, 
 from neuroncore.record.columns import Columns as Columns
 from neuroncore.record.data import Data, Leaf, is_tile, mapped
 from neuroncore.record.storages import Area, Storages, restored, storages
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

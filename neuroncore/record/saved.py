@@ -30,7 +30,7 @@ from neuroncore.record.data import Input, Outcome, Setting
 from neuroncore.record.program import Program
 from neuroncore.record.trees import plain_tree, tree
 from neuroncore.record.values import are_dims, plain, value
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -22,7 +22,7 @@ from neuroncore.record.data import Leaf, leaves, value_of
 from neuroncore.record.program import Program
 from neuroncore.replay.registers import Registers
 from neuroncore.replay.tensors import Tensors, last_uses
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 CHUNK = 4096  # rows that are lists of Python at a time
 

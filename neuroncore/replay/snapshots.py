@@ -14,7 +14,7 @@ from neuroncore.memory.gaps import Flags, Gaps
 from neuroncore.memory.geometry import Layout
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True, eq=False)

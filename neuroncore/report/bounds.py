@@ -14,7 +14,7 @@ from neuroncore.analysis.verdict import ALONE, Bound
 from neuroncore.compiler.queues import QUEUES
 from neuroncore.report.units import duration, size
 from neuroncore.schedule import Timeline
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -10,7 +10,7 @@ from neuroncore.instances.collective_time import CollectiveTime
 from neuroncore.report.units import duration, size
 from neuroncore.schedule import Timeline
 from neuroncore.schedule.meetings import collectives, time_of, together
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 UNKNOWN = "its time is not known: no instance has so many ranks, and of EFA nothing is estimated"
 

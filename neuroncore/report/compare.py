@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from neuroncore.errors import UsageError
 from neuroncore.numerics.formats import FORMATS, float32, lookup
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -23,7 +23,7 @@ from neuroncore.memory.geometry import View
 from neuroncore.native.spills import RELOADED, REREAD, SAVED
 from neuroncore.numerics.formats import PACK, float32
 from neuroncore.schedule import Timeline
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 BYTES = tuple(f"{m}_{verb}_bytes" for m in ("hbm", "sbuf", "psum") for verb in ("read", "write"))
 FLOPS = tuple(f"{adjusted}{kind}_flops" for adjusted in ("", "adjusted_")

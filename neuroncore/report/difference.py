@@ -13,7 +13,7 @@ from neuroncore.report.compare import Incomparable, compare
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.units import duration, size
 from neuroncore.schedule import Timeline
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 SCHEMA = "neuroncore.diff/1"

@@ -8,7 +8,7 @@ from neuroncore.analysis.verdict import Bound, bound
 from neuroncore.report.ranges import Kind, kind_of, range_of
 from neuroncore.report.units import duration
 from neuroncore.schedule import Timeline
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True)

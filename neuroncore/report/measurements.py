@@ -24,7 +24,7 @@ from neuroncore.record.program import Program
 from neuroncore.record.saved import Record, load
 from neuroncore.report.ranges import Kind, kind_of
 from neuroncore.schedule import Timeline, schedule_cores
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Row = Mapping[str, str]
 

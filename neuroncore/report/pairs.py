@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from neuroncore.schedule import Timeline
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 FILE = Path(__file__).with_name("pairs.toml")
 UNCERTAIN = 0.8  # a probability below which the order is not told

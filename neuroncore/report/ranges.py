@@ -22,10 +22,10 @@ import numpy.typing as npt
 from neuroncore.analysis.path import steps
 from neuroncore.compiler import REPEATED
 from neuroncore.compiler.queues import LOADS, QUEUES
-from neuroncore.native.lazy import Lazy
 from neuroncore.native.spills import RELOADED, SAVED
 from neuroncore.schedule import Timeline
-from neuroncore.structs import dataclass
+from neuroncore.startup.lazy import Lazy
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 statistics: Any = Lazy("statistics")

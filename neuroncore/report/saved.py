@@ -38,13 +38,13 @@ import numpy as np
 from neuroncore.compiler.queues import QUEUES
 from neuroncore.core.core import Core
 from neuroncore.errors import UsageError
-from neuroncore.installed import version
 from neuroncore.machine import load
 from neuroncore.record import saved as records
 from neuroncore.record.saved import Record
 from neuroncore.report import perfetto
 from neuroncore.report.summary import bound_by, figures
 from neuroncore.schedule import Timeline, schedule_cores
+from neuroncore.startup.installed import version
 
 TRACED = 20_000  # instructions, whose timeline takes about 0.3 MB compressed
 LINES = 1000

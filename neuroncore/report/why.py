@@ -29,7 +29,7 @@ from neuroncore.report.bounds import sentence
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.units import duration
 from neuroncore.schedule import Timeline
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 SCHEMA = "neuroncore.why/1"
 NOTHING = 0.01  # a part of the time: what changes it by less changes nothing

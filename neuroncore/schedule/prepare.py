@@ -21,7 +21,7 @@ from neuroncore.native import allocation, buffers, dependencies
 from neuroncore.native.spills import RELOADED, SAVED
 from neuroncore.native.timeline import Queues, Work
 from neuroncore.record.boxes import Box
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 BYTE_END = Box._fields.index("byte_end")

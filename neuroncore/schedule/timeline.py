@@ -13,7 +13,7 @@ from neuroncore.compiler import Compiled
 from neuroncore.compiler.queues import LOADS, QUEUES, is_transfer
 from neuroncore.machine import Machine
 from neuroncore.record.program import Columns, Order, Program
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

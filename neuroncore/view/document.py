@@ -19,7 +19,6 @@ from neuroncore.compiler.policy import POLICIES
 from neuroncore.compiler.queues import QUEUES
 from neuroncore.errors import UsageError
 from neuroncore.findings import Finding, without_advice
-from neuroncore.installed import version
 from neuroncore.machine import Machine
 from neuroncore.precision.findings import Precision
 from neuroncore.record.program import Program
@@ -29,7 +28,8 @@ from neuroncore.report.perfetto import COLLECTIVES, RINGS, ROWS
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.schedule import Timeline
 from neuroncore.schedule.meetings import collectives
-from neuroncore.structs import dataclass
+from neuroncore.startup.installed import version
+from neuroncore.startup.structs import dataclass
 from neuroncore.view import sources
 from neuroncore.view.accesses import Accesses, places
 from neuroncore.view.answers import answers, verdict

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 from neuroncore.view.values import levels, picture
 
 Array = npt.NDArray[Any]

@@ -6,7 +6,7 @@ import numpy as np
 
 from neuroncore.errors import UsageError
 from neuroncore.schedule import Timeline
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 MOST = 1_000_000  # instructions that a page has
 

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from neuroncore.errors import UsageError
 from neuroncore.frontend.vendor.packages import REPOSITORIES, Repository
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 # What `neuroncore run --with` says, for the programs that it starts: NAME=FOLDER, as in PATH.
 WITH = "NEURONCORE_WITH"

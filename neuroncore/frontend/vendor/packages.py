@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.memory.geometry import make_room
 from neuroncore.memory.parts import Affine, Form, form
 from neuroncore.memory.tile import Tile
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Dims = tuple[int, ...]
 Box = tuple[tuple[int, int], ...]  # (first, count) of each axis

@@ -21,7 +21,7 @@ from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Place = tuple[int, Geometry]  # an offset, and how what is written lies
 

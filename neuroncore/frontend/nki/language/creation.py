@@ -19,7 +19,7 @@ from neuroncore.frontend.nki.assignment import check_not_in_psum
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, uint8
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 __all__ = [
     "empty_like", "full", "is_hbm", "is_on_chip", "is_psum", "is_sbuf", "load", "ndarray", "ones",

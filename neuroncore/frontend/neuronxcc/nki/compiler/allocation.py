@@ -12,7 +12,7 @@ from neuroncore.enums import MemoryRegion, engine
 from neuroncore.errors import OutOfBoundsError, SignatureError
 from neuroncore.frontend.neuronxcc.nki.scopes import first_given
 from neuroncore.numerics.formats import Format
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Block = tuple[int, ...]
 Address = tuple[int, int]  # partition, byte within it

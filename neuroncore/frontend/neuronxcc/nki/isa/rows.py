@@ -24,7 +24,7 @@ from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.numerics.formats import uint32
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 Converted = Callable[[Any, str], Any]
 

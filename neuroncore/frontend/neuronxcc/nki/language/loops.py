@@ -28,7 +28,7 @@ from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, around, ru
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.numerics.formats import Format
-from neuroncore.structs import dataclass
+from neuroncore.startup.structs import dataclass
 
 __all__ = [
     "affine_range", "loop_reduce", "nc", "num_programs", "program_id", "program_ndim",

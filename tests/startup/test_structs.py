@@ -8,7 +8,7 @@ from inspect import signature
 import pytest
 
 from neuroncore import machine
-from neuroncore.structs import dataclass as ours
+from neuroncore.startup.structs import dataclass as ours
 
 BOTH = pytest.mark.parametrize("dataclass", [ours, dataclasses.dataclass])
 KINDS = pytest.mark.parametrize("frozen", [True, False])

@@ -5,7 +5,7 @@ from importlib import metadata
 import pytest
 
 from neuroncore.cli.document import PACKAGES
-from neuroncore.installed import version
+from neuroncore.startup.installed import version
 
 
 @pytest.mark.parametrize("name", ["neuroncore", *PACKAGES])

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from neuroncore.native.lazy import Lazy
+from neuroncore.startup.lazy import Lazy
 
 metadata: Any = Lazy("importlib.metadata")
 ENDING = ".dist-info"
