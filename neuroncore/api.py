@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from neuroncore.diagnostics.orders import Orders
     from neuroncore.precision.findings import Precision
     from neuroncore.replay.cursor import Replay
+    from neuroncore.replay.verification import Verdict
     from neuroncore.report.difference import Difference, Side
     from neuroncore.view.document import Shown
     from neuroncore.view.page import Page
@@ -62,6 +63,7 @@ differing: Any = Lazy("neuroncore.report.difference")
 tables: Any = Lazy("neuroncore.report.tables")
 tiles: Any = Lazy("neuroncore.view.tiles")
 viewing: Any = Lazy("neuroncore.view.page")
+verifying: Any = Lazy("neuroncore.frontend.verifying")
 serving: Any = Lazy("neuroncore.view.server")
 windows: Any = Lazy("neuroncore.view.window")
 cards: Any = Lazy("neuroncore.view.card")
@@ -201,6 +203,11 @@ class Run:
         """
         return self.steps(*inputs, snapshots=0).results()
 
+    def verify(self) -> Verdict:
+        """Compare the emulator with the plain reading of the record, instruction by instruction,
+        and with the results of the run. Raises what `replay` does."""
+        return verifying.verdict_of(self.record, self.results)  # type: ignore[no-any-return]
+
     def steps(self, *inputs: Any, **options: Any) -> Replay:
         """The same to go through instruction by instruction, which stands before the first."""
         given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
@@ -213,8 +220,7 @@ class Run:
         held = self._stepping.tile(step, name, core, after=after)
         when = "after" if after else "before"
         title = f"{name} of instruction {step} of core {core}, {when} it"
-        shown: Tile = tiles.Tile(title, held.elements, held.unwritten)
-        return shown
+        return tiles.Tile(title, held.elements, held.unwritten)  # type: ignore[no-any-return]
 
     @cached_property
     def _stepping(self) -> Replay:
@@ -264,8 +270,7 @@ class Run:
         """This run beside a newer one: which is faster, how sure that is, what bounds them, and
         figures, lines and results that differ. Without `answers` it doesn't say what bounds
         them."""
-        found: Difference = differing.difference(self._side, other._side, answers)
-        return found
+        return differing.difference(self._side, other._side, answers)  # type: ignore[no-any-return]
 
     @property
     def _side(self) -> Side:
@@ -280,20 +285,17 @@ class Run:
     @cached_property
     def instructions(self) -> Array:
         """A structured array, as `report.tables.instructions` describes it."""
-        found: Array = tables.instructions(self.timelines)
-        return found
+        return tables.instructions(self.timelines)  # type: ignore[no-any-return]
 
     @cached_property
     def lines(self) -> Array:
         """A structured array, as `report.tables.lines` describes it."""
-        found: Array = tables.lines(self.timelines)
-        return found
+        return tables.lines(self.timelines)  # type: ignore[no-any-return]
 
     @cached_property
     def tiles(self) -> Array:
         """A structured array, as `report.tables.tiles` describes it."""
-        found: Array = tables.tiles(self.timelines)
-        return found
+        return tables.tiles(self.timelines)  # type: ignore[no-any-return]
 
     def shown(
         self,
@@ -334,14 +336,12 @@ class Run:
         """
         shown = self.shown(values, answers, window)
         with progress(lambda: "writing the page"):
-            page: Page = viewing.page([shown])
-        return page
+            return viewing.page([shown])  # type: ignore[no-any-return]
 
     def serve(self, answers: bool = True, port: int = 0) -> Server:
         """The same page on a port of this machine, 0 for one that is free, until it is closed. All
         steps have all of their values: each is replayed when it is asked for."""
-        server: Server = serving.Server([self.shown(answers=answers)], port)
-        return server
+        return serving.Server([self.shown(answers=answers)], port)  # type: ignore[no-any-return]
 
     def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:
         """The results beside a reference: arrays in their order, or a function, which is called
@@ -380,15 +380,13 @@ class Run:
         """Whether other orders that the device may take give the same bits: the record is executed
         again in up to `count` of them, on the arguments as they were given. Raises what
         `diagnostics.orders.compare_orders` does."""
-        found: Orders = reordering.compare_orders(self.record, count)
-        return found
+        return reordering.compare_orders(self.record, count)  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows of it; None, for what `repr` says, if there is no record."""
         if self._finished.record is None:
             return None
-        shown: str = cards.card(self.kernel, self.timelines, self.findings)
-        return shown
+        return cards.card(self.kernel, self.timelines, self.findings)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         said = f"{len(self.findings)} findings" if self.findings else "no findings"

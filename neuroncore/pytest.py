@@ -41,6 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FOLDER",
         help="write there a page for each test that fails, of the kernels that it launched",
     )
+    group.addoption(
+        "--neuroncore-verify",
+        action="store_true",
+        help="compare each launch with the plain reading of its record",
+    )
     parser.addini("neuroncore", "as --neuroncore", type="bool", default=False)
     parser.addini("neuroncore_targets", "as --neuroncore-target", type="args", default=[])
 
@@ -97,6 +102,7 @@ class Kernels:
     def __init__(self, config: pytest.Config) -> None:
         self.targets = config.option.neuroncore_target or config.getini("neuroncore_targets")
         self.pages = config.option.neuroncore_pages
+        self.verify = config.option.neuroncore_verify
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if self.targets and "neuroncore_target" in metafunc.fixturenames:
@@ -115,7 +121,7 @@ class Kernels:
         """Of all that a test launches; pages of it show values."""
         options, keeps = setting.current_settings().options, bool(self.pages)
         made: AbstractContextManager[None] = setting.settings(
-            target, options, observer, keeps=keeps, in_every_thread=True
+            target, options, observer, keeps=keeps, verify=self.verify, in_every_thread=True
         )
         return made
 

@@ -16,6 +16,7 @@ from neuroncore.clause.operand import Operand
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import FORMATS, OPAQUE
+from neuroncore.plain.reading import meaning
 
 DOCS = Path(__file__).parents[1]
 COVERED = DOCS.parent / "tests/data/covered.json"
@@ -35,7 +36,7 @@ Which formats the tile operands of an instruction may have: {machines}.
 A number is there if some operand takes the format on that machine and the tests of `tests/isa`
 issue the instruction with it; in brackets if no test does. Where there is none, the instruction
 refuses the format there by name. Rules about several operands refuse some combinations besides;
-`neuroncore isa NAME` tells.
+`neuroncore isa NAME` tells. An instruction's name links to what it means, in a few lines of numpy.
 
 This page is written by `docs/generate/instructions.py`; a test fails when it is stale.
 """
@@ -64,7 +65,13 @@ def rows(covered: dict[str, dict[str, list[str]]]) -> Iterator[list[str]]:
             marked(str(number), accepted(instruction, one), covered.get(name, {}).get(one.name, []))
             for number, one in enumerate(machines, 1)
         ]
-        yield [f"`{name}`", *map("".join, zip(*columns, strict=True))]
+        yield [f"[`{name}`]({meaning_of(name)})", *map("".join, zip(*columns, strict=True))]
+
+
+def meaning_of(name: str) -> str:
+    """A link to the function that says what the instruction means."""
+    code = meaning(name).__code__
+    return f"../neuroncore/plain/{Path(code.co_filename).name}#L{code.co_firstlineno}"
 
 
 def marked(number: str, takes: set[str], tested: list[str]) -> list[str]:

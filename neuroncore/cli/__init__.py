@@ -1,4 +1,5 @@
-"""The command line. Exit codes: 0 all well, 1 a kernel or a comparison failed, 2 wrong usage."""
+"""The command line. Exit codes: 0 all well, 1 a kernel or a comparison failed, 2 wrong usage, 3 a
+fault of neuroncore."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuroncore import source
-from neuroncore.errors import UsageError
+from neuroncore.errors import EmulatorError, UsageError
 from neuroncore.startup.lazy import Lazy
 
 failures: Any = Lazy("neuroncore.cli.failures")
@@ -75,6 +76,9 @@ def _ended(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt as stop:
         print(failures.interrupted(stop), file=sys.stderr)
         return int(failures.INTERRUPTED)
+    except Exception as error:
+        failures.print_our_fault(error)
+        return EmulatorError.exit_code
     return 2
 
 

@@ -44,22 +44,21 @@ class Kept:
 
 
 def diff(arguments: argparse.Namespace) -> int:
-    runs = [_run(arguments, file) for file in (arguments.old, arguments.new)]
-    old, new = runs
-    if old is None or new is None:
-        return 1
+    sides = [_run(arguments, file) for file in (arguments.old, arguments.new)]
+    failed: int = max(failures.exit_code(side.failure) for side in sides)
+    if failed:
+        return failed
+    old, new = (side.runs[0] for side in sides)
     found = old.diff(new, answers=arguments.answers)
     text = json.dumps(found.to_dict(), indent=2, allow_nan=False) if arguments.json else str(found)
     failures.write(text)
     return 0
 
 
-def _run(arguments: argparse.Namespace, file: str) -> Run | None:
-    """The launch of one side; None if it failed, which has been told."""
+def _run(arguments: argparse.Namespace, file: str) -> Kept:
+    """The launch of one side; why it failed if it did, which has been told."""
     kept, own = Kept(), argparse.Namespace(**{**vars(arguments), "file": file})
     launch(own, Session(own, kept, keeps=True), options(own))
-    if kept.failure is not None:
-        return None
-    if len(kept.runs) != 1:
+    if kept.failure is None and len(kept.runs) != 1:
         raise UsageError(f"{file} launches {len(kept.runs)} kernels: name one, {file}::KERNEL")
-    return kept.runs[0]
+    return kept

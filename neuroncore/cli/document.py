@@ -88,6 +88,10 @@ class Document:
             self.shown.append(run.shown(asked.values, asked.answers, asked.window))
         self.differs |= found is not None and not found
         orders = run.orders(self.arguments.orders) if self._tries_orders else None
+        verdict = run.verify() if getattr(asked, "verify", False) else None
+        if verdict is not None and verdict.difference is not None:
+            said = f"{run.kernel}: the emulator {verdict}"
+            self.failure = self.failure or {"statement": said, "ours": True}
         findings = run.findings if asked.answers else without_advice(run.findings)
         findings = [*findings, *([orders.finding] if orders and orders.finding else [])]
         self.say(f"{run.kernel} on {run.machine.name}")
@@ -97,12 +101,14 @@ class Document:
             *(_listed(run.timelines) if asked.compiled else ()),
             *(precision.text(run.precision) if run.precision else ()),
             *([f"orders    {orders}"] if orders else ()),
+            *([f"verify     {verdict}"] if verdict else ()),
             *self._findings(findings),
         ):
             self.say(f"  {line}")
         if asked.json:
             told = _launch(run, found, findings, asked.answers)
             told |= {"orders": str(orders)} if orders else {}
+            told |= {"verify": verdict.to_dict()} if verdict else {}
             told |= {"compiled": [*_listed(run.timelines)]} if asked.compiled else {}
             self.launches.append(told)
         self.last = run
@@ -143,10 +149,10 @@ class Document:
         if self.last is None and self.failure is None:
             self.failure = {"statement": "no kernel was launched"}
             print("neuroncore: no kernel was launched", file=sys.stderr)
-        failed = self.failure is not None or self.differs
+        code = failures.exit_code(self.failure) or int(self.differs)
         if self.arguments.json:
-            failures.write(json.dumps(self._fields(failed), indent=2, allow_nan=False))
-        return int(failed)
+            failures.write(json.dumps(self._fields(code > 0), indent=2, allow_nan=False))
+        return code
 
     def _write(self, option: str, write: Callable[[], None]) -> None:
         """Raises UsageError if the file of an option can't be written."""

@@ -16,6 +16,7 @@ from neuroncore.clause.legality import whole_call
 from neuroncore.clause.operand import Act, Op, Operand
 from neuroncore.errors import UsageError, did_you_mean
 from neuroncore.machine import Machine
+from neuroncore.plain.reading import meaning
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +70,16 @@ def _described(one: Instruction) -> Iterator[str]:
     yield ""
     yield from _rules(one)
     yield from _cost(one)
+    yield ""
+    yield from _meaning(one)
+
+
+def _meaning(one: Instruction) -> Iterator[str]:
+    """The function of the plain reading. `i` has the arguments by name."""
+    function = meaning(one.name)
+    code = function.__code__
+    yield f"meaning   {code.co_filename}:{code.co_firstlineno}"
+    yield from (f"  {line}".rstrip() for line in inspect.getsource(function).splitlines())
 
 
 def _rules(one: Instruction) -> Iterator[str]:

@@ -101,6 +101,12 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         help="execute the record again in up to N other orders that the device may take, and tell "
         "whether the bits are the same",
     )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="execute the record in plain numpy too, and report the first instruction whose bits "
+        "differ (docs/verify.md)",
+    )
     add_world(parser)
     _add_reference(parser)
     _add_emulation(parser)
@@ -261,7 +267,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def finished(arguments: argparse.Namespace, document: Document) -> int:
     """Run what is asked for, and write what the document has of it; the exit code."""
-    keeps = bool(arguments.html or arguments.serve or arguments.save or arguments.orders)
+    asked = "html", "serve", "save", "orders", "verify"
+    keeps = any(getattr(arguments, name) for name in asked)
     session = Session(arguments, document, compares=True, keeps=keeps)
     document.read(_source_findings(arguments))
     if not document.refused:

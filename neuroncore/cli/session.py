@@ -19,7 +19,7 @@ from neuroncore import machine
 from neuroncore.api import Run, load, of, of_ranks
 from neuroncore.cli import failures, values
 from neuroncore.core.core import Core
-from neuroncore.errors import KernelError, NotEmulated, UsageError
+from neuroncore.errors import EmulatorError, KernelError, NotEmulated, UsageError
 from neuroncore.frontend import misuse
 from neuroncore.frontend.arguments import Arguments, copied, with_rank
 from neuroncore.frontend.nki.kernel import Kernel, jit
@@ -167,6 +167,8 @@ class Session:
         except (KernelError, NotEmulated) as error:
             notes = getattr(error, "__notes__", ())
             self._failed("\n  ".join([str(error), *notes]), error)
+        except EmulatorError as error:
+            self._our_fault(error)
         except Incomparable as error:
             self._failed(f"neuroncore: {error}", error)
         except (UsageError, BrokenPipeError, failures.Unwritable):
@@ -194,8 +196,16 @@ class Session:
         if said is not None:
             print(said, file=sys.stderr)
 
+    def _our_fault(self, error: EmulatorError) -> None:
+        self.document.failure = {"statement": str(error), "ours": True}
+        failures.print_traceback(error)
+
     def _raised(self, error: Exception) -> None:
-        if (of_ours := misuse.told(error)) is not None:
+        of_ours = misuse.told(error)
+        if isinstance(of_ours, EmulatorError):
+            self._our_fault(of_ours)
+            return
+        if of_ours is not None:
             self._failed(str(of_ours), of_ours)
             return
         cause = error.__cause__  # of the older API's IndexError in mode="simulation"

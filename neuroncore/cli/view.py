@@ -35,7 +35,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--port", type=natural, default=0, help="of --serve (default: one that is free)"
     )
     run.add_running(parser)
-    parser.set_defaults(json=False, trace=None, compiled=False, command=view)
+    parser.set_defaults(json=False, trace=None, compiled=False, strict=False, command=view)
 
 
 def view(arguments: argparse.Namespace) -> int:

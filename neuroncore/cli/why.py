@@ -63,7 +63,7 @@ class Reasons:
         if self.arguments.json:
             document = {"launches": self.launches, "error": self.failure}
             failures.write(json.dumps(document, indent=2, allow_nan=False))
-        return int(not self.launches or self.failure is not None)
+        return failures.exit_code(self.failure) or int(not self.launches)
 
 
 def options(arguments: argparse.Namespace) -> Options:

@@ -15,7 +15,7 @@ from neuroncore.core.meeting import cores_together
 from neuroncore.core.system import System
 from neuroncore.errors import NeuronError, UsageError
 from neuroncore.findings import Finding
-from neuroncore.frontend import ending, misuse
+from neuroncore.frontend import ending, misuse, verifying
 from neuroncore.frontend.arguments import Arguments
 from neuroncore.frontend.inputs import Inputs
 from neuroncore.frontend.outcome import Launch as Launch
@@ -84,7 +84,7 @@ def launch(
         rank.ends(_on_all(cores, rank.program, chosen.turns))
     if precision is not None:
         precision.close(rank.left(), _findings(cores))
-    return rank.close(precision)
+    return _closed([rank], precision)[0]
 
 
 def launch_ranks(
@@ -130,7 +130,15 @@ def launch_ranks(
         rank.ends([returned[n] for n in world.cores_of(number)])
     if precision is not None:
         precision.close([tile for rank in ranks for tile in rank.left()], _findings(cores))
-    return [rank.close(precision) for rank in ranks]
+    return _closed(ranks, precision)
+
+
+def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]:
+    """The finished launches of all ranks, verified if that is asked for."""
+    launches = [rank.close(precision) for rank in ranks]
+    if verifying.is_asked():
+        verifying.verify(launches)
+    return launches
 
 
 def _check_world(world: World, machine: Machine, where: Instance | None) -> None:
@@ -174,7 +182,8 @@ class _Rank:
     ) -> None:
         self.cores, self.function, self.way = cores, function, way
         self.args, self.kwargs = given
-        self.inputs = Inputs(cores, way.tensor, current_settings().keeps)
+        keeps = current_settings().keeps or verifying.is_asked()
+        self.inputs = Inputs(cores, way.tensor, keeps)
         self.names = _names(function, self.args)
         self.result: Any = None
 

@@ -37,12 +37,13 @@ class Observer(Protocol):
 @dataclass(frozen=True)
 class Settings:
     """A launch's own arguments come before these. One that `keeps` has copies of the arrays that it
-    was given."""
+    was given. With `verify` each launch is compared with the plain reading."""
 
     target: str | None = None
     options: Options | None = None
     observer: Observer | None = None
     keeps: bool = False
+    verify: bool = False
 
 
 _settings: ContextVar[Settings | None] = ContextVar("settings", default=None)
@@ -60,12 +61,13 @@ def settings(
     observer: Observer | None = None,
     *,
     keeps: bool = False,
+    verify: bool = False,
     in_every_thread: bool = False,
 ) -> Iterator[None]:
     """Launch kernels with these settings, from this thread or from every one. What launches tell an
     observer can be executed again, if each `keeps` copies of the arrays that it is given."""
     global _process
-    chosen, before = Settings(target, options, observer, keeps), _process
+    chosen, before = Settings(target, options, observer, keeps, verify), _process
     token = _settings.set(chosen)
     if in_every_thread:
         _process = chosen
@@ -107,7 +109,7 @@ def last_launch(
     current = current_settings()
     last = _Last(current.observer)
     chosen = target or current.target, options or current.options
-    with settings(*chosen, last, keeps=current.keeps):
+    with settings(*chosen, last, keeps=current.keeps, verify=current.verify):
         kernel(*args, **kwargs)
     if last.run is None:
         raise UsageError(f"{getattr(kernel, '__name__', kernel)!r} launched no kernel")
@@ -118,7 +120,7 @@ def last_launch(
 def unobserved() -> Iterator[None]:
     """Launch kernels, in this thread, of which neither an observer nor a warning tells."""
     current = current_settings()
-    with settings(current.target, current.options, _Last(None)):
+    with settings(current.target, current.options, _Last(None), verify=current.verify):
         yield
 
 

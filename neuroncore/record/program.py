@@ -231,6 +231,19 @@ class Program:
     def storages(self) -> Storages:
         return self._reading().storages
 
+    def last_writer(self, storage: int) -> Call | None:
+        """What wrote to a tensor last; None if nothing has."""
+        written = bytes(self.rows)
+        columns, windows = apart(written, self.count, self.calls, self.data.offsets())
+        inputs = np.array([call.inputs for call in self.calls], np.int64)[columns.call]
+        first = np.repeat(columns.start[:-1] + inputs, np.diff(columns.start))
+        writes = np.arange(len(columns.operands)) >= first
+        found = np.flatnonzero(writes & (windows.storage[columns.operands] == storage))
+        if not len(found):
+            return None
+        row = np.searchsorted(columns.start, found[-1], side="right") - 1
+        return self.calls[int(columns.call[row])]
+
     @property
     def kinds(self) -> Sequence[Area]:
         return self.storages().kinds

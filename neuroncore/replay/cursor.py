@@ -83,7 +83,7 @@ class Replay:
         self._order = array("h")  # which core each step is of, as far as it has been
         self._snapshots: list[Snapshot] = []
         self._apart = APART
-        self._turn, self._turns = 0, turns
+        self._turn, self.turns = 0, turns
         self._set_peers()
         self.step = 0
 
@@ -131,6 +131,11 @@ class Replay:
         self.to_step(self.steps)
         for execution in self.executions:
             execution.check_branches()
+
+    @property
+    def last(self) -> int:
+        """The core that the last step was of, or that tried to go on last."""
+        return self._turn
 
     @property
     def order(self) -> Array:
@@ -220,7 +225,7 @@ class Replay:
         count = len(self.cores)
         inline = ((self._turn + i) % count for i in range(count))
         able = (n for n in inline if not (self.executions[n].over or n in self._meetings.waiting))
-        rank = next(able, None) if self._turns is None else self._turns([*able])
+        rank = next(able, None) if self.turns is None else self.turns([*able])
         if rank is not None:
             return rank
         raise DeadlockError("the cores of the record wait for each other")

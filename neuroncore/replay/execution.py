@@ -17,10 +17,11 @@ from neuroncore.core.core import Core
 from neuroncore.errors import KernelError, UsageError
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import VirtualRegister
+from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
 from neuroncore.record.data import Leaf, leaves, value_of
 from neuroncore.record.program import Program
-from neuroncore.replay.registers import Registers
+from neuroncore.record.registers import Registers
 from neuroncore.replay.tensors import Tensors, last_uses
 from neuroncore.startup.structs import dataclass
 
@@ -183,6 +184,20 @@ class Execution:
         if tile.dynamic and tile.dynamic[0].vector:
             return Tile.of(tile.storage)
         return tile.resolved(name) if tile.dynamic else tile
+
+    @property
+    def call(self) -> Call:
+        """That of the next instruction."""
+        return self.plans[self._row()[0]].call
+
+    def written(self) -> dict[int, Storage]:
+        """The storages that the next instruction reads and writes, by their numbers."""
+        row, found = self._row(), {}
+        for at in self.plans[row[0]].operands.values():
+            number = self._storage[row[at]]
+            layout = self.program.geometries[self._geometry[row[at]]].layout
+            found[number] = self.tensors.get(self.core, number, layout).storage
+        return found
 
     def result(self, leaf: Leaf) -> Tile:
         """A tensor among the kernel's results."""

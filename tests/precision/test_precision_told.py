@@ -125,6 +125,20 @@ def test_exact_integer_arithmetic_is_not_told_of():
     assert not run(kernel, np.full((4, 5), 2**24 + 1, np.int32))[1].warnings
 
 
+@nki.jit
+def rows_of_integers(table, index):
+    chosen = nl.load(index)
+    dst = nl.ndarray((index.shape[0], table.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=dst, src=table.vector_select(0, chosen))
+    return stored(dst)
+
+
+def test_a_gather_of_integers_may_pick_more_rows_than_there_are():
+    """Each row of a table of two goes to many partitions, and float32 has its numbers."""
+    table, index = np.int32([[1, 2, 3], [4, 5, 6]]), np.arange(64, dtype=np.int32)[:, None] % 2
+    assert np.array_equal(rows_of_integers(table, index), table[index[:, 0]])
+
+
 @pytest.mark.parametrize(
     ("form", "largest", "beyond"),
     [("float16", 65000, 66000), ("float8_e4m3", 240, 260), ("float8_e5m2", 57344, 65000)],

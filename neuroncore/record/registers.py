@@ -33,6 +33,10 @@ class Registers:
                 values.append(wrapped(int(COMPUTE[operation](values[left], values[right]))))
         return values[number]
 
+    def load(self, row: int, value: int) -> None:
+        """Note what an instruction has loaded."""
+        self.loaded[row] = wrapped(value)
+
     def back_to(self, row: int) -> None:
         """Forget what was loaded from a row on."""
         self.loaded = {at: value for at, value in self.loaded.items() if at < row}

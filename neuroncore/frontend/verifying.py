@@ -1,0 +1,77 @@
+"""Launches that are verified: their records are compared with the plain reading."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neuroncore.errors import EmulatorError, UsageError
+from neuroncore.frontend import outcome
+from neuroncore.frontend.arguments import arrays_in
+from neuroncore.frontend.outcome import Launch
+from neuroncore.frontend.settings import current_settings
+from neuroncore.record.saved import Record
+from neuroncore.report.progress import progress
+from neuroncore.startup.lazy import Lazy
+
+if TYPE_CHECKING:
+    from neuroncore.replay.verification import Verdict
+
+verification: Any = Lazy("neuroncore.replay.verification")
+VARIABLE = "NEURONCORE_VERIFY"
+
+
+def is_asked() -> bool:
+    """Whether launches are verified: by the settings, or by NEURONCORE_VERIFY, which is 1, or the
+    name of a file to which each launch appends a line of JSON."""
+    return current_settings().verify or os.environ.get(VARIABLE, "0") not in ("", "0")
+
+
+def verify(launches: Sequence[Launch]) -> None:
+    """Compare the launches of all ranks with the plain reading, and report the verdict. Raises
+    EmulatorError where they differ."""
+    kernel = launches[0].kernel
+    try:
+        verdict = verdict_of(record_of(launches), [launch.outputs for launch in launches])
+    except UsageError as error:  # a record that ends early, or none
+        _tell({"kernel": kernel, "not_verified": str(error)}, f"{kernel} is not verified: {error}")
+        return
+    _tell({"kernel": kernel, **verdict.to_dict()}, f"{kernel} {verdict}")
+    if verdict.difference is not None:
+        raise EmulatorError(
+            f"{kernel}: the emulator {verdict}", hint="run it without --verify to go on"
+        )
+
+
+def verdict_of(record: Record, results: Any) -> Verdict:
+    """What the comparison finds, of each instruction, and of the results that the run returned."""
+    made = verification.Verification(record)
+    with progress(lambda: f"verified {made.replay.step} of {made.instructions} instructions"):
+        verdict: Verdict = made.run()
+        if verdict.difference is None and (arrays := arrays_in(results)):
+            verdict = made.with_results(verdict, arrays, arrays_in(made.replay.results()))
+    return verdict
+
+
+def record_of(launches: Sequence[Launch]) -> Record:
+    """The record of the launches of all ranks, with their inputs. Raises UsageError without one."""
+    cores = [core for launch in launches for core in launch.cores]
+    programs = [core.program for core in cores if core.program is not None]
+    if len(programs) < len(cores):
+        raise UsageError("a launch without a record (Options.record) can't be verified")
+    settings = [outcome.setting(n, one, *outcome.kept(one)) for n, one in enumerate(launches)]
+    return Record(programs, {"kernel": launches[0].kernel}, outcome.together(settings))
+
+
+def _tell(line: dict[str, Any], text: str) -> None:
+    """A line on standard error, or one of JSON where the environment asks for it."""
+    file = os.environ.get(VARIABLE, "1")
+    if file in ("", "0", "1"):
+        print(f"neuroncore: {text}", file=sys.stderr)
+        return
+    with Path(file).open("a") as log:
+        log.write(json.dumps(line) + "\n")

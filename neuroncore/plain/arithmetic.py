@@ -1,0 +1,178 @@
+"""Arithmetic: the ALU's operators, folds, chains of products, and activation functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import erf, erfc, pi, sqrt
+from typing import Any
+
+import numpy as np
+
+from neuroncore.plain.formats import FORMATS, Array, F
+
+IDENTITY = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf,
+            "abs_max": 0.0, "abs_min": np.inf}  # what a reset leaves in an accumulator  # fmt: skip
+_erf, _erfc = np.vectorize(erf, [np.float64]), np.vectorize(erfc, [np.float64])
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """NaN if either is; +0 is above -0."""
+    larger = np.where((a > b) | ((a == b) & np.signbit(b)), a, b)
+    return np.where(np.isnan(a) | np.isnan(b), F(np.nan), larger)
+
+
+def number(a: Any, b: Any) -> Any:
+    """The same, but the other operand where one is NaN (Options.nan_minmax)."""
+    return maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b))
+
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply,
+    "maximum": maximum, "minimum": lambda a, b: -maximum(-a, -b),
+    "maximum_number": number, "minimum_number": lambda a, b: -number(-a, -b),
+    "equal": np.equal, "not_equal": np.not_equal, "greater": np.greater,
+    "greater_equal": np.greater_equal, "less": np.less, "less_equal": np.less_equal,
+    "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
+    "abs_max": lambda a, b: np.where(np.abs(a) > np.abs(b), a, b),
+    "abs_min": lambda a, b: np.where(np.abs(a) < np.abs(b), a, b),
+    "power": lambda a, b: np.power(a, b, dtype=np.float64),
+    "divide": np.divide, "mod": np.mod, "fmod": np.fmod,  # Options.simulator_operators
+}  # fmt: skip
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "abs": np.abs, "square": np.square, "relu": lambda a: maximum(a, F(0)), "bypass": np.array,
+    "reciprocal": lambda a: F(1) / a, "rsqrt": lambda a: 1 / np.sqrt(a, dtype=np.float64),
+}  # fmt: skip
+INTEGER: dict[str, Any] = BINARY | {"maximum": np.maximum, "minimum": np.minimum}
+BITS: dict[str, Callable[[Any, Any], Any]] = {
+    "invert": lambda a, b: ~a, "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor, "left_shift": lambda a, b: shift(np.left_shift, a, b),
+    "right_shift": lambda a, b: shift(np.right_shift, a, b),
+}  # fmt: skip
+
+
+def shift(move: Any, a: Array, b: Array) -> Array:
+    """Of unsigned codes: zeros come in, and by the width or more nothing is left."""
+    inside = b < 8 * a.itemsize
+    return np.where(inside, move(a, np.where(inside, b, 0).astype(a.dtype)), a.dtype.type(0))
+
+
+def apply(op: str, a: Any, b: Any = None, reverse: bool = False) -> Array:
+    """a <op> b, or b <op> a, rounded once."""
+    if op in UNARY:
+        return np.asarray(UNARY[op](a), F)
+    return np.asarray(BINARY[op](b, a) if reverse else BINARY[op](a, b), F)
+
+
+def fold(op: str, columns: Array, state: Array) -> Array:
+    """((state <op> x[:, 0]) <op> x[:, 1]) ... of [P, F]: [P]"""
+    for j in range(columns.shape[1]):
+        state = BITS[op](state, columns[:, j]) if op in BITS else apply(op, state, columns[:, j])
+    return state
+
+
+def fma(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c of float32 numbers, rounded once.
+
+    The product is exact in float64. Its sum with c is rounded there to odd (its last bit is set if
+    anything is cut off), so that it rounds to float32 as the exact sum does."""
+    product = np.multiply(a, b, dtype=np.float64)
+    total = product + c
+    back = total - product
+    error = (product - (total - back)) + (c - back)  # what has been cut off (Knuth)
+    bits = total.view(np.int64)
+    even = (error != 0) & np.isfinite(total) & (bits & 1 == 0)
+    odd = bits + np.where((error > 0) == (total > 0), 1, -1)
+    return np.where(even, odd, bits).view(np.float64).astype(F)
+
+
+def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any = None) -> Array:
+    """sum_k s[k, m] * x[k, n] from k = 0 by fused multiply-adds. Of a group of rows, whose products
+    are exact, the sum from the left is added, multiplied by powers of two if there are `scales`
+    (float64, two for each row). `narrow` says that operands have at most 12 significant bits:
+    products that are neither subnormal nor beyond float32 are exact in it."""
+    out = np.zeros((s.shape[1], x.shape[1]), F)
+    sizes = [np.abs(one, dtype=np.float64) for one in (s, x)]
+    least = [one.min(where=one != 0, initial=np.inf) for one in sizes]
+    most = [one.max(where=np.isfinite(one), initial=0) for one in sizes]
+    exact = narrow and least[0] * least[1] >= 2.0**-126 and most[0] * most[1] < 2.0**128
+    for k in range(0, len(s), group):
+        if group == 1 and not exact and scales is None:
+            out = fma(s[k][:, np.newaxis], x[k], out)
+            continue
+        total = s[k][:, np.newaxis] * x[k]
+        for i in range(k + 1, k + group):
+            total = total + s[i][:, np.newaxis] * x[i]
+        if scales is not None:
+            total = (total * (scales[0][k][:, np.newaxis] * scales[1][k])).astype(F)
+        out = out + total
+    return out
+
+
+def four_passes(s: Array, x: Array) -> list[Array]:
+    """The chains of halves of float32 numbers (Options.fp32_matmul): their upper 12 significant
+    bits, and the rest. What is not finite is in the last chain alone."""
+    halves = []
+    for one in (s, x):
+        high, finite = (one.view(np.uint32) & np.uint32(0xFFFFF000)).view(F), np.isfinite(one)
+        kept = np.where(finite, high, F(0))
+        halves.append((np.where(finite, high, one), np.where(finite, one, kept) - kept, kept))
+    (s_all, s_low, s_high), (x_all, x_low, x_high) = halves
+    pairs = (s_low, x_low), (s_low, x_high), (s_high, x_low), (s_all, x_all)
+    return [chain(left, right) for left, right in pairs]
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def silu_dx(x: Any) -> Any:
+    return sigmoid(x) * (1 + x * sigmoid(-x))
+
+
+def normal(x: Any) -> Any:
+    """The distribution function of the normal distribution."""
+    return _erfc(-x / sqrt(2)) / 2
+
+
+def gelu_dx(x: Any) -> Any:
+    x = np.clip(x, -19.0, None)  # below, nothing is left of it but the sign
+    return normal(x) + x * np.exp(-x * x / 2) / sqrt(2 * pi)
+
+
+def sin(x: Any) -> Any:
+    """Beyond -pi to pi, the cubic at pi (nki.api.shared.rst: sin(9) is 27.65)."""
+    left = (pi - np.abs(x)) + 1.2246467991473532e-16  # pi less the nearest float64
+    return np.where(left < 0, np.copysign(1.0, x) * (left - left**3 / 6), np.sin(x))
+
+
+EXACT = {name: UNARY[name] for name in ("square", "abs", "relu", "reciprocal")}
+EXACT |= {"copy": np.array, "sign": np.sign, "sqrt": np.sqrt, "prelu": UNARY["relu"]}
+"""Functions whose float32 results are exact or rounded to nearest even."""
+
+ELEMENTARY: dict[str, Callable[[Any], Any]] = {
+    "sigmoid": sigmoid, "tanh": np.tanh, "exp": np.exp, "log": np.log,
+    "gelu": lambda x: x * normal(x), "gelu_dx": gelu_dx,
+    "gelu_apprx_tanh": lambda x: x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3)),
+    "gelu_apprx_sigmoid": lambda x: x * sigmoid(1.702 * x),
+    "gelu_apprx_sigmoid_dx": lambda x: silu_dx(1.702 * x),
+    "silu": lambda x: x * sigmoid(x), "silu_dx": silu_dx,
+    "softplus": lambda x: np.logaddexp(0, x), "mish": lambda x: x * np.tanh(np.logaddexp(0, x)),
+    "erf": _erf, "erf_dx": lambda x: 2 / sqrt(pi) * np.exp(-x * x),
+    "sin": sin, "arctan": np.arctan, "rsqrt": lambda x: 1 / np.sqrt(x),
+}  # fmt: skip
+"""Functions of float64 numbers whose last bits are the emulator's own."""
+
+BOUNDED = ("gelu", "gelu_dx", "gelu_apprx", "silu", "mish")  # at infinity they are at their limits
+ULPS = {name: dict.fromkeys(FORMATS, 1) for name in ELEMENTARY}
+"""By how many units in the last place of a format the emulator's results may differ from these: its
+polynomials are within 0.51 units of the true value, and so are these."""
+
+
+def activation_of(name: str, x: Array) -> Array:
+    """The function of float32 numbers."""
+    if name in EXACT:
+        return np.asarray(EXACT[name](x), F)
+    wide = x.astype(np.float64)
+    if name.startswith(BOUNDED):
+        wide = np.clip(wide, -1e30, np.inf if not name.endswith("_dx") else 1e30)
+    return np.asarray(ELEMENTARY[name](wide)).astype(F)

@@ -1,0 +1,139 @@
+"""What ranks do together: the instruction of each core that takes part, in the group's order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+
+from neuroncore.plain.arithmetic import apply
+from neuroncore.plain.formats import Array, decode
+
+Parts = Sequence[Any]
+
+
+def all_reduce(parts: Parts) -> None:
+    """dsts[k] = op of srcs[k] of all ranks of the group"""
+    for k, codes in enumerate(reductions(parts)):
+        for i in parts:
+            i.dsts[k].put(codes)
+
+
+def all_gather(parts: Parts) -> None:
+    """dsts[k] = srcs[k] of all ranks of the group, one after the other along collective_dim"""
+    for k, codes in enumerate(sources(parts)):
+        for i in parts:
+            i.dsts[k].put(np.concatenate(codes, i.collective_dim))
+
+
+def reduce_scatter(parts: Parts) -> None:
+    """dsts[k] = the rank's piece along collective_dim of op of srcs[k] of all ranks of the group"""
+    for k, codes in enumerate(reductions(parts)):
+        whole = codes.reshape(parts[0].srcs[k].shape)
+        pieces = np.split(whole, len(parts), parts[0].collective_dim)
+        for i, piece in zip(parts, pieces, strict=True):
+            i.dsts[k].put(piece)
+
+
+def all_to_all(parts: Parts) -> None:
+    """piece n of dsts[k] = the rank's piece of srcs[k] of rank n of the group"""
+    for k, codes in enumerate(sources(parts)):
+        pieces = [one.reshape(len(parts), -1) for one in codes]
+        for own, i in enumerate(parts):
+            i.dsts[k].put(np.stack([one[own] for one in pieces]))
+
+
+def all_gather_v(parts: Parts) -> None:
+    """slot n of dsts[0] = the elements of srcs[0] of rank n that its metadata says"""
+    deliver(parts, to_all=True)
+
+
+def all_to_all_v(parts: Parts) -> None:
+    """slot n of dsts[0] = the elements of srcs[0] of rank n that its metadata has for the rank"""
+    deliver(parts, to_all=False)
+
+
+def collective_permute(parts: Parts) -> None:
+    """dsts[0] = srcs[0] of the source whose target the rank is; as it was if it is no one's"""
+    (sent,), ranks = sources(parts), [i.core.rank for i in parts]
+    for source, target in parts[0].source_target_pairs:
+        if target in ranks:
+            parts[ranks.index(target)].dsts[0].put(sent[ranks.index(source)])
+
+
+def collective_permute_implicit(parts: Parts) -> None:
+    """dsts[k] = srcs[k] of the rank's predecessor in the ring of channel k"""
+    pass_on(parts, sources(parts))
+
+
+def collective_permute_implicit_reduce(parts: Parts) -> None:
+    """dsts[k] = op(srcs[k], others[k]) of the rank's predecessor in the ring of channel k"""
+    sent = []
+    for i in parts:
+        i.core.rounding.resume(i.core.program)
+        op, pairs = i.core.operator(i.op), zip(i.srcs, i.others, strict=True)
+        sent.append([a.round(a.held, apply(op, a.values(), b.values())) for a, b in pairs])
+    pass_on(parts, list(zip(*sent, strict=True)))
+
+
+def sources(parts: Parts) -> list[list[Array]]:
+    """The codes of each src, of all ranks."""
+    return [[one.codes() for one in each] for each in zip(*(i.srcs for i in parts), strict=True)]
+
+
+def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
+    """The dst of each channel becomes what the predecessor in the channel's ring sent."""
+    ranks = [i.core.rank for i in parts]
+    for k, channel in enumerate(parts[0].channel_ids):
+        around = parts[0].core.ring(ranks, channel)
+        for place, rank in enumerate(around):
+            parts[ranks.index(rank)].dsts[k].put(sent[k][ranks.index(around[place - 1])])
+
+
+def reductions(parts: Parts) -> list[Array]:
+    """The codes of op of each src of all ranks: all have what the first one's core makes of it."""
+    parts[0].core.rounding.resume(parts[0].core.program)
+    return [reduced(parts[0], each) for each in zip(*(i.srcs for i in parts), strict=True)]
+
+
+def reduced(i: Any, srcs: Sequence[Any]) -> Array:
+    """In the order of the ranks; in as many pieces as ranks, of which p goes round from rank p + 1
+    and is rounded at every hop; or rank by rank of each chip, rounded once, and then the chips
+    (Options.collective_rounding)."""
+    form, count, way = srcs[0].held, len(srcs), i.core.options.collective_rounding
+    x, encode = [one.values().reshape(-1) for one in srcs], i.core.rounding
+    join = partial(apply, i.core.operator(i.op))
+
+    def rounded(values: Array) -> Array:
+        return decode(form, encode(form, values))
+
+    if count == 1:
+        return srcs[0].codes()
+    if way == "mesh":
+        x = [rounded(reduce(join, x[at : at + i.core.chip])) for at in range(0, count, i.core.chip)]
+    if way != "ring":
+        return encode(form, reduce(join, x))
+    pieces = [np.array_split(one, count) for one in x]
+    around = [[pieces[(p + 1 + hop) % count][p] for hop in range(count)] for p in range(count)]
+    done = [reduce(lambda a, b: rounded(join(a, b)), own) for own in around]
+    return encode(form, np.concatenate(done))
+
+
+def deliver(parts: Parts, to_all: bool) -> None:
+    """What each rank sends to each other, in elements, as row 0 (counts) and row 1 (places) of its
+    metadata say; row 3 is where a rank puts it, or each sender has a slot. Row 2 is what came."""
+    (sent,), count = sources(parts), len(parts)
+    rows = [i.metadata_tensor.codes().reshape(-1, count).astype(np.int64) for i in parts]
+    for target, i in enumerate(parts):
+        came, slot = [], i.dsts[0].positions.size // count
+        for source, codes in enumerate(sent):
+            number, begin = rows[source][:2, 0 if to_all else target]
+            place = rows[target][3, source] if i.has_rdispls else source * slot
+            where = np.unravel_index(np.arange(place, place + number), i.dsts[0].shape)
+            i.dsts[0].part(where).put(codes.reshape(-1)[begin : begin + number])
+            came.append(number)
+        if not i.recv_counts_known:
+            where = np.unravel_index(np.arange(2 * count, 3 * count), i.metadata_tensor.shape)
+            i.metadata_tensor.part(where).put(np.array(came))

@@ -1,0 +1,132 @@
+"""Number formats by ml_dtypes and numpy: the values of codes, rounding, and poison."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+F = np.float32
+PACKED = 4  # elements of a packed code
+
+
+class Format(NamedTuple):
+    """`numpy` is the type of the values, `codes` that of the bits, of `size` bytes. Floats have
+    `mantissa` explicit bits, an exponent `bias` and a largest finite number `max`."""
+
+    name: str
+    kind: str  # float, integer, bool, scale, packed
+    numpy: Any
+    codes: Any
+    size: int
+    mantissa: int = 0
+    bias: int = 0
+    max: float = 0.0
+    element: str = ""
+
+    @property
+    def whole(self) -> bool:
+        return self.kind in ("integer", "bool")
+
+
+def _float(name: str, size: int, mantissa: int, bias: int) -> Format:
+    kind = F if name == "tfloat32" else np.dtype(getattr(ml_dtypes, name, name))
+    most = (2 - 2.0**-10) * 2.0**127 if kind is F else float(ml_dtypes.finfo(kind).max)  # type: ignore[no-untyped-call]
+    return Format(name, "float", kind, np.dtype(f"u{size}"), size, mantissa, bias, most)
+
+
+_INTEGERS = [(f"{sign}int{8 * n}", n) for sign in ("", "u") for n in (1, 2, 4)]
+_ELEMENTS = (("float8_e5m2", 4), ("float8_e4m3fn", 4), ("float4_e2m1fn", 2))
+_ROWS = [
+    *(_float("float32", 4, 23, 127), _float("tfloat32", 4, 10, 127), _float("bfloat16", 2, 7, 127)),
+    *(_float("float16", 2, 10, 15), _float("float8_e5m2", 1, 2, 15)),
+    *(_float("float8_e4m3", 1, 3, 7), _float("float8_e3m4", 1, 4, 3)),
+    *(_float("float8_e4m3fn", 1, 3, 7), _float("float4_e2m1fn", 1, 1, 1)),
+    *(Format(name, "integer", np.dtype(name), np.dtype(name), n) for name, n in _INTEGERS),
+    Format("bool", "bool", np.uint8, np.dtype(np.uint8), 1),
+    Format("float8_e8m0fnu", "scale", ml_dtypes.float8_e8m0fnu, np.dtype(np.uint8), 1),
+    *(Format(f"{e}_x4", "packed", None, np.dtype(f"u{n}"), n, element=e) for e, n in _ELEMENTS),
+]
+FORMATS = {row.name: row for row in _ROWS}
+FLOAT32, TFLOAT32, E4M3FN = (FORMATS[n] for n in ("float32", "tfloat32", "float8_e4m3fn"))
+
+
+def decode(form: Format, codes: Array) -> Array:
+    """The float32 values of codes; integers beyond 2^24 are rounded to nearest even."""
+    return codes.view(form.numpy).astype(F)
+
+
+def encode(form: Format, values: Array, saturate: bool = False) -> Array:
+    """The codes of float32 values, to nearest even. Floats overflow to infinity (float8_e4m3fn to
+    NaN, or with `saturate` to its largest number); integers saturate, and NaN becomes 0."""
+    if form.kind == "bool":
+        return (values != 0).astype(np.uint8)
+    if form.whole:
+        ends = np.iinfo(form.codes)
+        whole = np.rint(np.where(np.isnan(values), 0, values).astype(np.float64))
+        return np.clip(whole, ends.min, ends.max).astype(form.codes)
+    if saturate and form is E4M3FN:
+        values = np.clip(values, -form.max, form.max)
+    if form is not TFLOAT32:
+        bits = values.astype(form.numpy).view(form.codes)
+    else:  # of 32 bits the lower 13 are cut off
+        bits = values.view(np.uint32)
+        bits = bits + np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
+        bits = bits & np.uint32(0xFFFFE000)
+    if form is FLOAT32 or form.kind != "float":
+        return bits
+    sign = np.signbit(values).astype(np.int64) << (8 * form.size - 1)
+    return np.where(np.isnan(values), (sign | nan(form)).astype(form.codes), bits)
+
+
+def nan(form: Format) -> int:
+    """The code of the positive quiet NaN; the largest number of float4_e2m1fn, which has none."""
+    if form is TFLOAT32 or form.kind == "scale":
+        return 0x7FC00000 if form is TFLOAT32 else 0xFF
+    code = 7 if form.mantissa == 1 else int(np.array(np.nan, form.numpy).view(form.codes))
+    return code & ~(1 << (8 * form.size - 1))
+
+
+def poison(form: Format) -> int:
+    """The code that stands for memory nothing has written: NaN, of integers 4, of booleans 1."""
+    if form.kind == "packed":
+        element = FORMATS[form.element]
+        return sum(nan(element) << _width(form) * i for i in range(PACKED))
+    if form.whole:
+        return 1 if form.kind == "bool" else 4
+    return nan(form)
+
+
+def _width(form: Format) -> int:
+    """Bits of an element of a packed format."""
+    return 8 * form.size // PACKED
+
+
+def unpack(form: Format, codes: Array) -> tuple[Format, Array]:
+    """The element's format, and the codes of the four elements of each code on a new last axis."""
+    width = _width(form)
+    parts = [codes >> width * i & (1 << width) - 1 for i in range(PACKED)]
+    return FORMATS[form.element], np.stack(parts, -1).astype(np.uint8)
+
+
+def pack(form: Format, codes: Array) -> Array:
+    """The codes of four elements each along the last axis as packed codes."""
+    shifts = np.arange(PACKED, dtype=np.uint32) * _width(form)
+    return np.bitwise_or.reduce(codes.astype(np.uint32) << shifts, axis=-1).astype(form.codes)
+
+
+def stochastic(form: Format, values: Array, words: Array, saturate: bool) -> Array:
+    """The codes of float32 values: a magnitude goes up to the format's next number if the random
+    word is less than floor(2^32 times the part of the step that is cut off)."""
+    size = np.abs(values).astype(np.float64)
+    exponent = np.maximum(np.frexp(size)[1] - 1, 1 - form.bias)
+    steps = np.ldexp(np.where(np.isfinite(size), size, 0), form.mantissa - exponent)
+    below = np.floor(steps)
+    up = words < np.floor((steps - below) * 2.0**32)
+    rounded = np.ldexp(below + up, exponent - form.mantissa)
+    beyond = form.max if saturate and form is E4M3FN else np.inf
+    rounded = np.where(np.isinf(size) | (rounded > form.max), beyond, rounded)
+    return encode(form, np.copysign(np.where(np.isnan(values), values, rounded), values).astype(F))

@@ -1,0 +1,137 @@
+"""Memory as arrays of bytes, and operands as arrays of byte positions in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from neuroncore.plain.formats import Array, Format, decode, poison
+
+ALL_SET = {n: np.ones(n, np.uint8).view(f"u{n}")[0] for n in (1, 2, 4)}  # flags of n bytes
+
+
+class Tensor:
+    """Rows of `pitch` bytes of the chip, each the first of `spread` here (Options.storage), and for
+    each whether it was written: 1, else 0. The bytes of a tensor that the kernel has placed are
+    those of a whole memory, which notes for itself what was ever written there."""
+
+    def __init__(self, layout: Any, rows: int, pitch: int, memory: Tensor | None = None) -> None:
+        self.layout, self.pitch, self.memory = layout, pitch, memory or self
+        self.written = np.zeros(rows * pitch, np.uint8)
+        if memory is None:
+            self.data = np.zeros(rows * pitch * layout.spread, np.uint8)
+
+    def places(self, positions: Array) -> Array:
+        """Where bytes of the tensor are in its memory."""
+        layout = self.layout
+        if not layout.placed:
+            return positions
+        row, column = np.divmod(positions, layout.row_bytes)
+        return (layout.partition0 + row) * self.memory.pitch + layout.byte0 + column
+
+    def codes(self, positions: Array, kind: Any) -> Array:
+        """The numbers of a numpy type that begin at these bytes."""
+        words, at = viewed(self.memory.data, self.places(positions) * self.layout.spread, kind)
+        return words[at]
+
+    def write(self, positions: Array, codes: Array, size: int) -> None:
+        """Write codes that begin at these bytes, of `size` on the chip. The last one stays."""
+        places, whole = self.places(positions), ALL_SET[size]
+        words, at = viewed(self.memory.data, places * self.layout.spread, codes.dtype)
+        words[at] = codes
+        for flags, where in ((self.memory.written, places), (self.written, positions)):
+            words, at = viewed(flags, where, whole.dtype)
+            words[at] = whole
+
+
+def viewed(data: Array, places: Array, kind: Any) -> tuple[Array, Array]:
+    """Bytes as words of a type, and the numbers of those that begin at places, all of which are
+    whole words apart."""
+    size = np.dtype(kind).itemsize
+    first = int(places.flat[0]) % size if places.size else 0
+    count = (len(data) - first) // size
+    return data[first : first + count * size].view(kind), places // size
+
+
+def positions(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Array:
+    """The bytes from the first on at which elements of `size` bytes begin, `strides` apart."""
+    found = np.zeros((), np.int64)
+    for count, stride in zip(shape, strides, strict=True):
+        found = found[..., np.newaxis] + np.arange(count, dtype=np.int64) * (stride * size)
+    return found
+
+
+@dataclass(eq=False)
+class Operand:
+    """The elements of a format at `positions` of a tensor, which are held as codes of `held`.
+    `there` flags those that exist, of rows that an index picks; None for all."""
+
+    tensor: Tensor
+    positions: Array
+    form: Format
+    held: Format
+    first: int  # partition
+    round: Callable[[Format, Array], Array]
+    zeros: bool  # whether what nothing has written reads as 0
+    there: Array | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.positions.shape
+
+    @property
+    def lanes(self) -> int:
+        return self.shape[0]
+
+    def codes(self) -> Array:
+        """The elements' codes; poison where nothing was written."""
+        found = self.tensor.codes(self.positions, self.held.codes)
+        found[self.missing()] = np.array(0 if self.zeros else poison(self.held)).astype(found.dtype)
+        return found
+
+    def values(self) -> Array:
+        """The elements as float32."""
+        return decode(self.held, self.codes())
+
+    def rows(self) -> Array:
+        """The values, [partitions, elements of each]."""
+        return self.values().reshape(self.lanes, -1)
+
+    def bits(self) -> Array:
+        """The codes as unsigned numbers, [partitions, elements of each]."""
+        return self.codes().view(f"u{self.held.size}").reshape(self.lanes, -1)
+
+    def missing(self, ever: bool = True) -> Array:
+        """Which elements lack a byte that was written: by whatever tensor in its place, or by this
+        one since it was allocated."""
+        flags, at = self.tensor.written, self.positions
+        if ever:
+            flags, at = self.tensor.memory.written, self.tensor.places(at)
+        words, at = viewed(flags, at, ALL_SET[self.form.size].dtype)
+        return words[at] != ALL_SET[self.form.size]
+
+    def put(self, codes: Array, where: Array | None = None) -> None:
+        """Write codes, all or where a flag is set, in the order of the elements."""
+        codes = np.broadcast_to(codes, self.shape) if codes.ndim == 0 else codes.reshape(self.shape)
+        codes, at = codes.astype(self.held.codes, copy=False), self.positions
+        if flags := [f.reshape(self.shape) for f in (where, self.there) if f is not None]:
+            codes, at = (one[np.all(flags, axis=0)] for one in (codes, at))
+        self.tensor.write(at, codes, self.form.size)
+
+    def set(self, values: Any) -> None:
+        """Write float32 values, rounded to the format."""
+        self.put(self.round(self.held, np.asarray(values, np.float32).reshape(self.shape)))
+
+    def converted(self, source: Operand) -> Array:
+        """The codes of another operand in this format: bits of an equal one, else by float32."""
+        codes = source.codes()
+        same = source.held is self.held
+        return codes if same else self.round(self.held, decode(source.held, codes))
+
+    def part(self, index: Any) -> Operand:
+        """Some of its elements, chosen as numpy chooses them."""
+        there = None if self.there is None else self.there[index]
+        return replace(self, positions=self.positions[index], there=there)

@@ -1,0 +1,132 @@
+"""Random numbers of the lanes of the Vector and the GpSimd engine: Philox4x32-10 (Salmon et al.,
+2011) or shift registers (Options.rng), and the instructions that draw them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from neuroncore.enums import engine
+from neuroncore.plain.elementwise import column
+from neuroncore.plain.formats import Array, F
+
+U32, U64 = np.uint32, np.uint64
+LOW, HALF = U64(0xFFFFFFFF), U64(32)
+
+
+def rng(i: Any) -> None:
+    """dst[p, f] = the lowest bits of the next 32-bit random number of lane p"""
+    i.dst.put(draw(i))
+
+
+def rand2(i: Any) -> None:
+    """dst[p, f] = min[p] + u * (max[p] - min[p]), u uniform in [0, 1)"""
+    low, high = column(i.min), column(i.max)
+    i.dst.set(uniform(i) * (high - low) + low)
+
+
+def dropout(i: Any) -> None:
+    """dst[p, f] = 0 if u < prob[p] else data[p, f], u uniform in [0, 1)"""
+    i.dst.put(np.where(uniform(i) < column(i.prob), i.data.bits() * 0, i.data.bits()))
+
+
+def set_rng_seed(i: Any) -> None:
+    """all lanes of the Vector engine draw anew from the seed src_seeds[0, 0]"""
+    seed(i.core, i.engine, int(i.src_seeds.bits()[0, 0]), 0)
+
+
+def rand_set_state(i: Any) -> None:
+    """state[p] = src_seeds[p, :], 6 words for the GpSimd engine, 4 x 6 for the Vector engine"""
+    own = states(i, i.src_seeds)
+    own[...] = i.src_seeds.codes().reshape(own.shape)
+
+
+def rand_get_state(i: Any) -> None:
+    """dst[p, :] = state[p], 6 words of the GpSimd engine, 4 x 6 of the Vector engine"""
+    i.dst.put(states(i, i.dst).copy())
+
+
+def seed(core: Any, unit: engine, number: int, program: int) -> None:
+    """Let all lanes of an engine draw anew: states [lanes, streams, words]. Those of Philox are the
+    counter, four words, and the key, two; others are numbers that it draws, none of them zero."""
+    lanes, wide = core.machine.limits.partitions, unit is engine.vector and is_xorwow(core, unit)
+    streams = 4 if wide else 1
+    states = np.zeros((lanes, streams, 6), U32)
+    states[..., 2] = np.arange(lanes)[:, np.newaxis]
+    states[..., 3] = unit.value << 24 | np.arange(streams)
+    states[..., 4], states[..., 5] = number, program
+    if core.options.rng == "hardware":
+        words = 6 if is_xorwow(core, unit) else 1
+        states = draw_philox(states.reshape(-1, 1, 6), words) | U32(1)
+    core.generators[unit] = states.reshape(lanes, streams, -1)
+
+
+def is_xorwow(core: Any, unit: engine) -> bool:
+    """Whether hardware has XORWOW there; the Vector engine before v4 has a plain shift register."""
+    return unit is engine.gpsimd or bool(core.machine.has("vector_random_state"))
+
+
+def states(i: Any, tile: Any) -> Array:
+    """The states [P, streams, words] of the lanes that a tile lies in."""
+    if i.engine not in i.core.generators:
+        seed(i.core, i.engine, i.core.options.rng_seed, i.core.program)
+    return i.core.generators[i.engine][tile.first : tile.first + tile.lanes]
+
+
+def draw(i: Any) -> Array:
+    """A number of 32 bits for each element of dst, [P, F]."""
+    own, count = states(i, i.dst), i.dst.positions.size // i.dst.lanes
+    if i.core.options.rng == "philox":
+        return draw_philox(own, count)
+    shift = draw_xorwow if is_xorwow(i.core, i.engine) else draw_lfsr
+    rounds = [shift(own) for _ in range(-(-count // own.shape[1]))]  # all states of a lane move
+    return np.concatenate(rounds, 1)[:, :count]
+
+
+def uniform(i: Any) -> Array:
+    """A number in [0, 1) for each element of dst, [P, F]: the upper 24 bits of one."""
+    return (draw(i) >> 8).astype(F) * F(2.0**-24)
+
+
+def draw_xorwow(states: Array) -> Array:
+    """Marsaglia's generator: five words of a shift register, and a counter."""
+    x, y, z, w, v, d = (states[..., n].copy() for n in range(6))
+    t = x ^ x >> U32(2)
+    last, d = v ^ v << U32(4) ^ t ^ t << U32(1), d + U32(362437)
+    states[...] = np.stack([y, z, w, v, last, d], -1)
+    return last + d
+
+
+def draw_lfsr(states: Array) -> Array:
+    """A shift register in Galois form after 32 shifts."""
+    for _ in range(32):
+        states[...] = states >> U32(1) ^ U32(0x80200003) * (states & U32(1))
+    return states[..., 0].copy()
+
+
+def draw_philox(states: Array, count: int) -> Array:
+    """The next numbers [lanes, count]. The states of a lane count together, and take turns, four
+    numbers each, by the counter of the first."""
+    words = states.astype(U64)
+    low, high, key = (words[..., n] | words[..., n + 1] << HALF for n in (0, 2, 4))
+    n = np.arange(count, dtype=U64)
+    turn = ((low[:, :1] + n >> U64(2)) % U64(states.shape[1])).astype(np.intp)
+    begin, upper, keys = (np.take_along_axis(part, turn, 1) for part in (low, high, key))
+    at = begin + n
+    upper = upper + (at < begin)
+    moved = low + U64(count)
+    above = high + (moved < low)
+    states[..., :4] = np.stack([moved & LOW, moved >> HALF, above & LOW, above >> HALF], -1)
+    return philox(at, upper, keys)
+
+
+def philox(low: Array, high: Array, key: Any) -> Array:
+    """The numbers at 128-bit counts in two halves: of four in a block, whose number is the rest."""
+    a, b = (low >> U64(2) | high << U64(62)) & LOW, (low >> U64(2) | high << U64(62)) >> HALF
+    c, d, k0, k1 = high >> U64(2) & LOW, high >> U64(2) >> HALF, key & LOW, key >> HALF
+    for _ in range(10):
+        x, y = U64(0xD2511F53) * a, U64(0xCD9E8D57) * c
+        a, b, c, d = (y >> HALF) ^ b ^ k0, y & LOW, (x >> HALF) ^ d ^ k1, x & LOW
+        k0, k1 = (k0 + U64(0x9E3779B9)) & LOW, (k1 + U64(0xBB67AE85)) & LOW
+    return np.choose((low & U64(3)).astype(np.intp), np.broadcast_arrays(a, b, c, d)).astype(U32)

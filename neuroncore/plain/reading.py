@@ -1,0 +1,265 @@
+"""The plain reading of a record: its instructions executed one by one, on bytes of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from neuroncore.enums import ON_CHIP, MemoryRegion, engine, reduce_cmd
+from neuroncore.plain import collectives, elementwise, move, random, reduction, tensor
+from neuroncore.plain.arithmetic import IDENTITY, ULPS, apply
+from neuroncore.plain.formats import FLOAT32, FORMATS, Array, Format, encode, stochastic
+from neuroncore.plain.memory import Operand, Tensor, positions
+from neuroncore.record.data import leaves
+from neuroncore.record.registers import Registers
+from neuroncore.record.rows import Register, Row, Rows, Window, last_uses
+
+FAMILIES: tuple[Any, ...] = elementwise, tensor, reduction, move, random, collectives
+OF_A_RANK = ("sendrecv", "core_barrier")  # what the cores of a rank carry out together
+
+
+def meaning(name: str) -> Any:
+    """The function that says what an instruction means."""
+    return next(getattr(family, name) for family in FAMILIES if hasattr(family, name))
+
+
+def approximate(i: Any) -> str | None:
+    """The elementary function that the last bits of an instruction's results depend on."""
+    function = "exp" if i.name == "exponential" else getattr(i, "op", None)
+    return function if function in ULPS else None
+
+
+class Rounding:
+    """How the engines of one rank round. Stochastically, each instruction of an engine of a core
+    has random words of its own, one for each element that it writes."""
+
+    def __init__(self, options: Any) -> None:
+        self.options, self.first = options, 0
+        self.issued: Counter[tuple[int, int]] = Counter()
+        self.last: dict[int, tuple[int, int, int]] = {}
+        self.stream = 0, 0, 0  # core, engine, instruction
+
+    def begin(self, core: int, unit: int) -> None:
+        """The next instruction of an engine."""
+        self.stream = self.last[core] = core, unit, self.issued[core, unit]
+        self.first, self.issued[core, unit] = 0, self.issued[core, unit] + 1
+
+    def resume(self, core: int) -> None:
+        """The last instruction of a core again, which others have issued some after."""
+        self.stream, self.first = self.last[core], 0
+
+    def __call__(self, form: Format, values: Array) -> Array:
+        """The codes of float32 values."""
+        options, saturate = self.options, self.options.fn_overflow == "saturate"
+        if not options.stochastic or form.kind != "float" or form is FLOAT32:
+            return encode(form, values, saturate)
+        numbers = self.first + np.arange(values.size, dtype=np.uint64)
+        self.first += values.size
+        core, unit, instruction = self.stream
+        high = np.full_like(numbers, (instruction | unit << 56) << 2)
+        words = random.philox(numbers, high, np.uint64(options.stochastic_seed | core << 32))
+        words |= np.uint32((1 << 32 - options.stochastic_bits) - 1)
+        return stochastic(form, values, words.reshape(values.shape), saturate)
+
+
+class Core:
+    """One core, by its number in the launch. A rank has `cores`, a chip `chip` ranks; `program` is
+    that of the launch grid. `leftover` flags elements of operands that the instruction under way
+    reads and that depend on memory that nothing has written."""
+
+    def __init__(
+        self, machine: Any, options: Any, rounding: Rounding, number: int, cores: int, chip: int
+    ) -> None:
+        self.machine, self.options, self.rounding, self.chip = machine, options, rounding, chip
+        self.number, self.cores, self.rank, self.place = number, cores, *divmod(number, cores)
+        self.program = self.place
+        lanes, units = machine.limits.partitions, (engine.scalar, engine.vector)
+        self.accumulators = {unit: np.full(lanes, np.nan, np.float32) for unit in units}
+        self.generators: dict[engine, Array] = {}
+        self.leftover: Mapping[str, Array] = {}
+
+    def operator(self, name: str) -> str:
+        """The operator that a name means (Options.nan_minmax)."""
+        numbers = self.options.nan_minmax == "number" and name in ("maximum", "minimum")
+        return f"{name}_number" if numbers else name
+
+    def ring(self, group: Sequence[int], channel: int) -> list[int]:
+        """The ranks of a group in the order of a channel's ring (Options.rings)."""
+        found = list(group)
+        if self.options.rings:
+            Random(f"{self.options.rings} {channel} {found}").shuffle(found)
+        return found
+
+    def reduce(
+        self, i: Any, data: Operand, out: Array, op: str | None, command: reduce_cmd,
+        start: Any = 0, negate: bool = False, running: bool = False,
+    ) -> None:  # fmt: skip
+        """dst = out [P, F], which an operator folds into the accumulator registers of the lanes of
+        data: state <op> out;  reduce_res[p] = that of lane p. The registers are reset first to what
+        changes no element, loaded, or left as they were; an idle command leaves them unknown (NaN).
+        If `running`, dst is what they hold after each element: out <op> state."""
+        registers = self.accumulators[i.engine][data.first : data.first + data.lanes]
+        if op is not None and command in (reduce_cmd.reset_reduce, reduce_cmd.reset):
+            registers[:] = IDENTITY[op]
+        elif op is not None and command is reduce_cmd.load_reduce:
+            registers[:] = start.rows()[:, 0] if isinstance(start, Operand) else start
+        elif op is not None and command is reduce_cmd.idle:
+            registers[:] = np.nan
+        out = out.reshape(data.lanes, -1).copy()
+        folds = op is not None and command not in (reduce_cmd.idle, reduce_cmd.reset)
+        for j in range(out.shape[1] if folds else 0):
+            registers[:] = apply(self.operator(str(op)), registers, out[:, j], running)
+            out[:, j] = registers if running else out[:, j]
+        i.dst.set(out)
+        if getattr(i, "reduce_res", None) is not None:
+            registers = self.accumulators[i.engine][data.first : data.first + i.reduce_res.lanes]
+            i.reduce_res.set(-registers if negate else registers)
+
+
+class Reading:
+    """The programs of a record. `contents` are the bytes of tensors that are there when they begin,
+    by number; `chip` is how many ranks a chip has."""
+
+    def __init__(self, record: Any, contents: Mapping[int, bytes], chip: int = 1) -> None:
+        setting, programs = record.setting, record.programs
+        machine, options, world = setting.machine, setting.options, setting.world
+        self.sizes = {MemoryRegion.sbuf: machine.sbuf, MemoryRegion.psum: machine.psum}
+        constants = [program.data.constants for program in programs]
+        self.contents = {n: c for given in (contents, *constants) for n, c in given.items()}
+        self.rows = [Rows(program) for program in programs]
+        self.registers = [Registers(program.data) for program in programs]
+        rounding = [Rounding(options) for _ in range(world.ranks)]
+        self.cores = [
+            Core(machine, options, rounding[n // world.cores], n, world.cores, chip)
+            for n in range(len(programs))
+        ]
+        self.next = [0] * len(programs)
+        self.met: dict[int, Any] = {}  # instructions of cores that are carried out already
+        self.tensors: dict[int, Tensor] = {}
+        self.images: dict[Any, Tensor] = {}
+        self.begins = [dict(zip(*[iter(p.data.programs)] * 2, strict=True)) for p in programs]
+        self.ends = [last_uses(program) for program in programs]
+        self.kept = {leaf.storage for p in programs for leaf in leaves(p.data.results)}
+        self.positions = lru_cache(256)(positions)
+
+    def step(self, core: int, leftover: Mapping[str, Array] | None = None) -> Any:
+        """Execute the next instruction of a core, with those that it meets, and return it with its
+        arguments. `leftover` flags elements of what it reads that depend on memory that nothing
+        has written."""
+        number, own = self.next[core], self.cores[core]
+        row = self.rows[core][number]
+        own.program, own.leftover = self.begins[core].get(number, own.program), leftover or {}
+        if core not in self.met:
+            with np.errstate(all="ignore"):
+                self._carry_out(core, row)
+        i = self.met.pop(core)
+        self.next[core] += 1
+        for window in row.windows.values():
+            on_chip = window.geometry.layout.region in ON_CHIP and window.tensor not in self.kept
+            if on_chip and self.ends[core][window.tensor] == number:
+                self.tensors.pop(window.tensor, None)
+        return i
+
+    def _carry_out(self, core: int, row: Row) -> None:
+        function, name = meaning(row.call.name), row.call.name
+        members = self.members(core, row)
+        for n in members:
+            own = self.rows[n][self.next[n]]
+            self.cores[n].rounding.begin(self.cores[n].program, own.call.engine.value)
+            self.met[n] = self.instruction(n, own)
+        if name in OF_A_RANK:
+            function([self.met[n] for n in members])
+        elif hasattr(collectives, name):
+            place = self.cores[members[0]].place  # one core of each rank
+            function([self.met[n] for n in members if self.cores[n].place == place])
+        elif (loaded := function(self.met[core])) is not None:
+            self.registers[core].load(self.next[core], loaded)
+
+    def members(self, core: int, row: Row) -> list[int]:
+        """The cores that carry out an instruction together, in their order: those of a rank; or of
+        the ranks of a group, of tensors on the chip those at the same place in their rank."""
+        own, name = self.cores[core], row.call.name
+        if name in OF_A_RANK:
+            return [own.rank * own.cores + place for place in range(own.cores)]
+        if not hasattr(collectives, name):
+            return [core]
+        groups = row.call.arguments.get("replica_group")
+        if groups is None:
+            groups = [sorted({rank for pair in row.call["source_target_pairs"] for rank in pair})]
+        group = next((one for one in groups if own.rank in one), (own.rank,))
+        windows = [window for name, window in row.windows.items() if name.startswith("srcs")]
+        on_chip = all(window.geometry.layout.region in ON_CHIP for window in windows)
+        places = [own.place] if on_chip else range(own.cores)
+        return [rank * own.cores + place for rank in group for place in places]
+
+    def instruction(self, core: int, row: Row) -> Any:
+        """An instruction with its arguments: operands where they are now, lists of them, numbers,
+        operators and functions by their names."""
+        call = row.call
+        given = {n: v.name if hasattr(v, "apply") else v for n, v in call.arguments.items()}
+        held = self.registers[core].value
+        given |= {n: held(v.number) if type(v) is Register else v for n, v in row.values.items()}
+        given |= {name: self.operand(core, window) for name, window in row.windows.items()}
+        indices = iter([self.operand(core, window) for window in row.indices])
+        offsets = iter([held(register.number) for register in row.offsets])
+        for name in call.dynamic:
+            for how in row.windows[name].moves:
+                index = next(offsets if how.by_register else indices)
+                self._move(core, row, name, given[name], how, index)
+        for name in call.instruction.lists:
+            given[name] = [given[n] for n in row.windows if n.partition("[")[0] == name]
+        given |= {"name": call.name, "engine": call.engine, "core": self.cores[core]}
+        return SimpleNamespace(**given)
+
+    def _move(self, core: int, row: Row, name: str, made: Operand, how: Any, index: Any) -> None:
+        """Move a window to where a register or an index tile has it now: all of it; row p to number
+        p of the index, counted down its columns; or element n of a group of partitions to number n
+        of the group's part of the index, counted down its partitions, then along them."""
+        size, limits, lanes = made.form.size, self.cores[core].machine.limits, made.lanes
+        if how.kind == 0:
+            number = index if how.by_register else int(index.codes().flat[0])
+            made.positions = made.positions + number * how.step * size
+        elif how.kind == 1:
+            numbers = index.codes().T.reshape(-1, *[1] * (len(made.shape) - 1))[:lanes]
+            inside = (numbers >= 0) & (numbers <= how.limit)
+            rows = np.where(inside, numbers, 0).astype(np.int64)
+            made.positions = made.positions[:1] + rows * how.step * size
+            made.there = None if inside.all() else np.broadcast_to(inside, made.shape)
+        else:
+            of_tensor = row.call.engine is engine.tensor
+            group = limits.indirect_partitions_tensor if of_tensor else limits.indirect_partitions
+            n, first = np.arange(made.shape[1]), np.arange(lanes)[:, np.newaxis] // group * group
+            numbers = index.part((first + n % group, np.broadcast_to(n // group, made.shape)))
+            stride = row.windows[name].geometry.strides[1] * size
+            made.positions = made.positions[:, :1] + numbers.codes().astype(np.int64) * stride
+
+    def operand(self, core: int, window: Window) -> Operand:
+        """The elements of a window, before any index moves it."""
+        lies, own = window.geometry, self.cores[core]
+        form = FORMATS[lies.dtype.name]
+        begin = window.offset * form.size
+        where = self.positions(lies.shape, lies.strides, form.size) + begin
+        wide = own.options.storage == "float32" and form.kind == "float"
+        first = lies.layout.partition0 + begin // max(lies.layout.row_bytes, 1)
+        given = first, own.rounding, own.options.uninitialised == "zeros"
+        return Operand(self.tensor(core, window), where, form, FLOAT32 if wide else form, *given)
+
+    def tensor(self, core: int, window: Window) -> Tensor:
+        """The tensor of a window, which is there from its first use on."""
+        if window.tensor not in self.tensors:
+            layout, image = window.geometry.layout, None
+            if layout.placed:
+                size, key = self.sizes[layout.region], (core, layout.region)
+                fresh = Tensor(layout, size.partitions, size.partition_bytes)
+                image = self.images.setdefault(key, fresh)
+            made = Tensor(layout, layout.partitions, layout.row_bytes, image)
+            if (content := self.contents.get(window.tensor)) is not None:
+                made.data[:], made.written[:] = np.frombuffer(content, np.uint8), 1
+            self.tensors[window.tensor] = made
+        return self.tensors[window.tensor]

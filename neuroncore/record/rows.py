@@ -1,0 +1,113 @@
+"""The rows of a program as instructions: raw numbers, with nothing made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neuroncore.clause.instruction import Call
+from neuroncore.memory.geometry import Geometry
+from neuroncore.memory.register import VirtualRegister
+from neuroncore.record.data import Leaf, value_of
+from neuroncore.record.program import Program
+
+
+class Register(NamedTuple):
+    """A register among values, by its number in the record."""
+
+    number: int
+
+
+class Move(NamedTuple):
+    """How an index moves a window: 0 all of it, 1 each row, 2 each element. An index counts `step`
+    elements and is at most `limit`; it is a register or a tile."""
+
+    kind: int
+    step: int
+    limit: int
+    by_register: int
+
+
+class Window(NamedTuple):
+    """Elements of a tensor: its number, how they lie in it, and from which element on."""
+
+    tensor: int
+    geometry: Geometry
+    offset: int
+    moves: tuple[Move, ...] = ()
+
+
+class Row(NamedTuple):
+    """One instruction: its Call and the number of its line, windows by the names of operands, the
+    windows of index tiles in their order, the values of parameters that the Call leaves open, and
+    the registers of offsets."""
+
+    call: Call
+    line: int
+    windows: Mapping[str, Window]
+    indices: Sequence[Window]
+    values: Mapping[str, Any]
+    offsets: Sequence[Register]
+
+
+class Rows:
+    """The rows of one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._rows, self._begins = program.raw()
+        self._windows, self._keys = program.windows(), [*program.data.values]
+        self._places = np.array(program.data.places, np.int64).reshape(-1, 2).tolist()
+        self._moves: dict[int, list[Move]] = {}
+        for number, *move in np.array(program.data.moves, np.int64).reshape(-1, 5).tolist():
+            self._moves.setdefault(number, []).append(Move(*move))
+        self._window = lru_cache(1 << 12)(self._made)
+        self._values = lru_cache(1 << 12)(self._read)
+
+    def __len__(self) -> int:
+        return len(self.program)
+
+    def __getitem__(self, number: int) -> Row:
+        index, line, *rest = self._rows[self._begins[number] : self._begins[number + 1]].tolist()
+        call = self.program.calls[index]
+        values = self._values(rest[-1]) if call.has_values else ()
+        named = dict(zip(call.instruction.values, values, strict=False))
+        first, last = len(call.reads), call.inputs + len(call.writes)
+        names = (*call.reads, *call.writes)
+        numbers = (*rest[:first], *rest[call.inputs : last])
+        windows = {name: self._window(at) for name, at in zip(names, numbers, strict=True)}
+        indices = [self._window(at) for at in rest[first : call.inputs]]
+        return Row(call, line, windows, indices, named, values[len(named) :])
+
+    def of_leaf(self, leaf: Leaf) -> Window:
+        """The window of a tensor among the kernel's results."""
+        return Window(leaf.storage, self.program.geometries[leaf.geometry], leaf.offset)
+
+    def _made(self, number: int) -> Window:
+        columns, geometries = self._windows, self.program.geometries
+        tensor, moving = int(columns.storage[number]), int(columns.moving[number])
+        if moving < 0:
+            lies = geometries[columns.geometry[number]]
+            return Window(tensor, lies, int(columns.offset[number]))
+        geometry, offset = self._places[moving]
+        return Window(tensor, geometries[geometry], offset, tuple(self._moves[moving]))
+
+    def _read(self, number: int) -> tuple[Any, ...]:
+        """The values of a row: numbers, or registers by their numbers."""
+        key = self._keys[number]
+        return tuple(map(_value, key[::2], key[1::2]))
+
+
+def _value(value: Any, kind: Any) -> Any:
+    return Register(value) if kind is VirtualRegister else value_of(value, kind)
+
+
+def last_uses(program: Program) -> dict[int, int]:
+    """The last row that uses each tensor, by its number."""
+    columns = program.columns()
+    rows = np.repeat(np.arange(len(program)), np.diff(columns.start))
+    tensors = program.windows().storage[program.operand_windows()]
+    return dict(zip(tensors.tolist(), rows.tolist(), strict=True))

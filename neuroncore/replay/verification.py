@@ -1,0 +1,249 @@
+"""The emulator against the plain reading: one record in both, compared after each instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neuroncore import source
+from neuroncore.core.replica_groups import chip_ranks
+from neuroncore.memory.storage import Storage
+from neuroncore.plain.formats import Array
+from neuroncore.plain.memory import Operand
+from neuroncore.plain.reading import Reading, approximate
+from neuroncore.record.data import leaves
+from neuroncore.record.rows import Row
+from neuroncore.record.saved import Record
+from neuroncore.replay.comparison import (
+    BLAS,
+    codes_at,
+    described,
+    differing,
+    native,
+    take_over,
+    text_of,
+    unequal,
+    unequal_arrays,
+)
+from neuroncore.replay.cursor import Replay
+from neuroncore.replay.execution import Execution
+from neuroncore.replay.inputs import entered
+from neuroncore.startup.structs import dataclass
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first result whose bits differ from the plain reading."""
+
+    instruction: str
+    row: int
+    core: int
+    element: tuple[int, ...]
+    emulator: str
+    reading: str
+    count: int
+    """How many elements of the operand differ."""
+    operand: str = ""
+    place: source.Place | None = None
+    operands: Mapping[str, str] = field(default_factory=dict)
+    """The operands of the instruction, by name."""
+
+    def __str__(self) -> str:
+        where = f"{self.place}: " if self.place else ""
+        given = ", ".join(f"{name}: {text}" for name, text in self.operands.items())
+        return (
+            f"{where}{self.instruction} (instruction {self.row} of core {self.core}) has "
+            f"{self.operand}{list(self.element)} = {self.emulator}; the plain reading has "
+            f"{self.reading}; {self.count} elements differ"
+            + (f"; operands {given}" if given else "")
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of a verification. `compared` instructions were equal bit for bit. `taken_over`
+    instructions were within the last places that `plain.arithmetic.ULPS` allows, and the reading
+    went on from the emulator's bits."""
+
+    instructions: int
+    compared: int
+    taken_over: int
+    difference: Difference | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, and the difference as text."""
+        said = None if self.difference is None else str(self.difference)
+        return {
+            "instructions": self.instructions,
+            "compared": self.compared,
+            "taken_over": self.taken_over,
+            "difference": said,
+            "text": str(self),
+        }
+
+    def __str__(self) -> str:
+        if self.difference is not None:
+            return f"differs from the plain reading at {self.difference}"
+        return (
+            f"agrees with the plain reading: {self.compared} instructions bit for bit, "
+            f"{self.taken_over} within the last place of an elementary function, 0 not read"
+        )
+
+
+class _Before(NamedTuple):
+    """An instruction that is about to be executed: the storages that it uses, and the elements of
+    operands that depend on memory that nothing has written."""
+
+    written: Mapping[int, Storage]
+    leftover: Mapping[str, Array]
+
+
+class Verification:
+    """A record in the emulator and in the plain reading, side by side. `inputs` are those of
+    `Replay`, by default the run's. Raises what Replay does."""
+
+    def __init__(
+        self, record: Record, inputs: Mapping[str, Any] | Sequence[Any] | None = None
+    ) -> None:
+        self._before: dict[tuple[int, int], _Before] = {}
+        self.replay = Replay(record, inputs, snapshots=0, turns=self._turn)
+        cores = self.replay.cores
+        given = entered(self.replay.setting, inputs, cores[0].memory)
+        contents = {number: array.tobytes() for number, array in given.items()}
+        chip = chip_ranks(cores[0]) if self.replay.world.ranks > 1 else 1
+        self.reading = Reading(record, contents, chip)
+        self.compared = self.taken_over = 0
+
+    @property
+    def instructions(self) -> int:
+        """How many instructions there are."""
+        return self.replay.steps
+
+    def run(self) -> Verdict:
+        """Execute all of the record, or up to the first difference."""
+        difference = None
+        while difference is None and self.replay.step < self.instructions:
+            difference = self._step()
+        if difference is None:
+            difference = next(self._of_results(), None)
+        self.replay.turns = None  # which refers to this, and would keep all tensors alive
+        return Verdict(self.instructions, self.compared, self.taken_over, difference)
+
+    def with_results(
+        self, verdict: Verdict, run: Sequence[Any], replayed: Sequence[Any]
+    ) -> Verdict:
+        """The verdict, or where an array that the run returned differs from that of the replay: the
+        run took another way through the emulator."""
+        for number, (one, other) in enumerate(zip(run, replayed, strict=True)):
+            got, wanted = native(one), native(other)
+            wrong = unequal_arrays(got, wanted)
+            if wrong.any():
+                at = tuple(int(i) for i in np.argwhere(wrong)[0])
+                found = Difference(
+                    instruction="the run",
+                    row=self.instructions,
+                    core=0,
+                    operand=f"result {number}",
+                    element=at,
+                    emulator=str(got[at]),
+                    reading=str(wanted[at]),
+                    count=int(wrong.sum()),
+                )
+                return replace(verdict, difference=found)
+        return verdict
+
+    def _turn(self, able: Sequence[int]) -> int | None:
+        """The core that goes on: the last one if it can, else the next in line. Notes what its next
+        instruction writes to, since the replay lets go of tensors after their last use."""
+        if not able:
+            return None
+        replay = self.replay
+        number = min(able, key=lambda n: (n - replay.last) % len(replay.cores))
+        execution = replay.executions[number]
+        if (number, execution.row) not in self._before:
+            self._before[number, execution.row] = _Before(execution.written(), _leftover(execution))
+        return number
+
+    def _step(self) -> Difference | None:
+        self.replay.forward()
+        core = self.replay.last
+        number = self.reading.next[core]
+        before = self._before.pop((core, number))
+        row = self.reading.rows[core][number]
+        i = self.reading.step(core, before.leftover)
+        with np.errstate(all="ignore"):
+            return self._compared(core, number, row, i, before.written)
+
+    def _compared(
+        self, core: int, number: int, row: Row, i: Any, storages: Mapping[int, Storage]
+    ) -> Difference | None:
+        """Where what an instruction wrote differs; else go on from the emulator's bits."""
+        function, given = approximate(i), vars(i)
+        if row.call.instruction.traits.multiplies and i.core.options.matmul == "blas":
+            function = BLAS
+        for name in row.call.writes:
+            emulator = codes_at(storages[row.windows[name].tensor], given[name])
+            wrong = differing(given, name, emulator, row, function)
+            if wrong.any():
+                return self._difference(core, number, row, given, name, emulator, wrong)
+            take_over(given[name], emulator)
+        if function is None:
+            self.compared += 1
+        else:
+            self.taken_over += 1
+            for unit, registers in self.replay.cores[core].accumulators.items():
+                self.reading.cores[core].accumulators[unit][:] = registers
+        return None
+
+    def _difference(
+        self, core: int, number: int, row: Row, given: Mapping[str, Any], name: str,
+        emulator: Array, wrong: Array,
+    ) -> Difference:  # fmt: skip
+        return _first(
+            given[name], emulator, wrong,
+            instruction=row.call.name,
+            row=number,
+            core=core,
+            place=self.replay.record.programs[core].place(row.line),
+            operand=name,
+            operands={n: described(v) for n, v in given.items() if isinstance(v, Operand)},
+        )  # fmt: skip
+
+    def _of_results(self) -> Iterator[Difference]:
+        """Where a tensor that the kernel returns differs though no instruction did: something else
+        has written to it."""
+        for core, program in enumerate(self.replay.record.programs):
+            execution = self.replay.executions[core]
+            for leaf in leaves(program.data.results):
+                operand = self.reading.operand(core, self.reading.rows[core].of_leaf(leaf))
+                emulator = codes_at(execution.result(leaf).storage, operand)
+                wrong = unequal(operand, emulator, strict=False) & ~operand.missing()
+                if wrong.any():
+                    where = {"instruction": "the result", "row": len(program), "core": core}
+                    yield _first(operand, emulator, wrong, **where)
+
+
+def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Difference:
+    """The Difference at the first of the elements that are wrong."""
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return Difference(
+        **where,
+        element=at,
+        emulator=text_of(tile, emulator[at]),
+        reading=text_of(tile, tile.codes()[at]),
+        count=int(wrong.sum()),
+    )
+
+
+def _leftover(execution: Execution) -> dict[str, Array]:
+    """Which elements of the operands of a product depend on memory that nothing has written. The
+    emulator follows these, and the plain reading is given them."""
+    traits, leftovers = execution.call.instruction.traits, execution.core.leftovers
+    if leftovers is None or not (traits.multiplies or traits.transposes):
+        return {}
+    tiles = {name: execution.operand(name) for name in execution.call.reads}
+    found = {name: leftovers.within(tile) for name, tile in tiles.items() if tile is not None}
+    return {name: flags for name, flags in found.items() if flags is not None}

@@ -1,0 +1,74 @@
+"""What a core has done, held to the plain reading of its record."""
+
+import numpy as np
+
+from neuroncore.plain.formats import FORMATS
+from neuroncore.plain.memory import Operand
+from neuroncore.plain.reading import Reading, approximate
+from neuroncore.record.data import Setting
+from neuroncore.record.saved import Record
+from neuroncore.replay.comparison import codes_at, described, differing, text_of
+
+
+def agrees(core, contents, storages):
+    """Every tensor holds what the plain reading says: what the last instruction left in each place,
+    and elsewhere what was there before or nothing. `contents` are the bytes of tensors that tests
+    have filled, by number, `storages` the tensors themselves."""
+    program = core.program
+    assert len(program), "nothing was issued"
+    setting = Setting(core.machine, core.options, (), (), {}, core.world)
+    reading = Reading(Record([program], {}, setting), contents)
+    steps = [(reading.rows[0][number], reading.step(0)) for number in range(len(program))]
+    later, tensors = {}, {}
+    for row, i in reversed(steps):
+        for name in (*row.call.writes, *row.call.reads):
+            operand, number = vars(i)[name], row.windows[name].tensor
+            tensors[number] = operand.tensor
+            flags = later.setdefault(number, np.zeros(len(operand.tensor.written), bool))
+            if name in row.call.writes:
+                _window_agrees(row, i, name, storages[number], flags)
+    for number, tensor in tensors.items():
+        if number in storages and tensor.layout.spread == 1:
+            _rest_agrees(tensor, storages[number], later[number])
+
+
+def _window_agrees(row, i, name, storage, later):
+    """One result, where nothing was written `later`, of whose bytes it makes a note."""
+    operand = vars(i)[name]
+    emulator = codes_at(storage, operand)
+    wrong = differing(vars(i), name, emulator, row, approximate(i))
+    places = operand.positions[..., np.newaxis] + np.arange(operand.form.size)
+    wrong &= ~later[places].any(axis=-1)
+    later[places] = True
+    if wrong.any():
+        first = tuple(int(places[0]) for places in wrong.nonzero())
+        operands = {n: described(v) for n, v in vars(i).items() if isinstance(v, Operand)}
+        raise AssertionError(
+            f"{row.call.name}: {name}{list(first)} is {text_of(operand, emulator[first])}; the "
+            f"plain reading has {text_of(operand, operand.codes()[first])}; of {operands}"
+        )
+
+
+def _rest_agrees(tensor, storage, written):
+    """No instruction wrote there: the bytes are as they were, and those that nothing has written
+    are known to be so."""
+    byte = FORMATS["uint8"]
+    places = np.flatnonzero(~written)
+    rest = Operand(tensor, places, byte, byte, 0, None, False)
+    wrong = (codes_at(storage, rest) != rest.codes()) & ~rest.missing()
+    assert not wrong.any(), f"byte {places[wrong.argmax()]} of {storage.shape} was overwritten"
+    if not storage.placed:
+        every = np.arange(len(tensor.written))
+        assert np.array_equal(_written(storage, every), tensor.written != 0), (
+            f"{storage.shape}: what is noted as written is not what was"
+        )
+
+
+def _written(storage, places):
+    """Which bytes the emulator has noted as written."""
+    if storage.gaps is None:
+        return np.ones(len(places), bool)
+    if storage.layout.in_rows:
+        row, column = np.divmod(places, storage.layout.row_bytes)
+        places = row * storage.layout.pitch + column
+    return np.repeat(storage.gaps.mask, storage.gaps.granule)[places + storage.origin]

@@ -1,0 +1,208 @@
+"""The emulator against the plain reading: records agree, and a planted fault is named."""
+
+import json
+import sys
+
+import neuronxcc.nki as older
+import neuronxcc.nki.language as older_nl
+import nki
+import nki.collectives as ncc
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from cli_files import KERNEL
+from nki.collectives import ReplicaGroup
+
+import neuroncore
+from neuroncore.cli import main
+from neuroncore.core.packs import Packs
+from neuroncore.errors import EmulatorError
+from neuroncore.frontend.settings import settings
+from neuroncore.frontend.warning import NeuronWarning
+from neuroncore.options import Options
+
+RNG = np.random.default_rng(3)
+X, Y = RNG.standard_normal((2, 64, 32)).astype(np.float32)
+
+
+def tile(source, dtype=None):
+    made = nl.ndarray(source.shape, dtype or source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=made, src=source)
+    return made
+
+
+def result(source):
+    out = nl.ndarray(source.shape, source.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=source)
+    return out
+
+
+@nki.jit
+def several(x, y):
+    """Products of several widths, functions, dynamic offsets, and an accumulator."""
+    a, b = tile(x, nl.bfloat16), tile(y, nl.bfloat16)
+    total = nl.ndarray((32, 32), nl.float32, buffer=nl.psum)
+    for columns in (32, 5):
+        nisa.nc_matmul(total[:, :columns], a, b[:, :columns])
+    c, row = nl.ndarray((32, 32), nl.float32, buffer=nl.sbuf), nl.ndarray((32, 1), nl.float32)
+    nisa.activation(c, nl.gelu, total, scale=0.1)
+    nisa.activation(c, nl.copy, c, reduce_op=nl.add, reduce_res=row,
+                    reduce_cmd=nisa.reduce_cmd.reset_reduce)  # fmt: skip
+    register = nisa.register_alloc(3)
+    nisa.tensor_scalar(c[:, nl.ds(register, 4)], c[:, nl.ds(register, 4)], nl.add, 1.0)
+    nisa.tensor_tensor(c, c, c, nl.maximum)
+    return result(c), result(row)
+
+
+@older.jit
+def of_the_older_api(x):
+    out = older_nl.ndarray(x.shape, x.dtype, buffer=older_nl.shared_hbm)
+    for i in older_nl.affine_range(2):
+        rows = i * 32 + older_nl.arange(32)[:, None]
+        loaded = older_nl.load(x[rows, older_nl.arange(32)[None, :]])
+        older_nl.store(out[rows, older_nl.arange(32)[None, :]], older_nl.exp(loaded))
+    return out
+
+
+@nki.jit
+def on_two_cores(x):
+    """Each core sends its half to the other."""
+    rank = nl.program_id(0)
+    mine = tile(x[rank * 32 : rank * 32 + 32])
+    other = nl.ndarray(mine.shape, mine.dtype, buffer=nl.sbuf)
+    nisa.sendrecv(mine, other, 1 - rank, 1 - rank, pipe_id=0)
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out[rank * 32 : rank * 32 + 32], src=other)
+    nisa.core_barrier(out, (0, 1))
+    return out
+
+
+@nki.jit
+def on_ranks(x):
+    src, dst = (nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm, name=n) for n in "ab")
+    nisa.dma_copy(dst=src, src=x)
+    ncc.all_reduce([src], [dst], ReplicaGroup([[0, 1, 2, 3]]), nl.add)
+    return result(tile(dst))
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+@pytest.mark.parametrize("stochastic", [False, True])
+def test_a_kernel_agrees(target, stochastic):
+    verdict = neuroncore.run(
+        several, X, Y, target=target, options=Options(stochastic=stochastic)
+    ).verify()
+    assert verdict.difference is None, verdict
+    assert (verdict.instructions, verdict.compared, verdict.taken_over) == (11, 10, 1)
+
+
+def test_other_dialects_cores_and_ranks_agree():
+    runs = [
+        neuroncore.run(of_the_older_api, X),
+        neuroncore.run(on_two_cores[2], X),
+        neuroncore.run(on_ranks, per_rank=[(X + rank,) for rank in range(4)]),
+    ]
+    for run in runs:
+        verdict = run.verify()
+        assert verdict.difference is None, verdict
+        assert verdict.compared + verdict.taken_over == verdict.instructions > 0
+
+
+def test_a_saved_run_agrees(tmp_path):
+    neuroncore.run(several, X, Y).save(tmp_path / "one.run")
+    assert neuroncore.load(tmp_path / "one.run").verify().difference is None
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+def test_a_fault_is_named_with_its_line_operands_and_both_values(monkeypatch):
+    run = neuroncore.run(several, X, Y)
+    kept = Packs.get
+
+    def stale(self, tile, form, read, early=False):
+        """As the operand cache once was: told apart by the role alone."""
+        return kept(self, tile, form._replace(group=1), lambda t: read(t) + 1, early)
+
+    monkeypatch.setattr(Packs, "get", stale)
+    found = run.verify().difference
+    assert (found.instruction, found.operand) == ("nc_matmul", "dst")
+    assert found.place.file == __file__ and "nisa.nc_matmul" in _line(found.place)
+    assert set(found.operands) == {"dst", "stationary", "moving"}
+    assert found.emulator != found.reading and found.count > 0
+    assert "nc_matmul" in str(found) and found.reading in str(found)
+
+
+def _line(place):
+    with open(place.file) as file:
+        return file.read().splitlines()[place.line - 1]
+
+
+def test_a_run_that_differs_from_its_replay_is_told_apart():
+    run = neuroncore.run(several, X, Y)
+    run.results[0][3, 4] += 1
+    found = run.verify().difference
+    assert (found.instruction, found.operand, found.element) == ("the run", "result 0", (3, 4))
+
+
+def test_settings_verify_each_launch(monkeypatch, capsys):
+    with settings(verify=True):
+        several(X, Y)
+    assert "several agrees with the plain reading: 10 instructions bit" in capsys.readouterr().err
+    monkeypatch.setattr("neuroncore.replay.verification.unequal_arrays", lambda a, b: a == a)
+    with settings(verify=True), pytest.raises(EmulatorError, match="several: the emulator differs"):
+        several(X, Y)
+
+
+def test_the_environment_asks_for_lines_of_json(monkeypatch, tmp_path):
+    log = tmp_path / "log.jsonl"
+    monkeypatch.setenv("NEURONCORE_VERIFY", str(log))
+    several(X, Y)
+    on_two_cores[2](X)
+    first, second = map(json.loads, log.read_text().splitlines())
+    assert (first["kernel"], first["instructions"], first["difference"]) == ("several", 11, None)
+    assert second["kernel"] == "on_two_cores" and second["compared"] == second["instructions"]
+
+
+def test_a_record_that_ends_early_is_not_verified(capsys):
+    with settings(verify=True, options=Options(record_limit=3)), pytest.warns(NeuronWarning):
+        several(X, Y)
+    assert "several is not verified: the record covers" in capsys.readouterr().err
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    (tmp_path / "mine.py").write_text(KERNEL)
+    return "mine.py::double"
+
+
+def test_run_and_check_say_that_it_agrees(file, capsys):
+    given = ["--args", "float32[8,4]", "--verify"]
+    assert main(["run", file, *given]) == 0
+    assert "verify     agrees with the plain reading: 3 instructions bit" in capsys.readouterr().out
+    assert main(["run", file, *given, "--json"]) == 0
+    (launch,) = json.loads(capsys.readouterr().out)["launches"]
+    assert launch["verify"]["compared"] == 3 and launch["verify"]["difference"] is None
+    assert main(["check", file, *given]) == 0
+    assert "1 launch run; agrees with the plain reading: 3 instr" in capsys.readouterr().out
+
+
+def test_run_exits_with_3_where_it_differs(file, capsys, monkeypatch):
+    monkeypatch.setattr("neuroncore.replay.verification.unequal_arrays", lambda a, b: a == a)
+    given = ["run", file, "--args", "float32[8,4]", "--verify"]
+    assert main(given) == 3
+    assert "verify     differs from the plain reading at the run" in capsys.readouterr().out
+    assert main([*given, "--json"]) == 3
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["ours"] and error["statement"].startswith("double: the emulator differs")
+
+
+def test_the_meaning_of_an_instruction_is_printed(capsys):
+    assert main(["isa", "nc_stream_shuffle"]) == 0
+    printed = capsys.readouterr().out
+    assert "def nc_stream_shuffle(i: Any)" in printed and "plain/elementwise.py:" in printed
