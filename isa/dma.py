@@ -64,11 +64,15 @@ def dma_compute(
 ) -> None:
     """dst = srcs[0] + srcs[1] + ..., in float32 from the left
 
-    With rows picked by an index i: dst = dst + data[i], or dst[i] = dst[i] + data."""
+    With rows picked by an index i: dst = dst + data[i], or dst[i] = dst[i] + data. Where indices
+    aren't unique, a row that is picked twice gets one sum after the other."""
     adds_to_itself(dst, srcs)
     into, *rows = asked_of(core, dst, srcs, oob_mode is SKIP)
-    codes = dst.rounded(total(reduce_op, dst.shape, [source.values() for source in rows]))
-    into.write(codes, next((r.chosen for r in rows if r.chosen is not None), None))
+    if dst.dynamic and unique_indices:
+        report_repeated(core, into)
+    for part in into.in_turn(unique_indices):
+        codes = dst.rounded(total(reduce_op, dst.shape, [source.values() for source in rows]))
+        part.write(codes, next((r.chosen for r in rows if r.chosen is not None), None))
 
 
 @instruction(
@@ -121,10 +125,8 @@ def moved_rows(skip: bool, core: Core, dst: Tile, src: Tile) -> None:
 
 def asked_of(core: Core, dst: Tile, srcs: Sequence[Tile], skip: bool) -> list[Rows]:
     """The rows of a sum and of its sources."""
-    into = asked(core, "dst", dst, skip)
-    if dst.dynamic:
-        report_repeated(core, into)
-    return [into, *(asked(core, "srcs", src, skip) for src in srcs)]
+    sources = (asked(core, "srcs", src, skip) for src in srcs)
+    return [asked(core, "dst", dst, skip), *sources]
 
 
 def total(op: Operator, shape: tuple[int, ...], values: Sequence[Array]) -> Array:

@@ -27,6 +27,7 @@ NeuronError
 │   └── ViewError               RESHAPE_VIEW         a view the memory layout can't express
 ├── NotEmulated                 legal, but not built here yet (also NotImplementedError)
 ├── UsageError                  neuroncore itself was called wrongly
+├── EmulatorError               neuroncore itself is wrong (also RuntimeError)
 └── DefinitionError             the instruction set's own tables are wrong
 
 A KernelError finds the line of the user's kernel by itself, when it is asked for.
@@ -260,6 +261,27 @@ class NotEmulated(NeuronError, NotImplementedError):
 
 class UsageError(NeuronError, ValueError):
     """The emulator was asked for something that makes no sense."""
+
+
+# what to do about a fault of neuroncore
+REPORT = (
+    "this is a fault of neuroncore, not of the kernel: please report it in the issues of "
+    "neuroncore's repository, with the kernel, the traceback and what `neuroncore --version` prints"
+)
+
+
+class EmulatorError(NeuronError, RuntimeError):
+    """The emulator is wrong, whatever the kernel does: a fault to be reported. The command line
+    ends with `exit_code`."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, statement: str, hint: str = "") -> None:
+        super().__init__(statement)
+        self.statement, self.hint = statement, hint
+
+    def __str__(self) -> str:
+        return "\n  hint: ".join(part for part in (self.statement, self.hint) if part)
 
 
 class DefinitionError(NeuronError):

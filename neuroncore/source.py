@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import opcode
 import os.path
 import sys
 import textwrap
@@ -12,7 +13,7 @@ from contextvars import ContextVar
 from functools import cache
 from itertools import islice
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from neuroncore.startup.structs import dataclass
 
@@ -245,6 +246,48 @@ def user_of_value(frame: FrameType) -> ast.AST | None:
     return _users[key]
 
 
+BETWEEN = frozenset(
+    opcode.opmap[name] for name in ("EXTENDED_ARG", "COPY", "TO_BOOL") if name in opcode.opmap
+)
+
+
+class Question(NamedTuple):
+    """Nodes of the source: an expression, and what asks whether its value is true, such as an `if`
+    or an `and`. Both are None without the source."""
+
+    of: ast.AST | None
+    by: ast.AST | None
+
+
+def question(frame: FrameType) -> Question:
+    """Of which expression a frame asks whether its value is true.
+
+    Python 3.11 gives a jump the span of the whole statement, and later releases that of the value:
+    the expression is found by the instruction before the one that asks.
+    """
+    key = (id(frame.f_code), frame.f_lasti)
+    if key not in _questions:
+        at, written = frame.f_lasti - 2, frame.f_code.co_code
+        while written[at] in BETWEEN:
+            at -= 2
+        line, end_line, column, end_column = _span(frame.f_code, at)
+        span = line, column, end_line, end_column
+        by = _parents(frame.f_code.co_filename).get(span)
+        children = ast.iter_child_nodes(by) if by is not None else ()
+        of = next((one for one in children if _lies(one) == span), None)
+        _questions[key] = Question(of, by)
+        _kept.append(frame.f_code)  # and so its id
+    return _questions[key]
+
+
+_questions: dict[tuple[int, int], Question] = {}
+
+
+def _lies(node: ast.AST) -> tuple[int | None, ...]:
+    where = ("lineno", "col_offset", "end_lineno", "end_col_offset")
+    return tuple(getattr(node, name, None) for name in where)
+
+
 def is_assigned(frame: FrameType) -> bool:
     """Whether the value of the expression that a frame is at is stored into a subscript next:
     `t[...] = value` or `t[...] += value`, also by the caller of a function that returns it.
@@ -279,10 +322,10 @@ _kept: list[CodeType] = []
 
 @cache
 def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
-    """The node that uses the value of each expression of a file, by the expression's span; an
-    `assert` uses one at a span of its own."""
+    """The node that uses the value of each expression of a file, by the expression's span; pytest
+    has an `assert` use values at a span of its own."""
     return {
-        (value.lineno, value.col_offset, value.end_lineno, value.end_col_offset): node
+        _lies(value): node
         for node in ast.walk(tree(file))
         for value in (node, *ast.iter_child_nodes(node))
         if isinstance(value, ast.expr if value is not node else ast.Assert)

@@ -18,6 +18,7 @@ def module(name):
 
 
 instructions = module("instructions")
+takes = instructions.takes
 
 
 @cache

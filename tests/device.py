@@ -3,11 +3,13 @@
 import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import numpy as np
 import pytest
+from readings import agrees
 
 from neuroncore import machine
 from neuroncore.clause.instruction import INSTRUCTIONS, Call
 from neuroncore.core.core import Core, on
 from neuroncore.enums import MemoryRegion
+from neuroncore.errors import KernelError
 from neuroncore.frontend.issue import function
 from neuroncore.frontend.nki.language import ndarray
 from neuroncore.frontend.settings import settings
@@ -26,6 +28,8 @@ class Device:
 
     def __init__(self, target="trn2", **options):
         self.core = Core(machine.load(target), Options(**options))
+        self.filled = {}  # the first bytes of storages that tests have filled, by their numbers
+        self.storages = {}  # those of tiles that instructions were given, by their numbers
 
     @property
     def findings(self):
@@ -54,15 +58,24 @@ class Device:
         form = lookup(dtype or values.dtype)
         tile = self.empty(values.shape, form, buffer, address)
         tile.codes()[...] = values.astype(form.numpy).view(form.storage)
+        return self.enter(tile)
+
+    def enter(self, tile):
+        """Note that a test has filled a tile."""
         tile.mark_written()
+        self.filled[tile.storage.id] = tile.storage.data.tobytes()
         return tile
 
     def zeros(self, shape, dtype="float32", buffer="sbuf", address=None):
         """A tile for when only its geometry matters."""
         tile = self.empty(shape, dtype, buffer, address)
         tile.codes()[...] = 0
-        tile.mark_written()
-        return tile
+        return self.enter(tile)
+
+    def agrees(self):
+        """Everything that was issued has left what the plain reading of the record says, in every
+        tensor as the last instruction left it."""
+        agrees(self.core, self.filled, self.storages)
 
     def repeat(self, times):
         """Note the last instruction so many times more: the record tells nothing else apart."""
@@ -94,6 +107,8 @@ class Device:
 
     def issue(self, name, *args, **kwargs):
         """Issue one instruction, as a kernel would."""
+        for tile in tiles_in((*args, *kwargs.values())):
+            self.storages[tile.storage.id] = tile.storage
         with on(self.core):
             function(name)(*args, **kwargs)
 
@@ -104,15 +119,16 @@ class Device:
         return dst.numpy()
 
     def refuses(self, kind, name, *args, words=(), **kwargs):
-        """Issue an illegal instruction: it is refused with this kind of error, whose message holds
-        the words, and it leaves no trace in the tiles it was given or in the record."""
+        """Issue an illegal instruction: it is refused with this kind of error (KernelError is any),
+        whose message holds the words, and it leaves no trace in the tiles it was given or in the
+        record."""
         given = (*args, *kwargs.values())
         given = (*given, *(t for list_ in given if isinstance(list_, list) for t in list_))
         tiles = [t for t in given if isinstance(t, Tile)]
         before = self._state(tiles)
         with pytest.raises(kind) as caught:
             self.issue(name, *args, **kwargs)
-        assert type(caught.value) is kind
+        assert kind in (type(caught.value), KernelError)
         fields = caught.value.to_dict()
         message = " ".join(str(fields[f]) for f in ("statement", "expected", "got", "because"))
         missing = [word for word in words if word not in message]
@@ -128,6 +144,15 @@ class Device:
 
         state = [(t.storage.data.tobytes(), written(t.storage.gaps)) for t in tiles]
         return len(self.core.program), self.findings, state
+
+
+def tiles_in(values):
+    """The tiles among values, and in lists of them."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from tiles_in(value)
+        elif isinstance(value, Tile):
+            yield value
 
 
 def opcodes(program):

@@ -46,10 +46,11 @@ today's API, which are unrolled, no bits depend on the order. In Python that is 
 | note | worth knowing: no public source says that it is refused, or the sources disagree | 0 |
 | advice | legal, and slower than need be | 0 |
 
-Wrong usage is 2. `neuroncore run` tells errors and warnings of the source as warnings, and with
-`--strict` refuses errors. In Python, `neuroncore.check(file, kernel=None, api=None, target=None,
-static=False)` gives the same findings as objects. The source is not checked for what depends on
-values that only a run has, and a run is no sandbox: what a kernel's file does, it does.
+Wrong usage is 2, a fault of neuroncore 3. `neuroncore run` tells errors and warnings of the source
+as warnings, and with `--strict` refuses errors. In Python, `neuroncore.check(file, kernel=None,
+api=None, target=None, static=False)` gives the same findings as objects. The source is not checked
+for what depends on values that only a run has, and a run is no sandbox: what a kernel's file does,
+it does.
 
 `--api` names the release to hold a kernel against: 0.1 is neuronxcc.nki up to SDK 2.26, 0.2 to 0.6
 are nki of SDK 2.27 to 2.32. By default it is the latest of those that the kernel fits best, by its

@@ -119,11 +119,6 @@ COMPUTE = (
     is_constant("dst"),
     is_constant("srcs"),
     holds(
-        "unique_indices", "unique_indices must be True where rows are picked at run time",
-        lambda call: call["unique_indices"] is True or not picks_rows(call), SignatureError, "True",
-        because="rows that are asked for twice would be read before both sums are written",
-    ),
-    holds(
         "srcs", "where rows are picked at run time there are two sources, one of them dst itself",
         lambda call: not picks_rows(call) or [bool(v.dynamic) for v in call["srcs"]] in ONE_OF_TWO,
         expected="[dst, data[i]] into SBUF, or [dst[i], data] into dst[i] in HBM",

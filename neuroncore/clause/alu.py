@@ -41,6 +41,7 @@ class Operator:
     identity: float | None = None
     fold: Callable[[Array, Array], Any] | None = None
     neutral: float | None = None
+    predicate: bool = False  # whether its results are 0 for false and 1 for true
     integer: Apply | None = None  # exact, for the GpSimd engine's native 32-bit integers
     engines: tuple[str, ...] = ("vector",)
     feature: str | None = None  # what a machine must have

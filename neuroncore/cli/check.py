@@ -14,7 +14,7 @@ from neuroncore.diagnostics.check import Checked, check, together
 from neuroncore.diagnostics.execution import Limits
 from neuroncore.diagnostics.releases import RELEASES
 from neuroncore.diagnostics.sarif import log
-from neuroncore.errors import UsageError
+from neuroncore.errors import EmulatorError, UsageError
 from neuroncore.findings import Finding
 from neuroncore.startup.lazy import Lazy
 
@@ -27,7 +27,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "refuses, what is likely wrong there, and what is slow. A file that launches kernels when "
         "it is run, and a kernel with arguments, is run as well, in a process of its own. FILE may "
         "also be a run that was saved, of which the record is checked. "
-        "Exit codes: 0 no errors, 1 errors, 2 wrong usage."
+        "Exit codes: 0 no errors, 1 errors, 2 wrong usage, 3 a fault of neuroncore."
     )
     parser.allow_abbrev = False
     parser.add_argument("files", nargs="+", metavar="FILE.py[::KERNEL]")
@@ -51,6 +51,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="N",
         help="of a run: execute its record again in up to N other orders that the device may take",
+    )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="of a run: compare its record with the plain reading of it (docs/verify.md)",
     )
     limits = Limits()
     parser.add_argument(
@@ -78,6 +83,8 @@ def command(arguments: argparse.Namespace) -> int:
         arguments.sarif.write_text(json.dumps(log(found.findings), indent=2), "utf-8")
     if found.unfinished:
         print(f"neuroncore: {found.unfinished}", file=sys.stderr)
+    if found.ours:
+        return EmulatorError.exit_code
     return int(found.count("error") > 0 or (arguments.strict and found.count("warning") > 0))
 
 
@@ -92,6 +99,7 @@ def _checked(what: str, arguments: argparse.Namespace) -> Checked:
         static=arguments.static,
         words=_words(arguments, kernel),
         orders=arguments.orders,
+        verify=arguments.verify,
         limits=Limits(arguments.seconds, int(arguments.memory * 2**30)),
     )
 

@@ -11,11 +11,11 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from neuroncore import source
 from neuroncore.core.core import running
-from neuroncore.errors import UsageError
+from neuroncore.errors import REPORT, EmulatorError, UsageError
 from neuroncore.frontend.launch import launch
 
 INTERRUPTED = 130  # as a shell has it of a program that Ctrl-C ends
@@ -37,6 +37,19 @@ def write(text: str) -> None:
         raise
     except OSError as error:
         raise Unwritable(error.errno, error.strerror) from None
+
+
+def exit_code(failure: dict[str, Any] | None) -> int:
+    """Of a command, by what ended its session."""
+    if failure is None:
+        return 0
+    return EmulatorError.exit_code if failure.get("ours") else 1
+
+
+def print_our_fault(error: Exception) -> None:
+    """What no command expects: the whole traceback, and what to do."""
+    traceback.print_exception(error)
+    print(f"neuroncore: {REPORT}", file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import Instruction, Parameter
 from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static, are_tiles, spread
 from neuroncore.core.core import current, running
+from neuroncore.core.faults import NOT_OURS, our_fault
 from neuroncore.core.legality import misused
 from neuroncore.core.offsets import resolve
 from neuroncore.core.staging import staged
@@ -41,8 +42,8 @@ class _Missing:
 
 MISSING = _Missing()
 LOCALS = {
-    *("call", "core", "extra", "frame", "issued", "key", "line", "name", "number", "numbers"),
-    *("offsets", "program", "row", "run", "special", "tile", "unknown"),
+    *("call", "core", "error", "extra", "fault", "frame", "issued", "key", "line", "name"),
+    *("number", "numbers", "offsets", "program", "row", "run", "special", "tile", "unknown"),
 }
 
 
@@ -98,6 +99,7 @@ def _scope(
         "new": object.__new__,
         "KernelError": KernelError,
         "NeuronError": NeuronError,
+        "NOT_OURS": NOT_OURS,
         "MISSING": MISSING,
         "PSUM": PSUM,
         "SKIP": oob_mode.skip,
@@ -111,6 +113,7 @@ def _scope(
         "member": _member,
         "misused": misused,
         "numbered": _numbered,
+        "our_fault": our_fault,
         "resolve": resolve,
         "running": running,
         "settle": settle,
@@ -131,6 +134,16 @@ def signature_of(instruction: Instruction) -> inspect.Signature:
 
 def _body(instruction: Instruction) -> Iterator[str]:
     yield from _bind(instruction)
+    yield "try:"
+    yield from (f"    {line}" for line in _issue(instruction))
+    yield "except NOT_OURS: raise"
+    yield "except Exception as error: raise our_fault(INSTRUCTION, core, error) from error"
+    yield "issued = new(ISSUED)  # what its __init__ does takes twice as long"
+    yield "issued.program, issued.row = program, row"
+    yield "return issued"
+
+
+def _issue(instruction: Instruction) -> Iterator[str]:
     yield from _recognise(instruction)
     yield "try:"
     yield from (f"    {line}" for line in (*_resolve(instruction), *_execute(instruction)))
@@ -138,9 +151,6 @@ def _body(instruction: Instruction) -> Iterator[str]:
     yield "    if core.leftovers is not None: core.leftovers.refused()"
     yield "    raise"
     yield from _note(instruction)
-    yield "issued = new(ISSUED)  # what its __init__ does takes twice as long"
-    yield "issued.program, issued.row = program, row"
-    yield "return issued"
 
 
 # --- binding and checking -------------------------------------------------------------------------
@@ -174,7 +184,9 @@ def _recognise(instruction: Instruction) -> Iterator[str]:
     yield f"    core.leave_out(INSTRUCTION, {everything}, fault)"
     yield "    return ISSUED(core.program, core.last_row)"
     yield "except (AttributeError, TypeError):"
-    yield f"    raise misused(INSTRUCTION, {{{given}}}, core.machine) from None"
+    yield f"    fault = misused(INSTRUCTION, {{{given}}}, core.machine)"
+    yield "    if fault is None: raise"
+    yield "    raise fault from None"
     yield "if call is None:"
     yield f"    call = core.prepare(INSTRUCTION, key, {everything})"
 

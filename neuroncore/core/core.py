@@ -31,7 +31,7 @@ from neuroncore.errors import (
     OutsideKernelError,
     UninitialisedError,
 )
-from neuroncore.findings import Finding
+from neuroncore.findings import Finding, Severity
 from neuroncore.machine import Machine
 from neuroncore.memory.storage import Born, Hbm, Memory, Storage
 from neuroncore.memory.tile import Tile
@@ -264,23 +264,38 @@ class Core:
         return message
 
     def report(
-        self, code: str, message: str | Callable[[], str], *subject: Any, site: Born = None
+        self,
+        code: str,
+        message: str | Callable[[], str],
+        *subject: Any,
+        site: Born = None,
+        severity: Severity | None = None,
     ) -> None:
-        """Add a finding, once per line and subject; the line is that of a site or of here. A
-        message that a loop may need at every turn is made by a function, once."""
+        """Add a finding, once per line and subject; the line is that of a site or of here, and the
+        severity its code's if none is given. A message that a loop may need at every turn is made
+        by a function, once."""
         site = site or self.birthplace()
         key = code, *((id(site[0]), site[1]) if site else ()), *subject
         known = self._told.get(key)
         if known is None:
             said = message if isinstance(message, str) else message()
-            known = self._told[key] = self._found(code, said, *subject, site=site), site
+            found = self._found(code, said, *subject, site=site, severity=severity)
+            known = self._told[key] = found, site
         self._tell(known[0])  # a replay that goes back forgets it
 
-    def _found(self, code: str, message: str, *subject: Any, site: Born = None) -> Finding:
+    def _found(
+        self,
+        code: str,
+        message: str,
+        *subject: Any,
+        site: Born = None,
+        severity: Severity | None = None,
+    ) -> Finding:
         """The first finding of a line and subject."""
         site = site or self.birthplace()
         place = source.place(*site) if site else None
-        return self._reported.setdefault((code, place, *subject), Finding(code, message, place))
+        made = Finding(code, message, place, severity)
+        return self._reported.setdefault((code, place, *subject), made)
 
     def _tell(self, finding: Finding) -> None:
         if not any(told is finding for told in self.findings):

@@ -68,8 +68,7 @@ def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> It
             yield _not_a_tile(call.instruction, parameter, value)
             return
     elif isinstance(declared, Op | Act):
-        row = getattr(value, "operator" if isinstance(declared, Op) else "function", value)
-        call.arguments[parameter.name] = row
+        call.arguments[parameter.name] = _row(declared, value)
     elif isinstance(declared, Static) or declared.keyed:
         call.arguments[parameter.name] = value
     yield from legality.of_argument(call, parameter, machine)
@@ -92,16 +91,44 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
 # --- arguments of the wrong kind altogether ---
 
 
-def misused(instruction: Instruction, arguments: dict[str, Any], machine: Machine) -> KernelError:
-    """The error for arguments of the wrong kind altogether."""
+def misused(
+    instruction: Instruction, arguments: dict[str, Any], machine: Machine
+) -> KernelError | None:
+    """The error for arguments of the wrong kind altogether; None if there are none such."""
     for parameter in instruction.parameters:
-        value = arguments[parameter.name]
+        value, declared = arguments[parameter.name], parameter.declared
         if parameter.always_tile and not isinstance(value, Tile):
             return _not_a_tile(instruction, parameter, value)
         if parameter.operand and parameter.operand.many and not are_tiles(value):
             return _not_a_tile(instruction, parameter, value)
-        if isinstance(parameter.declared, Op | Act | Static):
-            errors = parameter.declared.violations(parameter.name, value, machine)
+        if isinstance(declared, Op | Act | Static):
+            errors = declared.violations(parameter.name, _row(declared, value), machine)
             if error := next(errors, None):
                 return error
-    return SignatureError(f"{instruction.name} was given arguments it can't use")
+        if isinstance(declared, Static) and not _is_hashable(value):
+            return _no_constant(instruction, parameter, value)
+    return None
+
+
+def _row(declared: Op | Act | Static, value: Any) -> Any:
+    """What the table of operators or of functions has of a value, if it is one of those."""
+    if isinstance(declared, Static):
+        return value
+    return getattr(value, "operator" if isinstance(declared, Op) else "function", value)
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _no_constant(instruction: Instruction, parameter: Parameter, value: Any) -> KernelError:
+    return SignatureError(
+        f"{instruction.name}: {parameter.name} must be a constant",
+        argument=parameter.name,
+        position=parameter.position,
+        got=f"{type(value).__name__} {' '.join(repr(value).split()):.60}",
+    )

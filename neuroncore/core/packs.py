@@ -1,7 +1,15 @@
-"""Operands as the Tensor engine multiplies them, kept while their tiles stay as they are.
+"""Operands in the form that products take, cached while their tiles are unchanged.
 
-Kernels multiply a tile by many others. What is made of it for that is kept from its second use on;
-of tiles that were used once, as much as caches hold is kept where it has to be made for every use.
+Kernels multiply one tile by many others. The form that a product takes (a packed matrix, decoded
+values, the rows that a permutation picks) is cached from the second use on, and from the first use
+if every use has to make it anyway.
+
+The key is (storage, offset, geometry, form). A geometry fixes shape, strides and format. A `Form`
+names everything else that decides what is made: the role of the operand, how many rows are
+multiplied as a group, and the function that packs. An entry also has the version of its storage,
+which every write raises. The key leaves out the options and the machine, because a cache belongs to
+one core, and the other operand, because a Form says all that depends on it. Tiles at explicit
+addresses are not cached: other tensors may write the same bytes.
 """
 
 from __future__ import annotations
@@ -9,7 +17,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ReferenceType, ref
 
 from neuroncore.memory.storage import Storage
@@ -18,6 +26,14 @@ from neuroncore.memory.tile import Tile
 ROOM = 1 << 26  # bytes of all that is kept
 MOST = 1 << 12  # tiles that are known
 EARLY = 1 << 22  # bytes of what is kept of tiles that were used once: as much as caches hold
+
+
+class Form(NamedTuple):
+    """What a product takes in place of a tile: decided by more than the tile itself."""
+
+    role: str
+    group: int  # rows that are multiplied at a time
+    pack: Callable[[Any], Any]  # makes it of what was read
 
 
 @dataclass(slots=True, eq=False)
@@ -43,28 +59,27 @@ class Packs:
     def get(
         self,
         tile: Tile,
-        role: str,
+        form: Form,
         read: Callable[[Tile], Any],
-        pack: Callable[[Any], Any],
         early: bool = False,
     ) -> Any:
-        """What `read` makes of a tile or, from the second use on, what `pack` makes of that, which
-        stays as it is; that at the first use too if `early`, for what would be packed anyway."""
+        """What `read` makes of a tile; from the second use on, and with `early` from the first, the
+        cached form that `form.pack` makes of it."""
         storage = tile.storage
         if storage.image is not None:  # other tensors may write there
             return read(tile)
-        key = id(storage), tile.offset, tile.geometry, role
+        key = id(storage), tile.offset, tile.geometry, form
         known = self._known.get(key)
         if known is None or known.version != storage.version or known.storage() is not storage:
             self._forget(key)
             known = self._known[key] = _Known(ref(storage), storage.version)
             if len(self._known) > MOST:
                 self._forget(next(iter(self._known)))
-            return self._keep_early(known, pack(read(tile))) if early else read(tile)
+            return self._keep_early(known, form.pack(read(tile))) if early else read(tile)
         self._known.move_to_end(key)
         known.early = False
         if known.kept is None:
-            self._keep(known, pack(read(tile)))
+            self._keep(known, form.pack(read(tile)))
         return known.kept
 
     def clear(self) -> None:

@@ -16,10 +16,13 @@ import numpy as np
 from neuroncore.clause import arithmetic, product
 from neuroncore.clause.instruction import Run
 from neuroncore.core.core import Core
+from neuroncore.core.packs import Form
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import copies
 from neuroncore.numerics.formats import float32
 from neuroncore.options import Options
+
+PICKS = Form("picks", 1, tuple)  # the rows that a matrix of zeros and ones picks
 
 
 def multiplied(
@@ -63,10 +66,11 @@ class _Operand:
     """How products take operands like a tile: as a matrix, or as what is kept of one."""
 
     def __init__(self, tile: Tile, role: str, chained: bool, group: int, options: Options) -> None:
-        self.role, self.group = role, group
+        self.group = group
         self.values = product.reader(tile, role, options)
         decoded = self.values is not product.codes_of
-        self.pack = product.packer(role, chained, decoded)
+        pack = product.packer(role, chained, decoded)
+        self.form = None if pack is None else Form(role, group, pack)
         self.early = chained and role == product.STATIONARY  # each chain takes it packed
 
     def read(self, tile: Tile) -> Array:
@@ -74,9 +78,9 @@ class _Operand:
         return values if self.group == 1 else values.reshape(self.group * len(values), -1)
 
     def taken(self, core: Core, tile: Tile) -> Array:
-        if self.pack is None:
+        if self.form is None:
             return self.read(tile)
-        taken: Array = core.packs.get(tile, self.role, self.read, self.pack, self.early)
+        taken: Array = core.packs.get(tile, self.form, self.read, self.early)
         return taken
 
 
@@ -162,7 +166,7 @@ def warn_foreign(core: Core, dst: Tile) -> None:
 
 def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
     """Transpose mode: bits of data[k, m] go to dst[m, n] where moving[k, n] is 1."""
-    rows, empty = core.packs.get(moving, "picks", _picked_rows, tuple)
+    rows, empty = core.packs.get(moving, PICKS, _picked_rows)
     result = data.codes().reshape(data.shape[0], -1)[rows].T
     if empty is not None:
         result = np.where(empty, result.dtype.type(0), result)

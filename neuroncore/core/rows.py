@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -64,6 +64,17 @@ class Rows:
         rows, codes = self.numbers[self.inside], shaped(codes, self.tile.shape)[self.inside]
         some = None if chosen is None else shaped(chosen, self.tile.shape)[self.inside]
         _scatter(_every_row(self.tile), rows, codes, some)
+
+    def in_turn(self, unique: bool) -> Iterator[Rows]:
+        """The rows that are written together: all, or of those that aren't unique those that no
+        partition before asks for, then those that one asks for, and so on."""
+        if unique or self.numbers is None or self.inside is None:
+            yield self
+            return
+        same = self.numbers[:, np.newaxis] == self.numbers
+        turns = np.tril(same & self.inside, -1).sum(axis=1)
+        for turn in range(turns[self.inside].max(initial=0) + 1):
+            yield replace(self, inside=self.inside & (turns == turn))
 
     def repeated(self) -> Array:
         """The numbers of rows that are asked for more than once, of a scatter."""

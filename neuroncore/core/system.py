@@ -23,6 +23,7 @@ from neuroncore.startup.structs import dataclass
 
 T = TypeVar("T")
 FEW = 2  # cores whose threads have stacks of the usual size
+IN_A_LINE, LISTED = 3, 8  # parts of a deadlock message in one line, and lines of many parts
 STACK = 4 << 20  # bytes of a thread's stack, of many: what loops are compiled on needs most of it
 
 
@@ -153,7 +154,7 @@ class System:
             first.setdefault(wait.meeting, (number, wait))
         parts = [part for _, wait in first.values() for part in self._absences(wait)]
         error = DeadlockError(
-            f"the cores wait for each other: {'; '.join(parts)}",
+            f"the cores wait for each other: {_listed(parts)}",
             because="the device would hang here until it is reset",
             hint="every core must reach the same barriers, exchanges and collectives, in the same "
             "order",
@@ -193,6 +194,14 @@ class System:
             return wait.point
         of = f" of {self.world.all_named(wait.meeting.cores)}" if wait.point == than.point else ""
         return f"{wait.point}{of} ({wait.place})"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """A few parts in one line; of many, a line for each of the first ones, and how many more."""
+    if len(parts) <= IN_A_LINE:
+        return "; ".join(parts)
+    left = len(parts) - LISTED
+    return "\n  ".join(["", *parts[:LISTED], *([f"and {left} more"] if left > 0 else [])])
 
 
 @contextmanager

@@ -23,7 +23,8 @@ class Checked:
 
     `files` are the sources that were read, `runs` the saved runs, and `launches` how many kernels
     were run, None if nothing was; `unfinished` says in a sentence why the run ended early, `orders`
-    what other orders that the device may take gave, launch by launch.
+    what other orders that the device may take gave, launch by launch, `verified` whether each
+    record agrees with the plain reading, and `ours` whether a fault of neuroncore has shown.
     """
 
     findings: Sequence[Finding]
@@ -32,7 +33,9 @@ class Checked:
     launches: int | None = None
     unfinished: str | None = None
     orders: Sequence[str] = ()
+    verified: Sequence[str] = ()
     runs: Sequence[str] = ()
+    ours: bool = False
 
     def count(self, severity: str) -> int:
         """How many findings have a severity."""
@@ -46,7 +49,10 @@ class Checked:
         done = "nothing was run"
         if self.launches is not None:
             done = f"{_counted(self.launches, 'launch')} run"
-        more = [*dict.fromkeys(self.orders), *([self.unfinished] if self.unfinished else [])]
+        more = [
+            *dict.fromkeys((*self.orders, *self.verified)),
+            *([self.unfinished] if self.unfinished else []),
+        ]
         return "; ".join([*read, *kept, done, *more])
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,6 +64,7 @@ class Checked:
             "launches": self.launches,
             "unfinished": self.unfinished,
             "orders": list(self.orders),
+            "verified": list(self.verified),
             "findings": [one.to_dict() for one in self.findings],
         }
 
@@ -87,6 +94,7 @@ def check(
     static: bool = False,
     words: Sequence[str] | None = None,
     orders: int = 0,
+    verify: bool = False,
     limits: execution.Limits | None = None,
 ) -> Checked:
     """Read a file and all that it calls, and run it if it can be run; of a file that is a saved
@@ -101,34 +109,39 @@ def check(
 
     Raises UsageError for what can't be read, an unknown kernel, release or machine.
     """
+    more = [*(["--orders", str(orders)] if orders else []), *(["--verify"] if verify else [])]
     if saved.is_record(Path(file)):
         if static:
             raise UsageError(f"{file} is a saved run: --static reads sources")
-        return _of_a_run(Path(file), target, orders, limits or execution.Limits())
+        return _of_a_run(Path(file), target, more, limits or execution.Limits())
     seen = read(Path(file), kernel, api)
     if static or not (words or seen.runs):
         return Checked(_ordered(seen.findings), seen.files, seen.api)
-    more = [*(words or ()), *_in_orders(orders)]
+    more = [*(words or ()), *more]
     ran = execution.run(Path(file), kernel, target, more, limits or execution.Limits())
     found = _ordered([*seen.findings, *ran.findings])
-    return Checked(found, seen.files, seen.api, ran.launches, ran.unfinished, ran.orders)
+    return Checked(
+        *(found, seen.files, seen.api, ran.launches, ran.unfinished, ran.orders),
+        verified=ran.verified,
+        ours=ran.ours,
+    )
 
 
-def _of_a_run(file: Path, target: str | None, orders: int, limits: execution.Limits) -> Checked:
+def _of_a_run(
+    file: Path, target: str | None, words: Sequence[str], limits: execution.Limits
+) -> Checked:
     """What the record of a saved run tells."""
-    ran = execution.run(file, None, target, _in_orders(orders), limits)
+    ran = execution.run(file, None, target, words, limits)
     return Checked(
         findings=_ordered(ran.findings),
         files=(),
         api="",
         unfinished=ran.unfinished,
         orders=ran.orders,
+        verified=ran.verified,
         runs=(str(file),),
+        ours=ran.ours,
     )
-
-
-def _in_orders(count: int) -> list[str]:
-    return ["--orders", str(count)] if count else []
 
 
 def together(checks: Sequence[Checked]) -> Checked:
@@ -142,7 +155,9 @@ def together(checks: Sequence[Checked]) -> Checked:
         sum(launches) if launches else None,
         "; ".join(unfinished) or None,
         [order for one in checks for order in one.orders],
-        [*dict.fromkeys(run for one in checks for run in one.runs)],
+        runs=[*dict.fromkeys(run for one in checks for run in one.runs)],
+        verified=[text for one in checks for text in one.verified],
+        ours=any(one.ours for one in checks),
     )
 
 

@@ -25,6 +25,7 @@ GOING_THROUGH = (
     *("enumerate", "zip", "list", "tuple", "map", "filter", "sum", "any", "all", "iter"),
     *("reversed", "sorted", "next"),
 )
+OF_TRUTH = ("bool", "any", "all")  # of those, what asks for nothing but the truth
 ASKING = frozenset((*OF_NUMBERS, *GOING_THROUGH))
 WHILE_ENDS = "0.6"  # the release that announces it: NKI migration guide, 0.5 to 0.6
 LIBRARIES = ("numpy", "math")  # whose functions take numbers
@@ -36,10 +37,17 @@ def _runtime(scope: Scope, node: ast.expr) -> str:
     return WHAT[kind] if kind in RUNTIME else ""
 
 
-def _is_there(scope: Scope, node: ast.expr) -> bool:
+def _is_in_hbm(scope: Scope, node: ast.expr) -> bool:
     """Whether it is a tensor in HBM, of which kernels ask whether they were given one."""
     memory = scope.value(node).memory
     return memory is not None and memory not in ROLES["on_chip"]
+
+
+def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
+    """Whether it may be asked of a tensor on the chip whether there is one, not what it holds."""
+    found = scope.value(node)
+    asked_so = not isinstance(asker, ast.While | ast.UnaryOp)
+    return found.kind == "tensor" and asked_so and not found.compared
 
 
 @RULES.about(ast.If, ast.IfExp, ast.Assert, ast.While, ast.BoolOp, ast.UnaryOp, ast.Compare)
@@ -68,8 +76,9 @@ def conditions(spot: Spot) -> Iterator[Told]:
         if scope.value(one).kind == "indices":
             yield "MASK_TRUTH", one, f"{ast.unparse(one)} is asked for its truth: {WHAT['indices']}"
         what = _runtime(scope, one)
-        if what and not _is_there(scope, one):
-            yield "DYNAMIC_CTRL", one, f"{ast.unparse(one)} is asked for its truth: {what}"
+        if what and not _is_in_hbm(scope, one):
+            code = "TENSOR_TRUTH" if _may_be_given(scope, node, one) else "DYNAMIC_CTRL"
+            yield code, one, f"{ast.unparse(one)} is asked for its truth: {what}"
 
 
 @RULES.about(ast.For, ast.comprehension)
@@ -98,7 +107,9 @@ def conversions(spot: Spot) -> Iterator[Told]:
         if what and not inner and own in GOING_THROUGH and scope.value(one).kind == "tensor":
             yield "TENSOR_LOOP", node, f"{own} goes over {what}"
         elif what and (inner or own in OF_NUMBERS or module in LIBRARIES or ranges):
-            yield "DYNAMIC_CTRL", node, f"{ast.unparse(node.func)} gets {what}"
+            may_be_given = own in OF_TRUTH and _may_be_given(scope, node, one)
+            code = "TENSOR_TRUTH" if may_be_given else "DYNAMIC_CTRL"
+            yield code, node, f"{ast.unparse(node.func)} gets {what}"
 
 
 def _passed(given: ast.expr, function: str) -> list[ast.expr]:

@@ -29,13 +29,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run told, how many launches finished, why it ended early if it did, and what became
-    of each launch in other orders if they were asked for."""
+    """What a run told, how many launches finished, why it ended early if it did, and, if that was
+    asked for, what became of each launch in other orders, and whether it was verified; `ours` says
+    whether a fault of neuroncore has shown."""
 
     findings: Sequence[Finding]
     launches: int
     unfinished: str | None = None
     orders: Sequence[str] = ()
+    verified: Sequence[str] = ()
+    ours: bool = False
 
 
 def run(
@@ -71,7 +74,10 @@ def _told(output: str, code: int, errors: bytes) -> Ran:
         found.append(_refused(failure))
         failure = None
     orders = [launch["orders"] for launch in launches if "orders" in launch]
-    return Ran(found, len(launches), failure and failure["statement"], orders)
+    verified = [launch["verify"]["text"] for launch in launches if "verify" in launch]
+    ended = failure and failure["statement"]
+    ours = bool(failure and failure.get("ours"))
+    return Ran(found, len(launches), ended, orders, verified, ours)
 
 
 def _refused(failure: dict[str, Any]) -> Finding:

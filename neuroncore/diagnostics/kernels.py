@@ -40,6 +40,7 @@ class Program:
             self._add(module, node, is_kernel=bool(roots))
         self._started = {id(device.node) for _, device in self.launches()}
         self._started |= {id(node) for _, node in roots if kernel is not None}
+        self._started |= {id(node) for _, node in roots if self._is_named_nowhere(node)}
         for found in self._given():
             self._add(*found, is_kernel=False)
 
@@ -66,6 +67,14 @@ class Program:
     def is_called_by_kernels(self, node: Definition) -> bool:
         """Whether a function of the device calls a function by its name."""
         return id(node) in self._called
+
+    def _is_named_nowhere(self, node: Definition) -> bool:
+        """Whether nothing uses the name of a kernel, so that only the host can call it: nothing in
+        the file, which is in no package. Modules of a package are imported by kernels elsewhere."""
+        if self.modules.first.path.with_name("__init__.py").exists():
+            return False
+        names = (name_of(one) for one in self.modules.first.nodes if isinstance(one, ast.Name))
+        return node.name not in names
 
     def is_more_than_called(self, node: Definition) -> bool:
         """Whether a function is a kernel or what the file begins with, or is passed on."""

@@ -38,7 +38,8 @@ RUNTIME = ("tensor", "register", "index")
 
 @dataclass(frozen=True)
 class Value:
-    """What an expression is; of a tensor its memory, shape and format where they are known.
+    """What an expression is; of a tensor its memory, shape and format where they are known, and
+    whether it is the result of a comparison.
 
     "index" is what a loop of the device counts, "indices" an index expression of the older API,
     "integer" what a loop of the compiler counts, "host" any other value of Python's.
@@ -48,6 +49,7 @@ class Value:
     memory: str | None = None
     shape: Shape | None = None
     born: ast.AST | None = None
+    compared: bool = False
 
     def agreeing(self, other: Value) -> Value:
         """What both have in common."""
@@ -55,7 +57,8 @@ class Value:
             return UNKNOWN
         memory = self.memory if self.memory == other.memory else None
         shape = self.shape if self.shape == other.shape else None
-        return Value(self.kind, memory, shape, self.born if self.born is other.born else None)
+        born = self.born if self.born is other.born else None
+        return Value(self.kind, memory, shape, born, self.compared and other.compared)
 
 
 UNKNOWN, HOST = Value("unknown"), Value("host")
@@ -286,7 +289,8 @@ class Scope(Names):
             case ast.Compare():
                 if all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
                     return HOST
-                return self._computed([node.left, *node.comparators], depth - 1)
+                found = self._computed([node.left, *node.comparators], depth - 1)
+                return replace(found, compared=found.kind == "tensor")
         return UNKNOWN
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Value:
@@ -334,7 +338,9 @@ class Scope(Names):
         if form is None or form.parameters is None:
             return UNKNOWN
         if name.startswith("nki.language.") and name not in ROLES["values"]:
-            return Value("tensor", self._result_memory(name, call), self._loaded(name, call))
+            compared = name in ROLES["comparisons"]
+            memory, shape = self._result_memory(name, call), self._loaded(name, call)
+            return Value("tensor", memory, shape, compared=compared)
         if name.startswith("nki.isa.") and not self.is_older:
             return Value("instruction")
         return UNKNOWN
@@ -369,7 +375,8 @@ class Scope(Names):
     def _part(self, node: ast.Subscript, depth: int) -> Value:
         whole = self.value(node.value, depth)
         if whole.kind == "tensor":
-            return Value("tensor", whole.memory, sizes(node.slice, whole.shape))
+            shape = sizes(node.slice, whole.shape)
+            return Value("tensor", whole.memory, shape, compared=whole.compared)
         if whole.kind == "indices":
             return whole
         number = literal(node.slice)

@@ -8,12 +8,15 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
-from types import FrameType, ModuleType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
 from neuroncore import source
 from neuroncore.errors import (
+    REPORT,
+    EmulatorError,
     KernelError,
+    NeuronError,
     OutOfBoundsError,
     SignatureError,
     UnknownNameError,
@@ -29,11 +32,14 @@ NUMPY = {"absolute": "abs", "amax": "max", "amin": "min", "dot": "matmul"}  # an
 NO_UFUNC = "__array_ufunc__"  # in numpy's message
 
 
-def told(error: BaseException) -> KernelError | None:
-    """The error in our form and at the user's line; None if it isn't about something of ours."""
+def told(error: BaseException) -> NeuronError | None:
+    """The error in our form and at the user's line; None if it isn't about something of ours. It is
+    an EmulatorError if what failed is nothing that the user's code has given us or asked for."""
     frame, instruction = source.innermost(error.__traceback__)
     if frame is None:
         return None
+    if isinstance(error, AttributeError) and _is_our_own(frame, error):
+        return _our_fault(frame, instruction, error)
     made: KernelError | None = None
     if isinstance(error, ImportError):
         made = _no_import(error)
@@ -42,6 +48,32 @@ def told(error: BaseException) -> KernelError | None:
     if made is None and isinstance(error, WRONG):
         made = _refused(frame, instruction, error)
     return made and made.coming_through(error.__traceback__)
+
+
+def _is_our_own(frame: FrameType, error: AttributeError) -> bool:
+    """Whether code of ours has asked an object of ours that it wasn't given for what it lacks."""
+    below = _below(frame, error)
+    if below is None or below.tb_frame.f_code.co_name == "__getattr__":
+        return False  # the user's code has asked
+    home = error.obj.__name__ if isinstance(error.obj, ModuleType) else type(error.obj).__module__
+    given = below.tb_frame.f_locals.values()
+    return f"{home}.".startswith(PACKAGE) and not any(error.obj is one for one in given)
+
+
+def _below(frame: FrameType, error: BaseException) -> TracebackType | None:
+    """What a frame has called that an error came out of; None if it was raised there."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame is not frame:
+        trace = trace.tb_next
+    return trace and trace.tb_next
+
+
+def _our_fault(frame: FrameType, instruction: int, error: Exception) -> EmulatorError:
+    where = source.place(frame.f_code, instruction)
+    said = f"{where}: neuroncore failed here: {type(error).__name__}: {error}"
+    made = EmulatorError(said, hint=REPORT)
+    made.__cause__ = error
+    return made
 
 
 # --- names ----------------------------------------------------------------------------------------

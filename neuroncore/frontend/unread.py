@@ -7,7 +7,10 @@ import ast
 from typing import Any, NoReturn
 
 from neuroncore import source
+from neuroncore.clause.alu import Operator
+from neuroncore.core.core import current, running
 from neuroncore.errors import DynamicControlError, SignatureError
+from neuroncore.memory.tile import Tile
 
 
 class Unread:
@@ -62,12 +65,42 @@ def _unknown(tensor: object, what: str, hint: str) -> DynamicControlError:
 
 def asserted() -> bool:
     """Whether the user's code is at an `assert` of a value."""
+    return isinstance(question().by, ast.Assert)
+
+
+def question() -> source.Question:
+    """What the user's code asks the truth of."""
     frame = source.user_frame()
-    return frame is not None and isinstance(source.user_of_value(frame), ast.Assert)
+    return source.Question(None, None) if frame is None else source.question(frame)
+
+
+def is_there(tile: Tile) -> bool:
+    """Whether a tile on the chip is true as any object is: kernels ask so whether they were given
+    one (nki-library of SDK 2.29, mlp_tkg_constants.py), and a warning says that it is true whatever
+    it holds. False where only what it holds can be meant: by `not` and `while`, and of a
+    comparison."""
+    asked, core = question(), running()
+    negated = isinstance(asked.by, ast.UnaryOp) and isinstance(asked.by.op, ast.Not)
+    if core is None or negated or isinstance(asked.by, ast.While) or _compares(asked.of, tile):
+        return False
+    core.report("TENSOR_TRUTH", f"{tile} is asked for its truth, and is true whatever it holds")
+    return True
+
+
+def _compares(asked: ast.AST | None, tile: Tile) -> bool:
+    """Whether an expression is a comparison, or a call that has made its tile by one."""
+    if isinstance(asked, ast.Compare):
+        return True
+    program = current().program
+    if program is None or not isinstance(asked, ast.Call):
+        return False
+    last = program.last_writer(tile.storage.id)
+    operators = [one for one in last.given.values() if isinstance(one, Operator)] if last else []
+    return bool(operators) and operators[-1].predicate
 
 
 def truth_value(tensor: object) -> DynamicControlError:
-    """The error for a tile that `if`, `while`, `and`, `or` or `not` asks whether it is true."""
+    """The error for a tile of which `not`, `while` or a condition asks what it holds."""
     return _unknown(
         tensor,
         "a condition",

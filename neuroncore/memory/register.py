@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from neuroncore import source
 from neuroncore.errors import DynamicControlError
 
 WIDTH = 32  # bits of a register (nki.isa.register_alloc)
@@ -87,13 +89,23 @@ class VirtualRegister:
         self._value, self.load = wrapped(value), load
 
     def __bool__(self) -> bool:
+        """For `while register:`, which the device runs. Raises DynamicControlError for any other
+        condition: Python would choose one branch for the kernel that all ranks and runs share (the
+        page of nki.isa.VirtualRegister). Without the source it may be such a `while`."""
+        frame = source.user_frame()
+        asker = source.question(frame).by if frame is not None else None
+        if asker is not None and not isinstance(asker, ast.While):
+            raise _needs_constant(
+                "a register is used as a condition of Python's",
+                "compute both and choose by nl.where, or let the register choose what is read: "
+                "nl.ds(register, size); `while register:` is a loop of the device",
+            )
         return self.decide() != 0
 
     def __index__(self) -> int:
-        raise DynamicControlError(
+        raise _needs_constant(
             "a register is used where a constant is needed",
-            because="its value is known only while the kernel runs on the device",
-            hint="use nl.dynamic_range, nl.fori_loop or nl.while_loop for loops, "
+            "use nl.dynamic_range, nl.fori_loop or nl.while_loop for loops, "
             "and nl.ds(register, size) for slices",
         )
 
@@ -102,6 +114,11 @@ class VirtualRegister:
 
     def __repr__(self) -> str:
         return f"VirtualRegister({self._value})"
+
+
+def _needs_constant(statement: str, hint: str) -> DynamicControlError:
+    because = "its value is known only while the kernel runs on the device"
+    return DynamicControlError(statement, because=because, hint=hint)
 
 
 ARITHMETIC: dict[str, Callable[[int, int], int]] = {

@@ -296,7 +296,7 @@ def _path(told: Why) -> Iterator[str]:
         parts = line.parts.named if told.answers is not None else {}
         seen = ((name, ns / total) for name, ns in parts.items() if ns > total / 200)
         said = ", ".join(f"{name} {share:.0%}" for name, share in seen)
-        yield f"  {line.ns / total:5.0%}  {line.name:<24}{names:<22}{said}".rstrip()
+        yield f"  {line.ns / total:5.0%}  {line.name:<23} {names:<21} {said}".rstrip()
     if (rest := len(told.lines) - told.top) > 0:
         part = sum(line.ns for line in told.lines[told.top :]) / total
         yield f"  {part:5.0%}  {rest} other lines"

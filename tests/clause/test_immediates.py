@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-import recipes_compute  # noqa: F401  they enter their recipes
-import recipes_move  # noqa: F401
 from accepted import accepted
+from calls import ONE_CORE, Case
 from device import TARGETS, Device
-from recipes import RECIPES
 
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import INSTRUCTIONS
@@ -15,7 +13,6 @@ from neuroncore.errors import DtypeError, DynamicControlError, KernelError, Sign
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 
-TOGETHER = ("core_barrier", "sendrecv", "all_to_all", "all_gather_v", "all_to_all_v")
 JUNK = ("abc", object(), [1, "2"], {}, 1j)
 DECLARED = [
     (one.name, p.name)
@@ -53,25 +50,13 @@ class Spoiled(Device):
 
 @pytest.mark.parametrize(("name", "argument"), DECLARED)
 def test_junk_is_refused_by_name_and_leaves_no_trace(name, argument):
-    if name in TOGETHER:
+    if name not in ONE_CORE:
         pytest.skip("takes several cores: test_system.py and test_collectives.py have its refusals")
-    taken = {t: accepted(name, t) for t in TARGETS} if has_tiles(name) else {"trn2": ["float32"]}
-    target = next(t for t in reversed(taken) if taken[t])
-    form = min(taken[target], key=lambda f: f != "float32")
+    has_tiles = bool(INSTRUCTIONS[name].operands)
+    target = next(t for t in reversed(TARGETS) if not has_tiles or accepted(name, t))
     for junk in JUNK:
         with pytest.raises(Refused):
-            list(recipe_of(name)(Spoiled(target, name, argument, junk), form))
-
-
-def has_tiles(name):
-    return any(p.operand for p in INSTRUCTIONS[name].operands)
-
-
-def recipe_of(name):
-    """The recipe, or for moves between registers, which have no tiles, a call."""
-    if name in RECIPES:
-        return RECIPES[name]
-    return lambda device, form: iter([device.issue(name, VirtualRegister(0), 1)])
+            Case(Spoiled(target, name, argument, junk), name).issue()
 
 
 @pytest.mark.parametrize(

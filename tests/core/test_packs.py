@@ -5,12 +5,19 @@ import pytest
 from device import Device
 
 from neuroncore.core import packs
-from neuroncore.core.packs import Packs
+from neuroncore.core.packs import Form, Packs
 
 
-def used(kept, tile):
+def labelled(values):
+    return "packed", values
+
+
+PACKED, COPIED = Form("role", 1, labelled), Form("role", 1, np.array)
+
+
+def used(kept, tile, form=PACKED):
     """What a use gets: the elements as read, or ("packed", elements)."""
-    return kept.get(tile, "role", lambda t: t.numpy().tolist(), lambda values: ("packed", values))
+    return kept.get(tile, form, lambda t: t.numpy().tolist())
 
 
 def test_the_second_use_keeps_it():
@@ -20,6 +27,18 @@ def test_the_second_use_keeps_it():
     packed = used(kept, tile)
     assert packed == ("packed", [[1, 1]]) and used(kept, tile) is packed
     assert used(kept, tile[:, :1]) == [[1]]  # another tile of the same storage
+
+
+@pytest.mark.parametrize(
+    "other", [Form("role", 1, tuple), Form("role", 2, labelled), Form("other", 1, labelled)]
+)
+def test_another_form_of_the_same_tile_is_another_entry(other):
+    device, kept = Device(), Packs()
+    tile = device.tile(np.ones((1, 2), np.float32))
+    packed = [used(kept, tile) for _ in range(2)][1]
+    assert used(kept, tile, other) == [[1, 1]]
+    assert used(kept, tile, other) == other.pack([[1, 1]])
+    assert used(kept, tile) is packed
 
 
 def test_a_write_ends_it():
@@ -54,7 +73,7 @@ def test_the_longest_unused_is_forgotten(monkeypatch, uses):
     tiles = [device.tile(np.full((1, 4), value, np.float32)) for value in range(6)]
     for _ in range(uses):
         for tile in tiles:
-            kept.get(tile, "role", lambda t: t.numpy(), np.array)
+            kept.get(tile, COPIED, lambda t: t.numpy())
             assert kept.nbytes <= 64
     assert kept.nbytes == (0 if uses == 1 else 64)
 
@@ -74,7 +93,7 @@ def test_what_is_packed_at_the_first_use_makes_room_for_others_until_the_second(
     tiles = [device.tile(np.full((1, 4), value, np.float32)) for value in range(4)]
 
     def use(tile):
-        return kept.get(tile, "role", lambda t: t.numpy(), np.array, early=True)
+        return kept.get(tile, COPIED, lambda t: t.numpy(), early=True)
 
     first = use(tiles[0])
     assert use(tiles[0]) is first and kept.nbytes == 16

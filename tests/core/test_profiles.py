@@ -6,17 +6,14 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-import recipes
-import recipes_compute  # noqa: F401  fills the table
-import recipes_move  # noqa: F401  so does this
 from accepted import accepted
+from calls import FLOATS, ONE_CORE, Case, values
 from device import TARGETS, Device, bits, converted, same
-from every import every
+from every import every, for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
-from recipes import FLOATS, RECIPES, SHAPE, values
 
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.errors import UsageError, ViewError
@@ -28,8 +25,6 @@ from neuroncore.options import PROFILES, documented, ideal, profile, vendor_sim
 
 NARROW = FLOATS[1:]
 HOST = tuple(name for name in NARROW if name != "tfloat32")  # numpy has no TF32
-TOGETHER = ("core_barrier", "sendrecv")  # take two cores: see below
-WITH_TILES = [n for n in RECIPES if INSTRUCTIONS[n].operands and n not in TOGETHER]
 
 
 class Wide(Device):
@@ -45,38 +40,22 @@ class Wide(Device):
             return super().tile(values, dtype, buffer, address)
         tile = self.empty(values.shape, form, buffer, address)
         tile.codes()[...] = values
-        tile.mark_written()
-        return tile
-
-
-def numbers(form, shape=SHAPE, seed=0):
-    """As recipes.values, but float32 numbers for every format of floats."""
-    return values("float32" if lookup(form).is_float else form, shape, seed)
+        return self.enter(tile)
 
 
 # --- every instruction with every format ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", WITH_TILES)
-def test_results_are_those_of_float32(name, target, monkeypatch):
-    monkeypatch.setattr(recipes, "values", numbers)
-    narrow = [form for form in accepted(name, target) if form in NARROW]
-    every(narrow, lambda form: is_that_of_float32(name, form, target))
-
-
-def is_that_of_float32(name, form, target):
-    device, found = Wide(target), 0
-    for tile, want in RECIPES[name](device, form):
-        if tile.dtype.is_float:
-            assert tile.held == "float32"
-            same(tile.numpy(), want.astype(np.float32))
-        elif tile.dtype.is_opaque:
-            assert np.array_equal(tile.codes(), want)
-        else:
-            same(tile.numpy(), converted(want, tile.dtype))
-        found += 1
-    assert found and not device.findings
+@for_all("target", TARGETS)
+@pytest.mark.parametrize("name", [name for name in ONE_CORE if INSTRUCTIONS[name].operands])
+def test_results_are_those_of_float32(name, target):
+    device, forms = Wide(target), [form for form in accepted(name, target) if form in NARROW]
+    made = [Case(device, name, form, turn=turn) for turn, form in enumerate(forms)]
+    every(made, Case.issue)
+    if made:
+        device.agrees()
+        floats = (tile for case in made for tile in case.tiles if tile.dtype.is_float)
+        assert all(tile.held == "float32" for tile in floats) and not device.findings
 
 
 # --- what programs make of them -------------------------------------------------------------------
@@ -289,7 +268,7 @@ DIALECTS = {"nki": averaged, "neuronxcc": older.jit(older_averaged)}
 
 
 def pair(form):
-    return (values(form, (33, 7), seed).astype(form) for seed in (0, 1))
+    return (thirds(33, 7, seed=seed).astype(form) for seed in (0, 1))
 
 
 def want(x, y):

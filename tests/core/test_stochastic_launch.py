@@ -8,17 +8,15 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-import recipes_compute  # noqa: F401  fills the table
-import recipes_move  # noqa: F401  so does this
 from accepted import accepted
-from device import TARGETS, Device, bits, converted, same
-from every import every
+from calls import FLOATS, ONE_CORE, Case
+from device import TARGETS, Device, bits, same
+from every import every, for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
-from numbers_of_formats import LAYOUT, magnitudes, overflow_code, thresholds
-from recipes import FLOATS, RECIPES
+from numbers_of_formats import LAYOUT, overflow_code, thresholds
 
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.enums import engine
@@ -39,22 +37,6 @@ class Random(Device):
 
     def __init__(self, target="trn2", seed=SEED, **options):
         super().__init__(target, stochastic=True, stochastic_seed=seed, **options)
-
-
-def neighbours(values, form):
-    """Codes of the numbers of a format next to float32 values, below and above in magnitude."""
-    assert np.isfinite(values).all()
-    table, size = magnitudes(form), np.abs(values).astype(np.float64)
-    below = np.searchsorted(table, size, side="right") - 1
-    steps = np.append(np.diff(table), table[-1] - table[-2])
-    exact = (size - table[below]) / steps[below] * 2**32 < 1  # no random word leads beyond
-    return below, np.where(exact, below, np.minimum(below + 1, overflow_code(form)))
-
-
-def magnitudes_of(tile):
-    exponent, mantissa, *_ = LAYOUT[str(tile.dtype)]
-    codes = bits(tile.codes()).astype(np.int64) >> (13 if tile.dtype == "tfloat32" else 0)
-    return codes & ((1 << exponent + mantissa) - 1)
 
 
 def rounded(values, form, stream, first=0):
@@ -79,29 +61,13 @@ def normal(*shape, seed=0):
 # --- S8: where it applies -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", [n for n in RECIPES if INSTRUCTIONS[n].operands])
-def test_S8_results_are_next_to_the_float32_ones(name, target):
-    narrow = [form for form in accepted(name, target) if form in NARROW]
-    every(narrow, lambda form: is_next_to_float32(name, form, target))
-
-
-def is_next_to_float32(name, form, target):
-    device = Random(target)
-    for tile, want in RECIPES[name](device, form):
-        if tile.dtype.is_opaque:
-            assert np.array_equal(tile.codes(), want)
-        elif tile.dtype not in NARROW:
-            same(tile.numpy(), converted(want, tile.dtype))
-        else:
-            values = want.astype(np.float32)
-            number = ~np.isnan(values)
-            got = magnitudes_of(tile)[number]
-            below, above = neighbours(values[number], str(tile.dtype))
-            assert ((got == below) | (got == above)).all()
-            signs = np.signbit(tile.values()[number])
-            assert np.array_equal(signs, np.signbit(values[number]))
-            assert np.isnan(tile.values()[~number]).all()
+@for_all("target", TARGETS)
+@pytest.mark.parametrize("name", [name for name in ONE_CORE if INSTRUCTIONS[name].operands])
+def test_S8_each_instruction_has_words_of_its_own(name, target):
+    device, forms = Random(target), [form for form in accepted(name, target) if form in NARROW]
+    every((Case(device, name, form, turn=turn) for turn, form in enumerate(forms)), Case.issue)
+    if forms:
+        device.agrees()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint16", "int32", "uint8"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from device import Device, launched
 
+from neuroncore.core import system
 from neuroncore.errors import (
     BufferKindError,
     DeadlockError,
@@ -435,3 +436,10 @@ def test_a_barrier_is_for_both_cores():
 
     with pytest.raises(ShapeError, match="cores 0 and 1"):
         odd[2](X)
+
+
+def test_a_deadlock_of_many_cores_is_told_in_short_lines():
+    few, many = system._listed(["a", "b"]), system._listed([f"rank {n} waits" for n in range(64)])
+    assert few == "a; b"
+    assert many.count("\n") == 9 and many.endswith("\n  and 56 more")
+    assert max(map(len, many.splitlines())) < 80

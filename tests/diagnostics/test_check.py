@@ -74,6 +74,7 @@ def test_json_has_findings_as_objects(file, capsys):
         "launches": 1,
         "unfinished": None,
         "orders": [],
+        "verified": [],
         "findings": [],
     }
 
@@ -181,3 +182,29 @@ def test_other_orders_are_told_with_what_they_cover(tmp_path, capsys):
     code, out = told(capsys, file, "--orders", "3", "--strict")
     assert code == 1 and "racing.py:7:5: warning[ORDER_MATTERS]" in out
     assert "1 other order of the cores replayed, in which 1 of 1 pairs" in out.splitlines()[-1]
+
+
+ON_THE_CHIP = KERNEL.replace("    return out\n", "    return tile\n")
+
+
+def test_a_kernel_that_nothing_in_the_file_names_is_one_that_the_host_calls(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(ON_THE_CHIP)
+    (found,) = neuroncore.check(file, static=True).findings
+    assert found.code == "RESULT_MEMORY" and found.severity == "error"
+
+
+def test_a_kernel_of_a_package_may_be_called_by_kernels_of_other_modules(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(ON_THE_CHIP)
+    (tmp_path / "__init__.py").touch()
+    assert neuroncore.check(file, static=True).findings == []
+
+
+def test_a_page_of_a_kernel_with_an_error_of_its_source_ends_with_that_error(tmp_path, capsys):
+    file = tmp_path / "mine.py"
+    file.write_text(ON_THE_CHIP.replace("x[0:64, :]", "x"))
+    page = str(tmp_path / "page.html")
+    assert main(["view", f"{file}::kernel", "--args", "float32[128,16]", "-o", page]) == 1
+    said = capsys.readouterr().err
+    assert "on-chip memory doesn't outlive the kernel" in said and "Traceback" not in said

@@ -36,25 +36,35 @@ TILE = "nl.ndarray((128, 4), nl.float32, nl.sbuf)"
 # (code, what stands before the kernel, the kernel's lines, what the file runs)
 MISTAKES = {
     "truth of an element of a list": (
-        "DYNAMIC_CTRL",
+        "TENSOR_TRUTH",
         "",
         "tiles = [tile]\nif tiles[0]:  #!\n    pass",
     ),
     "truth of what is appended": (
-        "DYNAMIC_CTRL",
+        "TENSOR_TRUTH",
         "",
         "tiles = []\ntiles.append(tile)\nfor one in tiles:\n    if one:  #!\n        pass",
     ),
     "truth of an attribute": (
-        "DYNAMIC_CTRL",
+        "TENSOR_TRUTH",
         HELD,
         "held = Held()\nheld.it = tile\nif held.it:  #!\n    pass",
     ),
     "truth of an argument": (
-        "DYNAMIC_CTRL",
+        "TENSOR_TRUTH",
         "def chosen(one):\n    if one:  #!\n        pass\n",
         "chosen(tile)\nchosen(one=tile[:, 0:4])",
     ),
+    "truth of a comparison": (
+        *("DYNAMIC_CTRL", ""),
+        "some = nl.less(tile, 0.0)\nif some[0:1, 0:1]:  #!\n    pass",
+    ),
+    "truth of a helper's comparison": (
+        *("DYNAMIC_CTRL", "def some(one):\n    return nl.greater(one, 1.0)\n"),
+        "if some(tile):  #!\n    pass",
+    ),
+    "a tensor that is negated": ("DYNAMIC_CTRL", "", "if not tile:  #!\n    pass"),
+    "a while of a tensor": ("DYNAMIC_CTRL", "", "while tile:  #!\n    pass"),
     "truth in a chain": ("DYNAMIC_CTRL", "", "good = 0 < tile < 1  #!"),
     "the least of registers": ("DYNAMIC_CTRL", "", f"{REGISTER}\nless = min(r, 4)  #!"),
     "a range of a register": (
@@ -217,7 +227,7 @@ MISTAKES = {
         "where = nl.hbm\nmore = nl.ndarray((4, 4), nl.float32, where)  #!\nreturn more  #!",
         "kernel(1)",
     ),
-    "truth of elements that are compared": ("DYNAMIC_CTRL", "", "good = all([tile, x])  #!"),
+    "truth of elements that are asked for": ("TENSOR_TRUTH", "", "good = all([tile, x])  #!"),
     "a tensor that is taken apart": ("TENSOR_LOOP", "", "one, two = tile  #!"),
     "a tensor as arguments": ("TENSOR_LOOP", "def many(*given):\n    pass\n", "many(*tile)  #!"),
     "what a dictionary is asked for": ("DICT_KEY", "", 'sizes = {"a": 1}\none = sizes.get(0)  #!'),

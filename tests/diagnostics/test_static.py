@@ -100,7 +100,7 @@ def test_functions_that_a_kernel_calls_are_read_in_their_files_and_not_executed(
 
 def test_a_helper_s_result_is_known(tmp_path):
     text = kernel("if made():", "    pass") + "\ndef made():\n    return nl.full((1, 1), 1)\n"
-    assert found(tmp_path, text) == {("DYNAMIC_CTRL", "if made():")}
+    assert found(tmp_path, text) == {("TENSOR_TRUTH", "if made():")}
 
 
 def test_a_kernel_is_held_against_the_release_that_it_fits(tmp_path):

@@ -10,8 +10,10 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device
+from nki import collectives
 from published_machines import PUBLISHED
 
+import neuroncore
 from neuroncore.errors import (
     DynamicControlError,
     NeuronError,
@@ -180,7 +182,38 @@ def test_a_register_is_no_constant():
 def test_an_unset_register_has_no_value():
     register = Device().call(nisa.register_alloc)
     with pytest.raises(DynamicControlError, match="no value yet"):
-        bool(register)
+        while register:
+            pass
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        *(lambda r: 1 if r else 2, lambda r: not r, lambda r: r and 1, lambda r: r in (0, 3)),
+        *(lambda r: 1 if r == 0 else 2, bool, lambda r: max(r, 2), lambda r: 0 < r < 4),
+    ],
+)
+def test_a_register_is_no_condition_of_python(asks):
+    """ "Using a register in Python control flow raises TypeError" (nki.isa.VirtualRegister)."""
+    register = Device().call(nisa.register_alloc, 3)
+    with pytest.raises(DynamicControlError, match="condition of Python's") as caught:
+        asks(register)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_ranks_take_no_branches_of_their_own():
+    @nki.jit
+    def kernel(x):
+        tile = nl.load(x)
+        rank = collectives.rank_id()
+        if rank == 0:
+            nisa.memset(dst=tile, value=0.0)
+        nl.store(x, tile)
+        return x
+
+    with pytest.raises(DynamicControlError, match="condition of Python's") as caught:
+        neuroncore.run(kernel, per_rank=[(ROW,), (ROW,)])
+    assert "if rank == 0:" in caught.value.place.text
 
 
 def test_a_run_time_index_past_the_end_stops_the_kernel():

@@ -27,7 +27,8 @@ def never_ends(tile):
 @pytest.mark.parametrize(
     "ask",
     [
-        *(taken_if, never_ends, bool, lambda t: not t, lambda t: t and 1, lambda t: t or 1),
+        *(taken_if, never_ends, lambda t: not t, lambda t: bool(nl.less(t, 1.0))),
+        *(lambda t: nl.equal(t, 0.0) and 1, lambda t: 1 if nl.less(t, 1.0) else 2),
         *(np.asarray, np.array, lambda t: np.array([t, t]), lambda t: np.full((2, 2), t)),
         *(int, float, range, lambda t: [1, 2][t], lambda t: 0 in t, np.float32),
         *(lambda t: t < 1, lambda t: t >= 1),
@@ -43,7 +44,11 @@ def test_values_that_only_the_device_knows_are_refused(ask):
 
 
 @pytest.mark.parametrize(
-    "ask", [bool, np.asarray, lambda t: np.array([t, t]), int, float, range, lambda t: 0 in t]
+    "ask",
+    [
+        *(np.asarray, lambda t: np.array([t, t]), int, float, range, lambda t: 0 in t),
+        *(lambda t: t > 0 and t < 1, lambda t: bool(t > 0), lambda t: not t),
+    ],
 )
 def test_the_older_api_refuses_them_too(ask):
     device = Older()
@@ -59,6 +64,39 @@ def test_what_is_known_is_answered():
     assert chip is not None and hbm in [chip, hbm]
     assert bool(hbm)  # is it there at all?
     assert [row.shape for row in chip] == [row.shape for row in list(chip)] == [(1, 4)] * 4
+
+
+class Parameters:
+    """As in nki-library's mlp_tkg_constants.py."""
+
+    def __init__(self, index):
+        self.index, self.inner = index, self
+
+
+def is_given(parameters):
+    if parameters and parameters.inner.index:
+        return "given"
+    return "left out"
+
+
+def is_given_by_name(index):
+    while index is not None and index:
+        index = None
+    return "given" if index is None else "left out"
+
+
+@pytest.mark.parametrize("kind", [Device, Older])
+def test_a_tile_is_true_with_a_warning(kind):
+    """Kernels ask so whether they were given one."""
+    device = kind()
+    tile = device.tile(ZEROS)
+    assert device.call(is_given, Parameters(tile)) == "given"
+    (told,) = device.core.findings
+    assert (told.code, told.severity) == ("TENSOR_TRUTH", "warning")
+    assert told.place.text.strip() == "if parameters and parameters.inner.index:"
+    assert "Tensor(4x4" in told.message
+    assert device.call(is_given_by_name, tile) == "given"
+    assert device.call(lambda t: t or 1, tile) is tile
 
 
 @nki.jit

@@ -212,15 +212,27 @@ def test_atomic_rmw_adds_to_rows():
     assert np.array_equal(nki.simulate_kernel(added, x, rows[:, None], start), want)
 
 
-def test_atomic_rmw_to_one_row_twice_is_warned_of():
-    rows = np.arange(P, dtype=np.int32)[:, None]
-    rows[5] = 3
+def copied(values, index, first):
+    """The same by a DMA."""
+    out = nl.ndarray((P, F), first.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(first))
+    p, f = nl.arange(P)[:, None], nl.arange(F)[None, :]
+    places, x = nl.load(index), nl.load(values)
+    nisa.dma_copy(dst=out[places[p, 0], f], src=x[p, f], dst_rmw_op=np.add)
+    return out
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kernel", [added, copied])
+def test_sums_of_a_row_that_repeats_are_all_there(kernel):
+    """ "If duplicated offsets are present, the compiler automatically adds synchronization"
+    (nki.isa.dma_copy of SDK 2.26); nl.atomic_rmw is atomic."""
+    rows = (np.arange(P, dtype=np.int32) % 7)[:, None]
     x, start = numbers(P, F), numbers(P, F, seed=1)
-    with pytest.warns(UserWarning, match="REPEATED_INDEX.*row 3 more than once"):
-        got = nki.simulate_kernel(added, x, rows, start)
-    others = np.delete(np.arange(P), [3, 5])
-    assert np.array_equal(got[others], (start + x)[others])
-    assert np.array_equal(got[5], start[5])
+    want = start.copy()
+    for row, more in zip(rows[:, 0], x, strict=True):
+        want[row] += more
+    assert np.array_equal(nki.simulate_kernel(kernel, x, rows, start), want)
 
 
 def test_atomic_rmw_adds_a_number():
@@ -394,5 +406,7 @@ def test_an_argument_is_a_tensor_or_none():
     x = numbers(P, F)
     assert np.array_equal(nki.simulate_kernel(kernel, x, None), x)
     np.testing.assert_allclose(nki.simulate_kernel(kernel, x, x), 2 * x)
+    with pytest.warns(UserWarning, match="TENSOR_TRUTH"):
+        np.testing.assert_allclose(applied(lambda t: nl.exp(t) if t else t, x), np.exp(x), 1e-5)
     with pytest.raises(KernelError, match="has no truth value"):
-        applied(lambda t: nl.exp(t) if t else t, x)
+        applied(lambda t: nl.exp(t) if t > 0 else t, x)

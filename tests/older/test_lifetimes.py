@@ -52,14 +52,14 @@ def made_anew_in_a_loop(x, out, born):
 
 
 def held_elsewhere(x, out, born):
-    tiles = []
+    tiles = {}
     made = nl.ndarray(SHAPE, dtype=np.float32)
     for i in nl.affine_range(2):
         for j in nl.affine_range(3):
             made[i, j] = nl.load(x[3 * i + j])
             note(born, made[i, j])
-            tiles.append(made[i, j])
-    for n, tile in enumerate(tiles):
+            tiles[i, j] = made[i, j]
+    for n, tile in enumerate(tiles.values()):
         nl.store(out[n], tile)
     del tile
     tiles.clear()
@@ -130,9 +130,9 @@ def by_another_name(x, out, born):
 
 
 def by_its_parts(x, out, born):
-    made, rows = nl.ndarray(SHAPE, dtype=np.float32), []
+    made, rows = nl.ndarray(SHAPE, dtype=np.float32), {}
     for i in nl.affine_range(2):
-        rows.append(made[i])
+        rows[i] = made[i]
         for j in nl.affine_range(3):
             made[i, j] = nl.load(x[3 * i + j])
             note(born, made[i, j])

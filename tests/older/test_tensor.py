@@ -9,7 +9,6 @@ from neuronxcc.nki import language as nl
 from older_device import Older
 
 from neuroncore.errors import (
-    DynamicControlError,
     KernelError,
     OutOfBoundsError,
     ShapeError,
@@ -314,12 +313,6 @@ def test_what_a_tensor_says_of_itself():
     with pytest.raises(ShapeError, match="another shape"):
         tensor.assert_shape((8, 3))
     assert (tensor is None, tensor == None, tensor != None) == (False, False, True)  # noqa: E711
-
-
-def test_a_tensor_on_the_chip_has_no_truth_value():
-    tensor, _ = filled((3, 8), buffer="sbuf")
-    with pytest.raises(DynamicControlError, match="truth value"):
-        bool(tensor)
 
 
 def test_each_axis_that_is_left_is_named_with_its_own_size():

@@ -18,7 +18,7 @@ from neuroncore.frontend import misuse
 from neuroncore.frontend.bounds import beyond
 from neuroncore.frontend.seen import Seen
 from neuroncore.frontend.slices import DynamicSlice
-from neuroncore.frontend.unread import Unread, asserted, truth_value
+from neuroncore.frontend.unread import Unread, asserted, is_there, truth_value
 from neuroncore.memory.parts import Parted
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Dynamic, Tile
@@ -36,13 +36,14 @@ class Indexed(Seen, Unread, Parted):
     __slots__ = ()
 
     def __bool__(self) -> bool:
-        """True in HBM: kernels ask so whether an argument is a tensor or None. On the chip only an
-        `assert` gets an answer, whether no element is 0: documents check results so."""
-        if not self.storage.on_chip:
-            return True
-        if asserted():
+        """True: kernels ask so whether an argument is a tensor or None. On the chip an `assert` is
+        told whether no element is 0, for documents check results so, others are told with a
+        warning. Raises DynamicControlError where only what the tile holds can be meant."""
+        if self.storage.on_chip and asserted():
             return bool(self.resolved().values().all())
-        raise truth_value(self)
+        if self.storage.on_chip and not is_there(self):
+            raise truth_value(self)
+        return True
 
     def by_keys(self: T, keys: tuple[Any, ...]) -> T:
         """A view by integers, slices with steps, `...`, nl.ds and registers.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from neuroncore import source
 from neuroncore.errors import DtypeError, DynamicControlError, SignatureError, ViewError
+from neuroncore.frontend.unread import question
 from neuroncore.memory.tile import Tile
 
 
 def truth_value(tile: Tile) -> DynamicControlError:
-    """A tile that `if`, `while`, `and`, `or` or `not` asks whether it is true."""
-    frame = source.user_frame()
-    user = source.user_of_value(frame) if frame is not None else None
-    if isinstance(user, ast.While):
+    """A tile of which `not`, `while` or a condition asks what it holds."""
+    if isinstance(question().by, ast.While):
         also, hint = "err_while_loop_requires_unconditional_entry", "loop a fixed number of times"
     elif tile.size == 1:
         also, hint = "err_dynamic_control_flow_not_supported", "do both, and choose with nl.where"

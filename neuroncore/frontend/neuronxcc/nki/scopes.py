@@ -8,6 +8,7 @@ to write elements of its own, or add to what is there.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import Any
@@ -17,6 +18,7 @@ from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
 from neuroncore.enums import MemoryRegion
 from neuroncore.errors import ImmutableError, LoopCarriedError, ScopeError
+from neuroncore.frontend.neuronxcc.nki.rebound import bound
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.storage import Storage
@@ -60,7 +62,11 @@ class Loop:
         met = dict(state.met)
         writes: dict[int, tuple[int, Place]] | None = {} if self.parallel else None
         marks = Marks(state) if self.parallel else None
-        for value in self.values:
+        names = bound(sys._getframe(1)) if len(self.values) > 1 else None
+        for number, value in enumerate(self.values):
+            if names and number:
+                # published kernels count up the addresses of tensors (`first_given`)
+                names.again("warning" if state.met == met else "note")
             index = LoopIndex(value)
             index.loop, index.writes = self, writes
             loops.append(index)

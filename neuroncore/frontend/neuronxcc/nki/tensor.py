@@ -28,7 +28,7 @@ from neuroncore.frontend.neuronxcc.nki.expressions import (
 )
 from neuroncore.frontend.seen import Seen
 from neuroncore.frontend.slices import DynamicSlice
-from neuroncore.frontend.unread import Unread
+from neuroncore.frontend.unread import Unread, is_there
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 from neuroncore.memory.parts import Parted
@@ -440,10 +440,11 @@ class Tensor(Seen, Unread, Parted):
         return self.window(shape, strides, self.offset)
 
     def __bool__(self) -> bool:
-        """True in HBM: kernels ask so whether an argument is a tensor or None."""
-        if not self.storage.on_chip:
-            return True
-        raise refusals.truth_value(self)
+        """True: kernels ask so whether an argument is a tensor or None, on the chip with a warning.
+        Raises DynamicControlError where only what the tile holds can be meant."""
+        if self.storage.on_chip and not is_there(self):
+            raise refusals.truth_value(self)
+        return True
 
 
 class Awaited(Tensor):

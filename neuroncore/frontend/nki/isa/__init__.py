@@ -10,6 +10,7 @@ from neuroncore.frontend import exports as _exports
 from neuroncore.frontend import issue as _issue
 from neuroncore.frontend.limits import get_nc_sub_version as get_nc_sub_version
 from neuroncore.frontend.limits import get_nc_version as get_nc_version
+from neuroncore.frontend.nki import promises as _promises
 from neuroncore.frontend.nki import registers as _registers
 from neuroncore.frontend.nki.isa import constants as constants
 from neuroncore.frontend.nki.isa.constants import *
@@ -30,7 +31,7 @@ __all__ = [*_exports.api(globals()), "constants", *_OWN]
 def __getattr__(name: str) -> _issue.Issues:
     if name not in _OWN:
         raise _exports.unknown("nki.isa", name, __all__)
-    function = globals()[name] = _issue.function(name)
+    function = globals()[name] = _promises.kept(name, _issue.function(name))
     return function
 
 

@@ -47,7 +47,9 @@ def dma_copy(
     op = token(dst_rmw_op)
     if op is not newer.add:
         raise OperatorError(f"dma_copy can't combine by {op!r}", expected="np.add, or None")
-    write("dma_compute", dst, mask, srcs=[source, dst], reduce_op=op, oob_mode=modes["oob_mode"])
+    sums = {"srcs": [source, dst], "reduce_op": op, "oob_mode": modes["oob_mode"]}
+    # its compiler lets sums of the same row wait for each other (SDK 2.26, nki.isa.dma_copy)
+    write("dma_compute", dst, mask, **sums, unique_indices=False)
 
 
 def _tiled_offloaded_memcpy(*, dst: Any, src: Any) -> None:

@@ -1,0 +1,151 @@
+"""Names of a kernel that the body of a loop binds anew.
+
+The device's compiler runs the body of an affine_range or a sequential_range once, for all its
+iterations: what the body makes of a number of Python's (`w = w // 2`) is so for the instructions
+behind it, and each iteration begins with what the loop began with. After the loop `n += 1` has
+added 1 (SDK NKI migration guide, 0.1 to 0.2, Consistent control flow behavior; the pages of
+nl.affine_range and nl.static_range, SDK 2.21 to 2.26).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dis
+from collections.abc import Iterator, Mapping
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from neuroncore import source
+from neuroncore.core.core import current
+from neuroncore.findings import Severity
+from neuroncore.frontend.neuronxcc.nki.expressions import Index
+from neuroncore.frontend.neuronxcc.nki.tensor import Awaited
+from neuroncore.memory.tile import Tile
+
+PLAIN = (int, float, str, bytes, type(None), np.generic)
+# methods of a list
+CHANGING = {"append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"}
+METHODS = ("LOAD_METHOD", "LOAD_ATTR")
+READS, WRITES = ("LOAD_FAST", "LOAD_DEREF"), ("STORE_FAST", "STORE_DEREF")
+
+
+class Bound:
+    """What the names are bound to that a loop would carry from iteration to iteration in Python,
+    when the loop begins."""
+
+    def __init__(self, frame: FrameType, carried: Mapping[str, int]) -> None:
+        self._frame, self._carried = frame, carried
+        held = frame.f_locals
+        found = {name: held[name] for name in carried if name in held}
+        self._before = {name: (value, _kept(value)) for name, value in found.items()}
+
+    def again(self, severity: Severity) -> None:
+        """Bind them so again, for the next iteration, and report those that have changed. Tiles
+        that the iteration has made stay, for whoever reads them is told (`scopes.check_read`)."""
+        held, changed = self._frame.f_locals, False
+        for name, (value, kept) in [*self._before.items()]:
+            now = held.get(name, value)
+            if _is_of_the_iteration(now):
+                del self._before[name]
+            elif not _same(now, value) or not _same(kept, value):
+                self._report(name, kept, now, severity)
+                if type(value) is list:
+                    value[:] = kept
+                held[name], changed = value, True
+        if changed:
+            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self._frame), ctypes.c_int(0))
+
+    def _report(self, name: str, before: Any, after: Any, severity: Severity) -> None:
+        site = self._frame.f_code, self._carried[name]
+        current().report(
+            "LOOP_REBOUND",
+            lambda: (
+                f"{name} is {_said(before)} when the body of the loop begins and "
+                f"{_said(after)} when it ends; each iteration begins with {_said(before)}"
+            ),
+            name,
+            site=site,
+            severity=severity,
+        )
+
+
+def bound(frame: FrameType | None) -> Bound | None:
+    """The names that a loop which the frame begins would carry; None if there are none."""
+    if frame is None or source.is_ours(frame):
+        return None
+    key = id(frame.f_code), frame.f_lasti
+    if key not in _carried:
+        _carried[key] = frame.f_code, dict(_carried_by(frame.f_code, frame.f_lasti))
+    found = _carried[key][1]
+    return Bound(frame, found) if found else None
+
+
+_carried: dict[tuple[int, int], tuple[CodeType, dict[str, int]]] = {}  # the code keeps its id
+
+
+def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int]]:
+    """The names that the body of a loop reads before it binds or changes them, each with the
+    instruction that does so; `start` is the one that begins an iteration, or its cache."""
+    listed = [*dis.get_instructions(code)]
+    head = [one for one in listed if one.offset <= start][-1]
+    if head.opname != "FOR_ITER":
+        return
+    body = [one for one in listed if head.offset <= one.offset < head.argval]
+    read: set[str] = set()
+    written: dict[str, int] = {}
+    for before, one in zip([body[0], *body], body, strict=False):
+        reads, writes = _names(one)
+        read |= {name for name in reads if name not in written}
+        for name in writes:
+            written.setdefault(name, one.offset)
+        names, _ = _names(before)
+        if one.opname in METHODS and one.argval in CHANGING and names and names[-1] in read:
+            written.setdefault(names[-1], one.offset)
+    yield from ((name, at) for name, at in written.items() if name in read)
+
+
+def _names(one: dis.Instruction) -> tuple[list[str], list[str]]:
+    """The names of variables that an instruction reads, and those that it binds; since Python 3.13
+    one instruction may be two."""
+    kinds = [kind for kind in (*READS, *WRITES) if kind in one.opname]
+    if not kinds or "CLEAR" in one.opname:
+        return [], []
+    given = [*one.argval] if isinstance(one.argval, tuple) else [one.argval]
+    stores = one.opname.startswith("STORE")
+    first = given[: 1 if "LOAD" in one.opname else None] if stores else []
+    return given[len(first) :], first
+
+
+def _kept(value: Any) -> Any:
+    return value.copy() if type(value) is list else value
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values of Python's are equal; tiles are if they are the same."""
+    if one is other:
+        return True
+    if isinstance(one, PLAIN) and isinstance(other, PLAIN):
+        return bool(one == other)
+    if isinstance(one, Index) and isinstance(other, Index):
+        return (one.shape, one.steps, one.start) == (other.shape, other.steps, other.start)
+    if type(one) is not type(other) or not isinstance(one, tuple | list):
+        return False
+    return len(one) == len(other) and all(map(_same, one, other))
+
+
+def _is_of_the_iteration(value: Any) -> bool:
+    """Whether a value is, or has, a tile that the last iteration has made."""
+    if isinstance(value, tuple):
+        return any(map(_is_of_the_iteration, value))
+    if not isinstance(value, Tile) or type(value) is Awaited:
+        return type(value) is Awaited
+    scope = value.storage.scope
+    return scope is not None and bool(scope.over)
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, list):
+        return f"a list of {len(value)} elements"
+    return f"{value!s:.60}" if isinstance(value, Tile) else f"{value!r:.60}"

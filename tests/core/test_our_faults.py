@@ -1,0 +1,152 @@
+"""A fault of ours is told as ours, with its cause, and a mistake of the user's as the user's."""
+
+import json
+
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from device import Device
+
+from neuroncore import errors
+from neuroncore.clause.immediate import Immediate
+from neuroncore.cli import main
+from neuroncore.core import legality, staging
+from neuroncore.frontend.launch import launch
+from neuroncore.frontend.nki.tensor import NkiTensor
+from neuroncore.memory import access
+from neuroncore.memory.tile import Tile
+from neuroncore.record.data import Data
+
+
+def failing(kind):
+    def fails(*_, **__):
+        raise kind("of ours")
+
+    return fails
+
+
+def scaled(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    tile, half = nl.load(x), nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+    nisa.tensor_scalar(half, tile, nl.multiply, 0.5)  # here
+    nisa.dma_copy(out, half)
+    return out
+
+
+# what fails below an instruction: a step of recognising, checking, executing and noting a call
+BELOW = {
+    "the key of a tile": (Tile, "signature", AttributeError),
+    "a number that is taken": (Immediate, "take", AttributeError),
+    "what checks a call": (legality, "check", TypeError),
+    "what is staged": (staging, "stage", KeyError),
+    "the record": (Data, "value", ZeroDivisionError),
+}
+
+
+@pytest.mark.parametrize("what", BELOW)
+def test_a_fault_of_ours_is_no_mistake_of_the_kernels(what, monkeypatch):
+    home, name, kind = BELOW[what]
+    device = Device()
+    x, out = device.tile(np.ones((3, 5), np.float32)), device.zeros((3, 5))
+    x._signature = out._signature = None
+    legality.known.clear()
+    monkeypatch.setattr(home, name, failing(kind))
+    with pytest.raises(errors.EmulatorError, match="neuroncore failed at ") as told:
+        device.call(nisa.memset, out, np.float32(0.5))
+        device.call(nisa.tensor_scalar, out, x, nl.multiply, 0.5)
+    assert type(told.value.__cause__) is kind
+    assert not isinstance(told.value, errors.KernelError)
+    assert "please report it" in str(told.value)
+
+
+def test_it_names_the_line_of_the_kernel(monkeypatch):
+    monkeypatch.setattr(staging, "stage", failing(ValueError))
+    with pytest.raises(errors.EmulatorError) as told:
+        launch(scaled, [np.ones((3, 7), np.float32)], tensor=NkiTensor)
+    line = scaled.__code__.co_firstlineno + 2
+    assert f"{__file__}:{line}: neuroncore failed at dma_copy: ValueError: of ours" in str(
+        told.value
+    )
+
+
+@pytest.mark.parametrize("kind", [MemoryError, RecursionError, OSError])
+def test_what_the_host_lacks_is_no_fault_of_ours(kind, monkeypatch):
+    device = Device()
+    x = device.tile(np.ones((3, 6), np.float32))
+    monkeypatch.setattr(staging, "stage", failing(kind))
+    with pytest.raises(kind):
+        device.call(nisa.tensor_copy, device.zeros((3, 6)), x)
+
+
+MISTAKES = {
+    "no tile": lambda x, out: nisa.tensor_scalar(out, 3, nl.add, 1.0),
+    "no operator": lambda x, out: nisa.tensor_scalar(out, x, "add", 1.0),
+    "no function": lambda x, out: nisa.activation(out, nl.add, x),
+    "no list": lambda x, out: nisa.dma_compute(out, x, nl.add),
+    "no engine": lambda x, out: nisa.tensor_copy(out, x, engine={}),
+    "no constant": lambda x, out: nisa.dma_transpose(out, x, axes=[[1], [0]]),
+    "no axis": lambda x, out: nisa.tensor_reduce(out, nl.add, x, axis={1: 2}),
+    "no numbers": lambda x, out: nisa.iota(out, [[1, "a"]], 0),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_mistake_of_the_kernels_stays_one(what):
+    device = Device()
+    x, out = device.tile(np.ones((3, 5), np.float32)), device.zeros((3, 5))
+    with pytest.raises(errors.KernelError):
+        device.call(MISTAKES[what], x, out)
+
+
+def test_an_attribute_that_our_own_code_asks_for_is_not_the_kernels_unknown_name(monkeypatch):
+    monkeypatch.delattr(access, "reshaped")
+
+    def kernel(x):
+        return x.flatten_dims(0, 1)
+
+    with pytest.raises(errors.EmulatorError, match="no attribute 'reshaped'") as told:
+        launch(kernel, [np.ones((3, 5), np.float32)], tensor=NkiTensor)
+    assert type(told.value.__cause__) is AttributeError
+
+
+KERNEL = """import nki, nki.isa as nisa, nki.language as nl
+
+@nki.jit
+def copied(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, x)
+    return out
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.setattr(staging, "stage", failing(KeyError))
+    (tmp_path / "mine.py").write_text(KERNEL)
+    return f"{tmp_path / 'mine.py'}::copied"
+
+
+@pytest.mark.parametrize("command", ["run", "why", "view"])
+def test_commands_end_with_3_and_the_cause(command, file, tmp_path, capsys):
+    more = ["-o", str(tmp_path / "page.html")] if command == "view" else []
+    assert main([command, file, "--args", "float32[4,4]", *more]) == 3
+    said = capsys.readouterr().err
+    assert "KeyError: 'of ours'" in said and "mine.py:6: neuroncore failed at dma_copy" in said
+
+
+def test_json_says_whose_fault_it_is(file, capsys):
+    assert main(["run", file, "--args", "float32[4,4]", "--json"]) == 3
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["ours"] and "neuroncore failed at dma_copy" in error["statement"]
+
+
+def test_diff_ends_with_3(file):
+    assert main(["diff", file, file, "--args", "float32[4,4]"]) == 3
+
+
+def test_a_command_that_fails_itself_ends_with_3(monkeypatch, capsys):
+    monkeypatch.setattr("neuroncore.machine.names", failing(IndexError))
+    assert main(["machines"]) == 3
+    said = capsys.readouterr().err
+    assert "IndexError: of ours" in said and "please report it" in said
