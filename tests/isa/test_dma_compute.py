@@ -20,6 +20,7 @@ from neuroncore.errors import (
     ShapeError,
     SignatureError,
 )
+from neuroncore.numerics.formats import lookup
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
@@ -336,15 +337,47 @@ def test_a_gather_may_take_a_row_twice(repeated):
 
 
 def test_indices_are_promised_to_differ():
+    """By today's API: "non-unique not yet supported"."""
     device = Device()
     view = picked(device, device.zeros((10, 6), buffer="hbm"), ROWS)
     srcs = [view, device.zeros((5, 6))]
-    device.refuses(
-        SignatureError, "dma_compute", view, srcs, nl.add, unique_indices=False,
-        words=["unique_indices"],
-    )  # fmt: skip
+    for unique in ({"unique_indices": False}, {"unique_indices": None}):
+        with pytest.raises(SignatureError, match="unique_indices must be True"):
+            device.call(nisa.dma_compute, view, srcs, nl.add, **unique)
+    with pytest.raises(SignatureError, match="unique_indices must be True"):
+        device.call(nisa.dma_compute, view, srcs, nl.add, None, False)
     tile = device.zeros((5, 6))
-    compute(device, tile, [tile, tile], unique_indices=False)
+    device.call(nisa.dma_compute, tile, [tile, tile], nl.add, unique_indices=False)
+
+
+@pytest.mark.parametrize("form", ["float32", "bfloat16"])
+@pytest.mark.parametrize("rows", [[4, 2, 4, 4, 9, 2], [3] * 6, [0, 1, 2, 3, 4, 5]])
+def test_indices_that_repeat_add_one_after_the_other(rows, form):
+    """Each sum is rounded to the format of the row that it is written to."""
+    device = Device()
+    table = normal((10, 6)).astype(lookup(form).numpy)
+    data = normal((6, 6), 1)
+    tensor = device.tile(table, buffer="hbm")
+    view = picked(device, tensor, rows)
+    compute(device, view, [view, device.tile(data)], unique_indices=False)
+    want = table.copy()
+    for row, more in zip(rows, data, strict=True):
+        want[row] = (want[row].astype(np.float32) + more).astype(want.dtype)
+    assert np.array_equal(tensor.numpy(), want)
+    assert not device.findings
+    device.agrees()
+
+
+def test_rows_that_do_not_exist_are_no_turn_of_those_that_do():
+    device = Device()
+    table, data = normal((10, 6)), normal((4, 6), 1)
+    tensor = device.tile(table, buffer="hbm")
+    view, skip = picked(device, tensor, [10, 4, 10, 4]), nisa.oob_mode.skip
+    compute(device, view, [view, device.tile(data)], unique_indices=False, oob_mode=skip)
+    want = table.copy()
+    want[4] = added(added(table[4], data[1]), data[3])
+    assert np.array_equal(tensor.numpy(), want)
+    device.agrees()
 
 
 def test_picked_rows_take_two_sources_one_of_them_the_sum():
