@@ -2,8 +2,8 @@
 
     python bench/fuzz.py [COUNT] [SEED]
 
-A call begins as one that a recipe of the tests makes (tests/recipes*.py). Most then get other data,
-another view or another argument in some place, or lose or gain one. What is refused has to be
+A call begins as a legal one that the tests make (tests/calls.py). Most then get other data, another
+view or another argument in some place, or lose or gain one. What is refused has to be
 refused by an error of ours that can be printed as JSON, and to leave no trace: neither in the
 tiles that it was given nor in the core nor in its record. The script prints how many calls were
 legal and refused, instruction by instruction, and every fault with what repeats it; the exit code
@@ -33,11 +33,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import nki.isa as nisa
 import nki.language as nl
-import recipes_compute  # noqa: F401  fills the table
-import recipes_move  # noqa: F401  so does this
 from accepted import accepted
+from calls import ONE_CORE, Case
 from device import TARGETS, Device
-from recipes import RECIPES, given
 
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.world import World
@@ -49,7 +47,7 @@ from neuroncore.frontend.issue import function
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 
-CALLS = 100  # made of what one recipe does
+CALLS = 100  # made of the legal ones of one instruction
 SLOW_SECONDS = 5.0
 AS_IT_IS, OTHER_DATA = 0.2, 0.5  # shares of calls: what is left is changed more
 NUMBERS = (
@@ -115,7 +113,7 @@ class Alike:
 
 
 class Recording(Device):
-    """A device that keeps the calls of a recipe."""
+    """A device that keeps the calls that it is given."""
 
     def __init__(self, target: str) -> None:
         super().__init__(target)
@@ -130,68 +128,72 @@ class Recording(Device):
         super().issue(name, *args, **kwargs)
 
 
-def barrier(device: Recording, form: str) -> Iterator[Any]:
-    device.among(1, 2)
-    data, _ = given(device, form, buffer="hbm")
-    device.issue("core_barrier", data, (0, 1))
-    yield data, None
+Seed = Callable[[Recording, str], None]
 
 
-def exchange(device: Recording, form: str) -> Iterator[Any]:
+def alone(name: str) -> Seed:
+    """What issues an instruction that one core can."""
+
+    def issue(device: Recording, form: str) -> None:
+        for turn in range(3):
+            Case(device, name, form, turn=turn).issue()
+
+    return issue
+
+
+def filled(device: Recording, form: str, shape: tuple[int, ...], buffer: str = "hbm") -> Any:
+    return Case(device, "dma_copy", form).tile(shape, buffer=buffer)
+
+
+def barrier(device: Recording, form: str) -> None:
     device.among(1, 2)
-    src, _ = given(device, form)
+    device.issue("core_barrier", filled(device, form, (33, 15)), (0, 1))
+
+
+def exchange(device: Recording, form: str) -> None:
+    device.among(1, 2)
+    src = filled(device, form, (33, 15), "sbuf")
     device.issue("sendrecv", src, device.empty(src.shape, form), 1, 1, 0)
-    yield src, None
 
 
-def move(device: Recording, form: str) -> Iterator[Any]:
-    one, other = (device.call(nisa.register_alloc, n) for n in (3, 5))
-    device.issue("register_move", one, other)
-    device.issue("register_move", one, 9)
-    yield one, None
-
-
-def mesh(device: Recording, form: str) -> Iterator[Any]:
+def mesh(device: Recording, form: str) -> None:
     group = range(chip_ranks(device.core))
     device.among(len(group), 1)
     shape = (2 * len(group), 3)
-    src, _ = given(device, form, shape, buffer="hbm")
+    src = filled(device, form, shape)
     device.issue("all_to_all", [src], [device.empty(shape, form, "hbm")], [[*group]], 0)
-    yield src, None
 
 
-def gather_of_lengths(device: Recording, form: str) -> Iterator[Any]:
+def gather_of_lengths(device: Recording, form: str) -> None:
     device.among(1, 2)
-    yield _of_lengths(device, form, "all_gather_v", range(chip_ranks(device.core)))
+    _of_lengths(device, form, "all_gather_v", range(chip_ranks(device.core)))
 
 
-def exchange_of_lengths(device: Recording, form: str) -> Iterator[Any]:
+def exchange_of_lengths(device: Recording, form: str) -> None:
     device.among(1, 2)
     each, where = chip_ranks(device.core), instance(device.core)
     per_server = each * where.chips_per_server
     switched = where.topology.kind == "switched"
     group = range(2 * each) if switched else range(0, 2 * per_server, per_server)
-    yield _of_lengths(device, form, "all_to_all_v", group)
+    _of_lengths(device, form, "all_to_all_v", group)
 
 
-def _of_lengths(device: Recording, form: str, name: str, group: range) -> Any:
+def _of_lengths(device: Recording, form: str, name: str, group: range) -> None:
     """Issue what sends two elements to each rank of a group, from the beginning: several times,
     for any other numbers in its metadata are mostly illegal."""
     device.among(group[-1] + 1, 2)
-    src, _ = given(device, form, (12,), buffer="hbm")
+    src = filled(device, form, (12,))
     dst = device.empty((5 * len(group),), form, "hbm")
     rows = np.zeros((3, len(group)), np.uint32)
     rows[0] = 2
     for known in (False, True) * 4:
         device.issue(name, [src], [dst], [[*group]], device.tile(rows, buffer="hbm"), known)
-    return src, None
 
 
-SEEDS = {
-    **RECIPES,
+SEEDS: dict[str, Seed] = {
+    **{name: alone(name) for name in ONE_CORE},
     "core_barrier": barrier,
     "sendrecv": exchange,
-    "register_move": move,
     "all_to_all": mesh,
     "all_gather_v": gather_of_lengths,
     "all_to_all_v": exchange_of_lengths,
@@ -377,11 +379,10 @@ def _tellable(refusal: NeuronError) -> None:
 
 
 def round_of(name: str, form: str, target: str, seed: int, count: int, tally: Tally) -> None:
-    """The calls that one recipe leads to on one machine."""
+    """The calls that legal ones of an instruction lead to on one machine."""
     rng = np.random.default_rng([seed, *name.encode(), *form.encode(), *target.encode()])
     device = Recording(target)
-    for _ in SEEDS[name](device, form):
-        pass
+    SEEDS[name](device, form)
     seeds, others = [made for made in device.made if made.name == name], pool(device)
     for number in range(count):
         made = changed(seeds[rng.integers(len(seeds))], others, rng)
@@ -394,7 +395,7 @@ def round_of(name: str, form: str, target: str, seed: int, count: int, tally: Ta
 
 
 def fuzz(count: int, seed: int = 0, calls: int = CALLS) -> Tally:
-    """So many calls, in rounds of recipes, formats and machines in turn."""
+    """So many calls, in rounds of instructions, formats and machines in turn."""
     tally, turn = Tally(), 0
     everything = [(*one, target) for target in TARGETS for one in seeds(target)]
     order = np.random.default_rng(seed).permutation(len(everything))

@@ -22,13 +22,25 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from drivers import DRIVERS
 from drivers.driver import DIFFERS, Checkout, Driver, Fault
-from outcome import VERDICTS, WITH_ZEROS, Finished, Outcome, judged, options, run, told
+from outcome import (
+    VERDICTS,
+    WITH_ZEROS,
+    Finished,
+    Outcome,
+    Task,
+    judged,
+    options,
+    run,
+    together,
+    told,
+)
 
 from neuroncore.frontend import alias
 
@@ -93,13 +105,13 @@ class Runs:
         limits = {"seconds": self.seconds, "gigabytes": self.gigabytes, **limits}
         return run([sys.executable, *command], env=env, **{"cwd": home, **limits})
 
-    def driven(self) -> Iterator[Outcome]:
+    def driven(self) -> Iterator[Task]:
         for driver in DRIVERS:
             checkout = Checkout(self.home(driver.repository))
             for variant in driver.variants(checkout):
                 name = f"{driver.repository} {driver.name} {variant}".rstrip()
                 if self.wanted in name:
-                    yield self.driven_by(driver, name, checkout, variant)
+                    yield Task(name, partial(self.driven_by, driver, name, checkout, variant))
 
     def driven_by(self, driver: Driver, name: str, checkout: Checkout, variant: str) -> Outcome:
         if not checkout.root.is_dir():
@@ -109,10 +121,10 @@ class Runs:
         outcome = judged(name, finished, finished.stdout.splitlines())
         return faulty(outcome, driver.faults.get(variant))
 
-    def scripts(self) -> Iterator[Outcome]:
+    def scripts(self) -> Iterator[Task]:
         for script in (Script(**listed) for listed in LISTED["script"]):
             if self.wanted in script.name:
-                yield self.script(script)
+                yield Task(script.name, partial(self.script, script))
 
     def script(self, script: Script) -> Outcome:
         home = self.home(script.repository)
@@ -226,7 +238,11 @@ def main() -> int:
     for said in elsewhere(given.checkouts):
         print(said, file=sys.stderr)
     runs, kept = Runs(given), []
-    kinds = {"drivers": runs.driven, "scripts": runs.scripts, "suites": runs.suites}
+    kinds = {
+        "drivers": lambda: together(runs.driven()),
+        "scripts": lambda: together(runs.scripts()),
+        "suites": runs.suites,
+    }
 
     def noted() -> Iterator[Outcome]:
         for kind in [given.only] if given.only else kinds:

@@ -2,10 +2,12 @@
 
     python bench/conformance/nkibench.py CHECKOUT [-k SUBSTR] [--json]
     python bench/conformance/nkibench.py CHECKOUT --target trn1 --seeds 0 21 42 63 84
+    python bench/conformance/nkibench.py CHECKOUT --small
 
 A case is a kernel that NKIBench/summary.json lists with its reference, or one of samples/nki, on
 one target; it passes by the benchmark's own rule (nkibench_case.py). Cases run `--workers` at a
-time, each on its share of the processors.
+time, each on its share of the processors. `--small` makes the numbers in copies of the kernels and
+references small, as nkibench_small.toml says: seconds in place of minutes.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from outcome import Outcome, judged, options, run, told
+from nkibench_small import shrunk
+from outcome import Outcome, Task, judged, options, run, together, told
 
 HERE = Path(__file__).parent
 TARGETS = ("trn1", "trn2")
@@ -53,10 +57,25 @@ def problems(checkout: Path) -> Iterator[Problem]:
         yield Problem(f"samples/{name}", kernel, bench / "reference" / reference, tolerance)
 
 
+def small(problem: Problem, folder: Path) -> Problem:
+    """The problem at small sizes, in files of a folder."""
+    sources = problem.kernel.read_text(), problem.reference.read_text()
+    kernel, reference = folder / "kernel.py", folder / "reference.py"
+    for file, source in zip((kernel, reference), shrunk(problem.name, *sources), strict=True):
+        file.write_text(source)
+    return replace(problem, kernel=kernel, reference=reference)
+
+
 def case(problem: Problem, target: str, given: argparse.Namespace) -> Outcome:
     name = f"{problem.name} {target}"
     if not problem.kernel.is_file():
         return Outcome(name, "skipped", "not in the checkout")
+    with tempfile.TemporaryDirectory() as scratch:
+        chosen = small(problem, Path(scratch)) if given.small else problem
+        return _held(name, chosen, target, given)
+
+
+def _held(name: str, problem: Problem, target: str, given: argparse.Namespace) -> Outcome:
     threads = str(max(1, (os.cpu_count() or 1) // given.workers))
     command = [sys.executable, str(HERE / "nkibench_case.py")]
     command += ["--replay"] * given.replay
@@ -73,21 +92,22 @@ def case(problem: Problem, target: str, given: argparse.Namespace) -> Outcome:
     return judged(name, finished, finished.stdout.splitlines())
 
 
+def tasks(given: argparse.Namespace) -> Iterator[Task]:
+    for target in given.target:
+        for problem in problems(given.checkout):
+            if given.k in (name := f"{problem.name} {target}"):
+                yield Task(name, partial(case, problem, target, given))
+
+
 def outcomes(given: argparse.Namespace) -> Iterator[Outcome]:
-    chosen = [
-        (problem, target)
-        for target in given.target
-        for problem in problems(given.checkout)
-        if given.k in f"{problem.name} {target}"
-    ]
-    with ThreadPoolExecutor(given.workers) as workers:
-        yield from workers.map(lambda pair: case(*pair, given), chosen)
+    return together(tasks(given), given.workers)
 
 
 def main() -> int:
     parser = options(__doc__, "checkout")
     parser.add_argument("--target", nargs="+", choices=TARGETS, default=list(TARGETS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], metavar="SEED")
+    parser.add_argument("--small", action="store_true", help="at small sizes")
     parser.add_argument("--replay", action="store_true", help="hold every launch to its replay")
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()

@@ -11,11 +11,12 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 WITH_ZEROS = "passes with zeros"  # in the place of leftovers, on which it relies
 VERDICTS = ("passed", "failed", WITH_ZEROS, "refused", "timed out", "skipped", "theirs")
@@ -36,6 +37,13 @@ class Outcome:
     cause: str = ""
     seconds: float = 0.0
     details: tuple[str, ...] = ()
+
+
+class Task(NamedTuple):
+    """A case that a runner can run."""
+
+    name: str
+    run: Callable[[], Outcome]
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,12 @@ def run(
 def _end(process: subprocess.Popen[str]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def together(tasks: Iterable[Task], workers: int = 1) -> Iterator[Outcome]:
+    """The outcomes of tasks, in their order, with `workers` of them at a time."""
+    with ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(lambda task: task.run(), tasks)
 
 
 def judged(name: str, finished: Finished, details: Iterable[str] = ()) -> Outcome:

@@ -21,6 +21,10 @@ def add(a: Any, b: Any) -> Any:
     return a + b
 
 
+def add_in_a_column(a: Any, b: Any) -> Any:
+    return (a + b)[:, None]
+
+
 def exponential(x: Any) -> Any:
     return np.exp(x.astype(np.float64))
 

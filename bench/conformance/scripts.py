@@ -1,10 +1,11 @@
-"""The runnable scripts of aws-neuron-sdk, nki-samples and nki-moe, unmodified, every launch held to
-numpy.
+"""The runnable scripts of aws-neuron-sdk, nki-samples, nki-moe and CS149, unmodified, every launch
+held to numpy.
 
     python bench/conformance/scripts.py CHECKOUTS [-k SUBSTR] [--json]
 
 CHECKOUTS is a folder with the checkouts `aws-neuron-sdk`, `nki-samples`, `nki-samples-legacy` (an
-older one, with the tutorials that were removed since) and `nki-moe`. A script runs in a copy of
+older one, with the tutorials that were removed since), `nki-moe`, and of CS149's fourth assignment
+`asst4-trainium` and `asst4-trainium2`, whose vectors are short here. A script runs in a copy of
 its folder, for some write beside themselves. It has to end well by its own account and not say that
 something differs, and every kernel that it launches has to agree with the reference in TABLES:
 several scripts print numbers and assert nothing. One is published to show an error, and has to be
@@ -19,11 +20,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import references as ref
 from held import Reference
-from outcome import Outcome, judged, options, run, told
+from outcome import Outcome, Task, judged, options, run, together, told
 
 HERE = Path(__file__).parent
 DISAGREES = re.compile(
@@ -59,6 +61,8 @@ SEVERAL, SD = "spmd_multiple_nc_tensor_addition_", "sd_attention/"
 LAYERNORM, MATMUL_TORCH = "layernorm/layernorm_torch.py", "matrix_multiplication_torch.py"
 ATTENTION = NOW + "attention_fwd_performance/test_attention.py"
 VERSIONS = ("v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v8a", "v9", "v10", "v11")
+FIRST = "asst4-trainium/part1/vec_add.py"
+SECOND = "asst4-trainium2/part1/run_benchmark.py"
 BF16 = 2.0**-7  # of kernels that round on their way to results in float32
 SCRIPTS = [
     Script("sdk/simulate_example", SDK + "simulate/nki_simulate_example.py", "simulate"),
@@ -109,6 +113,13 @@ SCRIPTS = [
     Script("samples-old/softmax_torch", THEN + "softmax/softmax_torch.py", "softmax"),
     Script("nki-moe/rmsnorm", "nki-moe/nki_custom_rmsnorm.py", "rmsnorm"),
     Script("nki-moe/tensor_add", "nki-moe/nki_tensor_add_example.py", "add"),
+    Script("cs149-2024/naive", FIRST, "naive", ("--kernel", "naive", "--size", "128")),
+    Script("cs149-2024/tiled", FIRST, "tiled", ("--kernel", "tiled", "--size", "640")),
+    Script("cs149-2024/stream", FIRST, "stream", ("--kernel", "stream", "--size", "6400")),
+    Script("cs149-2024/alloc", FIRST, "alloc", ("--kernel", "alloc", "--size", "640000")),
+    Script("cs149-2025/naive", SECOND, "naive", ("--kernel", "naive", "-n", "128")),
+    Script("cs149-2025/tiled", SECOND, "tiled", ("--kernel", "tiled", "-n", "640")),
+    Script("cs149-2025/stream", SECOND, "stream", ("--kernel", "stream", "-n", "6400")),
 ]
 MATMULS = ("basic", "tiled", "hoist_load", "block_free_dimension", "fully_optimized")
 TABLES = {
@@ -151,6 +162,8 @@ TABLES = {
     "layernorm v2": {"nki_layernorm_kernel_v2": Reference(ref.layer_norm)},
     "sd": {"fused_self_attn_for_SD_small_head_size": Reference(ref.attention_by_rows, BF16)},
     "softmax": {"nki_softmax_kernel": Reference(ref.softmax)},
+    **{name: {f"vector_add_{name}": Reference(ref.add)} for name in ("naive", "tiled", "stream")},
+    "alloc": {"vector_add_direct_allocation": Reference(ref.add_in_a_column)},
 }
 
 
@@ -196,16 +209,16 @@ def expected_refusal(outcome: Outcome, code: str) -> Outcome:
     return Outcome(outcome.name, "failed", cause, outcome.seconds)
 
 
-def outcomes(checkouts: Path, wanted: str, seconds: float, gigabytes: float) -> Iterator[Outcome]:
+def tasks(checkouts: Path, wanted: str, seconds: float, gigabytes: float) -> Iterator[Task]:
     for script in SCRIPTS:
         if wanted in script.name:
-            yield case(checkouts, script, seconds, gigabytes)
+            yield Task(script.name, partial(case, checkouts, script, seconds, gigabytes))
 
 
 def main() -> int:
     given = options(__doc__, "checkouts").parse_args()
-    ran = outcomes(given.checkouts, given.k, given.timeout, given.memory)
-    return told("scripts", ran, given.json)
+    ran = tasks(given.checkouts, given.k, given.timeout, given.memory)
+    return told("scripts", together(ran), given.json)
 
 
 if __name__ == "__main__":

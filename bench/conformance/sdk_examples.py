@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import ml_dtypes
 import numpy as np
 import references as ref
 from kernel_run import kernel_case
-from outcome import Outcome, options, told
+from outcome import Task, options, together, told
 
 EXAMPLES = Path("nki/examples")
 ADD = "tensor_addition/tensor_addition_nki_kernels.py"
@@ -79,12 +80,13 @@ def mamba_reference(*arrays: Any) -> Any:
     return ref.mamba(*arrays).astype(np.float32)
 
 
-def outcomes(given: argparse.Namespace) -> Iterator[Outcome]:
+def tasks(given: argparse.Namespace) -> Iterator[Task]:
     target = ("--target", given.target) if given.target else ()
     for file, kernel, inputs, reference in CASES:
         name = Path(file).name + (f"::{kernel}" if kernel else "")
         if given.k in name:
-            yield kernel_case(
+            running = partial(
+                kernel_case,
                 name,
                 str(given.checkout / EXAMPLES / file) + (f"::{kernel}" if kernel else ""),
                 inputs=inputs and f"{__file__}:{inputs}",
@@ -93,13 +95,14 @@ def outcomes(given: argparse.Namespace) -> Iterator[Outcome]:
                 seconds=given.timeout,
                 gigabytes=given.memory,
             )
+            yield Task(name, running)
 
 
 def main() -> int:
     parser = options(__doc__, "checkout")
     parser.add_argument("--target")
     given = parser.parse_args()
-    return told("sdk_examples", outcomes(given), given.json)
+    return told("sdk_examples", together(tasks(given)), given.json)
 
 
 if __name__ == "__main__":

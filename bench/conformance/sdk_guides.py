@@ -16,6 +16,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import numpy as np
 import references as ref
 from guide_blocks import Kernel, kernels
 from kernel_run import kernel_case
-from outcome import Outcome, options, told
+from outcome import Outcome, Task, options, together, told
 
 HERE = Path(__file__).parent
 PRELUDE = (
@@ -298,26 +299,29 @@ def _expected(ran: Outcome, case: Case) -> Outcome:
     return replace(ran, verdict="failed", cause=f"{case.refused} was due, not {instead}")
 
 
-def outcomes(given: argparse.Namespace) -> Iterator[Outcome]:
+def known(kernel: Kernel, given: argparse.Namespace) -> Outcome:
+    """The outcome of a kernel by what CASES says of it."""
+    case = CASES.get(kernel.key)
+    if not kernel.parses:
+        return Outcome(kernel.key, "skipped", kernel.source)
+    if case is None:
+        return Outcome(kernel.key, "failed", "not known here: see CASES")
+    if case.fragment:
+        return Outcome(kernel.key, "skipped", case.fragment)
+    return outcome(kernel, case, given)
+
+
+def tasks(given: argparse.Namespace) -> Iterator[Task]:
     for kernel in kernels(given.checkout):
-        if given.k not in kernel.key:
-            continue
-        case = CASES.get(kernel.key)
-        if not kernel.parses:
-            yield Outcome(kernel.key, "skipped", kernel.source)
-        elif case is None:
-            yield Outcome(kernel.key, "failed", "not known here: see CASES")
-        elif case.fragment:
-            yield Outcome(kernel.key, "skipped", case.fragment)
-        else:
-            yield outcome(kernel, case, given)
+        if given.k in kernel.key:
+            yield Task(kernel.key, partial(known, kernel, given))
 
 
 def main() -> int:
     parser = options(__doc__, "checkout")
     parser.add_argument("--nkilib", type=Path, help="a checkout of nki-library")
     given = parser.parse_args()
-    return told("sdk_guides", outcomes(given), given.json)
+    return told("sdk_guides", together(tasks(given)), given.json)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """bench/collectives.py: the published table of 64 ranks, of which 20 rows are fitted to."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import collectives
 CSV = ROOT / "tests/data/collectives.csv"
 
 pytestmark = pytest.mark.source
+NUMBER = re.compile(r"[0-9.]+")
 
 
 def test_rows_that_nothing_is_fitted_to_are_within_the_limits():
@@ -38,11 +40,16 @@ def test_the_limits_can_be_missed():
 def test_the_numbers_of_the_file_are_those_of_the_fit():
     pytest.importorskip("scipy")
     found = list(collectives.fit(list(collectives.rows(CSV))))
-    assert found == [
+    told = [
         "mesh: step_us 5.38, gather 76, scatter 113 GB/s",
         "rdh: step_us 3.64, gather 187, scatter 151 GB/s",
         "kangaring: step_us 3.86, gather 351, scatter 286 GB/s",
     ]
+    assert [NUMBER.sub("", line) for line in found] == [NUMBER.sub("", line) for line in told]
+    for one, other in zip(found, told):  # the last digit depends on the processor's least squares
+        assert [float(n) for n in NUMBER.findall(one)] == pytest.approx(
+            [float(n) for n in NUMBER.findall(other)], rel=0.01
+        )
 
 
 def test_what_has_no_estimate_is_told(tmp_path, monkeypatch, capsys):

@@ -64,7 +64,7 @@ def baseline(checkout, source):
 
 def outcomes(checkout, **changes):
     given = argparse.Namespace(checkout=checkout, k="twice", target=["trn2"], seeds=[0])
-    limits = {"workers": 1, "timeout": 600.0, "memory": 8.0, "replay": False}
+    limits = {"workers": 1, "timeout": 600.0, "memory": 8.0, "replay": False, "small": False}
     vars(given).update(limits | changes)
     return list(nkibench.outcomes(given))
 

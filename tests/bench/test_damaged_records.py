@@ -5,9 +5,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
-import mutations
+import damaged_records
 
 
-def test_two_hundred_mutations(tmp_path):
-    found = mutations.outcomes(tmp_path, 200, seed=1)
+def test_two_hundred_damaged_records(tmp_path):
+    found = damaged_records.outcomes(tmp_path, 200, seed=1)
     assert sum(found.values()) == 200 and min(found["refused"], found["replayed"]) > 20

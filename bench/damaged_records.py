@@ -1,6 +1,6 @@
-"""Mutations of saved runs: each is refused with a sentence, or replays inside its tensors.
+"""Damaged copies of saved runs: each is refused with a sentence, or replays inside its tensors.
 
-    python bench/mutations.py [COUNT] [SEED]
+    python bench/damaged_records.py [COUNT] [SEED]
 
 A mutation changes bytes of a file's content, values of its JSON, or numbers of its columns. What is
 read then is executed again, with guards around all memory that tensors are given. It prints how

@@ -1,0 +1,300 @@
+"""A sample of the world: published kernels of all kinds, each at a small size.
+
+    python bench/conformance/sample.py [--refs FOLDER] [--verify] [--part PART ...] [-k SUBSTR]
+        [--jobs 2] [--to FOLDER]
+    python bench/conformance/sample.py --last
+
+FOLDER (--refs, or NC_REFS in the environment) has clones, named OWNER+NAME, of the repositories
+that PARTS need; a part whose clone isn't there is skipped. Each case runs as its own runner in this
+folder runs it. With --verify every launch is held to the plain reading of its record too
+(docs/verify.md), and a launch that differs fails. It is to run before a push that adds or changes a
+refusal: what devices have run must not be refused.
+
+The table has a row for each part, with the seconds of CPU. `--to` keeps results.jsonl, a line of
+JSON for each case, and verified.PART.jsonl, one for each launch that was held. A run of a whole
+part is written to sample.json, which `--last` prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import nkibench
+import scripts
+import sdk_examples
+import sdk_guides
+from outcome import WELL, Outcome, together
+
+HERE = Path(__file__).resolve().parent
+LAST = HERE / "sample.json"
+MINUTES = {False: 12, True: 60}  # of CPU, without and with --verify
+SAMPLES = "aws-neuron/nki-samples"
+OLDER_SAMPLES = "7af4e4dd"  # before the tutorials of the older API were removed
+
+
+class Clones:
+    """The clones in a folder, and what of them is put elsewhere for a run."""
+
+    def __init__(self, folder: Path, scratch: Path) -> None:
+        self.folder, self.scratch = folder, scratch
+
+    def home(self, repository: str) -> Path:
+        return self.folder / repository.replace("/", "+")
+
+    def at(self, repository: str, commit: str, name: str) -> Path:
+        """The files of a clone at a commit or branch, in a folder that is removed afterwards."""
+        place = self.scratch / name
+        if not place.is_dir():
+            place.mkdir()
+            command = ["git", "-C", str(self.home(repository)), "archive", commit]
+            with subprocess.Popen(command, stdout=subprocess.PIPE) as packing:
+                subprocess.run(["tar", "-x", "-C", place], stdin=packing.stdout, check=True)
+        return place
+
+    def link(self, repository: str, name: str) -> None:
+        if not (place := self.scratch / name).exists():
+            place.symlink_to(self.home(repository).resolve())
+
+
+Run = Callable[[Clones, argparse.Namespace], Iterator[Outcome]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """`needs` are the repositories without which it is skipped."""
+
+    name: str
+    needs: tuple[str, ...]
+    run: Run
+
+
+def of_scripts(prefix: str) -> Run:
+    """The scripts whose names begin so."""
+
+    def ran(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
+        clones.link(SAMPLES, "nki-samples")
+        if prefix == "samples":
+            clones.at(SAMPLES, OLDER_SAMPLES, "nki-samples-legacy")
+        for name in ("asst4-trainium", "asst4-trainium2"):
+            clones.link(f"stanford-cs149/{name}", name)
+        listed = scripts.tasks(clones.scratch, given.k, given.timeout, given.memory)
+        return together([task for task in listed if task.name.startswith(prefix)], given.jobs)
+
+    return ran
+
+
+def of_nkibench(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
+    given.checkout = clones.home("zhang677/AccelOpt")
+    given.target, given.seeds, given.small, given.replay = ["trn2"], [0], True, False
+    given.workers = given.jobs
+    return nkibench.outcomes(given)
+
+
+def of_guides(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
+    given.checkout, given.target = clones.home("aws-neuron/aws-neuron-sdk"), ""
+    given.nkilib = clones.home("aws-neuron/nki-library")
+    tasks = [*sdk_examples.tasks(given), *sdk_guides.tasks(given)]
+    return together(tasks, given.jobs)
+
+
+PARTS = (
+    Part("samples", (SAMPLES,), of_scripts("samples")),
+    Part(
+        "cs149",
+        ("stanford-cs149/asst4-trainium", "stanford-cs149/asst4-trainium2"),
+        of_scripts("cs149"),
+    ),
+    Part("nkibench", ("zhang677/AccelOpt",), of_nkibench),
+    Part("guides", ("aws-neuron/aws-neuron-sdk", "aws-neuron/nki-library"), of_guides),
+)
+
+
+# ---- what came of a part -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """Cases and seconds of CPU. Of launches that were held: how many, their instructions, how many
+    of them were compared bit for bit, and taken over; how many launches differ, and weren't held.
+    """
+
+    part: str
+    run: int
+    passed: int
+    failed: int
+    refused: int
+    seconds: float
+    launches: int = 0
+    instructions: int = 0
+    compared: int = 0
+    taken_over: int = 0
+    differ: int = 0
+    not_verified: int = 0
+
+
+def row(part: str, outcomes: list[Outcome], seconds: float, launches: list[dict[str, Any]]) -> Row:
+    counts = Counter(o.verdict for o in outcomes)
+    run = len(outcomes) - counts["skipped"] - counts["theirs"]
+    held = [launch for launch in launches if "not_verified" not in launch]
+    return Row(
+        part,
+        run,
+        counts["passed"],
+        run - counts["passed"] - counts["refused"],
+        counts["refused"],
+        round(seconds, 1),
+        len(held),
+        *(sum(one[name] for one in held) for name in ("instructions", "compared", "taken_over")),
+        sum(one["difference"] is not None for one in held),
+        len(launches) - len(held),
+    )
+
+
+def held_in(file: Path) -> list[dict[str, Any]]:
+    """The launches of a part that were held to the plain reading."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+
+
+def seconds_of_cpu() -> float:
+    """Of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def ran(part: Part, clones: Clones, given: argparse.Namespace) -> Row:
+    """Run a part, and print and keep its outcomes as they come."""
+    verified = given.to / f"verified.{part.name}.jsonl"
+    verified.unlink(missing_ok=True)
+    os.environ["NEURONCORE_VERIFY"] = str(verified) if given.verify else "0"
+    begun, kept = seconds_of_cpu(), []
+    with (given.to / "results.jsonl").open("a") as results:
+        for outcome in part.run(clones, given):
+            kept.append(outcome)
+            results.write(json.dumps({"part": part.name, **asdict(outcome)}) + "\n")
+            results.flush()
+            said = f"{outcome.verdict:9} {outcome.seconds:7.1f} s  {part.name}: {outcome.name}"
+            print(said + (f"  {outcome.cause}" if outcome.cause else ""), flush=True)
+            if outcome.verdict not in WELL:
+                print("".join(f"{'':22}{line}\n" for line in outcome.details), end="", flush=True)
+    return row(part.name, kept, seconds_of_cpu() - begun, held_in(verified))
+
+
+def table(rows: list[Row], verify: bool) -> list[str]:
+    """Columns, and below them the sums."""
+    names = [*Row.__annotations__] if verify else ["part", "run", "passed", "failed", "refused"]
+    names += [] if verify else ["seconds"]
+    sums = {n: sum(getattr(one, n) for one in rows) for n in names[1:]} | {"part": "all"}
+    lines = [names, *([f"{getattr(one, n)}" for n in names] for one in rows)]
+    lines.append([f"{round(sums[n], 1) if n == 'seconds' else sums[n]}" for n in names])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(names))]
+    return [
+        "  ".join(
+            f"{text:{width}}" if at == 0 else f"{text:>{width}}"
+            for at, (text, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    ]
+
+
+# ---- when it last ran ----------------------------------------------------------------------------
+
+
+def noted(rows: list[Row], verify: bool, file: Path = LAST) -> None:
+    """Write what came of whole parts, with the commit and the date."""
+    kept = json.loads(file.read_text()) if file.is_file() else {}
+    asked = ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    date = datetime.now(UTC).date().isoformat()
+    for one in rows:
+        figures = {"commit": commit, "date": date, **asdict(one)}
+        del figures["part"]
+        kept.setdefault("verified" if verify else "plain", {})[one.part] = figures
+    file.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+
+
+def last(file: Path = LAST) -> Iterator[str]:
+    """When the sample last ran, and how many of its cases passed, without and with --verify."""
+    kept = json.loads(file.read_text()) if file.is_file() else {}
+    for kind, how in (("plain", ""), ("verified", ", held to the plain reading")):
+        parts = kept.get(kind, {})
+        if not parts:
+            yield f"sample of the world{how}: has not run"
+            continue
+        when = sorted({(one["date"], one["commit"]) for one in parts.values()})
+        dates = " to ".join(
+            dict.fromkeys(f"{commit} ({date})" for date, commit in (when[0], when[-1]))
+        )
+        passed, run = (sum(one[n] for one in parts.values()) for n in ("passed", "run"))
+        missing = [part.name for part in PARTS if part.name not in parts]
+        lacks = f"; not run: {', '.join(missing)}" if missing else ""
+        yield f"sample of the world{how}: last ran at {dates}, {passed} of {run}{lacks}"
+
+
+def options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    refs = os.environ.get("NC_REFS")
+    parser.add_argument("--refs", type=Path, default=Path(refs) if refs else None, metavar="FOLDER")
+    parser.add_argument("--verify", action="store_true", help="hold launches to the plain reading")
+    names = [part.name for part in PARTS]
+    parser.add_argument("--part", nargs="+", choices=names, default=names)
+    parser.add_argument("-k", default="", metavar="SUBSTR", help="only cases with this in the name")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at the same time")
+    parser.add_argument("--to", type=Path, metavar="FOLDER", help="where results are kept")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="per case")
+    parser.add_argument("--memory", type=float, default=8.0, metavar="GIB", help="per case")
+    parser.add_argument("--last", action="store_true", help="when it last ran, and no more")
+    return parser
+
+
+def main() -> int:
+    parser = options()
+    given = parser.parse_args()
+    if given.last:
+        print("\n".join(last()))
+        return 0
+    if given.refs is None or not given.refs.is_dir():
+        parser.error("say with --refs, or NC_REFS in the environment, where the clones are")
+    given.timeout = given.timeout or (1800.0 if given.verify else 300.0)
+    with tempfile.TemporaryDirectory() as scratch:
+        given.to = given.to or Path(scratch, "results")
+        given.to.mkdir(parents=True, exist_ok=True)
+        return sampled(given, Path(scratch))
+
+
+def sampled(given: argparse.Namespace, scratch: Path) -> int:
+    """Run the parts that were asked for; the exit code."""
+    rows = []
+    for part in PARTS:
+        if part.name not in given.part:
+            continue
+        folder = scratch / part.name
+        folder.mkdir()
+        clones = Clones(given.refs, folder)
+        if missing := [needed for needed in part.needs if not clones.home(needed).is_dir()]:
+            print(f"skipped  {part.name}: {', '.join(missing)} not in {given.refs}")
+            continue
+        rows.append(ran(part, clones, given))
+    print("\n".join(["", *table(rows, given.verify)]))
+    minutes = sum(one.seconds for one in rows) / 60
+    if minutes > MINUTES[given.verify]:
+        print(f"{minutes:.0f} minutes of CPU, where {MINUTES[given.verify]} are allowed")
+    if not given.k:
+        noted(rows, given.verify)
+    return int(not rows or any(one.passed < one.run or one.differ for one in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

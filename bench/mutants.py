@@ -1,0 +1,268 @@
+"""Small faults put into a copy of the package: the tests or random programs must find each one.
+
+    python bench/mutants.py [--only WORD] [--programs COUNT] [--results FILE]
+
+A mutant is a copy of the tree with one fault. `mutants.toml` lists faults as patches, and draws
+others by seed: a comparison, a sign, an argument, a part of a key, or a statement is changed. A
+mutant is killed if a test of its room fails, if `bench.programs` finds a difference in COUNT random
+programs (3,000 by default), or if either takes longer than TIMEOUT. The results are appended to
+FILE; a mutant that is in it already is not run again.
+
+It prints a table by room, and the survivors, with the explanation that `mutants.toml` has for them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+LIST = Path(__file__).with_suffix(".toml")
+COPY = Path(tempfile.gettempdir()) / "neuroncore-mutants"  # one path: numba's caches go by it
+TIMEOUT = 900  # seconds, for a mutant whose loop does not end
+COPIED = ("neuroncore", "isa", "kernels", "tests", "bench", "docs", ".ci")
+FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault: in `file`, `old`, which begins at byte `at`, becomes `new`."""
+
+    file: str
+    at: int
+    old: str
+    new: str
+    why: str
+    survives: str = ""  # why no test can see it, if none can
+
+    @property
+    def name(self) -> str:
+        """The file and the change: the key of the results."""
+        return f"{self.file}: {_line(self.old)} -> {_line(self.new)}"
+
+    @property
+    def room(self) -> str:
+        return self.file.split("/")[1]
+
+    def apply(self, tree: Path) -> None:
+        """Write the fault into a tree."""
+        path = tree / self.file
+        text = path.read_bytes()
+        old = self.old.encode()
+        assert text[self.at : self.at + len(old)] == old
+        path.write_bytes(text[: self.at] + self.new.encode() + text[self.at + len(old) :])
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+# --- faults by patch -----------------------------------------------------------------------------
+
+
+def patches(entries: Sequence[dict[str, str]], root: Path = ROOT) -> Iterator[Mutant]:
+    """The mutants of a list of patches. Raises ValueError unless `find` occurs just once."""
+    for entry in entries:
+        text = (root / entry["file"]).read_text()
+        if text.count(entry["find"]) != 1:
+            count = text.count(entry["find"])
+            raise ValueError(f"{entry['file']} has {entry['find']!r} {count} times")
+        at = len(text[: text.index(entry["find"])].encode())
+        fault = entry["find"], entry["replace"], entry["why"], entry.get("survives", "")
+        yield Mutant(entry["file"], at, *fault)
+
+
+# --- faults by operator --------------------------------------------------------------------------
+
+COMPARISONS = {
+    ast.Lt: "<=",
+    ast.LtE: "<",
+    ast.Gt: ">=",
+    ast.GtE: ">",
+    ast.Eq: "!=",
+    ast.NotEq: "==",
+}
+SIGNS = {ast.Add: "-", ast.Sub: "+", ast.FloorDiv: "*", ast.Mod: "*", ast.LShift: ">>"}
+NOT_COMPUTED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.AnnAssign, ast.Import, ast.ImportFrom)
+
+
+def drawn(file: str, count: int, seed: int, root: Path = ROOT) -> list[Mutant]:
+    """So many mutants of the functions of a file, drawn by a seed."""
+    text = (root / file).read_bytes()
+    found = list({mutant.name: mutant for mutant in _faults(file, text)}.values())
+    return random.Random(f"{file} {seed}").sample(found, min(count, len(found)))
+
+
+def _faults(file: str, text: bytes) -> Iterator[Mutant]:
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+
+    def fault(node: Any, new: str, why: str) -> Mutant:
+        begin = starts[node.lineno - 1] + node.col_offset
+        end = starts[node.end_lineno - 1] + node.end_col_offset
+        return Mutant(file, begin, text[begin:end].decode(), new, why)
+
+    for function in ast.walk(ast.parse(text)):
+        if isinstance(function, ast.FunctionDef):
+            for statement in function.body:
+                for node in _computed(statement):
+                    for new, why in _changes(node):
+                        yield fault(node, new, why)
+
+
+def _computed(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a statement, but for errors, messages and annotations."""
+    if isinstance(node, NOT_COMPUTED):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _computed(child)
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """The texts that a part of a statement is replaced with, each with the kind of the fault."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARISONS:
+        left, right = ast.unparse(node.left), ast.unparse(node.comparators[0])
+        yield f"({left} {COMPARISONS[type(node.ops[0])]} {right})", "a comparison"
+    elif isinstance(node, ast.BinOp) and type(node.op) in SIGNS:
+        left, right = ast.unparse(node.left), ast.unparse(node.right)
+        yield f"(({left}) {SIGNS[type(node.op)]} ({right}))", "an operator"
+    elif isinstance(node, ast.Call) and len(node.args) >= 2:
+        if isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
+            other = {"min": "max", "max": "min"}[node.func.id]
+            yield f"{other}({', '.join(map(ast.unparse, node.args))})", "an extreme"
+        elif all(isinstance(one, ast.Name) for one in node.args[:2]) and not node.keywords:
+            swapped = [node.args[1], node.args[0], *node.args[2:]]
+            called = ", ".join(map(ast.unparse, swapped))
+            yield f"{ast.unparse(node.func)}({called})", "swapped operands"
+    elif isinstance(node, ast.AugAssign):
+        yield "pass", "a dropped update"
+    elif _makes_a_key(node):
+        for left_out in range(len(node.value.elts)):
+            kept = [one for i, one in enumerate(node.value.elts) if i != left_out]
+            yield f"key = ({', '.join(map(ast.unparse, kept))},)", "a dropped part of a key"
+
+
+def _makes_a_key(node: Any) -> bool:
+    assigned = isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
+    return assigned and ast.unparse(node.targets[0]) == "key"
+
+
+def mutants(entries: dict[str, Any], root: Path = ROOT) -> list[Mutant]:
+    """All of a list: `mutant` has patches, `drawn` files with a count and a seed, `survives` the
+    explanations of drawn ones by their names."""
+    found = list(patches(entries["mutant"], root))
+    known = entries.get("survives", {})
+    for files in entries["drawn"]:
+        for one in drawn(files["file"], files["count"], files["seed"], root):
+            why = known.get(one.name, "")
+            found.append(Mutant(one.file, one.at, one.old, one.new, one.why, why))
+    return found
+
+
+# --- running -------------------------------------------------------------------------------------
+
+
+def killed_by(mutant: Mutant, tests: Sequence[str], programs: int, tree: Path = COPY) -> str:
+    """What finds a fault: "tests", "programs", or nothing ("")."""
+    original = (tree / mutant.file).read_bytes()
+    mutant.apply(tree)
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    if mutant.room == "native":  # numba's caches do not see a change of what a function inlines
+        environment["NUMBA_CACHE_DIR"] = str(tree / "compiled" / str(mutant.at))
+    commands = [("tests", ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests])]
+    if programs:
+        commands.append(("programs", ["-m", "bench.programs", "--count", str(programs)]))
+    try:
+        for kind, command in commands:
+            if not _passes([sys.executable, *command], tree, environment):
+                return kind
+    finally:
+        (tree / mutant.file).write_bytes(original)
+        shutil.rmtree(tree / "compiled", ignore_errors=True)
+    return ""
+
+
+def _passes(command: list[str], tree: Path, environment: dict[str, str]) -> bool:
+    try:
+        finished = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, timeout=TIMEOUT
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return finished.returncode == 0
+
+
+def copied(tree: Path = COPY) -> Path:
+    """A fresh copy of the project."""
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir(parents=True)
+    without = shutil.ignore_patterns("__pycache__")
+    for name in COPIED:
+        shutil.copytree(ROOT / name, tree / name, ignore=without)
+    for name in FILES:
+        shutil.copy(ROOT / name, tree / name)
+    return tree
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--only", default="", help="mutants whose names contain this")
+    parser.add_argument("--programs", type=int, default=3000, help="random programs of each")
+    parser.add_argument("--results", type=Path, default=Path("mutants.jsonl"))
+    parser.add_argument("--list", action="store_true", help="print the mutants, run none")
+    given = parser.parse_args(arguments)
+    entries = tomllib.loads(LIST.read_text())
+    asked = [one for one in mutants(entries) if given.only in one.name]
+    if given.list:
+        for one in asked:
+            print(f"{one.name}  ({one.why})")
+        return 0
+    results = _read(given.results)
+    tree = copied()
+    for n, one in enumerate(asked, 1):
+        if one.name not in results:
+            results[one.name] = killed_by(one, entries["tests"][one.room], given.programs, tree)
+            with given.results.open("a") as file:
+                print(json.dumps({"mutant": one.name, "killed_by": results[one.name]}), file=file)
+        print(f"{n} of {len(asked)}  {results[one.name] or 'SURVIVES':9} {one.name}", flush=True)
+    return _report(asked, results)
+
+
+def _read(file: Path) -> dict[str, str]:
+    if not file.exists():
+        return {}
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    return {line["mutant"]: line["killed_by"] for line in lines}
+
+
+def _report(asked: Sequence[Mutant], results: dict[str, str]) -> int:
+    """Print what was killed, room by room, and say whether all others are explained."""
+    print(f"\n{'room':12}{'mutants':>9}{'tests':>9}{'programs':>9}{'survive':>9}")
+    for room in sorted({one.room for one in asked}):
+        own = Counter(results[one.name] for one in asked if one.room == room)
+        counts = own.total(), own["tests"], own["programs"], own[""]
+        print(f"{room:12}" + "".join(f"{count:9}" for count in counts))
+    alive = [one for one in asked if not results[one.name]]
+    print(f"{len(asked) - len(alive)} of {len(asked)} are killed")
+    for one in alive:
+        print(f"survives: {one.name} ({one.why}): {one.survives or 'NOT EXPLAINED'}")
+    return int(any(not one.survives for one in alive))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

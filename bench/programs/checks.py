@@ -1,0 +1,179 @@
+"""What has to hold of a program: it runs, agrees with the plain reading, reads and writes the bytes
+that numpy's indexing says, has the same bits when it is replayed on other inputs as when it is run
+on them, and is scheduled in each order."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
+from typing import Any, get_args
+
+import numpy as np
+
+import neuroncore
+
+neuroncore.activate()
+
+from bench.programs.program import Input, Launch, Program, Views, arrays
+from neuroncore.api import Run
+from neuroncore.errors import EmulatorError, KernelError, NeuronError
+from neuroncore.frontend.arguments import arrays_in
+from neuroncore.options import Options, Order
+from neuroncore.plain.memory import Operand
+from neuroncore.replay.verification import Difference, Verification
+from neuroncore.schedule import schedule_cores
+
+ORDERS = [one for one in get_args(Order) if one]
+
+
+class Failure(Exception):
+    """What must not happen: of a `kind`, which a shrunk program has to have too."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind, self.text = kind, text
+
+
+class Watched(Verification):
+    """A verification that also holds the operands of instructions to where the generator has them:
+    `expected` has them by the line of the kernel, for each time that it is executed."""
+
+    def __init__(self, record: Any, expected: Mapping[int, Sequence[Views]]) -> None:
+        super().__init__(record)
+        self.expected = expected
+        self._lines: dict[CodeType, dict[int, int]] = {}
+        self._times: Counter[tuple[int, int]] = Counter()
+
+    def _compared(self, core: int, number: int, row: Any, i: Any, storages: Any) -> Any:
+        line = self._line(core, row)
+        if line in self.expected:
+            times = self._times[core, line]
+            self._times[core, line] += 1
+            self._hold(self.expected[line][times], i, row.call.name)
+        return super()._compared(core, number, row, i, storages)
+
+    def _line(self, core: int, row: Any) -> int:
+        """The line of the kernel that an instruction is of; 0 if it is of another function."""
+        code, at = self.replay.record.programs[core].lines[row.line]
+        if code not in self._lines:
+            spans = ((range(first, end, 2), line) for first, end, line in code.co_lines())
+            self._lines[code] = {n: line for span, line in spans if line for n in span}
+        return self._lines[code].get(at, 0) if code.co_name == "kernel" else 0
+
+    def _hold(self, views: Views, i: Any, name: str) -> None:
+        for key, view in views.items():
+            operand = getattr(i, key, None)
+            if not isinstance(operand, Operand):
+                continue
+            if operand.form.name.rstrip("_") != view.form.rstrip("_"):
+                said = f"{key} of {name}, {view.text}, is {operand.form.name}, not {view.form}"
+                raise Failure(f"verify: format of {key} of {name}", said)
+            at, wanted = operand.positions.reshape(-1), view.at.reshape(-1)
+            wanted = wanted + view.apart * i.core.place
+            if not np.array_equal(at, wanted):
+                where = f"at bytes {at[:9].tolist()}, not {wanted[:9].tolist()}"
+                said = f"{key} of {name}, {view.text}, is {where}"
+                raise Failure(f"verify: place of {key} of {name}", said)
+
+
+def check(program: Program) -> Run:
+    """Run a program, and all that has to hold of it. Raises Failure."""
+    given = program.seed, program.inputs, program.launch
+    return examine(program.kernel(), *given, program.by_line())
+
+
+def examine(
+    kernel: Any,
+    seed: int,
+    inputs: Sequence[Input],
+    launch: Launch,
+    expected: Mapping[int, Sequence[Views]],
+) -> Run:
+    """The same of a kernel."""
+    own, others = (
+        [arrays(inputs, seed, rank, first) for rank in range(launch.ranks)]
+        for first in (True, False)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run: Run = _step("run", lambda: _run(kernel, own, launch))
+        _step("verify", lambda: _verify(run, expected))
+        _step("schedule", lambda: _schedule(run))
+        given = [tuple(one) for one in others] if launch.ranks > 1 else others[0]
+        replayed = _step("replay", lambda: run.replay(*given))
+        fresh: Run = _step("run", lambda: _run(kernel, others, launch))
+    _compare(replayed, fresh.results)
+    return run
+
+
+def _run(kernel: Any, given: Sequence[Sequence[Any]], launch: Launch) -> Run:
+    options = Options(**launch.options)
+    if launch.ranks > 1:
+        more = {"per_rank": given, "lnc": launch.cores}
+        return neuroncore.run(kernel, target=launch.target, options=options, **more)
+    gridded = kernel[launch.cores] if launch.cores > 1 else kernel
+    return neuroncore.run(gridded, *given[0], target=launch.target, options=options)
+
+
+def _step(what: str, do: Callable[[], Any]) -> Any:
+    """What a step gives; its errors become Failures."""
+    try:
+        return do()
+    except Failure:
+        raise
+    except EmulatorError as error:
+        raise Failure(f"{what}: EmulatorError", str(error)) from error
+    except KernelError as error:
+        raise Failure(f"{what}: refused {error.code}", str(error)) from error
+    except NeuronError as error:
+        raise Failure(f"{what}: {type(error).__name__}", str(error)) from error
+    except Exception as error:
+        where = error.__traceback__
+        while where and where.tb_next:
+            where = where.tb_next
+        spot = f"{where.tb_frame.f_code.co_name}:{where.tb_lineno}" if where else ""
+        raise Failure(f"{what}: {type(error).__name__} in {spot}", str(error)) from error
+
+
+def _verify(run: Run, expected: Mapping[int, Sequence[Views]]) -> None:
+    verification = Watched(run.record, expected)
+    verdict = verification.run()
+    if verdict.difference is None and (results := arrays_in(run.results)):
+        replayed = arrays_in(verification.replay.results())
+        verdict = verification.with_results(verdict, results, replayed)
+    found: Difference | None = verdict.difference
+    if found is not None:
+        raise Failure(f"verify: {found.instruction} {found.operand} differs", str(found))
+
+
+def _schedule(run: Run) -> None:
+    for order in ORDERS:
+        for timeline in schedule_cores(run.record.programs, run.machine, order, run.world):
+            if not np.isfinite(timeline.total_ns):
+                raise Failure("schedule: no time", f"{order} takes {timeline.total_ns} ns")
+
+
+def _compare(replayed: Any, fresh: Any) -> None:
+    for number, (one, other) in enumerate(zip(arrays_in(replayed), arrays_in(fresh), strict=True)):
+        one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
+        if one.tobytes() != other.tobytes():
+            bits = f"u{one.itemsize}"
+            apart = one.reshape(-1).view(bits) != other.reshape(-1).view(bits)
+            said = f"{int(apart.sum())} of {one.size} elements of result {number} differ"
+            raise Failure("replay: other bits than a launch", said)
+
+
+def main(
+    kernel: Any, seed: int, inputs: Sequence[Sequence[Any]], target: str, **launch: Any
+) -> None:
+    """Check the kernel of a file, and say how that went."""
+    sizes = {name: launch.pop(name, 1) for name in ("cores", "ranks")}
+    given = [Input(*one) for one in inputs]
+    try:
+        examine(kernel, seed, given, Launch(target, **sizes, options=launch), {})
+    except Failure as failure:
+        sys.exit(f"FAILS {failure}")
+    print("holds")

@@ -1,0 +1,261 @@
+"""Statements of two cores that meet, of ranks that exchange data, and of tensors at addresses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from bench.programs.draws import ON_CHIP
+from bench.programs.elementwise import STEPS as ELEMENTWISE
+from bench.programs.maker import BANK_BYTES, PLACED_BYTES, Maker
+from bench.programs.views import SIZES, Tensor, View
+
+
+def shared(maker: Maker, shape: tuple[int, ...], form: str, name: bool = False) -> Tensor:
+    """A tensor in HBM that both cores of a rank have, and other ranks may read."""
+    made = Tensor(maker.name("s"), "hbm", shape, form)
+    named = f", name={made.name!r}" if name else ""
+    given = f"{shape}, dtype=nl.{form}, buffer=nl.shared_hbm{named}"
+    maker.say(f"{made.name} = nl.ndarray({given})", makes=made.name)
+    return made
+
+
+def part(tensor: Tensor, other: bool = False) -> View:
+    """The part of a tensor [cores, ...] that is the core's own, or the `other` core's."""
+    whole = tensor.whole()
+    apart = prod(tensor.shape[1:]) * whole.size
+    if other:
+        return replace(whole, text=f"{whole.text}[1 - core]", at=whole.at[1], apart=-apart)
+    return replace(whole, text=f"{whole.text}[core]", at=whole.at[0], apart=apart)
+
+
+def fill_shared(maker: Maker, tensor: Tensor) -> None:
+    """Fill it from tiles; of two cores each fills its half of the first axis."""
+    own = tensor.whole()
+    if maker.cores > 1:
+        half = tensor.shape[0] // 2
+        apart = half * prod(tensor.shape[1:]) * own.size
+        text = f"{own.text}[core * {half} : core * {half} + {half}]"
+        own = replace(own, text=text, at=own.at[:half], apart=apart)
+    lanes, free = own.shape[0], own.free
+    src = maker.to_read(lanes, free, (own.form,), anywhere=True)
+    maker.issue("nisa.dma_copy", dst=own, src=src)
+    meet(maker, tensor)
+
+
+def meet(maker: Maker, tensor: Tensor) -> None:
+    """Let both cores of a rank have written a tensor."""
+    if maker.cores > 1:
+        maker.say(f"nisa.core_barrier({tensor.name}, (0, 1))", kinds=["core barrier"])
+
+
+# --- two cores ------------------------------------------------------------------------------------
+
+
+def barrier(maker: Maker) -> None:
+    """Each core reads what the other has written."""
+    lanes, free = maker.size()
+    form = maker.form()
+    tensor = shared(maker, (2, lanes, free), form)
+    src = maker.to_read(lanes, free, maker.forms, anywhere=True)
+    maker.issue("nisa.dma_copy", dst=part(tensor), src=src)
+    meet(maker, tensor)
+    dst = maker.to_write(lanes, free, maker.forms, anywhere=True)
+    maker.issue("nisa.dma_copy", dst=dst, src=part(tensor, other=True))
+
+
+def sendrecv(maker: Maker) -> None:
+    lanes, free = maker.size()
+    form = (maker.form(),)
+    src, dst = maker.to_read(lanes, free, form), maker.to_write(lanes, free, form)
+    if dst.tensor is src.tensor:
+        dst = maker.new("sbuf", (lanes, free), form[0])
+    maker.issue(
+        "nisa.sendrecv", src=src, dst=dst, send_to_rank="1 - core", recv_from_rank="1 - core",
+        pipe_id=str(maker.between(0, 1)),
+    )  # fmt: skip
+
+
+TWO_CORES = ((barrier, 3), (sendrecv, 3))
+
+
+# --- ranks ----------------------------------------------------------------------------------------
+
+
+def replica_group(maker: Maker) -> tuple[str, int]:
+    """Groups of ranks that exchange with each other, and how many are in one."""
+    ranks = [*range(maker.ranks)]
+    if maker.ranks == 4 and maker.target != "trn1" and maker.chance(0.4):
+        return f"ncc.ReplicaGroup({[ranks[:2], ranks[2:]]})", 2
+    if maker.chance(0.3) and maker.target != "trn1":
+        maker.random.shuffle(ranks)
+    return f"ncc.ReplicaGroup({[ranks]})", maker.ranks
+
+
+def operands(maker: Maker, sizes: tuple[int, int], chip: bool, count: int = 1) -> list[View]:
+    """Sources and a result, of so many pieces along the first axis: tiles in SBUF or tensors in
+    HBM."""
+    form = maker.form()
+    many = 2 if maker.cores > 1 else 1
+    lanes, free = many * maker.between(1, 8), maker.columns(17)
+    shapes = [(n * lanes, free) for n in (*[sizes[0]] * count, sizes[1])]
+    if chip:
+        tiles = [maker.fill(maker.new("sbuf", shape, form)) for shape in shapes[:-1]]
+        return [*tiles, maker.new("sbuf", shapes[-1], form)]
+    tensors = [shared(maker, shape, form, name=True) for shape in shapes]
+    for one in tensors[:-1]:
+        fill_shared(maker, one)
+    return [one.whole() for one in tensors]
+
+
+def exchange(
+    maker: Maker, name: str, sizes: tuple[int, int], chip: bool = False, **given: str
+) -> None:
+    """Issue a collective, and read its result."""
+    src, dst = operands(maker, sizes, chip)
+    maker.issue(f"ncc.{name}", ("dsts",), srcs=[src], dsts=[dst], **given, kinds=["collective"])
+    collect(maker, dst)
+
+
+def collect(maker: Maker, dst: View) -> None:
+    if not dst.tensor.on_chip and dst.lanes <= 128:
+        got = maker.to_write(dst.lanes, dst.free, maker.forms, anywhere=True)
+        maker.issue("nisa.dma_copy", dst=got, src=dst)
+
+
+def joins(maker: Maker) -> str:
+    return f"nl.{maker.choose(('add', 'maximum', 'minimum'))}"
+
+
+def all_reduce(maker: Maker) -> None:
+    group, _ = replica_group(maker)
+    exchange(maker, "all_reduce", (1, 1), maker.chance(0.4), replica_group=group, op=joins(maker))
+
+
+def all_gather(maker: Maker) -> None:
+    group, count = replica_group(maker)
+    chip = maker.chance(0.4)
+    exchange(maker, "all_gather", (1, count), chip, replica_group=group, collective_dim="0")
+
+
+def reduce_scatter(maker: Maker) -> None:
+    group, count = replica_group(maker)
+    given = {"replica_group": group, "collective_dim": "0", "op": joins(maker)}
+    exchange(maker, "reduce_scatter", (count, 1), maker.chance(0.4), **given)
+
+
+def all_to_all(maker: Maker) -> None:
+    """Of whole chips alone: two cores of trn1, four ranks of two cores of the others."""
+    if maker.ranks != (2 if maker.target == "trn1" else 4) or maker.cores != (
+        1 if maker.target == "trn1" else 2
+    ):
+        return
+    group = f"ncc.ReplicaGroup({[[*range(maker.ranks)]]})"
+    sizes = maker.ranks, maker.ranks
+    exchange(maker, "all_to_all", sizes, replica_group=group, collective_dim="0")
+
+
+def collective_permute(maker: Maker) -> None:
+    ranks = [*range(maker.ranks)]
+    maker.random.shuffle(ranks)
+    pairs = [[one, other] for one, other in zip(ranks, [*ranks[1:], ranks[0]])]
+    exchange(maker, "collective_permute", (1, 1), source_target_pairs=str(pairs))
+
+
+def implicit(maker: Maker) -> None:
+    """A step around a ring, which may reduce, and whose data that is then."""
+    group, _ = replica_group(maker)
+    chip, reduces = maker.chance(0.4), maker.chance(0.5)
+    *srcs, dst = operands(maker, (1, 1), chip, 1 + reduces)
+    name = "ncc.collective_permute_implicit"
+    lists = [f"[[{one.text}]]" for one in (*srcs, dst)]
+    more = f", {joins(maker)}" if reduces else ""
+    views = {"srcs[0]": srcs[0], "dsts[0]": dst} | ({"others[0]": srcs[1]} if reduces else {})
+    text = f"{name}{'_reduce' * reduces}({', '.join(lists)}, {group}{more})"
+    maker.say(text, None, ["collective"], [views])
+    maker.wrote(dst)
+    collect(maker, dst)
+    whose = maker.name("r")
+    maker.say(f"{whose} = {name}_current_processing_rank_id(1, {group})", makes=whose)
+    store(maker, whose)
+
+
+def rank_id(maker: Maker) -> None:
+    name = maker.name("r")
+    maker.say(f"{name} = ncc.rank_id()", makes=name)
+    store(maker, name)
+
+
+def store(maker: Maker, name: str) -> None:
+    dst = maker.to_write(1, 1, ("int32", "float32"), flat=True)
+    maker.issue("nisa.register_store", dst=dst, src=name)
+
+
+def of_lengths(maker: Maker) -> None:
+    """Exchanges of lengths that are known at run time, of ranks of two cores."""
+    if maker.cores != 2 or maker.target == "trn1":
+        return
+    name = "all_gather_v" if maker.ranks == 4 else "all_to_all_v"
+    if maker.ranks != 4 and (maker.target != "trn3" or maker.ranks != 8):
+        return
+    form, most = maker.form(), maker.between(1, 5)
+    src, dst = (shared(maker, (n * most,), form, name=True) for n in (4, 2 * maker.ranks))
+    lengths = shared(maker, (3, maker.ranks), "uint32", name=True)
+    group = f"ncc.ReplicaGroup({[[*range(maker.ranks)]]})"
+    metadata = maker.known_input((3, maker.ranks), most, "uint32")
+    for tensor, source in ((src, maker.given(src.shape, form)), (lengths, metadata)):
+        apart = tensor.shape[0] // 2 if tensor is src else 0
+        if apart:
+            text = f"[core * {apart} : core * {apart} + {apart}]"
+            own, other = (one.whole() for one in (tensor, source.tensor))
+            views = [
+                replace(one, text=one.text + text, at=one.at[:apart], apart=apart * one.size)
+                for one in (own, other)
+            ]
+            maker.issue("nisa.dma_copy", dst=views[0], src=views[1])
+        else:
+            condition = "if core == 0:\n    "
+            maker.say(f"{condition}nisa.dma_copy(dst={tensor.name}, src={source.text})")
+        meet(maker, tensor)
+    before = maker.given(dst.shape, form)
+    maker.say(f"if core == 0:\n    nisa.dma_copy(dst={dst.name}, src={before.text})")
+    meet(maker, dst)
+    known = f", recv_counts_known={maker.chance(0.5)}"
+    tensors = f"[{src.name}], [{dst.name}], {group}, {lengths.name}"
+    maker.say(f"ncc.{name}({tensors}{known})", kinds=["collective", "lengths of run time"])
+    got = maker.new("sbuf", (1, dst.shape[0]), form)
+    maker.issue("nisa.dma_copy", dst=got, src=dst.whole())
+
+
+RANKS = (
+    *((all_reduce, 1), (all_gather, 1), (reduce_scatter, 1), (collective_permute, 1)),
+    *((implicit, 2), (rank_id, 0.5)),
+)
+RANKS_OF_TWO = ((all_to_all, 1), (of_lengths, 1.5), (all_reduce, 0.5), (all_gather, 0.5))
+RANKS_OF_ONE = (*RANKS, (all_to_all, 0.7))
+
+
+# --- tensors at addresses -------------------------------------------------------------------------
+
+
+def placed(maker: Maker) -> None:
+    """Tensors at addresses whose bytes are the same, in other shapes and formats."""
+    region = maker.choose(ON_CHIP)
+    lanes = maker.choose((32, 64, 128, maker.between(1, 32)))
+    psum = region == "psum"
+    most = BANK_BYTES if psum else PLACED_BYTES
+    place, row = 0 if psum else 64 * maker.between(0, 8), 4 * maker.between(1, 120)
+    found = []
+    for _ in range(maker.between(2, 3)):
+        form = maker.choose(("float32", "bfloat16", "int32", "uint8", "float8_e5m2"))
+        inside = 0 if psum else 4 * maker.between(0, row // 4 - 1)
+        wide = min(row - inside, most - place - inside) // SIZES[form]
+        height = lanes if maker.chance(0.6) else maker.between(1, lanes)
+        found.append(maker.new(region, (height, max(1, wide)), form, (0, place + inside)))
+        if len(found) == 1:
+            maker.fill(found[0])
+    for step in maker.random.choices(*zip(*ELEMENTWISE), k=2):
+        step(maker)
+
+
+PLACES = ((placed, 0.5),)

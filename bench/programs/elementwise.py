@@ -1,0 +1,160 @@
+"""Statements of the Vector and Scalar engines, element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.programs.draws import INTEGERS, ON_CHIP
+from bench.programs.maker import Maker
+from bench.programs.views import View
+
+TWO = (
+    *("add", "subtract", "multiply", "maximum", "minimum", "equal", "not_equal", "greater"),
+    *("greater_equal", "less", "less_equal", "logical_and", "logical_or", "logical_xor"),
+)
+BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
+FUNCTIONS = (
+    *("copy", "square", "relu", "abs", "sign", "sigmoid", "tanh", "exp", "gelu", "silu"),
+    *("softplus", "erf", "gelu_apprx_tanh", "gelu_apprx_sigmoid", "arctan", "mish", "sin"),
+    *("log", "sqrt", "rsqrt", "gelu_dx", "silu_dx", "erf_dx", "reciprocal"),
+)
+OF_32_BITS = ("int32", "uint32")
+
+
+def scalar(maker: Maker, lanes: int) -> View | str:
+    """A number, or one for each partition."""
+    return maker.column(lanes) if maker.chance(0.5) else maker.number()
+
+
+def step(maker: Maker, lanes: int, name: str) -> dict[str, Any]:
+    """An operator of one operand or of two, with the other, by the names that end so."""
+    if maker.chance(0.15):
+        ops = ("abs", "square", "relu") if maker.target == "trn3" else ("abs",)
+        return {f"op{name}": f"nl.{maker.choose(ops)}", f"operand{name}": "None"}
+    given = {f"op{name}": f"nl.{maker.choose(TWO)}", f"operand{name}": scalar(maker, lanes)}
+    return given | ({f"reverse{name}": "True"} if maker.chance(0.2) else {})
+
+
+def tensor_tensor(maker: Maker) -> None:
+    lanes, free = maker.size()
+    if maker.chance(0.2):
+        forms = maker.choose((("int32", "uint32"), ("int16", "uint16"), ("int8", "uint8")))
+        a, b = (maker.to_read(lanes, free, forms) for _ in range(2))
+        dst, op = maker.to_write(lanes, free, forms), maker.choose(BITS)
+        maker.issue("nisa.tensor_tensor", dst=dst, data1=a, data2=b, op=f"nl.{op}")
+        return
+    whole = maker.chance(0.15)
+    forms = OF_32_BITS if whole else maker.forms
+    a = maker.to_read(lanes, free, forms, ("sbuf",) if whole else maker.regions())
+    b = maker.to_read(lanes, free, forms)
+    dst = maker.to_write(lanes, free, forms, ("sbuf",) if whole else maker.regions())
+    given: dict[str, Any] = {}
+    if dst.tensor.region == a.tensor.region == "sbuf" and maker.chance(0.2):
+        given["engine"] = "nisa.engine.gpsimd"
+    maker.issue(
+        "nisa.tensor_tensor", dst=dst, data1=a, data2=b, op=f"nl.{maker.choose(TWO)}", **given,
+        kinds=["whole numbers of 32 bits"] * whole,
+    )  # fmt: skip
+
+
+def tensor_scalar(maker: Maker) -> None:
+    lanes, free = maker.size()
+    if maker.chance(0.15):
+        forms = maker.choose((("int32", "uint32"), ("int16", "uint16"), ("int8", "uint8")))
+        data, dst = maker.to_read(lanes, free, forms), maker.to_write(lanes, free, forms)
+        op, number = maker.choose(BITS), maker.between(0, 7)
+        maker.issue("nisa.tensor_scalar", dst=dst, data=data, op0=f"nl.{op}", operand0=str(number))
+        return
+    if maker.chance(0.1):
+        data, dst = (
+            maker.to_read(lanes, free, maker.forms),
+            maker.to_write(lanes, free, maker.forms),
+        )
+        given = maker.choose(({"op0": "nl.rsqrt", "operand0": "None"}, POWER))
+        maker.issue("nisa.tensor_scalar", dst=dst, data=data, **given)
+        return
+    data = maker.to_read(lanes, free, maker.forms, maker.regions())
+    given = step(maker, lanes, "0")
+    if maker.chance(0.5):
+        given |= step(maker, lanes, "1")
+    dst = maker.to_write(lanes, free, maker.forms, maker.regions())
+    maker.issue("nisa.tensor_scalar", dst=dst, data=data, **given)
+
+
+POWER = {"op0": "nl.power", "operand0": "2.0"}
+
+
+def scalar_tensor_tensor(maker: Maker) -> None:
+    lanes, free = maker.size()
+    data = maker.to_read(lanes, free, maker.forms, maker.regions())
+    given = step(maker, lanes, "0")
+    if given["operand0"] == "None":
+        given["operand0"] = "0.0"
+    other = maker.to_read(lanes, free, maker.forms)
+    dst = maker.to_write(lanes, free, maker.forms, maker.regions())
+    op = f"nl.{maker.choose(TWO)}"
+    maker.issue("nisa.scalar_tensor_tensor", dst=dst, data=data, **given, op1=op, operand1=other)
+
+
+def tensor_copy(maker: Maker) -> None:
+    lanes, free = maker.size()
+    src = maker.to_read(lanes, free, maker.forms, ON_CHIP, moves=True)
+    dst = maker.to_write(lanes, free, maker.forms, ON_CHIP, moves=True)
+    given = {}
+    if maker.chance(0.3):
+        units = ["vector"] + ["scalar"] * (maker.target != "trn1")
+        units += ["gpsimd"] * (src.tensor.region == dst.tensor.region == "sbuf")
+        given["engine"] = f"nisa.engine.{maker.choose(units)}"
+    maker.issue("nisa.tensor_copy", dst=dst, src=src, **given)
+
+
+def memset(maker: Maker) -> None:
+    lanes, free = maker.size()
+    dst = maker.to_write(lanes, free, maker.forms, ON_CHIP, moves=True)
+    value = str(maker.between(0, 9)) if dst.form in INTEGERS else maker.number()
+    maker.issue("nisa.memset", dst=dst, value=value)
+
+
+def activation(maker: Maker) -> None:
+    lanes, free = maker.size()
+    data = maker.to_read(lanes, free, maker.forms, ON_CHIP)
+    op = maker.choose(FUNCTIONS)
+    given: dict[str, Any] = {}
+    if maker.chance(0.5):
+        given["scale"] = scalar(maker, lanes)
+    if maker.chance(0.5) and op not in ("copy", "reciprocal"):
+        given["bias"] = maker.column(lanes, maker.choose(("float32", "bfloat16")))
+    dst = maker.to_write(lanes, free, maker.forms, ON_CHIP)
+    maker.issue("nisa.activation", dst=dst, op=f"nl.{op}", data=data, **given)
+
+
+def reciprocal(maker: Maker) -> None:
+    lanes, free = maker.size()
+    data = maker.to_read(lanes, free, maker.forms, ON_CHIP)
+    dst = maker.to_write(lanes, free, maker.forms, ON_CHIP)
+    maker.issue("nisa.reciprocal", dst=dst, data=data)
+
+
+def tensor_copy_predicated(maker: Maker) -> None:
+    lanes, free = maker.size()
+    form = (maker.form(),)
+    predicate = maker.to_read(lanes, free, ("uint8", "uint16", "uint32"))
+    src = maker.to_read(lanes, free, form, maker.regions())
+    dst = maker.to_write(lanes, free, form, maker.regions(), written=True)
+    given = {"reverse_pred": "True"} if maker.chance(0.3) else {}
+    maker.issue("nisa.tensor_copy_predicated", dst=dst, src=src, predicate=predicate, **given)
+
+
+def nc_stream_shuffle(maker: Maker) -> None:
+    lanes, free = maker.choose((32, 64, 96, 128)), maker.columns(40)
+    form = (maker.form(),)
+    src, dst = maker.to_read(lanes, free, form), maker.to_write(lanes, free, form, written=True)
+    mask = [maker.between(0, 31) if maker.chance(0.8) else 255 for _ in range(32)]
+    maker.issue("nisa.nc_stream_shuffle", dst=dst, src=src, shuffle_mask=str(mask))
+
+
+STEPS = (
+    *((tensor_tensor, 3), (tensor_scalar, 3), (scalar_tensor_tensor, 1), (tensor_copy, 3)),
+    *((memset, 1), (activation, 2), (reciprocal, 0.5), (tensor_copy_predicated, 0.6)),
+    *((nc_stream_shuffle, 0.4),),
+)

@@ -1,0 +1,194 @@
+"""Statements that fold the elements of a partition, or run along them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.programs.draws import INTEGERS, ON_CHIP
+from bench.programs.elementwise import FUNCTIONS, TWO, scalar
+from bench.programs.maker import Maker
+from bench.programs.views import View
+
+NARROW = ("float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3")
+SMALL = (*NARROW, "int16", "int8", "uint16", "uint8")
+FOLDS = ("add", "maximum", "minimum", "multiply")
+
+
+def total(maker: Maker, dst: View, forms: tuple[str, ...] = ("float32",)) -> View:
+    """Where the fold of each partition goes, beside the other result."""
+    return maker.to_write(dst.lanes, 1, forms, apart=dst, flat=True)
+
+
+def tensor_reduce(maker: Maker) -> None:
+    lanes, free = maker.size()
+    whole = maker.chance(0.15)
+    forms = (maker.choose(INTEGERS),) if whole else maker.forms
+    data = maker.to_read(lanes, free, forms, maker.regions())
+    axes = len(data.shape)
+    folded = maker.between(1, axes - 1)
+    shape = data.shape[: axes - folded]
+    keeps = maker.chance(0.5)
+    count = data.at[0].size if folded == axes - 1 else data.at.reshape(*shape, -1).shape[-1]
+    dst = maker.to_write(lanes, free // count, forms if whole else maker.forms)
+    axis = (
+        str(tuple(range(axes - folded, axes))) if folded > 1 or maker.chance(0.5) else str(axes - 1)
+    )
+    ops = ("bitwise_and", "bitwise_or", "bitwise_xor") if whole else (*FOLDS, "subtract")
+    given = {"keepdims": "True"} if keeps else {}
+    given |= {"negate": "True"} if not whole and maker.chance(0.2) else {}
+    op = f"nl.{maker.choose(ops)}"
+    maker.issue("nisa.tensor_reduce", dst=dst, op=op, data=data, axis=axis, **given)
+
+
+def tensor_scalar_reduce(maker: Maker) -> None:
+    lanes, free = maker.size()
+    data = maker.to_read(lanes, free, maker.forms, maker.regions())
+    given = {"op0": f"nl.{maker.choose(TWO)}", "operand0": scalar(maker, lanes)}
+    given["reduce_op"] = f"nl.{maker.choose(FOLDS)}"
+    _accumulates(maker, given, lanes, "reduce_init", loads=True)
+    dst = maker.to_write(lanes, free, maker.forms, maker.regions())
+    result = total(maker, dst)
+    maker.issue(
+        "nisa.tensor_scalar_reduce", ("dst", "reduce_res"), dst=dst, data=data, **given,
+        reduce_res=result,
+    )  # fmt: skip
+
+
+def _accumulates(maker: Maker, given: dict[str, Any], lanes: int, start: str, loads: bool) -> None:
+    """Begin the accumulator registers anew, or load them."""
+    if loads and maker.chance(0.3):
+        given["reduce_cmd"] = "nisa.reduce_cmd.load_reduce"
+        given[start] = scalar(maker, lanes)
+    elif maker.chance(0.5):
+        given["reduce_cmd"] = "nisa.reduce_cmd.reset_reduce"
+
+
+def select_reduce(maker: Maker) -> None:
+    lanes, free = maker.size()
+    predicate = maker.to_read(lanes, free, ("uint8", "uint16", "int8", "int16"))
+    chosen = maker.to_read(lanes, free, SMALL, maker.regions())
+    dst = maker.to_write(lanes, free, maker.forms, maker.regions())
+    given: dict[str, Any] = {"on_false": scalar(maker, lanes)}
+    if maker.chance(0.3):
+        given["reverse_pred"] = "True"
+    if maker.chance(0.6):
+        given |= {"reduce_res": total(maker, dst, NARROW)}
+        given |= {"reduce_cmd": "nisa.reduce_cmd.reset_reduce"}
+    maker.issue(
+        "nisa.select_reduce", ("dst", "reduce_res"), dst=dst, predicate=predicate, on_true=chosen,
+        **given,
+    )  # fmt: skip
+
+
+def tensor_partition_reduce(maker: Maker) -> None:
+    lanes, free = maker.size()
+    whole = maker.chance(0.2)
+    forms = (maker.choose(INTEGERS),) if whole else maker.forms
+    data, dst = maker.to_read(lanes, free, forms), maker.to_write(1, free, forms)
+    op = maker.choose(("bitwise_or", "bitwise_and") if whole else ("add", "maximum", "average"))
+    maker.issue("nisa.tensor_partition_reduce", dst=dst, op=f"nl.{op}", data=data)
+
+
+def bn_stats(maker: Maker) -> None:
+    """Statistics, and often their sum."""
+    lanes, free = maker.size()
+    data = maker.to_read(lanes, min(free, 512), maker.forms, maker.regions())
+    dst = maker.to_write(lanes, 6, ("float32",) if maker.chance(0.7) else maker.floats)
+    maker.issue("nisa.bn_stats", dst=dst, data=data)
+
+
+def bn_aggr(maker: Maker) -> None:
+    lanes, _ = maker.size()
+    count = 3 * maker.between(1, 4)
+    data = maker.to_read(lanes, count, maker.floats, maker.regions())
+    dst = maker.to_write(lanes, 2, maker.forms, maker.regions())
+    maker.issue("nisa.bn_aggr", dst=dst, data=data)
+
+
+def tensor_tensor_scan(maker: Maker) -> None:
+    lanes, free = maker.size()
+    a = maker.to_read(lanes, free, maker.forms, maker.regions())
+    b = maker.to_read(lanes, free, maker.forms)
+    dst = maker.to_write(lanes, free, maker.forms, maker.regions())
+    given = {"initial": scalar(maker, lanes)}
+    given |= {f"op{i}": f"nl.{maker.choose(TWO)}" for i in (0, 1)}
+    given |= {f"reverse{i}": "True" for i in (0, 1) if maker.chance(0.2)}
+    maker.issue("nisa.tensor_tensor_scan", dst=dst, data0=a, data1=b, **given)
+
+
+def tensor_scalar_cumulative(maker: Maker) -> None:
+    lanes, free = maker.size()
+    src = maker.to_read(lanes, free, SMALL, maker.regions())
+    dst = maker.to_write(lanes, free, SMALL, maker.regions())
+    given = {"op0": f"nl.{maker.choose(TWO)}", "imm0": scalar(maker, lanes)}
+    given["op1"] = f"nl.{maker.choose((*FOLDS, 'subtract'))}"
+    _accumulates(maker, given, lanes, "imm1", loads=True)
+    maker.issue("nisa.tensor_scalar_cumulative", dst=dst, src=src, **given)
+
+
+def activation_reduce(maker: Maker) -> None:
+    lanes, free = maker.size()
+    data = maker.to_read(lanes, free, maker.forms, ON_CHIP)
+    dst = maker.to_write(lanes, free, maker.forms, ON_CHIP)
+    result = total(maker, dst)
+    given: dict[str, Any] = {"op": f"nl.{maker.choose(FUNCTIONS[:10])}", "reduce_op": "nl.add"}
+    if maker.chance(0.5):
+        given["scale"] = scalar(maker, lanes)
+    maker.issue(
+        "nisa.activation_reduce", ("dst", "reduce_res"), dst=dst, data=data, **given,
+        reduce_res=result,
+    )  # fmt: skip
+
+
+def accumulated(maker: Maker) -> None:
+    """Sums of several activations in the accumulator registers."""
+    lanes = maker.lanes()
+    for number in range(maker.between(1, 3)):
+        free = maker.columns(40)
+        data = maker.to_read(lanes, free, maker.forms, ON_CHIP)
+        dst = maker.to_write(lanes, free, maker.forms, ON_CHIP)
+        command = "reduce" if number else "reset_reduce"
+        maker.issue(
+            "nisa.activation", ("dst", "reduce_res"), dst=dst, op="nl.square", data=data,
+            reduce_op="nl.add", reduce_res=total(maker, dst), kinds=["accumulator registers"],
+            reduce_cmd=f"nisa.reduce_cmd.{command}",
+        )  # fmt: skip
+
+
+def activate2(maker: Maker) -> None:
+    if maker.target != "trn3":
+        return
+    lanes, free = maker.size()
+    data = maker.to_read(lanes, free, maker.forms, ON_CHIP)
+    dst = maker.to_write(lanes, free, maker.forms, ON_CHIP)
+    ops = maker.choose((("multiply", "add"), ("multiply", "subtract"), ("add", "bypass")))
+    given: dict[str, Any] = {f"op{i}": f"nl.{op}" for i, op in enumerate(ops)}
+    given |= {"imm0": maker.number(), "imm1": maker.number()}
+    if maker.chance(0.5):
+        given |= {"reduce_op": f"nl.{maker.choose(('add', 'maximum', 'minimum'))}"}
+        given |= {"reduce_res": total(maker, dst)}
+        given |= {"reduce_cmd": "nisa.reduce_cmd.reset_reduce"}
+    op = f"nl.{maker.choose(FUNCTIONS[:10])}"
+    maker.issue("nisa.activate2", ("dst", "reduce_res"), dst=dst, op=op, data=data, **given)
+
+
+def exponential(maker: Maker) -> None:
+    if maker.target != "trn3":
+        return
+    lanes, free = maker.size()
+    forms = (*NARROW, "int32", "int16", "int8", "uint16", "uint8")
+    src = maker.to_read(lanes, free, forms, ON_CHIP)
+    dst = maker.to_write(lanes, free, forms, ON_CHIP)
+    given: dict[str, Any] = {"max_value": scalar(maker, lanes)}
+    if maker.chance(0.6):
+        given["reduce_res"] = total(maker, dst, NARROW)
+        given["reduce_cmd"] = "nisa.reduce_cmd.reset_reduce"
+    maker.issue("nisa.exponential", ("dst", "reduce_res"), dst=dst, src=src, **given)
+
+
+STEPS = (
+    *((tensor_reduce, 1), (tensor_scalar_reduce, 0.5), (select_reduce, 0.5)),
+    *((tensor_partition_reduce, 0.4), (bn_stats, 0.4), (bn_aggr, 0.3), (tensor_tensor_scan, 0.5)),
+    *((tensor_scalar_cumulative, 0.4), (activation_reduce, 0.5), (accumulated, 0.4)),
+    *((activate2, 0.5), (exponential, 0.5)),
+)

@@ -1,0 +1,55 @@
+"""Programs from seeds."""
+
+from __future__ import annotations
+
+from bench.programs import choices, cores, elementwise, folds, products, repeats, transfers
+from bench.programs.maker import Maker
+from bench.programs.program import Program
+
+FAMILIES = (elementwise, folds, choices, products, transfers, repeats)
+STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
+OPTIONS = (
+    *({"stochastic": True}, {"fp32_matmul": "four_pass"}, {"collective_rounding": "ring"}),
+    *({"nan_minmax": "number"}, {"fn_overflow": "saturate"}, {"subnormals": "flush"}),
+    *({"uninitialised": "zeros"}, {"turns": 7}, {"rng": "hardware"}, {"tf32_read": "truncate"}),
+)
+
+
+def generate(seed: int) -> Program:
+    """The program of a seed."""
+    maker = Maker(seed)
+    draw = maker.random.random()
+    if draw < 0.07 and maker.target != "trn1":
+        maker.cores = 2
+        return _made(maker, cores.TWO_CORES, 2)
+    if draw < 0.15:
+        return _made(maker, _ranks(maker), maker.between(1, 3))
+    return _made(maker, (), 0)
+
+
+def _ranks(maker: Maker) -> tuple:
+    """Let several ranks run it; what they may do together."""
+    if maker.target != "trn1" and maker.chance(0.25):
+        maker.cores, maker.ranks = 2, 4
+        if maker.target == "trn3" and maker.chance(0.15):
+            maker.ranks = 8
+        return cores.RANKS_OF_TWO
+    maker.ranks = maker.choose((2, 2, 4))
+    return cores.RANKS_OF_ONE
+
+
+def _made(maker: Maker, special: tuple, count: int) -> Program:
+    """A program of usual steps, and of `special` ones among them."""
+    if maker.chance(0.05):
+        maker.options |= maker.choose(OPTIONS)
+    if maker.cores > 1:
+        maker.say("core = nl.program_id(0)", makes="core")
+    usual = maker.between(1, 4) if special else maker.between(2, 7)
+    steps = maker.random.choices(*zip(*STEPS), k=usual)
+    if special:
+        steps += maker.random.choices(*zip(*special), k=count)
+        maker.random.shuffle(steps)
+    for step in steps:
+        step(maker)
+    maker.returned()
+    return maker.program()

@@ -1,0 +1,309 @@
+"""The state of a program that is being made: tensors, what is written of them, and statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from bench.programs.draws import MOST_FREE, PARTITIONS
+from bench.programs.program import Input, Launch, Program, Statement, Views, numbers
+from bench.programs.views import SIZES, Array, Tensor, View
+from bench.programs.windows import How, Windows
+
+REGIONS = {"hbm": "nl.shared_hbm", "sbuf": "nl.sbuf", "psum": "nl.psum"}
+BANK_BYTES, BANKS = 2048, 8  # of PSUM, in each partition
+PLACED_BYTES = 4096  # of each partition of a memory, where tensors at addresses are
+
+
+class Maker(Windows):
+    """Draws statements, each with knowledge of the tensors that there are."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.cores = self.ranks = 1
+        self.options: dict[str, Any] = {}
+        self.tensors: list[Tensor] = []
+        self.inputs: list[Input] = []
+        self.statements: list[Statement] = []
+        self.used: list[View] = []
+        self.issued: list[tuple[str, tuple[str, ...], dict[str, Any]]] = []
+        self.results: list[str] = []
+        self.placed: dict[str, Array] = {}
+        self._names = 0
+
+    def name(self, letter: str) -> str:
+        self._names += 1
+        return f"{letter}{self._names}"
+
+    def size(self) -> tuple[int, int]:
+        """Partitions and elements of each, often those of a view that was used, or a part of it."""
+        if self.used and self.chance(0.75):
+            view = self.choose(self.used[-12:])
+            if view.lanes <= PARTITIONS and view.free <= MOST_FREE:
+                lanes = view.lanes if self.chance(0.7) else self.between(1, view.lanes)
+                return lanes, view.free if self.chance(0.6) else self.columns(view.free)
+        return self.lanes(), self.columns()
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def say(
+        self, text: str, makes: str | None = None, kinds: Iterable[str] = (),
+        views: Sequence[Views] = (), line: int = 0,
+    ) -> None:  # fmt: skip
+        """Add a statement, of which one line has an instruction with these operands, one after the
+        other for each time that it is executed."""
+        told = frozenset(kinds).union(*(v.kinds for each in views for v in each.values()))
+        at = {line: views} if views else {}
+        self.statements.append(Statement(text, at, makes, told))
+
+    def issue(self, name: str, writes: Iterable[str] = ("dst",), **given: Any) -> None:
+        """Issue an instruction with arguments by name: views, lists of them, or text. Notes what it
+        writes."""
+        kinds = given.pop("kinds", ())
+        views = {key: one for key, one in given.items() if isinstance(one, View)}
+        lists = {key: many for key, many in given.items() if isinstance(many, list)}
+        views |= {f"{key}[{i}]": one for key, many in lists.items() for i, one in enumerate(many)}
+        told = ", ".join(f"{key}={text_of(one)}" for key, one in given.items())
+        self.say(f"{name}({told})", None, {*kinds, *self._roles(name, views)}, [views])
+        for key, view in views.items():
+            if key.partition("[")[0] in writes:
+                self.wrote(view)
+        self.used += views.values()
+        if name.startswith("nisa."):
+            self.issued.append((name, tuple(writes), given))
+
+    def _roles(self, name: str, views: dict[str, View]) -> list[str]:
+        """What is new of how tensors are used: in a role, a format or a size that they were not."""
+        found = []
+        for key, view in views.items():
+            roles, role = view.tensor.roles, f"{name} {key}"
+            size = f"{view.lanes} x {view.free}"
+            if roles:
+                found += ["another role"] * (role not in roles)
+                found += ["another size"] * (size not in roles)
+            roles |= {role, size}
+        return found
+
+    def wrote(self, view: View) -> None:
+        """Note that something has written a view."""
+        view.mark_written()
+        view.tensor.last = view
+
+    def new(
+        self, region: str, shape: Sequence[int], form: str, address: tuple[int, int] | None = None
+    ) -> View:
+        """A new tensor, which nothing has written, unless it is at an address."""
+        made = Tensor(self.name("p" if region == "psum" else "t"), region, tuple(shape), form)
+        given = {"dtype": f"nl.{form}", "buffer": self._memory(region)}
+        if address is not None:
+            fresh = np.zeros((PARTITIONS, PLACED_BYTES), np.bool_)
+            made.place(self.placed.setdefault(region, fresh), address)
+            given["address"] = str(address)
+        self.tensors.append(made)
+        told = "".join(f", {key}={value}" for key, value in given.items())
+        kinds = ["an address"] * (address is not None)
+        self.say(f"{made.name} = nl.ndarray({made.shape}{told})", makes=made.name, kinds=kinds)
+        return made.whole()
+
+    def _memory(self, region: str) -> str:
+        """What a kernel calls a memory. Each of two cores has tensors in HBM of its own."""
+        if region == "hbm" and (self.cores > 1 or self.chance(0.3)):
+            return "nl.private_hbm"
+        return REGIONS[region]
+
+    def given(self, shape: Sequence[int], form: str, kind: str = "any", *more: int) -> View:
+        """A new input."""
+        made = Tensor(self.name("x"), "hbm", tuple(shape), form, constant=True)
+        made.written[:] = True
+        self.inputs.append(Input(made.name, made.shape, form, kind, *more))
+        self.tensors.append(made)
+        return made.whole()
+
+    def fill(self, view: View) -> View:
+        """Fill a new tensor on the chip from an input, of which each of two cores may have its own
+        part."""
+        source = self._own(view) or self.given(view.shape, view.form)
+        if view.tensor.region == "psum":
+            through = self.new("sbuf", view.shape, view.form)
+            self.issue("nisa.dma_copy", dst=through, src=source)
+            self.issue("nisa.tensor_copy", dst=view, src=through)
+        else:
+            self.issue("nisa.dma_copy", dst=view, src=source)
+        return view
+
+    def _own(self, view: View) -> View | None:
+        if self.cores == 1 or self.chance(0.4):
+            return None
+        both = self.given((self.cores, *view.shape), view.form)
+        apart = prod(view.shape) * view.size
+        return replace(both, text=f"{both.text}[core]", at=both.at[0], apart=apart)
+
+    def known(self, lanes: int, free: int, high: int, form: str, kind: str = "known") -> Any:
+        """A tile with whole numbers up to `high` that are known, and these."""
+        one = self.known_input((lanes, free), high, form, kind)
+        tile = self.new("sbuf", (lanes, free), form)
+        self.issue("nisa.dma_copy", dst=tile, src=one)
+        return tile, self._numbers()
+
+    def known_input(self, shape: Sequence[int], high: int, form: str, kind: str = "known") -> View:
+        return self.given(shape, form, kind, self.between(0, 1 << 20), high)
+
+    def _numbers(self) -> Array:
+        """Those of the last input."""
+        one = self.inputs[-1]
+        return numbers(one, np.random.default_rng(one.seed)).astype(np.int64)
+
+    def register(self, high: int) -> tuple[str, int]:
+        """The name of a register with a number up to `high`, and the number."""
+        name, draw = self.name("r"), self.random.random()
+        if draw < 0.5:
+            number = self.between(0, high)
+            self.say(f"{name} = nisa.register_alloc({number})", makes=name, kinds=["register"])
+            return name, number
+        self.say(f"{name} = nisa.register_alloc()", makes=name)
+        source = self.known_input((1, 1), high, self.choose(("int32", "uint16", "float32")))
+        number = int(self._numbers()[0, 0])
+        self.issue("nisa.register_load", (), dst=name, src=source, kinds=["register"])
+        if draw < 0.7:
+            other = self.name("r")
+            self.say(f"{other} = nisa.register_alloc(0)", makes=other)
+            self.say(f"nisa.register_move({other}, {name})")
+            name = other
+        return name, number
+
+    # --- operands ---------------------------------------------------------------------------------
+
+    def room_in_psum(self, free: int, form: str) -> bool:
+        """Whether another tensor fits into PSUM."""
+        used = sum(-(-one.row // BANK_BYTES) for one in self.tensors if one.region == "psum")
+        banks = BANKS - 2 * ("psum" in self.placed)
+        return used + 1 <= banks and free * SIZES[form] <= BANK_BYTES
+
+    def column(self, lanes: int, form: str = "float32") -> View:
+        """One number for each partition."""
+        return self.to_read(lanes, 1, (form,), flat=True)
+
+    def to_read(
+        self, lanes: int, free: int, forms: Sequence[str], regions: Sequence[str] = ("sbuf",),
+        **how: bool,
+    ) -> View:  # fmt: skip
+        """A view to read, all of which is written, of so many partitions and elements of each."""
+        asked = How(reads=True, **how)
+        found = self._existing(lanes, free, forms, regions, asked)
+        return found or self.window(
+            self._fresh(lanes, free, forms, regions, True), lanes, free, asked
+        )
+
+    def to_write(
+        self, lanes: int, free: int, forms: Sequence[str], regions: Sequence[str] = ("sbuf",),
+        written: bool = False, apart: View | None = None, **how: bool,
+    ) -> View:  # fmt: skip
+        """A view to write, in which no element comes twice, and which something has `written` if
+        not all of it will be; `apart` from another view that the instruction writes."""
+        asked = How(**how)
+        found = self._existing(lanes, free, forms, regions, asked, written)
+        if found is not None and apart is not None and found.tensor.shares(apart.tensor):
+            found = None
+        made = found or self._fresh(lanes, free, forms, regions, written)
+        return found or self.window(made, lanes, free, asked)
+
+    def _existing(
+        self, lanes: int, free: int, forms: Sequence[str], regions: Sequence[str], how: How,
+        written: bool = False,
+    ) -> View | None:  # fmt: skip
+        """A view of a tensor that there is: one that was used before, or another."""
+        if self.chance(0.1):
+            return None
+        if self.chance(0.5):
+            same = [
+                view
+                for view in self.used
+                if view.lanes == lanes and view.free == free and view.form in forms
+                and view.tensor.region in regions and (how.anywhere or view.starts_well)
+                and not (how.flat and len(view.shape) > 2) and (how.moves or not view.moved)
+                and (view.is_written() if how.reads else view.is_free())
+            ]  # fmt: skip
+            if same:
+                return self.choose(same)
+        roomy = [
+            one
+            for one in self.tensors
+            if one.region in regions and one.shape[0] >= lanes and (how.reads or not one.constant)
+        ]
+        for _ in range(min(4, 2 * len(roomy))):
+            tensor = self.choose(roomy)
+            form = self._form_there(tensor, forms)
+            if form is None or tensor.wide // SIZES[form] < free:
+                continue
+            base = tensor.whole()
+            base = base if form == tensor.form else base.view(form)
+            if not (how.reads or written) or base.is_written():
+                return self.window(base, lanes, free, how)
+        return None
+
+    def _form_there(self, tensor: Tensor, forms: Sequence[str]) -> str | None:
+        """A format to read a tensor as: its own, or now and then another that fits into it."""
+        if tensor.form in forms and not self.chance(0.1):
+            return tensor.form
+        form = self.choose(forms)
+        fits = tensor.shape[-1] * SIZES[tensor.form] % SIZES[form] == 0
+        return form if fits and self.chance(0.5) else None
+
+    def _fresh(
+        self, lanes: int, free: int, forms: Sequence[str], regions: Sequence[str], fill: bool
+    ) -> View:
+        """A new tensor with room for so much, or more."""
+        region, form = self.choose(regions), self.choose(forms)
+        if "float32" in forms and self.chance(0.4):
+            form = "float32"
+        more = self.choose((0, 0, 0, 1, 3, 8))
+        if region == "psum" and not self.room_in_psum(free + more, form):
+            region, more = "sbuf" if "sbuf" in regions else region, 0
+        height = lanes if self.chance(0.6) else min(PARTITIONS, lanes + self.between(0, 32))
+        wide = free + more
+        shape = (height, *self.parts(wide)) if self.chance(0.3) else (height, wide)
+        made = self.new(region, shape, form)
+        return self.fill(made) if fill else made
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def returned(self, most: int = 3) -> None:
+        """Copy what was written last of some tensors to HBM, and return it."""
+        left = [one for one in self.tensors if one.last is not None and one.on_chip]
+        self.random.shuffle(left)
+        for tensor in left[:most]:
+            assert tensor.last is not None
+            self.result(tensor.whole() if tensor.whole().is_written() else tensor.last)
+
+    def result(self, view: View) -> None:
+        """Copy a view to HBM, and return it; of each core if there are two."""
+        if view.tensor.region == "psum":
+            through = self.new("sbuf", view.shape, view.form)
+            self.issue("nisa.tensor_copy", dst=through, src=view)
+            view = through.tensor.whole()
+        shape = view.shape if self.cores == 1 else (self.cores, *view.shape)
+        out = Tensor(self.name("o"), "hbm", shape, view.form)
+        made = f"nl.ndarray({shape}, dtype=nl.{view.form}, buffer=nl.shared_hbm)"
+        self.say(f"{out.name} = {made}", makes=out.name)
+        own = out.whole()
+        if self.cores > 1:
+            apart = view.at.size * view.size
+            own = replace(own, text=f"{out.name}[core]", at=own.at[0], apart=apart)
+        self.issue("nisa.dma_copy", dst=own, src=view)
+        self.results.append(out.name)
+
+    def program(self) -> Program:
+        """What was made."""
+        launch = Launch(self.target, self.cores, self.ranks, self.options)
+        return Program(self.seed, launch, self.inputs, self.statements, self.results)
+
+
+def text_of(given: Any) -> str:
+    """An argument as a kernel has it."""
+    if isinstance(given, list):
+        return f"[{', '.join(map(text_of, given))}]"
+    return given.text if isinstance(given, View) else str(given)

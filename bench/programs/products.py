@@ -1,0 +1,212 @@
+"""Statements of the Tensor engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.programs.draws import ON_CHIP
+from bench.programs.maker import Maker
+from bench.programs.views import SIZES, View
+
+NARROW = ("bfloat16", "float16", "float8_e5m2", "float8_e4m3")
+EIGHT_BITS = ("float8_e5m2", "float8_e4m3")
+PACKED = ("float8_e5m2_x4", "float8_e4m3fn_x4")
+COLUMNS, WEIGHTS = 512, 128  # that a product moves, and holds
+SPARSE = ((4, 16), (4, 12), (4, 8), (2, 8), (2, 4), (1, 4), (1, 2))
+
+
+def _formats(maker: Maker) -> tuple[str, ...]:
+    """Formats that go with each other."""
+    return ("float32",) if maker.chance(0.2) else NARROW
+
+
+def _rows(maker: Maker) -> int:
+    return min(maker.lanes(), maker.choose((16, 32, 48, 64, 128)))
+
+
+def _sum(maker: Maker, rows: int, columns: int, **how: bool) -> View | None:
+    """Where sums go: None if there is no room in PSUM."""
+    forms = (
+        ("float32", "bfloat16") if maker.target == "trn3" and maker.chance(0.3) else ("float32",)
+    )
+    known = any(
+        p.region == "psum" and p.shape[0] >= rows and p.row // SIZES[forms[0]] >= columns
+        for p in maker.tensors
+    )
+    if not known and not maker.room_in_psum(columns, forms[0]):
+        return None
+    made = maker.to_write(rows, columns, forms, ("psum",), **how)
+    return made if made.tensor.row <= 2048 else None
+
+
+def _factors(maker: Maker, forms: tuple[str, ...]) -> View:
+    """A stationary tile, often one that was used before."""
+    known = [
+        one for one in maker.used
+        if len(one.shape) == 2 and one.form in forms and one.free <= WEIGHTS and not one.moved
+        and one.tensor.region == "sbuf" and one.starts_well and one.is_written()
+    ]  # fmt: skip
+    if known and maker.chance(0.5):
+        return maker.choose(known)
+    return maker.to_read(_rows(maker), min(maker.columns(), WEIGHTS), forms, flat=True)
+
+
+def nc_matmul(maker: Maker) -> None:
+    """Products of one stationary tile with moving tiles of several widths."""
+    forms = _formats(maker)
+    stationary = _factors(maker, forms)
+    widths: list[int] = []
+    for _ in range(maker.choose((1, 1, 2, 3))):
+        columns = min(maker.columns(), COLUMNS)
+        moving = maker.to_read(stationary.lanes, columns, forms, flat=True)
+        dst = _sum(maker, stationary.free, columns)
+        if dst is None:
+            return
+        given: dict[str, Any] = {"dst": dst, "stationary": stationary, "moving": moving}
+        given |= _tiled(maker, stationary, dst)
+        if dst.is_written() and maker.chance(0.5):
+            given["accumulate"] = maker.choose(("True", "False"))
+        ragged = columns <= 17 and any(wide > 17 for wide in widths)
+        kinds = ["accumulation"] * (given.get("accumulate") == "True")
+        kinds += ["ragged end of a product"] * ragged
+        maker.issue("nisa.nc_matmul", **given, kinds=kinds)
+        widths.append(columns)
+
+
+def _tiled(maker: Maker, stationary: View, dst: View) -> dict[str, str]:
+    """A part of the array, where the tiles are."""
+    if stationary.lanes > 64 or stationary.free > 64 or maker.chance(0.85):
+        return {}
+    row, column = (one.first_lane // 64 * 64 for one in (stationary, dst))
+    return {"tile_position": str((row, column)), "tile_size": "(64, 64)"}
+
+
+def groups(maker: Maker) -> None:
+    """Sums of several products in several groups, whose instructions take turns."""
+    forms, count = _formats(maker), maker.between(2, 3)
+    rows, weights = _rows(maker), min(maker.columns(), 64)
+    sums = []
+    for _ in range(count):
+        columns = min(maker.columns(), 128)
+        if not maker.room_in_psum(columns, "float32"):
+            return
+        sums.append(maker.new("psum", (weights, columns), "float32"))
+    for number in range(maker.between(2, 3)):
+        stationary = maker.to_read(rows, weights, forms, flat=True)
+        for dst in sums:
+            moving = maker.to_read(rows, dst.free, forms, flat=True)
+            given = {"accumulate": str(number > 0)} if maker.chance(0.7) else {}
+            maker.issue(
+                "nisa.nc_matmul", dst=dst, stationary=stationary, moving=moving, **given,
+                kinds=["interleaved groups", "accumulation"],
+            )  # fmt: skip
+
+
+def double_row(maker: Maker) -> None:
+    """Two rows at a time, of 8 bits."""
+    if maker.target == "trn1":
+        return
+    rows, weights, columns = _rows(maker), min(maker.columns(), 64), min(maker.columns(), 128)
+    dst = _sum(maker, weights, columns)
+    if dst is None:
+        return
+    tiles = [
+        maker.fill(maker.new("sbuf", (rows, 2, n), maker.choose(EIGHT_BITS)))
+        for n in (weights, columns)
+    ]
+    given = {"dst": dst, "stationary": tiles[0], "moving": tiles[1]}
+    mode = "nisa.matmul_perf_mode.double_row"
+    maker.issue("nisa.nc_matmul", **given, perf_mode=mode, kinds=["double row"])
+
+
+def nc_transpose(maker: Maker) -> None:
+    if maker.chance(0.4):
+        lanes, free = maker.between(1, 32), maker.between(1, 32)
+        form = (maker.form(),)
+        data, dst = maker.to_read(lanes, free, form, ON_CHIP), maker.to_write(free, lanes, form)
+        maker.issue("nisa.nc_transpose", dst=dst, data=data, engine="nisa.engine.vector")
+        return
+    lanes, free = maker.lanes(), min(maker.columns(), WEIGHTS)
+    form = maker.form()
+    if not maker.room_in_psum(lanes, form):
+        return
+    data, dst = maker.to_read(lanes, free, (form,)), maker.new("psum", (free, lanes), form)
+    maker.issue("nisa.nc_transpose", dst=dst, data=data)
+
+
+def transpose_mode(maker: Maker) -> None:
+    """A product that passes on what an identity matrix picks."""
+    if maker.target == "trn1":
+        return
+    rows, weights, form = _rows(maker), min(maker.columns(), 64), maker.choose(NARROW[:2])
+    if not maker.room_in_psum(rows, form):
+        return
+    data, dst = maker.to_read(rows, weights, (form,)), maker.new("psum", (weights, rows), form)
+    identity = maker.new("sbuf", (rows, rows), form)
+    maker.issue("nisa.dma_copy", dst=identity, src=maker.given((rows, rows), form, "identity"))
+    maker.issue("nisa.nc_matmul", dst=dst, stationary=data, moving=identity, is_transpose="True")
+
+
+def sparse(maker: Maker) -> None:
+    """A product with structured sparsity."""
+    if maker.target == "trn1":
+        return
+    kept, among = maker.choose(SPARSE)
+    form, columns = maker.choose(NARROW[:2]), min(maker.columns(), 60)
+    rows, four = kept * maker.between(1, 32 // kept), maker.between(1, 6)
+    dst = _sum(maker, 4 * four, columns)
+    if dst is None or dst.form != "float32":
+        return
+    stationary = maker.to_read(rows, 4 * four, (form,))
+    moving = maker.fill(maker.new("sbuf", (rows, among // kept, columns), form))
+    tags, _ = maker.known(rows, four, 65535 if among == 16 else among - 1, "uint16")
+    maker.options["experimental"] = True
+    given: dict[str, Any] = {"dst": dst, "stationary": stationary, "moving": moving, "tags": tags}
+    places = maker.choose(("partition", "slot"))
+    maker.issue("nisa.nc_matmul_sparse", **given, pattern=str((kept, among)), places=repr(places))
+
+
+# --- microscaling ---------------------------------------------------------------------------------
+
+
+def scale_rows(lanes: int) -> int:
+    """The partitions of a tile with the scales of so many: four for each 32."""
+    return (lanes - 1) // 32 * 32 + 4
+
+
+def quantized(maker: Maker, lanes: int, free: int) -> tuple[View, View]:
+    """A tile of packed elements, and its scales."""
+    src = maker.to_read(lanes, 4 * free, ("bfloat16", "float16"), flat=True)
+    dst = maker.new("sbuf", (lanes, free), maker.choose(PACKED))
+    scales = maker.new("sbuf", (scale_rows(lanes), free), "uint8")
+    if lanes > 32:
+        maker.issue("nisa.memset", dst=scales, value="127")
+    writes = ("dst", "dst_scale")
+    maker.issue("nisa.quantize_mx", writes, dst=dst, src=src, dst_scale=scales)
+    return dst, scales
+
+
+def mx(maker: Maker) -> None:
+    """A product of packed elements."""
+    if maker.target != "trn3":
+        return
+    lanes, weights, columns = (
+        maker.choose((32, 32, 64)),
+        2 * maker.between(1, 8),
+        maker.between(1, 20),
+    )
+    dst = _sum(maker, weights, columns)
+    if dst is None:
+        return
+    stationary, scales = quantized(maker, lanes, weights)
+    moving, others = quantized(maker, lanes, columns)
+    maker.issue(
+        "nisa.nc_matmul_mx", dst=dst, stationary=stationary, moving=moving,
+        stationary_scale=scales, moving_scale=others,
+    )  # fmt: skip
+
+
+STEPS = (
+    *((nc_matmul, 4), (groups, 1), (double_row, 0.4), (nc_transpose, 1), (transpose_mode, 0.4)),
+    *((sparse, 0.4), (mx, 0.8)),
+)

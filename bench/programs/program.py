@@ -1,0 +1,179 @@
+"""A program: the statements of a kernel, and what it is launched with."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.programs.views import Array, View
+
+IMPORTS = {
+    "today": "import nki, nki.isa as nisa, nki.language as nl, nki.collectives as ncc",
+    "older": "import neuronxcc.nki as nki, neuronxcc.nki.isa as nisa, neuronxcc.nki.language as nl",
+}
+FIRST = "from bench.programs.checks import main"
+KNOWN = ("known", "distinct")
+ODD = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-40])
+SCALES = np.float32([0.25, 1, 1, 1, 4])
+Views = Mapping[str, View]
+
+
+class Input(NamedTuple):
+    """An array that the kernel is given: its name, its shape, its format and which numbers."""
+
+    name: str
+    shape: tuple[int, ...]
+    form: str
+    kind: str = "any"
+    seed: int = 0
+    high: int = 0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a kernel is launched on."""
+
+    target: str
+    cores: int = 1
+    ranks: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        given = {"cores": self.cores, "ranks": self.ranks}
+        more = [f"{name}={count}" for name, count in given.items() if count > 1]
+        more += [f"{name}={value!r}" for name, value in self.options.items()]
+        return ", ".join([repr(self.target), *more])
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """Lines of a kernel. `views` has for a line, counted in the statement, the operands of its
+    instruction by name, one after the other for each time that it is executed. `makes` is the
+    name of what it makes, and `kinds` are what kinds of thing it does."""
+
+    text: str
+    views: Mapping[int, Sequence[Views]] = field(default_factory=dict)
+    makes: str | None = None
+    kinds: frozenset[str] = frozenset()
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.split("\n")
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What a seed makes."""
+
+    seed: int
+    launch: Launch
+    inputs: Sequence[Input]
+    statements: Sequence[Statement]
+    results: Sequence[str]
+    dialect: str = "today"
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of thing that it does."""
+        launch = self.launch
+        found = {f"{self.dialect} API", launch.target, *(f"Options.{o}" for o in launch.options)}
+        found |= {"two cores"} if launch.cores > 1 else set()
+        found |= {"ranks"} if launch.ranks > 1 else set()
+        return found.union(*(one.kinds for one in self.statements))
+
+    def of(self, statements: Sequence[Statement]) -> Program:
+        """The same with other statements, of which what is returned has to be made."""
+        made = {one.makes for one in statements}
+        words = set(re.findall(r"\w+", " ".join(one.text for one in statements)))
+        used = [one for one in self.inputs if one.name in words]
+        left = [one for one in self.results if one in made]
+        return replace(self, statements=statements, results=left, inputs=used)
+
+    def _head(self) -> list[str]:
+        names = ", ".join(one.name for one in self.inputs)
+        return [FIRST, IMPORTS[self.dialect], "@nki.jit", f"def kernel({names}):"]
+
+    def _body(self) -> Iterator[str]:
+        for one in self.statements:
+            yield from one.lines
+        yield f"return {', '.join(self.results) or None}"
+
+    def kernel_source(self) -> str:
+        """The file up to the end of the kernel."""
+        return "\n".join([*self._head(), *(f"    {line}" for line in self._body())]) + "\n"
+
+    def source(self) -> str:
+        """A file that runs the program and checks it."""
+        given = ", ".join(repr(tuple(one)) for one in self.inputs)
+        return f"{self.kernel_source()}main(kernel, {self.seed}, [{given}], {self.launch})\n"
+
+    def by_line(self) -> dict[int, Sequence[Views]]:
+        """The operands of the instruction of each line of the source that has one."""
+        found, line = {}, len(self._head()) + 1
+        for one in self.statements:
+            for number, _ in enumerate(one.lines):
+                if number in one.views:
+                    found[line] = one.views[number]
+                line += 1
+        return found
+
+    def kernel(self) -> Any:
+        """The kernel, made from its source."""
+        text, name = self.kernel_source(), f"<program {self.seed}>"
+        linecache.cache[name] = len(text), None, text.splitlines(True), name
+        names: dict[str, Any] = {}
+        exec(compile(text, name, "exec"), names)
+        return names["kernel"]
+
+
+def arrays(inputs: Sequence[Input], seed: int, rank: int = 0, first: bool = True) -> list[Array]:
+    """Numbers for the inputs of a rank. Those that the generator knows are as it knows them the
+    first time, and others later."""
+    found = []
+    for one in inputs:
+        own = [seed, rank, int(first), int(one.name[1:])]
+        key = one.seed if first and one.kind in KNOWN else own
+        found.append(numbers(one, np.random.default_rng(key)))
+    return found
+
+
+def numbers(one: Input, rng: np.random.Generator) -> Array:
+    """Numbers of an input: mostly small, with zeros of both signs, infinities and NaN or limits of
+    integers among them now and then; or integers up to a number, any or `distinct`."""
+    form = np.dtype(one.form.rstrip("_"))
+    if one.kind == "known":
+        return rng.integers(0, one.high + 1, one.shape).astype(form)
+    if one.kind == "distinct":
+        return rng.permutation(one.high + 1)[: np.prod(one.shape)].reshape(one.shape).astype(form)
+    if one.kind == "identity":
+        return np.eye(*one.shape).astype(form)
+    odd = one.kind == "any" and rng.random() < 0.2
+    if form.kind in "iub":
+        return _whole(one, form, rng, odd)
+    found = rng.standard_normal(one.shape, np.float32) * rng.choice(SCALES)
+    if odd:
+        _spread(found, rng.choice(ODD), rng)
+    with np.errstate(all="ignore"):
+        return found.astype(form)
+
+
+def _whole(one: Input, form: Any, rng: np.random.Generator, odd: bool) -> Array:
+    if form.kind == "b":
+        return rng.random(one.shape) < 0.6
+    low, high = (0, 9) if form.kind == "u" else (-9, 9)
+    found = rng.integers(low, high + 1, one.shape).astype(form)
+    if odd:
+        limits = np.iinfo(form)
+        _spread(found, rng.choice(np.array([limits.min, limits.max], form)), rng)
+    return found
+
+
+def _spread(found: Array, value: Any, rng: np.random.Generator) -> None:
+    """Put a value at a few places."""
+    flat = found.reshape(-1)
+    flat[rng.integers(0, flat.size, 1 + flat.size // 50)] = value

@@ -1,0 +1,63 @@
+"""Instructions that are issued again, as they were or with something changed: what is kept of the
+first must hold of the second, or be made anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.programs.draws import INTEGERS
+from bench.programs.maker import Maker
+from bench.programs.views import View
+
+CHANGED = ("stationary", "moving", "data", "src", "data1", "data2")
+
+
+def again(maker: Maker) -> None:
+    """Issue an instruction again, mostly after some of what it reads has been written, or with
+    another operand of another width."""
+    if not maker.issued:
+        return
+    name, writes, given = maker.choose(maker.issued[-8:])
+    for _ in range(maker.choose((1, 1, 2))):
+        read = [key for key, one in given.items() if isinstance(one, View) and key not in writes]
+        if read and maker.chance(0.6):
+            touch(maker, given[maker.choose(read)])
+        elif name == "nisa.nc_matmul" and "perf_mode" not in given and "is_transpose" not in given:
+            given = _other_width(maker, given)
+        kinds = ["the same instruction again"]
+        maker.issue(name, writes, **{**given, "kinds": kinds})
+
+
+def touch(maker: Maker, view: View) -> None:
+    """Write a part of a tensor, or all of it."""
+    tensor = view.tensor
+    if tensor.constant or not tensor.on_chip:
+        return
+    whole = tensor.whole()
+    if whole.form not in (*maker.forms, "tfloat32"):
+        return
+    lanes = maker.between(1, min(32, whole.lanes)) if maker.chance(0.3) else whole.lanes
+    free = whole.free if maker.chance(0.5) else maker.between(1, whole.free)
+    dst = maker.window(whole, lanes, free)
+    if maker.chance(0.5):
+        value = str(maker.between(0, 9)) if dst.form in INTEGERS else maker.number()
+        maker.issue("nisa.memset", dst=dst, value=value)
+    else:
+        src = maker.to_read(lanes, free, maker.forms)
+        maker.issue("nisa.tensor_copy", dst=dst, src=src)
+
+
+def _other_width(maker: Maker, given: dict[str, Any]) -> dict[str, Any]:
+    """A product with as many columns as there are ones of another moving tile."""
+    stationary, moving, dst = (given[key] for key in ("stationary", "moving", "dst"))
+    if moving.free < 2:
+        return given
+    free = min(maker.columns(), moving.free)
+    narrow = maker.to_read(moving.lanes, free, (moving.form,), flat=True)
+    into = maker.to_write(stationary.free, free, (dst.form,), ("psum",))
+    if into.tensor.region != "psum":
+        return given
+    return {"dst": into, "stationary": stationary, "moving": narrow}
+
+
+STEPS = ((again, 5),)

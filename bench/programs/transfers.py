@@ -1,0 +1,131 @@
+"""Statements of the DMA engines, and of registers and tiles that say where they move data."""
+
+from __future__ import annotations
+
+from bench.programs.maker import Maker
+from bench.programs.views import View
+
+ANYWHERE = ("sbuf", "hbm")
+ORDERS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+
+
+def dma_copy(maker: Maker) -> None:
+    lanes, free = maker.size()
+    src = maker.to_read(lanes, free, maker.forms, ANYWHERE, anywhere=True, moves=True)
+    dst = maker.to_write(lanes, free, maker.forms, ANYWHERE, anywhere=True, moves=True)
+    maker.issue("nisa.dma_copy", dst=dst, src=src)
+
+
+def dma_transpose(maker: Maker) -> None:
+    axes, form = maker.choose((2, 2, 3, 4)), maker.choose(("float32", "bfloat16", "int32", "int16"))
+    shape = [maker.between(1, 40), *(maker.between(1, 4) for _ in range(axes - 2))]
+    shape.append(maker.between(1, 40))
+    region = maker.choose(ANYWHERE)
+    src = (
+        maker.given(shape, form) if region == "hbm" else maker.fill(maker.new("sbuf", shape, form))
+    )
+    dst = maker.new("sbuf", [shape[axis] for axis in ORDERS[axes]], form)
+    maker.issue("nisa.dma_transpose", dst=dst, src=src)
+
+
+def dma_compute(maker: Maker) -> None:
+    lanes, free = maker.size()
+    count = maker.between(1, 3)
+    srcs = [maker.to_read(lanes, free, maker.forms, ANYWHERE, anywhere=True) for _ in range(count)]
+    dst = maker.to_write(lanes, free, maker.forms, ANYWHERE, anywhere=True)
+    maker.issue("nisa.dma_compute", dst=dst, srcs=srcs, reduce_op="nl.add")
+
+
+def _table(maker: Maker, rows: int, free: int, form: str) -> View:
+    """A tensor in HBM with rows to pick: an input, or one that is written."""
+    if maker.chance(0.5):
+        return maker.given((rows, free), form)
+    table = maker.new("hbm", (rows, free), form)
+    maker.issue("nisa.dma_copy", dst=table, src=maker.given((rows, free), form))
+    return table
+
+
+def _picked(maker: Maker, table: View, index: View, rows: list[int], columns: slice) -> View:
+    """Rows of a table that an index picks, and some of their columns."""
+    at = table.at[rows][:, columns]
+    width, first = at.shape[1], columns.start
+    if maker.chance(0.5):
+        pattern = [[table.free, len(rows)], [1, width]]
+        text = f".ap({pattern}, offset={first}, vector_offset={index.text}, indirect_dim=0)"
+    else:
+        text = f"[:, {first}:{columns.stop}].vector_select(0, {index.text})"
+    return table.with_rows(text, at)
+
+
+def gather(maker: Maker) -> None:
+    """Rows that an index picks are read."""
+    rows, form = maker.between(2, 60), maker.form()
+    lanes, free = min(maker.lanes(), 64), maker.columns(40)
+    table = _table(maker, rows, free + maker.choose((0, 0, 3)), form)
+    index, picks = maker.known(lanes, 1, rows - 1, maker.choose(("int32", "uint32")))
+    first = maker.between(0, table.free - free)
+    src = _picked(maker, table, index, picks[:, 0].tolist(), slice(first, first + free))
+    if maker.chance(0.3):
+        dst = maker.to_write(lanes, free, (form,), written=True, anywhere=True)
+        maker.issue("nisa.dma_compute", dst=dst, srcs=[dst, src], reduce_op="nl.add")
+        return
+    dst = maker.to_write(lanes, free, maker.forms, anywhere=True)
+    maker.issue("nisa.dma_copy", dst=dst, src=src)
+
+
+def scatter(maker: Maker) -> None:
+    """Rows that an index picks are written."""
+    rows, form = maker.between(2, 60), maker.form()
+    lanes, free = maker.between(1, min(rows, 40)), maker.columns(40)
+    table = maker.new("hbm", (rows, free), form)
+    maker.issue("nisa.dma_copy", dst=table, src=maker.given((rows, free), form))
+    index, picks = maker.known(lanes, 1, rows - 1, "int32", "distinct")
+    dst = _picked(maker, table, index, picks[:, 0].tolist(), slice(0, free))
+    src = maker.to_read(lanes, free, (form,), anywhere=True)
+    if maker.chance(0.3):
+        maker.issue("nisa.dma_compute", dst=dst, srcs=[dst, src], reduce_op="nl.add")
+    else:
+        maker.issue("nisa.dma_copy", dst=dst, src=src)
+    again = maker.to_write(rows, free, maker.forms, anywhere=True)
+    maker.issue("nisa.dma_copy", dst=again, src=table.tensor.whole())
+
+
+# --- registers and loops --------------------------------------------------------------------------
+
+
+def register_store(maker: Maker) -> None:
+    name, _ = maker.register(100)
+    dst = maker.to_write(1, 1, maker.forms, flat=True, anywhere=True)
+    maker.issue("nisa.register_store", dst=dst, src=name)
+
+
+def loop(maker: Maker) -> None:
+    """A loop, of Python or of the device, that goes over columns."""
+    dynamic = maker.chance(0.5)
+    lanes, width, turns = maker.lanes(), maker.between(1, 6), maker.between(2, 5)
+    src = maker.to_read(lanes, width * turns, maker.forms, flat=True)
+    dst = maker.to_write(lanes, width * turns, maker.forms, flat=True)
+    names = ("dynamic_range",) if dynamic else ("affine_range", "sequential_range", "static_range")
+    kind = "loop of the device" if dynamic else "loop"
+    if dynamic:  # a register counts columns
+        head, at = f"nl.dynamic_range(0, {width * turns}, {width})", f"nl.ds(i, {width})"
+    else:
+        head, at = f"nl.{maker.choose(names)}({turns})", f"nl.ds(i * {width}, {width})"
+    pieces = [slice(i * width, (i + 1) * width) for i in range(turns)]
+    views = [
+        {
+            key: one.with_register(f"[:, {at}]", one.at[:, piece])
+            for key, one in (("dst", dst), ("src", src))
+        }
+        for piece in pieces
+    ]
+    call = "nisa.tensor_copy" if maker.chance(0.5) else "nisa.dma_copy"
+    text = f"for i in {head}:\n    {call}(dst={dst.text}[:, {at}], src={src.text}[:, {at}])"
+    maker.say(text, None, [kind], views, line=1)
+    maker.wrote(dst)
+
+
+STEPS = (
+    *((dma_copy, 2), (dma_transpose, 0.5), (dma_compute, 0.4), (gather, 0.8), (scatter, 0.6)),
+    *((register_store, 0.3), (loop, 0.8)),
+)

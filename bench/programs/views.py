@@ -1,0 +1,222 @@
+"""Tensors of a program, and views of them by numpy's own indexing: a view has an array of the byte
+positions of its elements, got by applying to the array of its tensor's positions what the kernel
+applies to the tensor. Strides are never computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+SIZES = {
+    **dict.fromkeys(("float32", "tfloat32", "int32", "uint32"), 4),
+    **dict.fromkeys(("bfloat16", "float16", "int16", "uint16"), 2),
+    **dict.fromkeys(("float8_e5m2", "float8_e4m3", "float8_e3m4", "float8_e4m3fn"), 1),
+    **dict.fromkeys(("int8", "uint8", "bool_", "float8_e8m0fnu"), 1),
+    **dict.fromkeys(("float8_e5m2_x4", "float8_e4m3fn_x4"), 4),
+    "float4_e2m1fn_x4": 2,
+}
+"""Bytes of the formats, by their names in nki.language."""
+STARTS = {0: 128, 32: 32, 64: 64, 96: 32}
+"""The partitions where an access may start, and how many it then takes (ARCH1)."""
+
+
+@dataclass(eq=False)
+class Tensor:
+    """A tensor that statements have made: `region` is hbm, sbuf or psum, and `written` flags the
+    bytes that something has written, by `places` those of a memory if it is at an address. `roles`
+    are those it was used in."""
+
+    name: str
+    region: str
+    shape: tuple[int, ...]
+    form: str
+    constant: bool = False
+    written: Array = field(init=False)
+    places: Array | None = None
+    first: int = 0
+    roles: set[str] = field(default_factory=set)
+    last: View | None = None
+
+    def __post_init__(self) -> None:
+        self.written = np.zeros(prod(self.shape) * SIZES[self.form], np.bool_)
+
+    def place(self, memory: Array, address: tuple[int, int]) -> None:
+        """Put it at an address, a partition and a byte of it, of a memory [partitions, bytes]."""
+        self.first, byte = address
+        rows = self.first + np.arange(self.shape[0])[:, np.newaxis]
+        self.places = (rows * memory.shape[1] + byte + np.arange(self.row)).reshape(-1)
+        self.written = memory.reshape(-1)
+
+    def shares(self, other: Tensor) -> bool:
+        """Whether another tensor may have bytes of it."""
+        return self is other or (self.places is not None and other.places is not None)
+
+    @property
+    def on_chip(self) -> bool:
+        return self.region != "hbm"
+
+    @property
+    def row(self) -> int:
+        """The bytes of a partition; of a tensor in HBM, all."""
+        return prod(self.shape[1:] if self.on_chip else self.shape) * SIZES[self.form]
+
+    @property
+    def wide(self) -> int:
+        """The bytes of all that has one index of the first axis."""
+        return prod(self.shape[1:]) * SIZES[self.form]
+
+    def whole(self) -> View:
+        """The view of all of it."""
+        at = np.arange(prod(self.shape)).reshape(self.shape) * SIZES[self.form]
+        return View(self, self.name, at, self.form)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Elements of a format at byte positions `at` of a tensor, and the text that makes the view.
+    Each method gives another view, by the method of the kernel's tensors that has its name. `moved`
+    says that an offset of run time is in it, `apart` how many bytes further on the second core of
+    a rank has it, and `kinds` what kinds of views it took."""
+
+    tensor: Tensor
+    text: str
+    at: Array
+    form: str
+    moved: bool = False
+    apart: int = 0
+    kinds: frozenset[str] = frozenset()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.at.shape
+
+    @property
+    def size(self) -> int:
+        return SIZES[self.form]
+
+    @property
+    def lanes(self) -> int:
+        return self.at.shape[0]
+
+    @property
+    def free(self) -> int:
+        """The elements of a partition."""
+        return prod(self.at.shape[1:])
+
+    def _made(self, more: str, at: Array, kind: str, **changes: Any) -> View:
+        kinds = self.kinds | {kind} if kind else self.kinds
+        return replace(self, text=self.text + more, at=at, kinds=kinds, **changes)
+
+    def bytes(self) -> Array:
+        """The positions of all bytes of the elements."""
+        return (self.at.reshape(-1, 1) + np.arange(self.size)).reshape(-1)
+
+    def is_written(self) -> bool:
+        """Whether something has written each of its elements."""
+        return bool(self.tensor.written[self._places()].all())
+
+    def mark_written(self) -> None:
+        """Note that something has written each of its elements."""
+        self.tensor.written[self._places()] = True
+
+    def _places(self) -> Array:
+        at = self.bytes()
+        return at if self.tensor.places is None else self.tensor.places[at]
+
+    def is_free(self) -> bool:
+        """Whether it may be written."""
+        return not self.tensor.constant and self.is_unique()
+
+    @property
+    def starts_well(self) -> bool:
+        """Whether engines can start at its first partition."""
+        return self.lanes <= STARTS.get(self.first_lane, 0)
+
+    @property
+    def first_lane(self) -> int:
+        """Its first partition."""
+        return self.tensor.first + int(self.at.flat[0]) // self.tensor.row
+
+    def is_unique(self) -> bool:
+        """Whether no element comes twice."""
+        flat = np.sort(self.at, axis=None)
+        return bool((flat[1:] != flat[:-1]).all())
+
+    def is_dense(self) -> bool:
+        """Whether the elements of a partition follow each other in memory; in HBM, all of them."""
+        flat = self.at[:1].reshape(-1) if self.tensor.on_chip else self.at.reshape(-1)
+        return bool((np.diff(flat) == self.size).all())
+
+    def index(self, *keys: slice | int, kind: str = "slice") -> View:
+        """By integers and slices, of which those that take a whole axis are written `:`."""
+        stepped = any(isinstance(k, slice) and k.step not in (None, 1) for k in keys)
+        at = self.at[keys]
+        at = at.reshape(*at.shape, 1) if self.tensor.on_chip and at.ndim == 1 else at
+        return self._made(f"[{', '.join(map(_key, keys))}]", at, "step" if stepped else kind)
+
+    def reshape(self, *shape: int) -> View:
+        return self._made(f".reshape({shape})", self.at.reshape(shape), "reshape")
+
+    def flatten_dims(self, first: int, last: int) -> View:
+        shape = (*self.shape[:first], -1, *self.shape[last + 1 :])
+        return self._made(f".flatten_dims({first}, {last})", self.at.reshape(shape), "reshape")
+
+    def reshape_dim(self, axis: int, sizes: Sequence[int]) -> View:
+        shape = (*self.shape[:axis], *sizes, *self.shape[axis + 1 :])
+        return self._made(f".reshape_dim({axis}, {[*sizes]})", self.at.reshape(shape), "reshape")
+
+    def permute(self, order: Sequence[int]) -> View:
+        return self._made(f".permute({[*order]})", self.at.transpose(order), "permute")
+
+    def expand_dim(self, axis: int) -> View:
+        return self._made(f".expand_dim({axis})", np.expand_dims(self.at, axis), "expand")
+
+    def squeeze_dim(self, axis: int) -> View:
+        return self._made(f".squeeze_dim({axis})", self.at.squeeze(axis), "squeeze")
+
+    def broadcast(self, axis: int, count: int) -> View:
+        shape = (*self.shape[:axis], count, *self.shape[axis + 1 :])
+        return self._made(
+            f".broadcast({axis}, {count})", np.broadcast_to(self.at, shape), "broadcast"
+        )
+
+    def view(self, form: str) -> View:
+        """The bits as another format; the last axis must be dense."""
+        size, ratio = SIZES[form], self.size / SIZES[form]
+        firsts = self.at[..., :: max(1, round(1 / ratio))]
+        steps = np.arange(max(1, round(ratio))) * size
+        at = (firsts[..., np.newaxis] + steps).reshape(*self.shape[:-1], -1)
+        return self._made(f".view(nl.{form})", at, "format view", form=form)
+
+    def ap(self, pattern: Sequence[Sequence[int]], offset: int, form: str | None = None) -> View:
+        """[step, count] of each axis, from an element of the tensor on, in elements of the format
+        that it takes."""
+        form = form or self.form
+        at = np.array(offset)
+        for step, count in pattern:
+            at = at[..., np.newaxis] + step * np.arange(count)
+        other = f", dtype=nl.{form}" if form != self.form else ""
+        text = f".ap({[[*pair] for pair in pattern]}, offset={offset}{other})"
+        return self._made(text, at * SIZES[form], "access pattern", form=form)
+
+    def with_register(self, text: str, at: Array) -> View:
+        """What a register picks: `text` as the kernel has it, and where it is."""
+        at = at.reshape(*at.shape, 1) if self.tensor.on_chip and at.ndim == 1 else at
+        return self._made(text, at, "dynamic offset", moved=True)
+
+    def with_rows(self, text: str, at: Array) -> View:
+        """Rows that an index picks."""
+        return self._made(text, at, "indirect DMA", moved=True)
+
+
+def _key(key: slice | int) -> str:
+    if isinstance(key, int):
+        return str(key)
+    parts = [key.start, key.stop] if key.step is None else [key.start, key.stop, key.step]
+    return ":".join("" if part is None else str(part) for part in parts)

@@ -1,0 +1,145 @@
+"""Views of so many partitions and elements, of whole tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from bench.programs.draws import Draws
+from bench.programs.views import STARTS, View
+
+
+class How(NamedTuple):
+    """What a view may be: only what `reads` repeats elements; `anywhere` lets it begin at any
+    partition; `flat` is [partitions, elements]; `moves` lets registers say where it is."""
+
+    reads: bool = False
+    anywhere: bool = False
+    flat: bool = False
+    moves: bool = False
+
+
+class Windows(Draws):
+    """Draws of views."""
+
+    def register(self, high: int) -> tuple[str, int]:
+        """The name of a register with a number up to `high`, and the number."""
+        raise NotImplementedError
+
+    def window(self, base: View, lanes: int, free: int, how: How = How()) -> View:  # noqa: B008
+        """Some partitions of a whole tensor, and so many elements of each."""
+        starts = range(base.lanes - lanes + 1) if how.anywhere else _starts(base.lanes, lanes)
+        first = 0 if self.chance(0.6) else self.choose(starts)
+        rows = slice(None) if lanes == base.lanes else slice(first, first + lanes)
+        if lanes == base.lanes and free == base.free and self.chance(0.3):
+            return self._flat(base) if how.flat else base
+        style = Windows._dynamic if how.moves and self.chance(0.4) else self.choose(self.STYLES)
+        found = style(self, base, rows, free, how.reads)
+        if found is not None and how.flat:
+            dense = len(found.shape) == 2 or (not found.moved and found.is_dense())
+            found = self._flat(found) if dense else None
+        if found is None or not (how.reads or found.is_unique()):
+            found = self._in_a_row(base, rows, free, how.reads)
+        may = not how.flat and not found.moved
+        return self._reshaped(found) if may and self.chance(0.25) else found
+
+    def _reshaped(self, view: View) -> View:
+        """The same elements in the same order, with other axes."""
+        axis = self.between(1, len(view.shape) - 1)
+        if len(view.shape) > 3:
+            return view
+        ones = [i for i, n in enumerate(view.shape) if i and n == 1]
+        if len(view.shape) > 2 and ones and self.chance(0.5):
+            return view.squeeze_dim(ones[0])
+        if self.chance(0.3):
+            return view.expand_dim(self.between(1, len(view.shape)))
+        if self.chance(0.3) and view.is_dense():
+            return view.reshape(view.lanes, *self.parts(view.free))
+        return view.reshape_dim(axis, self.parts(view.shape[axis]))
+
+    def _flat(self, base: View) -> View:
+        """A dense view as [partitions, elements]."""
+        if len(base.shape) == 2:
+            return base
+        if self.chance(0.5):
+            return base.reshape(base.lanes, base.free)
+        return base.flatten_dims(1, len(base.shape) - 1)
+
+    def _in_a_row(self, base: View, rows: slice, free: int, reads: bool) -> View:
+        """Elements that follow each other."""
+        flat = self._flat(base)
+        first = 0 if self.chance(0.4) else self.between(0, flat.free - free)
+        if self.chance(0.3) and first + free == flat.free:
+            return flat.index(rows, slice(first, None))
+        return flat.index(rows, slice(first, first + free))
+
+    def _stepped(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
+        """Each second, third or fourth element."""
+        step = self.between(2, 4)
+        span = step * (free - 1) + 1
+        if span > base.free:
+            return None
+        first = self.between(0, base.free - span)
+        last = min(base.free, first + span + self.between(0, step - 1))
+        return self._flat(base).index(rows, slice(first, last, step))
+
+    def _block(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
+        """Some of the columns of some rows."""
+        height, width = self.parts(free)
+        tall, wide = self.parts(base.free)
+        if tall < height or wide < width:
+            return None
+        top, left = self.between(0, tall - height), self.between(0, wide - width)
+        whole = base if base.shape[1:] == (tall, wide) else base.reshape(base.lanes, tall, wide)
+        found = whole.index(rows, slice(top, top + height), slice(left, left + width))
+        return found.permute((0, 2, 1)) if self.chance(0.3) else found
+
+    def _repeated(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
+        """Elements that are read several times."""
+        times, others = self.parts(free)
+        if not reads or times == 1:
+            return None
+        found = self._in_a_row(base, rows, others, reads)
+        axis = self.between(1, 2)
+        return found.expand_dim(axis).broadcast(axis, times)
+
+    def _pattern(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
+        """An access pattern with any strides."""
+        counts = [free] if self.chance(0.4) else [*self.parts(free)]
+        low = 0 if reads else 1
+        steps = [self.between(low, max(2, base.free // count)) for count in counts]
+        steps = [-s if self.chance(0.1) else s for s in steps]
+        ends = [s * (n - 1) for s, n in zip(steps, counts)]
+        least, most = (sum(f(0, end) for end in ends) for f in (min, max))
+        if most - least >= base.free:
+            return None
+        lanes = range(base.lanes)[rows]
+        offset = lanes.start * base.free + self.between(-least, base.free - 1 - most)
+        pattern = [[base.free, len(lanes)], *([s, n] for s, n in zip(steps, counts))]
+        return base.tensor.whole().ap(pattern, offset, base.form)
+
+    def _dynamic(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
+        """Elements that follow each other from where a register says, or one of the rows that the
+        elements of a partition make."""
+        if base.free % free == 0 and self.chance(0.3):
+            count = base.free // free
+            name, number = self.register(count - 1)
+            split = base.reshape(base.lanes, count, free).index(rows)
+            return split.with_register(f".select(1, {name})", split.at[:, number])
+        flat = self._flat(base).index(rows)
+        name, number = self.register(base.free - free)
+        if self.chance(0.2) and rows == slice(None):
+            pattern = [[base.free, base.lanes], [1, free]]
+            text = f".ap({pattern}, offset=0, scalar_offset={name}, indirect_dim=1)"
+            return self._flat(base).with_register(text, flat.at[:, number : number + free])
+        text = f"[:, nl.ds({name}, {free})]"
+        return flat.with_register(text, flat.at[:, number : number + free])
+
+    STYLES: Sequence[Callable[[Windows, View, slice, int, bool], View | None]] = (
+        *(_in_a_row, _in_a_row, _in_a_row, _stepped, _block, _block, _repeated, _pattern),
+    )
+
+
+def _starts(height: int, lanes: int) -> list[int]:
+    """The partitions of a tensor where an access of so many may start."""
+    return [s for s, most in STARTS.items() if lanes <= most and s + lanes <= height]

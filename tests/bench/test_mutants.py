@@ -1,0 +1,79 @@
+"""Faults that `bench/mutants.py` puts into a copy of the package."""
+
+import ast
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+
+import mutants
+
+ENTRIES = tomllib.loads(mutants.LIST.read_text())
+KEYED = """
+def cached(table, a, b):
+    key = a, b
+    if a < b:
+        table[key] = min(a, b)
+    return table.get(key)
+"""
+
+
+@pytest.fixture
+def tree(tmp_path):
+    (tmp_path / "neuroncore/core").mkdir(parents=True)
+    (tmp_path / "neuroncore/core/memo.py").write_text(KEYED)
+    (tmp_path / "test_memo.py").write_text(
+        "from neuroncore.core.memo import cached\n\n\n"
+        "def test_each_pair_has_a_place():\n"
+        "    table = {}\n"
+        "    assert cached(table, 1, 2) == 1 and set(table) == {(1, 2)}\n"
+    )
+    return tmp_path
+
+
+@pytest.mark.source
+def test_every_fault_of_the_list_is_one_of_todays_files_and_can_be_compiled():
+    found = mutants.mutants(ENTRIES)
+    assert len(found) >= 80
+    for one in found:
+        text = (ROOT / one.file).read_bytes()
+        changed = text[: one.at] + one.new.encode() + text[one.at + len(one.old.encode()) :]
+        ast.parse(changed)
+        assert changed != text
+        assert one.room in ENTRIES["tests"]
+    assert all((ROOT / test).exists() for tests in ENTRIES["tests"].values() for test in tests)
+
+
+@pytest.mark.source
+def test_explanations_are_of_faults_that_are_there():
+    names = {one.name for one in mutants.mutants(ENTRIES)}
+    assert set(ENTRIES.get("survives", {})) <= names
+
+
+def test_a_patch_that_fits_nowhere_is_refused(tree):
+    entry = {"file": "neuroncore/core/memo.py", "find": "a, c", "replace": "a", "why": ""}
+    with pytest.raises(ValueError, match="0 times"):
+        list(mutants.patches([entry], tree))
+
+
+def test_the_same_seed_draws_the_same_faults(tree):
+    first, again = (mutants.drawn("neuroncore/core/memo.py", 3, 1, tree) for _ in range(2))
+    assert [one.name for one in first] == [one.name for one in again]
+    kinds = {one.why for one in mutants.drawn("neuroncore/core/memo.py", 9, 1, tree)}
+    assert kinds == {"a comparison", "an extreme", "a dropped part of a key"}
+
+
+def test_a_fault_is_killed_by_a_test_that_sees_it_and_only_by_one(tree):
+    dropped, extreme = (
+        next(one for one in mutants.drawn("neuroncore/core/memo.py", 9, 1, tree) if one.new == new)
+        for new in ("key = (a,)", "max(a, b)")
+    )
+    assert mutants.killed_by(dropped, ["test_memo.py"], 0, tree) == "tests"
+    assert mutants.killed_by(extreme, ["test_memo.py"], 0, tree) == "tests"
+    (tree / "test_memo.py").write_text("def test_nothing():\n    pass\n")
+    assert mutants.killed_by(dropped, ["test_memo.py"], 0, tree) == ""
+    assert (tree / "neuroncore/core/memo.py").read_text() == KEYED
