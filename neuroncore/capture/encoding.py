@@ -1,0 +1,319 @@
+"""The 64 bytes of an instruction, taken apart by the tables of `isa/encoding.toml`."""
+
+from __future__ import annotations
+
+import re
+import struct
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+from neuroncore.errors import DefinitionError
+from neuroncore.machine import isa
+
+PSUM = 1 << 25  # of an address in a partition: it is in PSUM, otherwise in SBUF
+KEPT = (
+    1 << 16
+)  # instructions that are known, so that those that are there often are taken apart once
+NUMBERS = {"u1": "<B", "u2": "<H", "u4": "<I", "u8": "<Q", "f4": "<f"}
+SECOND = 32  # where a semaphore instruction has its second condition
+WORD = re.compile(r"\{(\w+)")
+
+Names = Mapping[int, str]
+Value = int | float | str
+
+
+class Condition(NamedTuple):
+    """What an instruction waits for or does, of a semaphore (S) or an event (E): `S>=` 16."""
+
+    kind: str
+    number: int
+    value: int
+
+    def said(self, names: Names, mark: str = "") -> str:
+        """As the profiler says it; `mark` stands before it."""
+        name = f" ({names[self.number]})" if self.number in names else ""
+        left = f"{mark}{self.kind[0]}[{self.number}]{name}{self.kind[1:]}"
+        return f"{left}{self.value}" if self.kind.endswith("=") else left
+
+
+class Operand(NamedTuple):
+    """A tensor in SBUF or PSUM: where it begins in a partition, how it steps, in elements, over how
+    many, and how many partitions it has. The format is "" where the instruction does not say."""
+
+    name: str
+    reads: bool
+    address: int
+    steps: tuple[int, ...]
+    sizes: tuple[int, ...]
+    format: str
+    rows: int
+
+    @property
+    def in_psum(self) -> bool:
+        return bool(self.address & PSUM)
+
+    @property
+    def free(self) -> int:
+        """Elements of a partition."""
+        return prod(max(size, 1) for size in self.sizes)
+
+    def __str__(self) -> str:
+        form = f"{self.format}@" if self.format else ""
+        return f"{form}{self.address:#x}{_list(self.steps)}{_list(self.sizes)}"
+
+
+class Block(NamedTuple):
+    """What a DMA reads or writes: counts[0] times counts[1] elements of so many bytes, a step in
+    bytes apart. The address is one of the device, or, by `kind`, an offset in the variable or in
+    the entry of the table of variables that has the number."""
+
+    name: str
+    reads: bool
+    kind: str
+    number: int
+    address: int
+    steps: tuple[int, ...]
+    counts: tuple[int, ...]
+    element: int
+    format: str
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.counts) * self.element
+
+    def __str__(self) -> str:
+        where = f"{self.kind} {self.number}+" if self.kind != "address" else ""
+        each = f"{_list(self.steps)}{_list(self.counts)}"
+        return f"{self.format}@{where}{self.address:#x}{each} of {self.element} bytes"
+
+
+class Scalar(NamedTuple):
+    """A number, or the address in a partition of one for each."""
+
+    value: float
+    is_address: bool
+
+    @property
+    def source(self) -> str:
+        return "PTR" if self.is_address else "INSTRUCTION"
+
+    def __str__(self) -> str:
+        return f"{int(self.value):#x}" if self.is_address else f"{self.value:g}"
+
+
+class Instruction(NamedTuple):
+    """An instruction of a device. `known` is False for an opcode that no table has; its operands
+    are not known then, and its name is the number."""
+
+    opcode: str
+    known: bool
+    waits: tuple[Condition, ...]
+    updates: tuple[Condition, ...]
+    operands: tuple[Operand, ...]
+    blocks: tuple[Block, ...]
+    settings: Mapping[str, Any]
+
+    def operand(self, name: str) -> Operand:
+        return next(each for each in self.operands if each.name == name)
+
+    def block(self, name: str) -> Block:
+        return next(each for each in self.blocks if each.name == name)
+
+    def said(self, names: Names | None = None) -> str:
+        """Its waits, its updates, its settings and its operands, as the profiler writes them.
+        `names` are those of semaphores."""
+        names = names or {}
+        first, *others = [wait.said(names) for wait in self.waits] or [""]
+        done = [f"{update.said(names)}@complete" for update in self.updates]
+        each = {one.name: str(one) for one in self.operands}
+        each |= {one.name: str(one) for one in self.blocks}
+        text = _tables().texts.get(self.opcode, "").format(**self.settings, **each)
+        return " ".join(" ".join([first, *done, text, *others]).split())
+
+
+@lru_cache(KEPT)
+def decoded(word: bytes) -> Instruction:
+    """Take 64 bytes apart."""
+    tables = _tables()
+    name, layout = tables.opcodes.get(word[0], (f"{word[0]:#04x}", None))
+    waits, updates = (
+        [_condition(word, 4, 8, tables.waits)],
+        [_condition(word, 6, 0, tables.updates)],
+    )
+    operands, blocks, settings = [], [], {}
+    if layout is not None:
+        operands = [read(word, tables) for read in layout.operands]
+        blocks = [read(word, tables) for read in layout.blocks]
+        settings = {name: read(word, tables) for name, read in layout.settings.items()}
+        if layout.second:
+            waits.append(_condition(word, SECOND, SECOND + 4, tables.waits))
+            updates.append(_condition(word, SECOND + 2, SECOND + 8, tables.updates))
+    return Instruction(
+        opcode=name,
+        known=layout is not None,
+        waits=tuple(one for one in waits if one is not None),
+        updates=tuple(one for one in updates if one is not None),
+        operands=tuple(operands),
+        blocks=tuple(blocks),
+        settings=settings,
+    )
+
+
+def opcodes() -> dict[int, str]:
+    """The names of opcodes by their codes."""
+    return {code: name for code, (name, _) in _tables().opcodes.items()}
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+class _Layout(NamedTuple):
+    operands: Sequence[Callable[[bytes, _Tables], Operand]]
+    blocks: Sequence[Callable[[bytes, _Tables], Block]]
+    settings: Mapping[str, Callable[[bytes, _Tables], Any]]
+    second: bool  # whether it has a second condition
+
+
+class _Tables(NamedTuple):
+    opcodes: Mapping[int, tuple[str, _Layout]]
+    texts: Mapping[str, str]
+    formats: Mapping[int, str]
+    names: Mapping[str, Mapping[int, str]]
+    waits: Mapping[int, str]
+    updates: Mapping[int, str]
+    addresses: Mapping[int, str]
+
+
+@cache
+def _tables() -> _Tables:
+    """Raises DefinitionError if the file is wrong."""
+    raw = tomllib.loads((isa() / "encoding.toml").read_text("utf-8"))
+    layouts = {name: _layout(name, table) for name, table in raw["layouts"].items()}
+    rows = raw["opcodes"]
+    if missing := {row["layout"] for row in rows.values()} - layouts.keys():
+        raise DefinitionError(f"isa/encoding.toml: there is no layout {', '.join(missing)}")
+    if unknown := {row["source"] for row in rows.values()} - raw["sources"].keys():
+        raise DefinitionError(f"isa/encoding.toml: there is no source {', '.join(unknown)}")
+    return _Tables(
+        opcodes={row["code"]: (name, layouts[row["layout"]]) for name, row in rows.items()},
+        texts={name: raw["layouts"][row["layout"]]["text"] for name, row in rows.items()},
+        formats=_by_code(raw["formats"]),
+        names={name: _by_code(table) for name, table in raw["names"].items()},
+        waits=_by_code(raw["waits"]),
+        updates=_by_code(raw["updates"]),
+        addresses=_by_code(raw["addresses"]),
+    )
+
+
+def _by_code(table: Mapping[str, int]) -> dict[int, str]:
+    return {code: name for name, code in table.items()}
+
+
+def _layout(name: str, table: Mapping[str, Any]) -> _Layout:
+    operands, blocks, settings = [], [], {}
+    for field, said in table.items():
+        if field == "text":
+            continue
+        if "steps" in said:
+            blocks.append(_block(field, said))
+        elif "rank" in said:
+            operands.append(_operand(field, said))
+        else:
+            settings[field] = _setting(field, said)
+    known = {*settings, *(f for f in table if f != "text")}
+    if unknown := set(WORD.findall(table["text"])) - known:
+        raise DefinitionError(f"isa/encoding.toml: {name} prints {unknown}, which it doesn't have")
+    return _Layout(operands, blocks, settings, name == "semaphore")
+
+
+def _operand(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], Operand]:
+    at, rank = said.get("reads", said.get("writes")), said["rank"]
+    pattern, reads, form = struct.Struct(f"<I{rank}h{rank}H"), "reads" in said, said.get("format")
+    shift, mask = {"low": (0, 15), "high": (4, 15), None: (0, 255)}[said.get("nibble")]
+
+    def read(word: bytes, tables: _Tables) -> Operand:
+        address, *rest = pattern.unpack_from(word, at)
+        code = None if form is None else word[form] >> shift & mask
+        return Operand(
+            name=name,
+            reads=reads,
+            address=address,
+            steps=tuple(rest[:rank]),
+            sizes=tuple(rest[rank:]),
+            format="" if code is None else tables.formats.get(code, f"format{code}"),
+            rows=word[said["rows"]],
+        )
+
+    return read
+
+
+def _block(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], Block]:
+    at, reads = said.get("reads", said.get("writes")), "reads" in said
+
+    def read(word: bytes, tables: _Tables) -> Block:
+        (raw,) = struct.unpack_from("<Q", word, at)
+        kind = tables.addresses.get(raw >> 56, f"kind{raw >> 56}")
+        plain = kind == "address"
+        return Block(
+            name=name,
+            reads=reads,
+            kind=kind,
+            number=0 if plain else raw >> 32 & 0xFFFFFF,
+            address=raw if plain else raw & 0xFFFFFFFF,
+            steps=struct.unpack_from("<2i", word, said["steps"]),
+            counts=struct.unpack_from("<2H", word, said["sizes"]),
+            element=struct.unpack_from("<H", word, said["element"])[0],
+            format=tables.formats.get(word[said["format"]], f"format{word[said['format']]}"),
+        )
+
+    return read
+
+
+def _setting(name: str, said: Mapping[str, Any]) -> Callable[[bytes, _Tables], Any]:
+    if "text" in said:
+        part = slice(said["text"], said["text"] + said["length"])
+        return lambda word, _: word[part].partition(b"\0")[0].decode("latin-1")
+    if "scalar" in said:
+        return _scalar(said["scalar"], said["flags"], said["bit"])
+    ((kind, at),) = [(kind, at) for kind, at in said.items() if kind in NUMBERS]
+    number = struct.Struct(NUMBERS[kind])
+    if "names" not in said:
+        if "unless" in said:
+            return lambda word, _: _unless(name, number.unpack_from(word, at)[0], said["unless"])
+        return lambda word, _: number.unpack_from(word, at)[0]
+
+    def named(word: bytes, tables: _Tables) -> str:
+        (code,) = number.unpack_from(word, at)
+        found = tables.names[said["names"]].get(code, f"{code:#x}")
+        return _unless(name, code, said["unless"], found) if "unless" in said else found
+
+    return named
+
+
+def _unless(name: str, code: int, usual: int, found: str | None = None) -> str:
+    """What is printed of a setting that is not as usual."""
+    return "" if code == usual else f"{name}={found or code}"
+
+
+def _scalar(at: int, flags: int, bit: int) -> Callable[[bytes, _Tables], Scalar]:
+    def read(word: bytes, _: _Tables) -> Scalar:
+        is_address = bool(word[flags] >> bit & 1)
+        (value,) = struct.unpack_from("<I" if is_address else "<f", word, at)
+        return Scalar(value, is_address)
+
+    return read
+
+
+def _condition(word: bytes, at: int, value: int, kinds: Mapping[int, str]) -> Condition | None:
+    """What is waited for or done, if anything: its kind and number, and its value elsewhere."""
+    if not word[at]:
+        return None
+    amount = struct.unpack_from("<I", word, value)[0] if value else 1
+    return Condition(kinds.get(word[at], f"?{word[at]:#x}"), word[at + 1], amount)
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return f"[{','.join(map(str, numbers))}]"

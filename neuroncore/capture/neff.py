@@ -1,0 +1,405 @@
+"""Compiled programs (.neff): what the device's compiler made of a kernel.
+
+A file is a header of 1,024 bytes and a gzipped tar. That has, for each core, the instructions of
+each engine (64 bytes each), JSON with its queues, its variables and its static DMA blocks, the
+constants, and debug information that leads from an instruction to the compiler's name for it and
+to the statement it is of. The format is not documented; what is read here is what published
+programs have.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.capture.encoding import Instruction, decoded
+from neuroncore.capture.protobuf import Malformed, Message, packed
+from neuroncore.capture.trace import SEMAPHORES, SIZE, content
+from neuroncore.errors import UsageError
+from neuroncore.startup.structs import dataclass
+
+Array = npt.NDArray[Any]
+Json = Mapping[str, Any]
+
+START = 1024  # where the archive begins
+LARGEST = 1 << 30  # bytes of a file: the largest published one has 2 MB
+UNPACKED = 1 << 31  # bytes of its archive
+GZIP = b"\x1f\x8b"
+FILE, LINE = "kernel_file", "kernel_line"  # attributes of a statement that older compilers gave
+
+# What files call the engines, in the order of ENGINES, and the queues' prefixes for them.
+STEMS = ("PE", "Activation", "Pool", "DVE", "SP")
+OWNERS = {"PE": "Tensor", "Act": "Scalar", "Pool": "GpSimd", "DVE": "Vector", "SP": "Sync"}
+TARGETS = {"sunda": "trn1", "cayman": "trn2"}  # NeuronCore v2 and v3
+STATE_BUFFER = "state-buffer"  # the type of the variable that is SBUF
+TRANSPOSE = 3  # the type of an instruction that transposes, in the debug information
+
+DAMAGED = (
+    *(AttributeError, EOFError, LookupError, OSError, OverflowError, RecursionError, TypeError),
+    *(ValueError, zlib.error, tarfile.TarError, MemoryError),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A statement of the kernel, as the compiler knows it: what it makes, such as
+    "float32<128 x 512> $12[i, j]", and its file and line, "" and 0 where the program does not
+    say."""
+
+    number: int
+    text: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, eq=False)
+class Code:
+    """The program of one engine: its instructions, 64 bytes each, the compiler's name of each and
+    the number of its statement (-1 for none), and which of them transpose."""
+
+    words: Array
+    names: Sequence[str]
+    statements: Sequence[int]
+    transposes: Sequence[bool]
+
+    @cached_property
+    def instructions(self) -> list[Instruction]:
+        return [decoded(word.tobytes()) for word in self.words]
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """One part of a static DMA block: from one variable to another, each with its offset, its
+    sizes and its steps, in bytes, innermost first."""
+
+    source: str
+    source_offset: int
+    source_sizes: Sequence[int]
+    source_steps: Sequence[int]
+    source_format: str
+    target: str
+    target_offset: int
+    target_sizes: Sequence[int]
+    target_steps: Sequence[int]
+    target_format: str
+    operation: str
+
+    @property
+    def nbytes(self) -> int:
+        """What it writes."""
+        return int(np.prod([int(size) for size in self.target_sizes], dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class StaticBlock:
+    """A DMA block whose descriptors are there before the program runs."""
+
+    number: int
+    name: str
+    queue: str
+    semaphore: int
+    moves: Sequence[Move]
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A DMA queue: its name in the file, whose it is, its kind, and its blocks' semaphores."""
+
+    name: str
+    owner: str
+    kind: str
+    rings: int
+    semaphores: Sequence[int]
+
+    @property
+    def shown(self) -> str:
+        """Its name in the profiler, which calls engines otherwise."""
+        for prefix, engine in OWNERS.items():
+            if self.name.startswith(f"q{prefix}"):
+                return f"q{engine}{self.name[1 + len(prefix) :]}"
+        return self.name
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """A tensor in HBM, or what stands for SBUF: its number, its type and its size in bytes. A
+    `file` of the archive has what a constant holds; a `table` lists the numbers of variables."""
+
+    name: str
+    number: int
+    kind: str
+    size: int
+    file: str = ""
+    table: Sequence[int] = ()
+    format: str = ""
+    shape: Sequence[int] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """The program of one core. `code` and `blocks` are by engine, `statements` by number."""
+
+    name: str
+    code: Mapping[int, Code]
+    blocks: Mapping[int, Sequence[StaticBlock]]
+    queues: Mapping[str, Queue]
+    variables: Mapping[str, Variable]
+    constants: Mapping[str, bytes]  # files of numpy, by variable
+    statements: Mapping[int, Statement]
+    fp8: Json = field(default_factory=dict)
+
+    @cached_property
+    def semaphores(self) -> dict[int, str]:
+        """What each semaphore is for: an engine, or a queue, by the profiler's name."""
+        own = {s: queue.shown for queue in self.queues.values() for s in queue.semaphores}
+        return {**SEMAPHORES, **own}
+
+    def variable(self, number: int) -> Variable | None:
+        """The variable of a number, if there is one."""
+        return next((one for one in self.variables.values() if one.number == number), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Neff:
+    """A compiled program: what it is for and with what it was made, its inputs and outputs (format
+    and shape by name), and the programs of its cores."""
+
+    name: str
+    target: str
+    compiler: str
+    inputs: Mapping[str, tuple[str, tuple[int, ...]]]
+    outputs: Mapping[str, tuple[str, tuple[int, ...]]]
+    graphs: Sequence[Graph]
+
+
+def load(path: Path) -> Neff:
+    """Read a compiled program. Raises UsageError if there is no such file, it is something else,
+    cut short or damaged."""
+    data = content(path, LARGEST)
+    try:
+        return read(data)
+    except Malformed as error:
+        raise UsageError(f"{path} is not a compiled program that can be read: {error}") from None
+
+
+def read(data: bytes) -> Neff:
+    """What the bytes of a file say. Raises Malformed if they can't be those of a program."""
+    if len(data) < START + len(GZIP) or data[START : START + len(GZIP)] != GZIP:
+        raise Malformed(f"no archive begins at byte {START:,}")
+    try:
+        return _neff(_files(data[START:]))
+    except Malformed:
+        raise
+    except DAMAGED as error:
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise Malformed(f"it is damaged ({said})") from None
+
+
+def _files(archive: bytes) -> dict[str, bytes]:
+    """What the archive holds, by name."""
+    unpacking = zlib.decompressobj(wbits=31)
+    unpacked = unpacking.decompress(archive, UNPACKED)
+    if not unpacking.eof:
+        raise Malformed(f"it is cut short, or has more than {UNPACKED:,} bytes")
+    found = {}
+    with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as tar:
+        for member in tar:
+            if member.isreg() and not member.issparse():
+                file = tar.extractfile(member)
+                assert file is not None
+                found[member.name] = file.read()
+    return found
+
+
+def _neff(files: Mapping[str, bytes]) -> Neff:
+    about, nodes = _json(files, "kelf-0.json"), _json(files, "neff.json")
+    graphs = [_graph(files, each["name"], each["definition"]) for each in about["graphs"]]
+    if not graphs:
+        raise Malformed("it has no graph")
+    info = _json(files, "info.json")
+    inputs, outputs = _ends(nodes)
+    return Neff(
+        name=str(info["name"]),
+        target=TARGETS.get(about["target"], str(about["target"])),
+        compiler=str(info["tool_version"]),
+        inputs=inputs,
+        outputs=outputs,
+        graphs=graphs,
+    )
+
+
+def _json(files: Mapping[str, bytes], name: str) -> Any:
+    if name not in files:
+        raise Malformed(f"its archive has no {name}")
+    try:
+        return json.loads(files[name])
+    except (ValueError, RecursionError):
+        raise Malformed(f"its {name} is not JSON") from None
+
+
+def _ends(nodes: Json) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The inputs and the outputs, with format and shape."""
+    formats, shapes = nodes["attrs"]["dltype"][1], nodes["attrs"]["shape"][1]
+    names = [name for node in nodes["nodes"] for name in node["output_names"]]
+    both = [
+        (str(form), tuple(int(size) for size in shape))
+        for form, shape in zip(formats, shapes, strict=True)
+    ]
+    listed = dict(zip(names, both, strict=False))
+    given = [nodes["nodes"][number]["output_names"][0] for number in nodes["arg_nodes"]]
+    made = {name: what for name, what in listed.items() if name not in given}
+    return {name: listed[name] for name in given}, made
+
+
+def _graph(files: Mapping[str, bytes], name: str, path: str) -> Graph:
+    definition = _json(files, path)
+    folder = path.rpartition("/")[0]
+    shapes = _json(files, f"{folder}/tensor_map.json")
+    variables = {
+        str(key): _variable(str(key), raw, shapes) for key, raw in definition["var"].items()
+    }
+    code, blocks = {}, {}
+    for engine, stem in enumerate(STEMS):
+        if f"{folder}/{stem}.bin" in files:
+            code[engine] = _code(files, folder, stem)
+            told = _json(files, f"{folder}/{stem}.json").get("dma", [])
+            blocks[engine] = [_block(raw) for raw in told]
+    return Graph(
+        name=str(name),
+        code=code,
+        blocks=blocks,
+        queues={str(key): _queue(str(key), q) for key, q in definition["dma_queue"].items()},
+        variables=variables,
+        constants={
+            key: files[f"{folder}/{one.file}"]
+            for key, one in variables.items()
+            if one.file and f"{folder}/{one.file}" in files
+        },
+        statements=_statements(files, name),
+        fp8=dict(definition.get("fp8_conversion_config", {})),
+    )
+
+
+def _variable(name: str, raw: Json, shapes: Json) -> Variable:
+    said = shapes.get(name, {})
+    return Variable(
+        name=name,
+        number=int(raw["var_id"]),
+        kind=str(raw["type"]),
+        size=int(raw.get("size", 0)),
+        file=str(raw.get("file_name", "")),
+        table=[int(number) for number in raw.get("list", [])],
+        format=str(said.get("dtype", "")),
+        shape=[int(size) for size in said.get("sim_shape", [])],
+    )
+
+
+def _queue(name: str, raw: Json) -> Queue:
+    return Queue(
+        name=name,
+        owner=str(raw["owner"]),
+        kind=str(raw["type"]),
+        rings=int(raw["num_queues"]),
+        semaphores=[int(number) for number in raw["semaphore_set"]],
+    )
+
+
+def _block(raw: Json) -> StaticBlock:
+    return StaticBlock(
+        number=int(raw["id"]),
+        name=str(raw.get("#comment", "")),
+        queue=str(raw["queue"]),
+        semaphore=int(raw["semaphore"]),
+        moves=[_move(each) for each in raw["desc"]],
+    )
+
+
+def _move(raw: Json) -> Move:
+    def numbers(key: str) -> list[int]:
+        return [int(number) for number in raw[key]]
+
+    return Move(
+        source=str(raw["from"]),
+        source_offset=int(raw["from_off"]),
+        source_sizes=numbers("from_sizes"),
+        source_steps=numbers("from_steps"),
+        source_format=str(raw["from_dtype"]),
+        target=str(raw["to"]),
+        target_offset=int(raw["to_off"]),
+        target_sizes=numbers("to_sizes"),
+        target_steps=numbers("to_steps"),
+        target_format=str(raw["to_dtype"]),
+        operation=str(raw["op"]),
+    )
+
+
+def _code(files: Mapping[str, bytes], folder: str, stem: str) -> Code:
+    raw = files[f"{folder}/{stem}.bin"]
+    if len(raw) % SIZE:
+        raise Malformed(f"its {stem}.bin ends within an instruction")
+    words = np.frombuffer(raw, np.uint8).reshape(-1, SIZE)
+    told = _told(files, folder, stem)
+    count = len(words)
+    told = (told + [("", -1, False)] * count)[:count]
+    names, statements, transposes = zip(*told, strict=True) if told else ((), (), ())
+    return Code(words, names, statements, transposes)
+
+
+# --- debug information ----------------------------------------------------------------------------
+
+
+def _told(files: Mapping[str, bytes], folder: str, stem: str) -> list[tuple[str, int, bool]]:
+    """Of each instruction its name, the number of its statement and whether it transposes; of
+    fewer, or none, where the file does not say."""
+    known = {}
+    for each in _entries(files.get(f"{folder}/debug_info_backend_{stem}.dbg", b"")):
+        statement = _first(each, 3)
+        known[each.integer(1)] = (each.text(2), statement, each.integer(6) == TRANSPOSE)
+    listed = _entries(files.get(f"{folder}/debug_info_asm_{stem}.dbg", b""))
+    return [known.get(_first(each, 3), ("", -1, False)) for each in listed]
+
+
+def _entries(data: bytes) -> list[Message]:
+    return Message(memoryview(data)).messages(3)
+
+
+def _first(entry: Message, number: int) -> int:
+    """The first of a packed field's numbers, -1 for none."""
+    found = [one for part in entry.all_bytes(number) for one in packed(part)]
+    return found[0] if found else -1
+
+
+def _statements(files: Mapping[str, bytes], graph: str) -> dict[int, Statement]:
+    """Those of a core. The files of cores are told apart by their endings; where there is only
+    one, all cores have its statements."""
+    named = [name for name in files if name.startswith("debug_info/debug_info_penguin")]
+    own = [name for name in named if graph in name] or named
+    found = {}
+    for name in own:
+        whole = Message(memoryview(files[name]))
+        paths = [str(path, "utf-8") for path in whole.all_bytes(5)]
+        for each in whole.messages(3):
+            one = _statement(each, paths)
+            found[one.number] = one
+    return found
+
+
+def _statement(entry: Message, paths: Sequence[str]) -> Statement:
+    attributes = {pair.text(1): pair.text(2) for pair in entry.messages(7)}
+    file, line = (_whole(attributes.get(key, "")) for key in (FILE, LINE))
+    path = paths[file] if file < len(paths) else ""
+    return Statement(entry.integer(1), entry.text(2), path if line else "", line)
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,104 @@
+"""Messages in the encoding of protocol buffers, without their declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Self
+
+FIELDS = 1_000_000  # of one message: no trace or program that is known has more than thousands
+VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5  # how the value of a field is encoded
+
+Value = int | memoryview
+
+
+class Malformed(ValueError):
+    """Bytes that are not what their file says they are."""
+
+
+class Message:
+    """The fields of one message, by number. A field may be there several times."""
+
+    def __init__(self, data: memoryview) -> None:
+        """Raises Malformed if the bytes are not a message."""
+        self._fields: dict[int, list[Value]] = {}
+        for count, (number, value) in enumerate(_fields(data)):
+            if count == FIELDS:
+                raise Malformed(f"a message has more than {FIELDS:,} fields")
+            self._fields.setdefault(number, []).append(value)
+
+    def integer(self, number: int, default: int = 0) -> int:
+        """The last value of an integer field. Raises Malformed if it holds bytes."""
+        value = self._fields.get(number, [default])[-1]
+        if not isinstance(value, int):
+            raise Malformed(f"field {number} holds bytes where a number is expected")
+        return value
+
+    def has(self, number: int) -> bool:
+        return number in self._fields
+
+    def all_bytes(self, number: int) -> list[memoryview]:
+        """The values of a field of bytes. Raises Malformed if one is an integer."""
+        found = [value for value in self._fields.get(number, []) if isinstance(value, memoryview)]
+        if len(found) != len(self._fields.get(number, [])):
+            raise Malformed(f"field {number} holds a number where bytes are expected")
+        return found
+
+    def text(self, number: int) -> str:
+        """The last value of a text field, or "". Raises Malformed if it is not UTF-8."""
+        found = self.all_bytes(number)
+        if not found:
+            return ""
+        try:
+            return str(found[-1], "utf-8")
+        except UnicodeDecodeError:
+            raise Malformed(f"field {number} is not text") from None
+
+    def messages(self, number: int) -> list[Self]:
+        """The values of a field of messages. Raises Malformed if one is something else."""
+        return [type(self)(value) for value in self.all_bytes(number)]
+
+    def message(self, number: int) -> Self:
+        """The last of them; an empty one if there is none."""
+        found = self.all_bytes(number)
+        return type(self)(found[-1] if found else memoryview(b""))
+
+
+def packed(data: memoryview) -> list[int]:
+    """A packed field of integers. Raises Malformed if it ends within one."""
+    numbers, at = [], 0
+    while at < len(data):
+        number, at = _varint(data, at)
+        numbers.append(number)
+    return numbers
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, Value]]:
+    at, end = 0, len(data)
+    while at < end:
+        tag, at = _varint(data, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == VARINT:
+            value: Value
+            value, at = _varint(data, at)
+        else:
+            size = {EIGHT_BYTES: 8, FOUR_BYTES: 4}.get(kind)
+            if kind == LENGTH:
+                size, at = _varint(data, at)
+            if size is None or at + size > end:
+                raise Malformed(f"field {number} does not fit its message")
+            value, at = data[at : at + size], at + size
+        yield number, value
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """An integer of at most 64 bits, and where the next field begins."""
+    number = 0
+    for shift in range(0, 64, 7):
+        if at >= len(data):
+            raise Malformed("a message ends within a number")
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number & (1 << 64) - 1, at
+    raise Malformed("a number has more than 64 bits")

@@ -1,0 +1,426 @@
+"""Device traces (.ntff): what engines, DMA engines and semaphores did on a device, and when.
+
+A file is 128 bytes (a version, the length of the header), a header, which is a protobuf message,
+and a body of sections. A section is an array of records of 16 bytes. The header has a graph for
+each core: its programs as they were loaded, the names of its queues, the rates of its clocks. The
+format is not documented. It was worked out from published traces and held against the tables that
+`neuron-profile view` prints of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.capture.protobuf import Malformed, Message
+from neuroncore.errors import UsageError
+from neuroncore.startup.structs import dataclass
+
+Array = npt.NDArray[Any]
+
+VERSIONS = range(4, 7)  # of published traces; field 3 of the header is 10001 in all of them
+START = 128  # where the header begins
+LARGEST = 1 << 30  # bytes of a file: the largest published trace has 4 MB
+LATEST_PS = 1 << 62  # of a time: 53 days
+RATES = 1 << 31  # of clocks, in 1/1024 ps: 2 us a tick
+SIZE = 64  # bytes of an instruction
+LFS = b"version https://git-lfs"
+
+# The engines by the numbers that files have for them.
+ENGINES = ("Tensor", "Scalar", "GpSimd", "Vector", "Sync")
+TENSOR, SCALAR, GPSIMD, VECTOR, SYNC = range(len(ENGINES))
+
+# The semaphores that engines increment when they have done an instruction; the runtime has those
+# before, and those after are of DMA queues.
+SEMAPHORES = {3: "GpSimd", 4: "Scalar", 5: "Tensor", 6: "Vector", 7: "Sync"}
+
+RECORD = np.dtype([("id", "<u2"), ("part", "u1"), ("unit", "u1"), ("value", "<u4"), ("ps", "<u8")])
+KINDS = {0: "instructions", 1: "events", 4: "transfers", 5: "clock"}  # of sections
+
+# Units of records: instructions of engine e begin at 132 + 4 e and end at one more, its events are
+# at three more; DMA engine d has 64 + d; what DMA does to semaphores is at 155.
+BEGINS, ENDS, EVENTS, STRIDE = 132, 133, 135, 4
+DMA_UNIT, BY_DMA = 64, 155
+INCREMENT, CLEAR = 243, 249  # parts of events
+ELEMENT_BEGINS, ELEMENT_ENDS = 1, 5  # low digits of values; the second digit is the queue
+PC_BITS = 21  # of an instruction's number; the bit above them marks a branch that was taken
+
+INSTRUCTION = np.dtype(
+    [("begin_ps", "i8"), ("end_ps", "i8"), ("engine", "u1"), ("pc", "i4"), ("own", "?")]
+)
+TRANSFER = np.dtype(
+    [
+        *(("begin_ps", "i8"), ("end_ps", "i8"), ("engine", "u1"), ("queue", "u1")),
+        *(("bytes", "i4"), ("checksum", "u2")),
+    ]
+)
+UPDATE = np.dtype([("ps", "i8"), ("semaphore", "u1"), ("value", "i8"), ("by", "i1")])
+CLOCK = np.dtype([("ps", "i8"), ("eighths", "u1")])
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """The program of one engine as it was loaded, with what the runtime has put around it.
+
+    `code` is (instructions, 64) bytes, `own` says which instructions are the compiler's, `place`
+    where each of these is in the compiled program, and -1 for the others. `base` is what a record
+    counts from.
+    """
+
+    code: Array
+    own: Array
+    place: Array
+    base: int
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """What one core did. All times are picoseconds on one clock.
+
+    `instructions`, `transfers`, `updates` and `clock` are structured arrays in the order of time,
+    of INSTRUCTION (`pc` is an index of the stream's code, -1 outside of it), TRANSFER (one element
+    of a DMA on one of the DMA engines), UPDATE (a semaphore's new value; `by` is the engine, -1
+    for a DMA) and CLOCK (how many eighths of its full clock the Tensor engine has from then on).
+    """
+
+    name: str
+    core: int
+    total_ps: int  # what the profiler calls total_time
+    streams: Mapping[int, Stream]  # by engine
+    queues: Mapping[tuple[int, int], str]  # by DMA engine and number
+    memory: Mapping[str, int]  # bytes of HBM by what uses them
+    instructions: Array
+    transfers: Array
+    updates: Array
+    clock: Array
+
+    @property
+    def window_ps(self) -> tuple[int, int]:
+        """From the begin of the compiler's first instruction to the end of its last one."""
+        own = self.instructions[self.instructions["own"]]
+        if not len(own):
+            return 0, 0
+        return int(own["begin_ps"].min()), int(own["end_ps"].max())
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A device trace. `origin_ps` is where the profiler begins to count time: of older files, that
+    do not say so, the begin of the compiler's first instruction."""
+
+    program: str  # the file name of the compiled program
+    instance: str
+    version: int
+    runtime: str
+    origin_ps: int
+    graphs: Sequence[Graph]
+
+
+@dataclass(frozen=True, eq=False)
+class _Clocks:
+    """The clock of each source of records: its reference and the picoseconds that a step of the
+    recorded time and of the true time have, in 1/1024. On trn1 every engine has a clock of its
+    own; on trn2 all are one."""
+
+    of: Mapping[int, Sequence[tuple[int, int, int]]] = field(default_factory=dict)
+
+    def times(self, ps: Array, clock: int, number: int = 0) -> Array:
+        """Recorded times on the clock that all share, in ps."""
+        recorded = _signed(ps)
+        found = self.of.get(clock)
+        if not found:
+            return recorded
+        start, told, real = found[number if number < len(found) else 0]
+        if told == real:
+            return recorded
+        whole, rest = np.divmod(recorded - start, told)
+        if len(whole) and int(np.abs(whole).max()) > LATEST_PS // max(real, 1):
+            raise Malformed("a time is out of range")
+        return np.asarray(whole * real + rest * real // told)
+
+
+ENGINE_CLOCKS = (1, 2, 4, 3, 5)  # the numbers of the engines' clocks
+DMA_CLOCKS, OTHER_CLOCK = 8, 6  # one for each DMA engine, and one for what is none of these
+
+
+def load(path: Path) -> Trace:
+    """Read a trace. Raises UsageError if there is no such file, it is something else, of another
+    version, cut short or damaged."""
+    data = content(path, LARGEST)
+    try:
+        return read(data)
+    except Malformed as error:
+        raise UsageError(f"{path} is not a trace that can be read: {error}") from None
+
+
+def content(path: Path, largest: int) -> bytes:
+    """The bytes of a file. Raises UsageError if it can't be read, is larger than that, or stands
+    for a file that was not fetched."""
+    try:
+        if path.stat().st_size > largest:
+            raise UsageError(f"{path} has more than {largest:,} bytes: it is not read")
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}") from None
+    if data.startswith(LFS):
+        raise UsageError(f"{path} is a pointer of Git LFS: fetch the file itself with git lfs pull")
+    return data
+
+
+def read(data: bytes) -> Trace:
+    """What the bytes of a file say. Raises Malformed if they can't be those of a trace."""
+    if len(data) < START:
+        raise Malformed("it is cut short: it ends before its header")
+    version, length = data[0], int.from_bytes(data[1:5], "little")
+    if version not in VERSIONS:
+        known = f"{VERSIONS[0]} to {VERSIONS[-1]}"
+        raise Malformed(f"its first byte says version {version}, and {known} are known")
+    if START + length > len(data):
+        raise Malformed(
+            f"it is cut short: its header has {length:,} bytes, {len(data) - START:,} are there"
+        )
+    view = memoryview(data)
+    header, body = Message(view[START : START + length]), view[START + length :]
+    sections = [_Section.of(each) for each in header.messages(16)]
+    graphs = [
+        _graph(graph, body, sections)
+        for device in header.messages(4)
+        for group in device.messages(4)
+        for graph in group.messages(1)
+    ]
+    if not graphs:
+        raise Malformed("its header has no graph: nothing was traced")
+    runtime = header.message(8)
+    return Trace(
+        program=header.text(1),
+        instance=header.text(9),
+        version=version,
+        runtime=".".join(str(runtime.integer(number)) for number in (1, 2, 3)),
+        origin_ps=_time(header.message(15).integer(2)) or _first_own(graphs),
+        graphs=graphs,
+    )
+
+
+def _first_own(graphs: Sequence[Graph]) -> int:
+    return min((begin for begin, _ in (graph.window_ps for graph in graphs) if begin), default=0)
+
+
+@dataclass(frozen=True)
+class _Section:
+    kind: int
+    offset: int
+    size: int
+    core: int
+
+    @classmethod
+    def of(cls, given: Message) -> _Section:
+        return cls(*(given.integer(number) for number in (1, 5, 6, 7)))
+
+
+def _part(body: memoryview, offset: int, size: int, what: str) -> memoryview:
+    if offset + size > len(body):
+        raise Malformed(
+            f"it is cut short: its {what} end at byte {offset + size:,} of a body of {len(body):,}"
+        )
+    return body[offset : offset + size]
+
+
+def _graph(given: Message, body: memoryview, sections: Sequence[_Section]) -> Graph:
+    core = given.integer(3)
+    listed = [_Section.of(each) for each in given.messages(6)]  # of older files
+    listed += [each for each in sections if each.core == core]
+    records = {each.kind: _records(body, each) for each in listed if each.size}
+    none = np.empty(0, RECORD)
+    clocks, streams = _clocks(given.message(10)), _streams(given, body)
+    return Graph(
+        name=given.text(1),
+        core=core,
+        total_ps=_time(given.integer(14)),
+        streams=streams,
+        queues={(q.integer(1), q.integer(2)): q.text(4) for q in given.messages(7)},
+        memory={each.text(3): each.integer(2) for each in given.messages(11)},
+        instructions=_instructions(records.get(0, none), streams, clocks),
+        transfers=_transfers(records.get(4, none), clocks),
+        updates=_updates(records.get(1, none), clocks),
+        clock=_clock(records.get(5, none)),
+    )
+
+
+def _records(body: memoryview, section: _Section) -> Array:
+    if section.size % RECORD.itemsize:
+        raise Malformed(f"a section of {section.size:,} bytes is no number of records")
+    what = KINDS.get(section.kind, "other records")
+    return np.frombuffer(_part(body, section.offset, section.size, what), RECORD)
+
+
+def _clocks(given: Message) -> _Clocks:
+    found = {}
+    for number in (*ENGINE_CLOCKS, DMA_CLOCKS, OTHER_CLOCK):
+        rates = [
+            (each.integer(1), each.integer(2, 1), each.integer(3, 1))
+            for each in given.messages(number)
+        ]
+        if not all(0 < r < RATES and 0 < t < RATES and s < LATEST_PS for s, t, r in rates):
+            raise Malformed("a clock has a rate that is no rate")
+        found[number] = rates
+    return _Clocks(found)
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+def _streams(given: Message, body: memoryview) -> dict[int, Stream]:
+    edits = {each.integer(1): each.messages(2) for each in given.messages(5)}
+    found = {}
+    for each in given.messages(4):
+        engine = each.integer(1)
+        if engine >= len(ENGINES):
+            raise Malformed(f"it has a program of engine {engine}, and there are {len(ENGINES)}")
+        embedded = each.all_bytes(3)
+        raw = (
+            embedded[-1]
+            if embedded
+            else _part(body, each.integer(7), each.integer(8), f"programs of {ENGINES[engine]}")
+        )
+        if len(raw) % SIZE:
+            raise Malformed(f"the program of {ENGINES[engine]} ends within an instruction")
+        code = np.frombuffer(raw, np.uint8).reshape(-1, SIZE)
+        own, place = _edited(len(code), edits.get(engine, []))
+        found[engine] = Stream(code, own, place, each.integer(2) >> 6 & 0xFFFFFF)
+    return found
+
+
+def _edited(count: int, edits: Sequence[Message]) -> tuple[Array, Array]:
+    """Which instructions are the compiler's, and where they were in what the compiler made, from
+    what the runtime has put in and taken out."""
+    own, shift = np.ones(count, np.bool_), np.zeros(count + 1, np.int64)
+    for edit in edits:
+        at, number = edit.integer(1) // SIZE, edit.integer(2)
+        if at > count or number > count:
+            raise Malformed("the runtime's edits are outside of the program")
+        if edit.integer(3) == 2:  # taken out
+            shift[at] += number
+        else:
+            own[at : at + number] = False
+    place = np.cumsum(own) - 1 + np.cumsum(shift[:-1])
+    return own, np.where(own, place, -1)
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+def _time(ps: int) -> int:
+    if ps > LATEST_PS:
+        raise Malformed("a time is out of range")
+    return ps
+
+
+def _signed(ps: Array) -> Array:
+    if len(ps):
+        _time(int(ps.max()))
+    return ps.astype(np.int64)
+
+
+def _instructions(found: Array, streams: Mapping[int, Stream], clocks: _Clocks) -> Array:
+    rows = []
+    for engine, stream in streams.items():
+        unit = BEGINS + STRIDE * engine
+        own = found[(found["unit"] == unit) | (found["unit"] == unit + 1)]
+        own = own[np.argsort(own["ps"], kind="stable")]
+        number = own["id"].astype(np.int64) | own["part"].astype(np.int64) << 16
+        pc = number - stream.base & (1 << PC_BITS) - 1
+        begin, end = _pairs(pc, own["unit"] == unit, own["unit"] == unit + 1)
+        made = np.zeros(len(begin), INSTRUCTION)
+        made["begin_ps"] = clocks.times(own["ps"][begin], ENGINE_CLOCKS[engine])
+        made["end_ps"] = clocks.times(own["ps"][end], ENGINE_CLOCKS[engine])
+        made["engine"], made["pc"] = engine, pc[begin]
+        outside = made["pc"] >= len(stream.code)  # the runtime's own, before and after the program
+        made["pc"][outside] = -1
+        made["own"][~outside] = stream.own[made["pc"][~outside]]
+        rows.append(made)
+    return _in_time(rows, INSTRUCTION, "begin_ps")
+
+
+def _transfers(found: Array, clocks: _Clocks) -> Array:
+    """Of elements; those of one queue of one DMA engine end in the order in which they begin."""
+    found = found[np.argsort(found["ps"], kind="stable")]
+    engine, kind = found["unit"].astype(np.int64) - DMA_UNIT, found["value"] & 0xF
+    if (engine < 0).any():
+        raise Malformed("a transfer is on no DMA engine")
+    queue = found["value"] >> 4 & 0xF
+    begin, end = _pairs(engine << 4 | queue, kind == ELEMENT_BEGINS, kind == ELEMENT_ENDS)
+    ps = np.zeros(len(found), np.int64)
+    for number in range(16):
+        own = engine % 16 == number
+        ps[own] = clocks.times(found["ps"][own], DMA_CLOCKS, number)
+    made = np.zeros(len(begin), TRANSFER)
+    made["begin_ps"], made["end_ps"] = ps[begin], ps[end]
+    made["engine"], made["queue"] = engine[begin], queue[begin]
+    ended = found[end]
+    made["bytes"] = ended["id"].astype(np.int32) | ended["part"].astype(np.int32) << 16
+    made["checksum"] = ended["value"] >> 16
+    return _in_time([made], TRANSFER, "begin_ps")
+
+
+def _updates(found: Array, clocks: _Clocks) -> Array:
+    found = found[(found["part"] == INCREMENT) | (found["part"] == CLEAR)]
+    made = np.zeros(len(found), UPDATE)
+    made["by"], ps = -1, np.zeros(len(found), np.int64)
+    other = np.ones(len(found), np.bool_)
+    for engine, clock in enumerate(ENGINE_CLOCKS):
+        own = found["unit"] == EVENTS + STRIDE * engine
+        made["by"][own], ps[own] = engine, clocks.times(found["ps"][own], clock)
+        other &= ~own
+    ps[other] = clocks.times(found["ps"][other], OTHER_CLOCK)
+    made["ps"], made["semaphore"] = ps, found["id"] & 0xFF
+    made["value"] = np.where(found["part"] == INCREMENT, found["value"], 0)
+    return _in_time([made], UPDATE, "ps")
+
+
+def _clock(found: Array) -> Array:
+    made = np.zeros(len(found), CLOCK)
+    made["ps"], made["eighths"] = _signed(found["ps"]), found["value"] & 0xFF
+    return _in_time([made], CLOCK, "ps")
+
+
+def _in_time(rows: Sequence[Array], dtype: np.dtype[Any], by: str) -> Array:
+    whole = np.concatenate([np.empty(0, dtype), *rows])
+    return whole[np.argsort(whole[by], kind="stable")]
+
+
+def _pairs(key: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
+    """The places of begins and of their ends. Those of a key are first in, first out; an end that
+    nothing has begun, or a begin that has not ended, is left out."""
+    at = np.flatnonzero(begins | ends)
+    at = at[np.argsort(key[at], kind="stable")]
+    first = np.diff(key[at], prepend=-1) != 0
+    step = np.where(begins[at], 1, -1)
+    # How many are open, from 0 for each key: keys are so far apart that none reaches the other.
+    apart = -len(at) * np.cumsum(first)
+    level = np.cumsum(step)
+    level += apart - np.repeat(
+        (level - step)[first], np.diff(np.append(np.flatnonzero(first), len(at)))
+    )
+    lowest = np.minimum.accumulate(np.minimum(level, apart))
+    below = np.minimum(np.concatenate([lowest[:1] * 0, lowest[:-1]]), apart)
+    kept = (step > 0) | (level >= below)  # an end below all before it ends nothing
+    opened, closed = kept & (step > 0), kept & (step < 0)
+    return _nth_of_both(at, key[at], opened, closed)
+
+
+def _nth_of_both(at: Array, key: Array, opened: Array, closed: Array) -> tuple[Array, Array]:
+    """The nth that is opened of each key, and the nth that is closed, where both are there."""
+    found = []
+    for chosen in (opened, closed):
+        keys = key[chosen]
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))
+        turn = np.arange(len(keys)) - np.repeat(starts, np.diff(np.append(starts, len(keys))))
+        found.append((at[chosen], keys * (len(at) + 1) + turn))
+    (begin, which), (end, other) = found
+    _, mine, theirs = np.intersect1d(which, other, assume_unique=True, return_indices=True)
+    return begin[mine], end[theirs]
