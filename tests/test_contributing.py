@@ -6,15 +6,14 @@ import runpy
 import textwrap
 from pathlib import Path
 
-import ml_dtypes
-import numpy as np
 import pytest
-import recipes_compute
+from calls import SIZES, Case
 from device import TARGETS, Device
 
 from neuroncore.clause import usual
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.numerics import formats
+from neuroncore.plain import reduction
 
 pytestmark = pytest.mark.source
 
@@ -37,19 +36,21 @@ def run(block, module):
 @pytest.fixture
 def added():
     there = INSTRUCTIONS.pop("running_maximum", None)
-    reduction = importlib.import_module("neuroncore.isa.reduction")
-    yield run("from __future__ import annotations\n" + BLOCKS[0], reduction)
+    clauses = importlib.import_module("neuroncore.isa.reduction")
+    yield run("from __future__ import annotations\n" + BLOCKS[0], clauses)
     made = INSTRUCTIONS.pop("running_maximum")
     if there is not None:
         INSTRUCTIONS[made.name] = there
 
 
-def test_the_instruction_does_what_its_recipe_says(added, monkeypatch):
-    monkeypatch.setattr(recipes_compute, "recipe", lambda function: function)
-    recipe = run(BLOCKS[1], recipes_compute)["running_maximum"]
+def test_the_instruction_agrees_with_its_plain_function(added, monkeypatch):
+    function = run(BLOCKS[1], reduction)["running_maximum"]
+    monkeypatch.setattr(reduction, "running_maximum", function, raising=False)
     for target in TARGETS:
-        ((dst, want),) = recipe(Device(target), "bfloat16")
-        assert np.array_equal(dst.numpy(), want.astype(ml_dtypes.bfloat16))
+        device = Device(target)
+        for turn, size in enumerate(SIZES):
+            Case(device, "running_maximum", "bfloat16", *size, turn).issue()
+        device.agrees()
 
 
 def test_the_format_is_one(monkeypatch):
