@@ -77,8 +77,8 @@ def _described(one: Instruction) -> Iterator[str]:
 def _meaning(one: Instruction) -> Iterator[str]:
     """The function of the plain reading. `i` has the arguments by name."""
     function = meaning(one.name)
-    code = function.__code__
-    yield f"meaning   {code.co_filename}:{code.co_firstlineno}"
+    place = function.__module__.replace(".", "/")  # the same wherever the package is installed
+    yield f"meaning   {place}.py:{function.__code__.co_firstlineno}"
     yield from (f"  {line}".rstrip() for line in inspect.getsource(function).splitlines())
 
 
