@@ -113,6 +113,16 @@ class Runs:
                 if self.wanted in name:
                     yield Task(name, partial(self.driven_by, driver, name, checkout, variant))
 
+    def first_of_each(self) -> Iterator[Task]:
+        """The first variant of every driver whose repository is cloned."""
+        for driver in DRIVERS:
+            checkout = Checkout(self.home(driver.repository))
+            if checkout.root.is_dir() and (variants := driver.variants(checkout)):
+                variant = variants[0]
+                name = f"{driver.repository} {driver.name} {variant}".rstrip()
+                if self.wanted in name:
+                    yield Task(name, partial(self.driven_by, driver, name, checkout, variant))
+
     def driven_by(self, driver: Driver, name: str, checkout: Checkout, variant: str) -> Outcome:
         if not checkout.root.is_dir():
             return Outcome(name, "skipped", "not cloned")

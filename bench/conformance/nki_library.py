@@ -1,14 +1,15 @@
 """nki-library's own test suite, unmodified, in its simulation mode.
 
     python bench/conformance/nki_library.py CHECKOUT [--python VENV/bin/python] [--platform trn2]
-        [--only FILE | -k EXPRESSION | --all] [--within FOLDER] [--workers 2] [--timeout 600]
+        [--only FILE | -k EXPRESSION | --all | --smallest] [--within FOLDER] [--workers 2] [--timeout 600]
         [--memory 8] [--json] [--log LOG] [--resume LOG]
 
 runs what the suite's rules keep of it, cheap tests first, in processes with limits (see
 nki_library_plugin.py). Python is one in whose environment are the suite's needs and neuroncore.
 FILE has a test id per line: their modules are collected, and all others only if some are missing
 there, for the suite draws tests at random while modules are imported. `--all` adds the tests that
-the suite skips for their size. LOG gets a line of JSON per outcome; with `--resume`, what it has
+the suite skips for their size, and `--smallest` takes of each test function the one whose name has
+the smallest numbers. LOG gets a line of JSON per outcome; with `--resume`, what it has
 already is not run again. A test that expects a refusal and gets one has passed. One that fails
 after reading memory that nothing has written is run again with zeros there, and is told apart if
 it passes then.
@@ -109,6 +110,7 @@ def _environment(given: argparse.Namespace, log: Path) -> dict[str, str]:
         "gigabytes": given.memory,
         "only": str(given.only.resolve()) if given.only else "",
         "replay": given.replay,
+        "smallest": given.smallest,
     }
     return {
         **REPRODUCIBLE,
@@ -182,6 +184,7 @@ def main() -> int:
     parser.add_argument("--only", type=Path, metavar="FILE", help="only the test ids in it")
     parser.add_argument("--within", default="", metavar="FOLDER", help="only its tests")
     parser.add_argument("--all", action="store_true", help="large shapes as well")
+    parser.add_argument("--smallest", action="store_true", help="one test of each function")
     parser.add_argument("--uninitialised", default="report", help="as in neuroncore.Options")
     parser.add_argument("--replay", action="store_true", help="hold every launch to its replay")
     parser.add_argument("--workers", type=int, default=2)

@@ -51,6 +51,7 @@ class Settings:
     gigabytes: float = 8.0
     only: str = ""
     replay: bool = False
+    smallest: bool = False
 
     def wants(self) -> Callable[[str], bool]:
         """Which tests: those of a file, if there is one, that the log doesn't have."""
@@ -127,6 +128,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", f"always::{kind}")
 
 
+@pytest.hookimpl(trylast=True)  # what -k and the suite deselect isn't to be picked
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     from test.utils.test_orchestrator import Orchestrator
 
@@ -136,6 +138,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     wanted = SETTINGS.wants()
     items[:] = [item for item in items if wanted(item.nodeid)]
     items.sort(key=lambda item: (not _skipped(item), _size(item.name)))
+    if SETTINGS.smallest:
+        items[:] = _smallest(items)
 
 
 def _skipped(item: pytest.Item) -> bool:
@@ -146,6 +150,15 @@ def _size(name: str) -> float:
     """The product of the largest numbers in a test's name: they are sizes, for the most part."""
     numbers = sorted(int(n) for n in re.findall(r"\d+", name.partition("[")[2]))
     return math.prod(numbers[-LARGEST:])
+
+
+def _smallest(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The first of each function's tests that the suite doesn't skip; items are sorted by size."""
+    first: dict[str, pytest.Item] = {}
+    for item in items:
+        if not _skipped(item):
+            first.setdefault(item.nodeid.partition("[")[0], item)
+    return list(first.values())
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:

@@ -22,14 +22,18 @@ import json
 import os
 import resource
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import everyone
+import nki_library
 import nkibench
 import scripts
 import sdk_examples
@@ -41,6 +45,15 @@ LAST = HERE / "sample.json"
 MINUTES = {False: 12, True: 60}  # of CPU, without and with --verify
 SAMPLES = "aws-neuron/nki-samples"
 OLDER_SAMPLES = "7af4e4dd"  # before the tutorials of the older API were removed
+LIBRARY, RELEASE = "aws-neuron/nki-library", "origin/2.29_release"  # whose test modules all import
+STRANGERS = 40  # kernels of other repositories
+# Tests of the library that fail without a fault of ours: docs/conformance/nki_library.md has them.
+LARGE = ("MemoryError: ", "its inputs don't fit in the memory that a case gets")
+NOT_OURS = {
+    "test_llama4_maverick_fast": LARGE,
+    "test_qwen3_8b_fast": LARGE,
+    "test_attn_blk_model": ("RuntimeError: ", "the suite's reference fails: tensor sizes differ"),
+}
 
 
 class Clones:
@@ -61,6 +74,11 @@ class Clones:
             with subprocess.Popen(command, stdout=subprocess.PIPE) as packing:
                 subprocess.run(["tar", "-x", "-C", place], stdin=packing.stdout, check=True)
         return place
+
+    def has(self, repository: str, commit: str) -> bool:
+        """Whether a clone has the commit: one of a shallow history lacks older ones."""
+        command = ["git", "-C", str(self.home(repository)), "cat-file", "-e", commit]
+        return subprocess.run(command, capture_output=True).returncode == 0
 
     def link(self, repository: str, name: str) -> None:
         if not (place := self.scratch / name).exists():
@@ -84,7 +102,7 @@ def of_scripts(prefix: str) -> Run:
 
     def ran(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
         clones.link(SAMPLES, "nki-samples")
-        if prefix == "samples":
+        if prefix == "samples" and clones.has(SAMPLES, OLDER_SAMPLES):
             clones.at(SAMPLES, OLDER_SAMPLES, "nki-samples-legacy")
         for name in ("asst4-trainium", "asst4-trainium2"):
             clones.link(f"stanford-cs149/{name}", name)
@@ -103,12 +121,43 @@ def of_nkibench(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
 
 def of_guides(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
     given.checkout, given.target = clones.home("aws-neuron/aws-neuron-sdk"), ""
-    given.nkilib = clones.home("aws-neuron/nki-library")
+    given.nkilib = clones.home(LIBRARY)
     tasks = [*sdk_examples.tasks(given), *sdk_guides.tasks(given)]
     return together(tasks, given.jobs)
 
 
+def of_library(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
+    """One test of each function, with the smallest numbers in its name."""
+    given.checkout, given.python = clones.at(LIBRARY, RELEASE, "nki-library"), sys.executable
+    given.platform, given.within, given.uninitialised = "trn2", "", "report"
+    given.only = given.log = given.resume = None
+    given.all, given.replay, given.smallest = False, False, True
+    given.workers = given.jobs
+    if names := nki_library.lacking(given):
+        yield Outcome("(the suite)", "skipped", f"{given.python} lacks {', '.join(names)}")
+        return
+    yield from map(explained, nki_library.outcomes(given, clones.scratch))
+
+
+def explained(outcome: Outcome) -> Outcome:
+    """The outcome of a test of the library, `theirs` if it fails in the way that is known."""
+    function = outcome.name.partition("[")[0].rpartition("::")[2]
+    cause, reason = NOT_OURS.get(function, ("", ""))
+    if cause and outcome.verdict == "failed" and outcome.cause.startswith(cause):
+        return replace(outcome, verdict="theirs", cause=reason)
+    return outcome
+
+
+def of_strangers(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
+    """The first variant of each driver's kernel, of as many drivers as the sample takes."""
+    given.checkouts = clones.folder
+    runs = everyone.Runs(given)
+    return together(islice(runs.first_of_each(), STRANGERS), given.jobs)
+
+
 PARTS = (
+    Part("nki-library", (LIBRARY,), of_library),
+    Part("strangers", (), of_strangers),
     Part("samples", (SAMPLES,), of_scripts("samples")),
     Part(
         "cs149",
@@ -116,7 +165,7 @@ PARTS = (
         of_scripts("cs149"),
     ),
     Part("nkibench", ("zhang677/AccelOpt",), of_nkibench),
-    Part("guides", ("aws-neuron/aws-neuron-sdk", "aws-neuron/nki-library"), of_guides),
+    Part("guides", ("aws-neuron/aws-neuron-sdk", LIBRARY), of_guides),
 )
 
 
@@ -127,6 +176,7 @@ PARTS = (
 class Row:
     """Cases and seconds of CPU. Of launches that were held: how many, their instructions, how many
     of them were compared bit for bit, and taken over; how many launches differ, and weren't held.
+    `not_passed` tells of every other case its verdict and the cause.
     """
 
     part: str
@@ -141,6 +191,7 @@ class Row:
     taken_over: int = 0
     differ: int = 0
     not_verified: int = 0
+    not_passed: dict[str, str] = field(default_factory=dict)
 
 
 def row(part: str, outcomes: list[Outcome], seconds: float, launches: list[dict[str, Any]]) -> Row:
@@ -158,7 +209,12 @@ def row(part: str, outcomes: list[Outcome], seconds: float, launches: list[dict[
         *(sum(one[name] for one in held) for name in ("instructions", "compared", "taken_over")),
         sum(one["difference"] is not None for one in held),
         len(launches) - len(held),
+        {o.name.partition("[")[0]: f"{o.verdict}: {o.cause}" for o in outcomes if not passed(o)},
     )
+
+
+def passed(outcome: Outcome) -> bool:
+    return outcome.verdict == "passed"
 
 
 def held_in(file: Path) -> list[dict[str, Any]]:
@@ -192,7 +248,8 @@ def ran(part: Part, clones: Clones, given: argparse.Namespace) -> Row:
 
 def table(rows: list[Row], verify: bool) -> list[str]:
     """Columns, and below them the sums."""
-    names = [*Row.__annotations__] if verify else ["part", "run", "passed", "failed", "refused"]
+    figures = [name for name in Row.__annotations__ if name != "not_passed"]
+    names = figures if verify else ["part", "run", "passed", "failed", "refused"]
     names += [] if verify else ["seconds"]
     sums = {n: sum(getattr(one, n) for one in rows) for n in names[1:]} | {"part": "all"}
     lines = [names, *([f"{getattr(one, n)}" for n in names] for one in rows)]
@@ -211,12 +268,12 @@ def table(rows: list[Row], verify: bool) -> list[str]:
 
 
 def noted(rows: list[Row], verify: bool, file: Path = LAST) -> None:
-    """Write what came of whole parts, with the commit and the date."""
+    """Write what came of whole parts that ran, with the commit and the date."""
     kept = json.loads(file.read_text()) if file.is_file() else {}
     asked = ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     date = datetime.now(UTC).date().isoformat()
-    for one in rows:
+    for one in filter(lambda one: one.run, rows):
         figures = {"commit": commit, "date": date, **asdict(one)}
         del figures["part"]
         kept.setdefault("verified" if verify else "plain", {})[one.part] = figures

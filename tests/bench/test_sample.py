@@ -11,9 +11,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench/conformance"))
 
+import everyone
 import nkibench_small
 import sample
 import scripts
+from drivers.driver import Driver
 from outcome import Outcome
 
 VECTORS = """
@@ -104,6 +106,39 @@ def test_a_whole_part_is_noted_with_commit_and_figures(tmp_path):
     assert ", 8 of 9; not run: " in verified and sample.PARTS[-1].name in verified
 
 
+def test_what_did_not_pass_is_noted_with_its_cause(tmp_path):
+    outcomes = [Outcome("a", "passed"), Outcome("b[1-2]", "refused", "SIGNATURE: no such")]
+    sample.noted([sample.row("cs149", outcomes, 1.0, [])], False, tmp_path / "sample.json")
+    kept = json.loads((tmp_path / "sample.json").read_text())["plain"]["cs149"]
+    assert kept["not_passed"] == {"b": "refused: SIGNATURE: no such"}
+
+
+def test_a_part_without_a_case_is_not_noted(tmp_path):
+    sample.noted([sample.row("strangers", [], 0.0, [])], False, tmp_path / "sample.json")
+    assert json.loads((tmp_path / "sample.json").read_text()) == {}
+
+
+def test_a_test_of_the_library_is_excused_only_for_the_known_cause():
+    name = "a.py::Test::test_qwen3_8b_fast[1-2]"
+    large = sample.explained(Outcome(name, "failed", "MemoryError: Unable to allocate"))
+    assert large.verdict == "theirs" and "memory" in large.cause
+    for other in (Outcome(name, "failed", "AssertionError: "), Outcome("a::b", "refused", "X: ")):
+        assert sample.explained(other) == other
+
+
+def test_the_first_variant_of_each_driver_is_a_case_where_its_repository_is_cloned(
+    refs, monkeypatch
+):
+    def listed(repository, *variants):
+        return Driver(repository, "rows.sum", lambda _: iter(()), "trn2", lambda _: variants)
+
+    (refs / "a+b").mkdir()
+    drivers = [listed("a/b", "small", "large"), listed("not/cloned", ""), listed("a/b")]
+    monkeypatch.setattr(everyone, "DRIVERS", drivers)
+    given = argparse.Namespace(checkouts=refs, k="", timeout=1.0, memory=1.0)
+    assert [task.name for task in everyone.Runs(given).first_of_each()] == ["a/b rows.sum small"]
+
+
 def test_a_part_of_a_part_is_not_noted(refs):
     asked(refs, k="2025/naive")
     assert not sample.LAST.exists()
@@ -126,6 +161,7 @@ def test_files_of_an_earlier_commit_are_put_beside(tmp_path):
     git("commit", "-am", "second")
     clones = sample.Clones(tmp_path / "refs", tmp_path)
     assert (clones.at("a/b", "first", "old") / "kernel.py").read_text() == "first"
+    assert clones.has("a/b", "first") and not clones.has("a/b", "0123456789")
     clones.link("a/b", "new")
     assert (tmp_path / "new/kernel.py").read_text() == "second"
 
