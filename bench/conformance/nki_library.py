@@ -1,8 +1,8 @@
 """nki-library's own test suite, unmodified, in its simulation mode.
 
     python bench/conformance/nki_library.py CHECKOUT [--python VENV/bin/python] [--platform trn2]
-        [--only FILE | -k EXPRESSION | --all | --smallest] [--within FOLDER] [--workers 2] [--timeout 600]
-        [--memory 8] [--json] [--log LOG] [--resume LOG]
+        [--only FILE | -k EXPRESSION | --all | --smallest] [--within FOLDER] [--workers 2]
+        [--timeout 600] [--memory 8] [--json] [--log LOG] [--resume LOG]
 
 runs what the suite's rules keep of it, cheap tests first, in processes with limits (see
 nki_library_plugin.py). Python is one in whose environment are the suite's needs and neuroncore.
