@@ -202,3 +202,12 @@ def test_so_is_a_python_without_neuroncore(checkout):
     finished = subprocess.run(command, capture_output=True, text=True)
     assert finished.returncode == 2
     assert finished.stderr.startswith("nki_library: /no/such/python lacks neuroncore; ")
+
+
+def test_of_each_function_the_smallest_test_that_was_asked_for(checkout):
+    cases = ran(checkout, "--smallest", "-k", "passes or is_skipped or (order and not 2)")
+    assert {name for name, case in cases.items() if case["verdict"] == "passed"} == {
+        "passes",
+        "order[16]",
+    }
+    assert "is_skipped" not in cases
