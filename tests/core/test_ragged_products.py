@@ -12,7 +12,9 @@ from device import Device
 from neuroncore.enums import matmul_perf_mode
 from neuroncore.numerics.formats import lookup
 
-WIDTHS = (513, 17, 16, 15, 9, 8, 7, 3, 2, 1, 64)
+RAGGED = range(17, 0, -1)
+"""Columns of a last tile: each width up to one more than two registers of eight numbers."""
+WIDTHS = (513, *RAGGED, 64)
 FORMATS = ("bfloat16", "float16", "float8_e4m3", "float8_e5m2", "tfloat32", "float32")
 
 
@@ -48,7 +50,7 @@ def test_moving_tile_with_wide_and_narrow_stationary_tiles(form):
     device, rng = Device(), np.random.default_rng(2)
     x = integers(rng, (96, 24))
     moving = device.tile(x, form)
-    for width in (128, 128, 16, 9, 3, 1, 128):
+    for width in (128, 128, *RAGGED, 128):
         s = integers(rng, (96, width))
         np.testing.assert_array_equal(product(device, device.tile(s, form), moving), s.T @ x)
 
@@ -59,7 +61,7 @@ def test_one_tile_in_both_roles(form, columns):
     device, rng = Device(), np.random.default_rng(3)
     a = integers(rng, (127, columns))
     tile = device.tile(a, form)
-    for width in (3, 8, 128, 5):
+    for width in (3, 128, *RAGGED, 128, 5):
         b = integers(rng, (127, width))
         other = device.tile(b, form)
         np.testing.assert_array_equal(product(device, tile, tile), a.T @ a)
@@ -74,7 +76,7 @@ def test_one_tile_by_single_and_by_double_rows(form):
     double = {"perf_mode": matmul_perf_mode.double_row}
     s = integers(rng, (128, 2, 64))
     stationary = device.tile(s, form)
-    for width in (64, 64, 32, 64):
+    for width in (64, 64, 32, *RAGGED, 64):
         x = integers(rng, (128, 2, width))
         moving = device.tile(x, form)
         for _ in range(2):
@@ -93,13 +95,16 @@ def test_transposes_between_products(target, form):
     device, rng = Device(target), np.random.default_rng(5)
     a = integers(rng, (128, 128))
     tile, identity = device.tile(a, form), device.tile(np.eye(128, dtype=np.float32), form)
-    for width in (128, 17, 5, 1, 128):
+    for width in (128, *RAGGED, 128):
         b = integers(rng, (128, width))
         np.testing.assert_array_equal(product(device, tile, device.tile(b, form)), a.T @ b)
         kind = "float32" if target == "trn1" else form
         dst = device.empty((128, 128), kind, buffer="psum")
         device.issue("nc_matmul", dst, tile, identity, is_transpose=True)
         np.testing.assert_array_equal(dst.numpy().astype(np.float32), a.T)
+        narrow = device.empty((width, 128), kind, buffer="psum")
+        device.issue("nc_matmul", narrow, tile[:, :width], identity, is_transpose=True)
+        np.testing.assert_array_equal(narrow.numpy().astype(np.float32), a.T[:width])
         np.testing.assert_array_equal(product(device, identity, device.tile(b, form)), b)
 
 
@@ -107,7 +112,7 @@ def test_tiles_of_the_array():
     device, rng = Device(), np.random.default_rng(6)
     s = integers(rng, (128, 32))
     stationary = device.tile(s, "bfloat16")
-    for width in (512, 17, 3, 1):
+    for width in (512, *RAGGED):
         x = integers(rng, (128, width))
         moving = device.tile(x, "bfloat16")
         for row in (0, 32, 64):
@@ -125,7 +130,7 @@ def test_sparse_products_beside_dense_ones():
     s = integers(rng, (128, 8))
     stationary = device.tile(s, "bfloat16")
     tags = device.tile(np.zeros((128, 2), np.uint16))  # the first place of each group
-    for width in (64, 17, 3, 1):
+    for width in (64, *RAGGED):
         x = integers(rng, (128, 4, width))
         moving = device.tile(x, "bfloat16")
         dst = device.empty((8, width), buffer="psum")
@@ -146,7 +151,7 @@ def test_scaled_products_of_several_widths():
         return elements, microscaling.matmul_operand(device, elements.astype(kind), ones)
 
     s, (stationary, s_scale) = operand(6)
-    for width in (128, 17, 9, 3, 1):
+    for width in (128, *RAGGED):
         x, (moving, x_scale) = operand(width)
         dst = device.empty((6, width), buffer="psum")
         device.issue("nc_matmul_mx", dst, stationary, moving, s_scale, x_scale)
