@@ -58,7 +58,7 @@ def hoisted(a_t, b):
     depth, rows, columns = sizes(a_t, b)
     c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
     for m in range(0, rows, M):
-        lefts = [load(a_t[k : k + K, m : m + M]) for k in range(0, depth, K)]
+        lefts = loaded(a_t[:, m : m + M])
         for n in range(0, columns, N):
             total = nl.ndarray((M, N), nl.float32, buffer=nl.psum)
             for k, left in zip(range(0, depth, K), lefts):
@@ -71,12 +71,12 @@ def hoisted(a_t, b):
 @nki.jit
 def blocked_free(a_t, b):
     """The same, two tiles of the result at a time each way: m in 256, n in 1024."""
-    depth, rows, columns = sizes(a_t, b, m=2 * M, n=2 * N)
+    _, rows, columns = sizes(a_t, b, m=2 * M, n=2 * N)
     c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
     for m in range(0, rows, 2 * M):
-        lefts = [load(a_t[k : k + K, m : m + 2 * M]) for k in range(0, depth, K)]
+        lefts = loaded(a_t[:, m : m + 2 * M])
         for n in range(0, columns, 2 * N):
-            rights = [load(b[k : k + K, n : n + 2 * N]) for k in range(0, depth, K)]
+            rights = loaded(b[:, n : n + 2 * N])
             for i in range(0, 2 * M, M):
                 for j in range(0, 2 * N, N):
                     total = nl.ndarray((M, N), nl.float32, buffer=nl.psum)
@@ -93,12 +93,12 @@ def blocked_free(a_t, b):
 @nki.jit
 def blocked(a_t, b):
     """The same, four tiles of the result at a time, below each other: m in 512."""
-    depth, rows, columns = sizes(a_t, b, m=4 * M)
+    _, rows, columns = sizes(a_t, b, m=4 * M)
     c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
     for m in range(0, rows, 4 * M):
-        lefts = [load(a_t[k : k + K, m : m + 4 * M]) for k in range(0, depth, K)]
+        lefts = loaded(a_t[:, m : m + 4 * M])
         for n in range(0, columns, N):
-            rights = [load(b[k : k + K, n : n + N]) for k in range(0, depth, K)]
+            rights = loaded(b[:, n : n + N])
             for i in range(0, 4 * M, M):
                 total = nl.ndarray((M, N), nl.float32, buffer=nl.psum)
                 for left, right in zip(lefts, rights):
@@ -112,6 +112,14 @@ def sizes(a_t, b, m=M, n=N):
     assert depth == depth_b, f"a_t has {depth} rows, b has {depth_b}"
     assert depth % K == 0 and rows % m == 0 and columns % n == 0, f"not multiples of {K}, {m}, {n}"
     return depth, rows, columns
+
+
+def loaded(source):
+    """The rows of a matrix in HBM as tiles in SBUF, K rows to a tile."""
+    tiles = []
+    for k in range(0, source.shape[0], K):
+        tiles.append(load(source[k : k + K]))
+    return tiles
 
 
 def load(source):

@@ -30,7 +30,7 @@ def transpose(x):
             strip = nl.ndarray((min(block, rows - r), columns), x.dtype, buffer=nl.sbuf)
             nisa.dma_copy(dst=strip, src=x[r : r + strip.shape[0]])
             strips.append(strip)
-        width = sum(strip.shape[0] for strip in strips)
+        width = min(across, rows - top)
         for left in range(0, columns, block):
             height = min(block, columns - left)
             turned = nl.ndarray((height, width), x.dtype, buffer=nl.psum)

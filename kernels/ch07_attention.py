@@ -51,7 +51,9 @@ def forward(q, k, v, causal):
 
     # Scores contract over d, so queries and keys are wanted as [d, length].
     q_t, k_t = transposed(q), transposed(k)
-    values = [load(v[s : s + 128]) for s in range(0, length, 128)]
+    values = []
+    for s in range(0, length, 128):
+        values.append(load(v[s : s + 128]))
 
     for first in range(0, length, QUERIES):
         largest = filled((QUERIES, 1), LOWEST)

@@ -34,7 +34,9 @@ def swiglu(x, gate, up, down):
     for t in range(0, tokens, WIDE):
         batch = min(WIDE, tokens - t)
         x_t = transposed(x[t : t + batch])
-        h_t = [hidden_tile(x_t, gates, ups, slice(f, f + P), x.dtype) for f in range(0, hidden, P)]
+        h_t = []
+        for f in range(0, hidden, P):
+            h_t.append(hidden_tile(x_t, gates, ups, slice(f, f + P), x.dtype))
         for s in range(0, batch, P):
             rows = slice(t + s, t + s + P)
             for m in range(0, model, WIDE):

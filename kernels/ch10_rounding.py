@@ -179,7 +179,9 @@ def trained(x, x_t, wanted, w, rate, epochs):
     weights are kept in; all else is float32.
     """
     history = nl.ndarray((epochs, *w.shape), w.dtype, buffer=nl.shared_hbm)
-    batches = [[load(array[i]) for array in (x, x_t, wanted)] for i in range(x.shape[0])]
+    batches = []
+    for i in range(x.shape[0]):
+        batches.append([load(x[i]), load(x_t[i]), load(wanted[i])])
     weights = load(w)
     exact = nl.ndarray(w.shape, nl.float32, buffer=nl.sbuf)
     scores = nl.ndarray((BATCH, CLASSES), nl.float32, buffer=nl.psum)

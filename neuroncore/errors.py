@@ -10,7 +10,6 @@ NeuronError
 │   ├── DynamicControlError     DYNAMIC_CTRL         a run-time value where a constant is needed
 │   ├── FreeSizeError           FREE_SIZE            too many elements per partition
 │   ├── ImmutableError          IMMUTABLE            a write to what the kernel may only read
-│   ├── LoopCarriedError        LOOP_CARRIED         iterations of a parallel loop that meet
 │   ├── OperatorError           UNSUPPORTED_OP_COMBO an operator the engine doesn't have
 │   ├── OutOfBoundsError        OUT_OF_BOUNDS        an index past the end (also IndexError)
 │   ├── OutputError             OUTPUT_NOT_WRITTEN   a result that nothing has written
@@ -193,10 +192,6 @@ class FreeSizeError(KernelError):
 
 class ImmutableError(KernelError):
     code = "IMMUTABLE"
-
-
-class LoopCarriedError(KernelError):
-    code = "LOOP_CARRIED"
 
 
 class OperatorError(KernelError):

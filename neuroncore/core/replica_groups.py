@@ -51,6 +51,9 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
             because=f"the kernel runs on {core.world.ranks} ranks",
             hint="neuroncore run --ranks N, or per_rank= with arguments for each",
         )
+    sizes = [len(ranks) for ranks in groups]
+    if len({*sizes}) > 1:
+        core.report("UNEQUAL_GROUPS", f"the replica groups have {listed(sizes)} ranks")
     _join(core, found[0])
     return found[0]
 
@@ -178,16 +181,12 @@ def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
 
 
 def check_whole_chips(core: Core, group: Sequence[int], name: str) -> None:
-    """Raise SignatureError unless a group has all ranks of its chips (nki-library's harness:
-    all_to_all needs a mesh)."""
+    """Report a group that has not all ranks of its chips (nki-library's harness: all_to_all needs
+    a mesh)."""
     each = chip_ranks(core)
     chips = {rank // each for rank in group}
-    require(
-        len(group) == len(chips) * each,
-        f"{name} takes whole chips, of {each} ranks",
-        SignatureError,
-        argument="replica_group",
-        expected=f"all {each} ranks of each chip",
-        got=f"ranks {listed(sorted(group))}",
-        because="it goes over the mesh of whole chips",
-    )
+    if len(group) != len(chips) * each:
+        core.report(
+            "PARTIAL_CHIP",
+            f"{name} among ranks {listed(sorted(group))}, where a chip has {each} ranks",
+        )

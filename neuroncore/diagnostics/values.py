@@ -379,6 +379,8 @@ class Scope(Names):
             return Value("tensor", whole.memory, shape, compared=whole.compared)
         if whole.kind == "indices":
             return whole
+        if isinstance(node.slice, ast.Slice):
+            return UNKNOWN  # a list of the elements, not one of them
         number = literal(node.slice)
         if isinstance(node.value, ast.List | ast.Tuple) and number is not None:
             return agreed(self.value(one, depth) for one in node.value.elts[number : number + 1])

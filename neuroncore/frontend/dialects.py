@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Literal
@@ -85,3 +86,11 @@ def _only(homes: Iterable[str]) -> Dialect | None:
         if any(home.startswith(f"{module}.") for home in homes for module in modules)
     ]
     return found[0] if len(found) == 1 else None
+
+
+def takes_self(function: Callable[..., Any]) -> bool:
+    """Whether a function is written as a method, or as one of a class.
+
+    A kernel in a class that is not is called as an attribute, without the object: the vendor's
+    decorator makes an object that classes don't bind (corelab-src/nki-llama)."""
+    return next(iter(inspect.signature(function).parameters), None) in ("self", "cls")

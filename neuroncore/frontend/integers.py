@@ -6,7 +6,17 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from neuroncore.errors import SignatureError
+
+
+def size(number: Any) -> int:
+    """The size of an axis. A whole number as a float will do: 256 * 256 / 128, in a published
+    kernel of which there are traces of the device. Raises TypeError for anything else."""
+    fraction = isinstance(number, float | np.floating)
+    whole: Any = int(number) if fraction and number.is_integer() else number
+    return operator.index(whole)
 
 
 def axes(axis: Any, argument: str = "axis", position: int = 1) -> tuple[int, ...]:

@@ -115,6 +115,7 @@ def launch_ranks(
     world = World(len(per_rank), len(way.shares), where.name if where else None)
     _check_world(world, machine, where)
     cores = _cores(machine, chosen, grid, world)
+    _check_ranks(cores[0], where)
     _set_order(cores, chosen.order or order, flags)
     precision = _precision(cores)
     if current.observer is not None:
@@ -142,8 +143,7 @@ def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]
 
 
 def _check_world(world: World, machine: Machine, where: Instance | None) -> None:
-    """Refuse what no launch of several ranks is (a number of ranks that the runtime
-    takes, or all ranks of an instance)."""
+    """Raise UsageError for ranks and cores that there are not."""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
     room = where.ranks(world.cores) if where is not None else None
@@ -152,12 +152,8 @@ def _check_world(world: World, machine: Machine, where: Instance | None) -> None
             f"{where.name if where else ''} has {room} ranks of {world.cores} cores, not "
             f"{world.ranks}"
         )
-    limits = world_limits()
-    if not limits.allow(world.ranks) and world.ranks != room:
-        raise UsageError(
-            f"{world.ranks} ranks: a world has {listed(limits.ranks)} ranks, or a multiple of "
-            f"{limits.multiple}"
-        )
+    if world.ranks < 1:
+        raise UsageError(f"{world.ranks} ranks: a world has one or more")
     if world.cores > cores_together(machine):
         raise UsageError(
             f"a rank of {machine.name} has at most {cores_together(machine)} cores, not "
@@ -238,6 +234,19 @@ def _set_order(cores: list[Core], order: Order, flags: Sequence[str] | None) -> 
         if core.program is not None:
             core.program.order, core.program.flags = order, tuple(flags or ())
             core.program.dge = flags is not None and DISABLE_DGE not in flags
+
+
+def _check_ranks(core: Core, where: Instance | None) -> None:
+    """Report a number of ranks that is neither one the runtime is known to take nor all ranks of
+    the instance."""
+    world, limits = core.world, world_limits()
+    whole = where is not None and world.ranks == where.ranks(world.cores)
+    if not limits.allow(world.ranks) and not whole:
+        core.report(
+            "WORLD_SIZE",
+            f"a world of {world.ranks} ranks: the runtime takes {listed(limits.ranks)} ranks, or "
+            f"a multiple of {limits.multiple}",
+        )
 
 
 def _check_cores(cores: list[Core]) -> None:

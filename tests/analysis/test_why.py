@@ -25,7 +25,7 @@ def naive():
 def test_issue_of_transfers_bounds_naive_products_and_bandwidth_does_not(naive):
     found = naive.why(top=1)
     assert found.answers.sentence == (
-        "bound by the issue of DMA transfers: 272, one per 550 ns, ch05_matmul.py:120; fewer and "
+        "bound by the issue of DMA transfers: 272, one per 550 ns, ch05_matmul.py:128; fewer and "
         "larger ones help, bandwidth does not"
     )
     gains = {str(one): one.gain for one in found.answers.resources}
@@ -47,7 +47,7 @@ def test_text_has_the_path_by_line_and_what_would_be(naive):
     first, second, *rest = text.splitlines()
     assert first.startswith("naive on trn2   147 us (80 % range")
     assert second.startswith("bound by the issue of DMA transfers")
-    assert any(line.split()[:3] == ["97%", "ch05_matmul.py:120", "dma_copy"] for line in rest)
+    assert any(line.split()[:3] == ["97%", "ch05_matmul.py:128", "dma_copy"] for line in rest)
     (free,) = (line for line in rest if line.split()[:3] == ["DMA", "issue", "free"])
     assert free.split()[-3:-2] == ["-54%"] and free.endswith("DMA bandwidth")
     (idle,) = (line for line in rest if line.startswith("no difference: "))
@@ -84,7 +84,7 @@ def test_of_a_long_run_the_most_promising_changes_are_told_as_they_are_of_all(na
     assert 8 <= len(found) < len(known)  # besides the overlap, with those that found the bound
     assert all(known[str(one)] == one.ns for one in found)
     assert str(some.resources[0]) == "DMA issue free" and "naive" in str(told)
-    assert str(some.changes[0]) == "ch05_matmul.py:120 free"
+    assert str(some.changes[0]) == "ch05_matmul.py:128 free"
     assert "only changes of what its critical path consists of most" in str(told)
     assert json.loads(json.dumps(told.to_dict()))["all"] is False
 

@@ -186,7 +186,6 @@ def test_each_rank_has_the_room_of_its_own_hbm():
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"per_rank": [(X,)] * 3}, "3 ranks: a world has 1, 2, 4, 8, 16 ranks, or a multiple"),
         ({"per_rank": []}, "0 ranks"),
         ({"per_rank": [(X,)] * 2, "lnc": 3}, "at most 2 cores, not 3"),
         ({"per_rank": [(X,)] * 2, "lnc": 2, "target": "trn1"}, "at most 1 cores, not 2"),
@@ -199,6 +198,27 @@ def test_worlds_that_there_are_not(given, why):
         neuroncore.run(crossed, **given)
     with pytest.raises(UsageError, match="the kernel's grid is"):
         neuroncore.run(crossed[2], per_rank=[(X,)] * 2, lnc=1)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "options"),
+    [
+        (3, {}),
+        (6, {"instance": "inf2.24xlarge"}),  # it has 12
+        (144, {"instance": "trn3-gen2-ultraserver"}),  # one rank a chip would be 144
+    ],
+)
+def test_worlds_of_other_sizes_run_with_a_warning(ranks, options):
+    @nki.jit
+    def copied(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=x)
+        return out
+
+    run = neuroncore.run(copied, per_rank=[(X,)] * ranks, **options)
+    assert len(run.results) == ranks
+    (told,) = [one for one in run.findings if one.code == "WORLD_SIZE"]
+    assert f"a world of {ranks} ranks" in told.message and told.severity == "warning"
 
 
 def test_how_cores_are_called():

@@ -25,7 +25,7 @@ OF_RUNS = [
 ]
 
 # what is told of a launch, which the test makes
-NOWHERE = {"GRID_SIZE": {False, None}, "RESULT_ON_CHIP": {False, None}}
+NOWHERE = {code: {False, None} for code in ("GRID_SIZE", "RESULT_ON_CHIP", "WORLD_SIZE")}
 
 
 def given():

@@ -1,6 +1,8 @@
 """What the source tells, and what it must not: code of the host, names that hide others, values of
 which the source alone doesn't tell what they are."""
 
+from pathlib import Path
+
 import pytest
 
 import neuroncore
@@ -169,3 +171,25 @@ def test_results_of_nki_language_are_on_the_chip(tmp_path):
     text += "\nkernel(np.ones((128, 512), np.float32))\n"
     assert found(tmp_path, text, api="0.6") == {("RESULT_MEMORY", "return out, more")}
     assert not found(tmp_path, text.replace("(tile)", "(tile, buffer=flag)"), api="0.6")
+
+
+def test_a_slice_of_a_list_is_a_list(tmp_path):
+    halves = """
+def last(tiles):
+    for one in tiles:
+        nisa.memset(dst=one, value=0)
+
+"""
+    body = ["tiles = []", "for n in range(2):", "    tiles.append(tile)", "last(tiles[0:1])"]
+    path = tmp_path / "mine.py"
+    path.write_text(HEAD + halves + KERNEL.format(body="\n".join(f"    {one}" for one in body)))
+    assert "TENSOR_LOOP" not in {one.code for one in neuroncore.check(path, static=True).findings}
+
+
+CHAPTERS = sorted((Path(__file__).parents[2] / "kernels").glob("ch*.py"))
+
+
+@pytest.mark.source
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_the_chapters_keep_to_the_language(chapter):
+    assert not neuroncore.check(chapter, static=True).findings

@@ -61,10 +61,6 @@ def test_other_things_that_are_refused():
         collective_dim=0,
     )  # fmt: skip
     refused(
-        SignatureError, "whole chips, of 8 ranks", through_hbm, X4, (4, 2), ncc.all_to_all, ALL,
-        collective_dim=0,
-    )  # fmt: skip
-    refused(
         BufferKindError, "must be in hbm", through_sbuf, X4, (4, 2), ncc.collective_permute,
         [[0, 1], [1, 0]],
     )  # fmt: skip

@@ -480,3 +480,27 @@ def test_descriptors_are_left_to_hardware_unless_a_flag_says_otherwise(
     skipping = nki.benchmark(nki.compiler.skip_middle_end_transformations(own))
     more = last_launch(skipping, (X, Y), {}).core.program
     assert more.flags == (*(variable or "").split(), "skip_middle_end_transformations")
+
+
+class Model:
+    """Kernels in a class, written without and with an object."""
+
+    factor = 3.0
+
+    @nki.jit
+    def doubled(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.multiply(nl.load(x), 2.0))
+        return out
+
+    @nki.jit
+    def scaled(self, x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.multiply(nl.load(x), self.factor))
+        return out
+
+
+def test_a_kernel_in_a_class_gets_the_object_only_as_self():
+    x = np.ones((4, 3), np.float32)
+    assert np.array_equal(Model().doubled(x), 2 * x)
+    assert np.array_equal(Model().scaled(x), 3 * x)

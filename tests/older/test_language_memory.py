@@ -8,6 +8,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_kernels import applied, numbers, stored
 
+import neuroncore
 from neuroncore.errors import (
     BufferKindError,
     KernelError,
@@ -380,9 +381,13 @@ def test_what_was_never_emulated_says_so():
 
 
 @pytest.mark.parametrize("function", [nl.zeros, nl.ones, lambda s, d, **k: nl.full(s, 1, d, **k)])
-def test_hbm_is_not_filled(function):
-    with pytest.raises(BufferKindError, match="hbm can't begin with a value"):
-        applied(lambda t: function((P, F), nl.float32, buffer=nl.hbm), numbers(P, F))
+def test_hbm_is_filled_by_dma(function):
+    def kernel(x):
+        return function((300, 5), nl.float32, buffer=nl.shared_hbm)
+
+    run = neuroncore.run(nki.jit(kernel), numbers(P, F))
+    assert np.array_equal(run.results, np.full((300, 5), function is not nl.zeros, np.float32))
+    assert [one.severity for one in run.findings if one.code == "HBM_FILL"] == ["warning"]
 
 
 def test_on_chip_results_can_be_read_after_a_simulation_only():

@@ -7,7 +7,9 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from neuronxcc.nki import typing as nt
 
+import neuroncore
 from neuroncore import errors
+from neuroncore.frontend.launch import NeuronWarning
 
 X = np.arange(128 * 4, dtype=np.float32).reshape(128, 4)
 
@@ -239,8 +241,42 @@ def test_the_outer_loop_s_iterations_are_compared_too():
                 made[:, nl.ds(m, 1)] = x[:, nl.ds(2 * n + m, 1)]
         return made
 
-    with pytest.raises(errors.LoopCarriedError, match="iterations 0 and 1"):
+    with pytest.raises(NeuronWarning, match="iterations 0 and 1"):
         run(body, X)
+
+
+def carried(kernel):
+    found = neuroncore.run(nki.jit(kernel), X).findings
+    return [one.severity for one in found if one.code == "LOOP_CARRIED"]
+
+
+def test_equal_values_written_by_iterations_are_a_note():
+    def copies(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        tile, given = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf), nl.load(x)
+        for _ in nl.affine_range(3):
+            tile[...] = nl.copy(given)
+        nl.store(out, tile)
+        return out
+
+    def sums(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        tile, given = nl.load(x), nl.load(x)
+        for _ in nl.affine_range(3):
+            tile[...] = nl.add(tile, given)
+        nl.store(out, tile)
+        return out
+
+    def numbers(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        tile, given = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf), nl.load(x)
+        for n in nl.affine_range(3):
+            tile[...] = nl.multiply(given, n)
+        nl.store(out, tile)
+        return out
+
+    assert carried(copies) == ["note"]
+    assert carried(sums) == ["warning"] and carried(numbers) == ["warning"]
 
 
 def test_a_tile_of_the_outer_iteration_is_its_own():
@@ -362,3 +398,29 @@ def test_what_published_kernels_pass_in_vain_is_told():
     with pytest.warns(UserWarning, match="multiply ignores max_free_vec_size="):
         got = run(lambda x: nl.multiply(x, 2.0, max_free_vec_size=4), X)
     np.testing.assert_array_equal(got, 2 * X)
+
+
+def test_a_mask_that_holds_everywhere_needs_no_shape():
+    def copied(x, bound):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        rows = nl.arange(x.shape[0])[None, None, :, None]
+        tile = nl.zeros(x.shape, x.dtype)
+        tile[...] = nl.load(x, mask=rows < bound)
+        nl.store(out, tile)
+        return out
+
+    assert np.array_equal(neuroncore.run(nki.jit(copied), X, 128).results, X)
+    assert np.array_equal(neuroncore.run(nki.jit(copied), X, 0).results, np.zeros_like(X))
+    with pytest.raises(errors.ShapeError, match="the index expression is over"):
+        neuroncore.run(nki.jit(copied), X, 64)
+
+
+def test_a_whole_number_as_a_float_is_a_size_of_a_view():
+    def copied(x, columns):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x).reshape((128, columns / 2, 2)).reshape(x.shape))
+        return out
+
+    assert np.array_equal(neuroncore.run(nki.jit(copied), X, 4).results, X)
+    with pytest.raises((errors.SignatureError, TypeError)):
+        neuroncore.run(nki.jit(copied), X, 5)

@@ -13,7 +13,7 @@ from neuroncore.errors import SignatureError, UsageError
 from neuroncore.frontend import grids
 from neuroncore.frontend.annotations import disagreements
 from neuroncore.frontend.arguments import Arguments
-from neuroncore.frontend.dialects import dialect
+from neuroncore.frontend.dialects import dialect, takes_self
 from neuroncore.frontend.launch import Launch, Way, finish, launch, launch_ranks
 from neuroncore.frontend.nki import keywords
 from neuroncore.frontend.nki.tensor import NkiTensor
@@ -87,7 +87,7 @@ class Kernel:
             return launch_ranks(self.function, per_rank, way, grid=grid, **options)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Kernel:
-        if instance is None:
+        if instance is None or not takes_self(self.function):
             return self
         return type(self)(MethodType(self.function, instance), self.grid)
 

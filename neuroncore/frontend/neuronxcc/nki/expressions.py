@@ -371,6 +371,8 @@ class Mask:
         """Which elements of a tile are chosen. Axis 0 is axis 0; further ones follow."""
         chosen = np.ones(shape, np.bool_)
         for index, how in self.terms:
+            if _decided(index, how):
+                continue
             values = index.over(shape).values()
             chosen &= values >= 0 if how == ">=" else values == 0 if how == "==" else values != 0
         return chosen
@@ -384,12 +386,12 @@ class Mask:
         """The chosen elements of a tile, as rectangles that don't overlap."""
         bounds = [(0, size) for size in shape]
         for index, how in self.terms:
-            fitted = index.over(shape)
-            decided = _decided(fitted, how)
+            decided = _decided(index, how)  # what holds everywhere needs no shape (nki-llama)
             if decided is False:
                 return []
             if decided:
                 continue
+            fitted = index.over(shape)
             axes = [axis for axis, step in enumerate(fitted.steps) if step]
             if len(axes) != 1 or how != ">=":
                 return list(rectangles(self.flags(shape)))

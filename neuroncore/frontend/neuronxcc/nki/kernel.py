@@ -19,6 +19,7 @@ from neuroncore.errors import NotEmulated, OutOfBoundsError, SignatureError, Usa
 from neuroncore.frontend import grids
 from neuroncore.frontend.annotations import Annotation
 from neuroncore.frontend.arguments import Arguments
+from neuroncore.frontend.dialects import takes_self
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.launch import Launch, Way, finish, launch, launch_ranks
 from neuroncore.frontend.neuronxcc.nki import contract
@@ -83,7 +84,7 @@ class Kernel:
         return finish(run)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Kernel:
-        if instance is None:
+        if instance is None or not takes_self(self.function):
             return self
         return self._like(type(self), function=MethodType(self.function, instance))
 

@@ -179,7 +179,7 @@ def issue(name: str, **arguments: Any) -> None:
 
 def _issue_checked(name: str, arguments: dict[str, Any]) -> None:
     if (dst := arguments.get("dst")) is not None:
-        check_write(dst)
+        check_write(dst, arguments)
         if dst.storage.layout.placed:
             check_explicit(name, arguments, running().bias_is_made)
     _issue(name, arguments)
@@ -438,7 +438,7 @@ def _set(slot: Tensor, value: Any) -> None:
     HBM, to which published kernels assign numbers too (nki-llama-nyu), a DMA of a filled tile."""
     core = current()
     if not slot.storage.on_chip:
-        check_write(slot)
+        check_write(slot, {"value": value})
         for part in fitting(slot):
             filled = new(rows_of(part.size), part.dtype)
             issue("memset", dst=filled, value=value)

@@ -9,23 +9,28 @@ to write elements of its own, or add to what is there.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from enum import Enum
 from typing import Any
 
 from neuroncore import source
 from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
 from neuroncore.enums import MemoryRegion
-from neuroncore.errors import ImmutableError, LoopCarriedError, ScopeError
+from neuroncore.errors import ImmutableError, ScopeError
 from neuroncore.frontend.neuronxcc.nki.rebound import bound
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import Format
 from neuroncore.startup.structs import dataclass
 
 Place = tuple[int, Geometry]  # an offset, and how what is written lies
+Sources = dict[str, Any] | None
+Write = tuple[int, Place, Sources]  # by which iteration, where, and from what
+COMPARED = (bool, int, float, str, Enum, Format)  # arguments that are equal if they compare so
 
 
 class LoopIndex(int):
@@ -33,8 +38,8 @@ class LoopIndex(int):
 
     loop: Loop
     over = False  # whether the iteration is
-    writes: dict[int, tuple[int, Place]] | None  # of a parallel loop, by storage: the iteration
-    # that wrote to it last, and where it did so first
+    writes: dict[int, Write] | None  # of a parallel loop, by storage: the iteration that wrote to
+    # it last, and where and from what it did so first
     ending: list[tuple[dict[Any, Any], Any]] | None = None  # tiles that can't be named after it
 
     def ends(self, tiles: dict[Any, Any], block: Any) -> None:
@@ -60,7 +65,7 @@ class Loop:
         state = running()
         loops, depth = state.loops, len(state.loops)
         met = dict(state.met)
-        writes: dict[int, tuple[int, Place]] | None = {} if self.parallel else None
+        writes: dict[int, Write] | None = {} if self.parallel else None
         marks = Marks(state) if self.parallel else None
         names = bound(sys._getframe(1)) if len(self.values) > 1 else None
         for number, value in enumerate(self.values):
@@ -188,9 +193,9 @@ def check_read(storage: Storage, name: str) -> None:
     )
 
 
-def check_write(dst: Tile) -> None:
-    """Raises ImmutableError for a parameter, LoopCarriedError for elements that the iteration
-    before of a parallel loop has written too."""
+def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
+    """Raises ImmutableError for a parameter. Reports LOOP_CARRIED for elements that the iteration
+    before of a parallel loop has written too, of an instruction with these arguments."""
     core, storage = core_of_kernel() or current(), dst.storage
     state = core.dialect or running(core)
     if storage.id in state.parameters:
@@ -202,7 +207,7 @@ def check_write(dst: Tile) -> None:
         if storage.scope is index:
             return
         if index.writes is not None:
-            _check_own(dst, index, index.writes)
+            _check_own(dst, index, index.writes, _sources(dst, arguments))
 
 
 def carry(storage: Storage) -> None:
@@ -212,21 +217,38 @@ def carry(storage: Storage) -> None:
         program.data.carried.add(storage.id)
 
 
-def _check_own(dst: Tile, index: LoopIndex, writes: dict[int, tuple[int, Place]]) -> None:
+def _check_own(dst: Tile, index: LoopIndex, writes: dict[int, Write], sources: Sources) -> None:
+    place = dst.offset, dst.geometry
     before = writes.get(dst.storage.id)
     if before is not None and before[0] == index:
         return
-    if before is not None and _same(before[1], (dst.offset, dst.geometry)):
-        raise LoopCarriedError(
-            f"iterations {before[0]} and {int(index)} of an affine_range write the same elements "
-            f"of {dst}",
-            because="iterations of an affine_range may run in any order and at the same time: a "
-            "simulator gives the result of the last, a device of any",
-            hint="index the destination with the loop variable; to go on with what is there, use "
-            "nl.sequential_range, or add up: tensor[...] += value",
-            also="err_unexpected_output_dependencies",
+    if before is not None and _same(before[1], place):
+        equal = sources is not None and before[2] == sources
+        current().report(
+            "LOOP_CARRIED",
+            f"iterations {before[0]} and {int(index)} of an affine_range write "
+            f"{'equal values to ' if equal else ''}the same elements of {dst}",
+            dst.storage.id,
+            severity="note" if equal else "warning",
         )
-    writes[dst.storage.id] = int(index), (dst.offset, dst.geometry)
+    writes[dst.storage.id] = int(index), place, sources
+
+
+def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
+    """What an instruction computes from: equal ones give equal results. None if that can't be said,
+    as of one that reads its destination, or takes lists."""
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if isinstance(value, Tile):
+            if name != "dst" and (value.storage is dst.storage or value.dynamic):
+                return None
+            version = 0 if name == "dst" else value.storage.version
+            found[name] = (value.storage.id, version, value.offset, value.geometry)
+        elif value is None or isinstance(value, COMPARED):
+            found[name] = value
+        else:
+            return None
+    return found
 
 
 def _same(one: Place, other: Place) -> bool:

@@ -374,7 +374,7 @@ class Tensor(Seen, Unread, Parted):
 
     def reshape(self, shape: Sequence[int]) -> Tensor:
         """The same elements in row-major order in another shape; one size may be -1."""
-        sizes = access.inferred(tuple(map(operator.index, shape)), self.size)
+        sizes = access.inferred(tuple(map(integers.size, shape)), self.size)
         first = int(self.storage.on_chip)
         strides = None
         if sizes is not None and (not first or sizes[0] == self.shape[0]):

@@ -13,6 +13,7 @@ from neuroncore.clause.operand import HBM
 from neuroncore.core.core import current
 from neuroncore.enums import ON_CHIP, MemoryRegion
 from neuroncore.errors import BufferKindError, ShapeError, SignatureError
+from neuroncore.frontend import integers
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
@@ -79,7 +80,8 @@ def full(
     name: str = "",
     **kwargs: Any,
 ) -> Any:
-    """A new on-chip tensor filled with a number: memset, of what is read before it is written."""
+    """A new tensor filled with a number: memset, of what is read before it is written; in HBM a
+    DMA of a filled tile."""
     check_keywords(kwargs)
     if isinstance(buffer, Allocation) and buffer.address is not None:
         raise SignatureError(
@@ -87,16 +89,6 @@ def full(
             argument="buffer",
             hint="nl.ndarray(...), then tensor[...] = nisa.memset(...)",
             also="err_tensor_creation_on_scratchpad_with_init_value_not_supported",
-        )
-    if buffer in HBM:
-        raise BufferKindError(
-            "a tensor in hbm can't begin with a value",
-            argument="buffer",
-            expected="nl.sbuf or nl.psum",
-            got=repr(buffer),
-            because="the engines that fill tensors write on-chip memory",
-            hint="fill a tile, and nl.store it",
-            also="err_hbm_tensor_with_init_value_not_supported",
         )
     value = fill_value.item() if isinstance(fill_value, np.generic) else fill_value
     if not isinstance(value, int | float):
@@ -106,7 +98,12 @@ def full(
             position=1,
             got=f"{type(value).__name__} {value!r:.60}",
         )
-    return _made(shape, dtype, buffer, name, value)
+    if buffer not in HBM:
+        return _made(shape, dtype, buffer, name, value)
+    made = _made(shape, dtype, buffer, name, None)
+    current().report("HBM_FILL", f"{made} is in HBM and begins with {value}")
+    made[...] = value
+    return made
 
 
 def zeros(
@@ -194,7 +191,7 @@ def _sizes(shape: Any) -> tuple[tuple[int, ...], int]:
     listed = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     marked = [axis for axis, size in enumerate(listed) if isinstance(size, _PartitionSize)]
     try:
-        sizes = tuple(map(_whole, listed))
+        sizes = tuple(map(integers.size, listed))
     except TypeError:
         sizes = ()
     if not sizes or min(sizes) < 1 or len(marked) > 1:
@@ -205,14 +202,6 @@ def _sizes(shape: Any) -> tuple[tuple[int, ...], int]:
             expected="positive ints, at most one of them nl.par_dim(size)",
         )
     return tuple(int(n) for n in sizes), marked[0] if marked else 0
-
-
-def _whole(size: Any) -> int:
-    """A size as an int. A whole number as a float will do: 256 * 256 / 128, in a published kernel
-    of which there are traces of the device."""
-    fraction = isinstance(size, float | np.floating)
-    number: Any = int(size) if fraction and size.is_integer() else size
-    return operator.index(number)
 
 
 def _region(buffer: Any) -> MemoryRegion:
