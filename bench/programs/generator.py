@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from bench.programs import choices, cores, elementwise, folds, products, repeats, transfers
+from bench.programs import choices, cores, elementwise, folds, older, products, repeats, transfers
 from bench.programs.maker import Maker
 from bench.programs.program import Program
 
 FAMILIES = (elementwise, folds, choices, products, transfers, repeats)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
+OLDER = 0.25  # of all programs
 OPTIONS = (
     *({"stochastic": True}, {"fp32_matmul": "four_pass"}, {"collective_rounding": "ring"}),
     *({"nan_minmax": "number"}, {"fn_overflow": "saturate"}, {"subnormals": "flush"}),
@@ -18,6 +19,8 @@ OPTIONS = (
 def generate(seed: int) -> Program:
     """The program of a seed."""
     maker = Maker(seed)
+    if maker.chance(OLDER):
+        return older.made(maker)
     draw = maker.random.random()
     if draw < 0.07 and maker.target != "trn1":
         maker.cores = 2

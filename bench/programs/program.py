@@ -14,7 +14,8 @@ from bench.programs.views import Array, View
 
 IMPORTS = {
     "today": "import nki, nki.isa as nisa, nki.language as nl, nki.collectives as ncc",
-    "older": "import neuronxcc.nki as nki, neuronxcc.nki.isa as nisa, neuronxcc.nki.language as nl",
+    "older": "import neuronxcc.nki as nki, neuronxcc.nki.isa as nisa, neuronxcc.nki.language as nl"
+    ", numpy as np",
 }
 FIRST = "from bench.programs.checks import main"
 KNOWN = ("known", "distinct")

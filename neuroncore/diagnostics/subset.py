@@ -18,7 +18,7 @@ RULES = Rules()
 CONSTRUCTS = (
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Yield, ast.YieldFrom),
     *(ast.Lambda, ast.Set, ast.Call, ast.Try, ast.TryStar, ast.Await, ast.AsyncFor, ast.AsyncWith),
-    *(ast.AsyncFunctionDef, ast.NamedExpr),
+    *(ast.AsyncFunctionDef, ast.NamedExpr, ast.Match),
 )
 NUMBERS = ("cmath", "decimal", "fractions")  # modules of the language's library
 WIDE = ("int64", "uint64", "float64", "longdouble", "complex64", "complex128")
@@ -45,6 +45,8 @@ def constructs(spot: Spot) -> Iterator[Told]:
             yield "TRY", spot.node, "exceptions are caught in a kernel"
         case ast.Await() | ast.AsyncFor() | ast.AsyncWith() | ast.AsyncFunctionDef():
             yield "ASYNC", spot.node, "async code in a kernel"
+        case ast.Match():
+            yield "MATCH", spot.node, "a match statement in a kernel"
         case ast.NamedExpr():
             yield "WALRUS", spot.node, "an assignment inside an expression"
 

@@ -19,6 +19,10 @@ def test_a_seed_is_one_program():
     assert sources[0] == sources[2] != sources[1]
 
 
+def test_programs_are_of_both_dialects():
+    assert {generate(seed).dialect for seed in range(40)} == {"today", "older"}
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_all_that_has_to_hold_of_a_program_holds(seed):
     checks.check(generate(seed))

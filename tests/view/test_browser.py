@@ -406,6 +406,7 @@ def test_a_served_page_asks_for_the_values_of_the_step(chromium, run):
         opened.does("view.set({ step: 0 })")
         assert "not in this window" in opened.text("[data-pane=step].pane")
         opened.page.click("text=later")
+        opened.page.wait_for_function("window.ready !== undefined")  # of the page that it opens
         assert opened.does("window.ready.then(() => view.core().first)") == 10
         assert opened.errors == []
     server.close()

@@ -1,0 +1,262 @@
+"""Statements of the older API: index expressions, masks, tiles that functions return, and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.programs.maker import Maker
+from bench.programs.program import Program, Statement, Views
+from bench.programs.views import Array, Tensor, View
+
+FORMS = ("float32", "float32", "bfloat16", "float16")
+BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
+UNARY = ("copy", "square", "relu", "abs", "exp", "tanh", "sigmoid", "negative", "silu", "gelu")
+FOLDS = ("sum", "max", "min", "mean")
+COLUMNS_OF_PRODUCTS = 64
+ROWS, COLUMNS = 128, 40  # the most of a tile
+
+
+class Box(NamedTuple):
+    """Indices of a block of a tensor: rows from `top` on, columns from `left` on, each `step`-th of
+    them, or, from the last one, backward."""
+
+    top: int
+    left: int
+    lanes: int
+    free: int
+    step: int = 1
+
+    def text(self, row: str = "i", column: str = "j") -> str:
+        """As a kernel indexes it by grids of its own rows and columns."""
+        columns = (
+            f"{self.left} - {column}" if self.step < 0 else f"{column}*{self.step}+{self.left}"
+        )
+        return f"[{row}+{self.top}, {columns}]"
+
+    def of(self, at: Array) -> Array:
+        columns = self.left + self.step * np.arange(self.free)
+        return at[self.top : self.top + self.lanes][:, columns]
+
+
+class Tiles:
+    """The tiles that there are: their names, sizes and formats. A tile is written whole."""
+
+    def __init__(self, maker: Maker) -> None:
+        self.maker = maker
+        self.made: list[Tensor] = []
+
+    def new(self, lanes: int, free: int, form: str, region: str = "sbuf") -> Tensor:
+        made = Tensor(self.maker.name("t"), region, (lanes, free), form)
+        self.made.append(made)
+        return made
+
+    def any(self, lanes: int | None = None, free: int | None = None) -> Tensor:
+        """One of a size, which is loaded if there is none."""
+        found = [
+            one for one in self.made
+            if lanes in (None, one.shape[0]) and free in (None, one.shape[1])
+        ]  # fmt: skip
+        if found and self.maker.chance(0.85):
+            return self.maker.choose(found)
+        return load(self, lanes or self.maker.between(1, ROWS), free or columns(self.maker))
+
+
+def columns(maker: Maker) -> int:
+    return maker.between(1, COLUMNS)
+
+
+def grid(maker: Maker, lanes: int, free: int) -> str:
+    """A line that makes the indices i and j of a block."""
+    if maker.chance(0.3):
+        return f"i, j = nl.mgrid[0:{lanes}, 0:{free}]"
+    return f"i, j = nl.arange({lanes})[:, None], nl.arange({free})[None, :]"
+
+
+def viewed(tensor: Tensor, at: Array, text: str) -> View:
+    return replace(tensor.whole(), at=at, text=f"{tensor.name}{text}")
+
+
+def box(maker: Maker, shape: Sequence[int], lanes: int, free: int) -> Box:
+    """A block of a tensor that has room for it."""
+    step = maker.choose([s for s in (1, 1, 2, 3, -1) if abs(s) * (free - 1) < shape[1]])
+    spare = shape[1] - 1 - abs(step) * (free - 1)
+    first = maker.between(0, spare)
+    left = first + free - 1 if step < 0 else first
+    return Box(maker.between(0, shape[0] - lanes), left, lanes, free, step)
+
+
+def load(tiles: Tiles, lanes: int, free: int) -> Tensor:
+    """A tile from a new input, now and then in another format."""
+    maker, form = tiles.maker, tiles.maker.choose(FORMS)
+    source = maker.given((lanes + maker.between(0, 9), free * maker.between(1, 3) + 1), form)
+    where = box(maker, source.shape, lanes, free)
+    given = tiles.new(lanes, free, maker.choose(FORMS) if maker.chance(0.2) else form)
+    cast = f", dtype=nl.{given.form}" if given.form != form else ""
+    text = f"{grid(maker, lanes, free)}\n{given.name} = nl.load({source.text}{where.text()}{cast})"
+    held = {"src": viewed(source.tensor, where.of(source.at), where.text())}
+    say(maker, text, given.name, ["load", "index expression"], [held] if not cast else [])
+    return given
+
+
+def say(
+    maker: Maker, text: str, makes: str | None, kinds: Sequence[str], views: Sequence[Views] = (),
+) -> None:  # fmt: skip
+    """Add lines of which the last one has an instruction."""
+    at = {text.count("\n"): views} if views else {}
+    maker.statements.append(Statement(text, at, makes, frozenset(kinds)))
+
+
+def operator(tiles: Tiles) -> None:
+    """A function of tiles, or an operator, whose result is a new tile."""
+    maker = tiles.maker
+    a = tiles.any()
+    lanes, free = a.shape
+    out = Tensor(maker.name("t"), "sbuf", a.shape, a.form)
+    draw = maker.random.random()
+    if draw < 0.35:
+        b = tiles.any(lanes, free if maker.chance(0.8) else 1)
+        other = b.name if maker.chance(0.8) else maker.number()
+        sign = maker.choose(("+", "-", "*"))
+        call = f"{a.name} {sign} {other}"
+        if maker.chance(0.6):
+            call = f"nl.{maker.choose(BINARY)}({a.name}, {other})"
+    elif draw < 0.55:
+        call = f"nl.{maker.choose(UNARY)}({a.name})"
+    elif draw < 0.7:
+        out = replace(out, shape=(lanes, 1), form="float32")
+        call = f"nl.{maker.choose(FOLDS)}({a.name}, axis=1, keepdims=True, dtype=nl.float32)"
+    elif draw < 0.85:
+        number, more = maker.number(), ", reverse0=True" * maker.chance(0.3)
+        call = f"nisa.tensor_scalar({a.name}, nl.{maker.choose(BINARY)}, {number}{more})"
+    else:
+        b = tiles.any(lanes, free)
+        call = f"nisa.tensor_tensor({a.name}, {b.name}, nl.{maker.choose(BINARY)})"
+    say(maker, f"{out.name} = nl.copy({call}, dtype=nl.{out.form})", out.name, ["operator"])
+    tiles.made.append(out)
+
+
+def masked(tiles: Tiles) -> None:
+    """A part of a tile is written again by a mask, from a block of another, or of itself."""
+    maker, a = tiles.maker, tiles.any()
+    lanes, free = a.shape
+    b = tiles.any(lanes, free)
+    rows, wide = maker.between(1, lanes), maker.between(1, free)
+    limits = (f"i < {rows}", f"j < {wide}")
+    which = maker.between(0, 2)
+    mask = limits[which] if which < 2 else f"({limits[0]}) & ({limits[1]})"
+    if maker.chance(0.2):
+        mask = f"j*2 >= {maker.between(0, free)}"
+    where = Box(0, free - 1, lanes, free, -1) if maker.chance(0.3) else Box(0, 0, lanes, free)
+    right = f"{b.name}{where.text()}"
+    ahead = f"nl.multiply({right}, {maker.number()}, mask={mask})"
+    text = f"{grid(maker, lanes, free)}\n{a.name}[i, j] = {ahead}"
+    say(maker, text, None, ["mask", "index expression", "reused tile"])
+
+
+def tiled(tiles: Tiles) -> None:
+    """A loop over the rows of an input, whose last tile is ragged and kept by a mask."""
+    maker, form = tiles.maker, tiles.maker.choose(FORMS)
+    lanes, free, turns = maker.choose((8, 32, 128)), columns(maker), maker.between(1, 3)
+    rows = lanes * turns - maker.between(0, lanes - 1)
+    source = maker.given((rows, free + maker.between(0, 5)), form)
+    out = result(maker, (rows, free), form)
+    where = box(maker, (lanes, source.shape[1]), lanes, free)
+    loop = maker.choose(("affine_range", "sequential_range", "static_range"))
+    mask = f"mask=k*{lanes}+i < {rows}"
+    index = where.text(f"k*{lanes}+i").replace(f"+{where.top},", ",")
+    body = (
+        f"{grid(maker, lanes, free)}\nfor k in nl.{loop}({turns}):\n"
+        f"    u = nl.load({source.text}{index}, {mask})\n"
+        f"    v = nl.{maker.choose(UNARY[:4])}(u, {mask})\n"
+        f"    nl.store({out}[k*{lanes}+i, j], v, {mask})"
+    )
+    blocks = [replace_rows(where, k * lanes, min(lanes, rows - k * lanes)) for k in range(turns)]
+    views = [{"src": viewed(source.tensor, one.of(source.at), index)} for one in blocks]
+    kinds = ("loop", "mask", "ragged end", "index expression", "load", "store")
+    maker.statements.append(Statement(body, {2: views}, None, frozenset(kinds)))
+
+
+def replace_rows(where: Box, top: int, lanes: int) -> Box:
+    return where._replace(top=top, lanes=lanes)
+
+
+def product(tiles: Tiles) -> None:
+    """A product that is accumulated in PSUM over a loop."""
+    maker, form = tiles.maker, tiles.maker.choose(FORMS)
+    depth, turns = maker.choose((1, 8, 33, 64, 128)), maker.between(1, 3)
+    lanes, free = maker.between(1, COLUMNS_OF_PRODUCTS), columns(maker)
+    a, b = (maker.given((depth * turns, wide), form).text for wide in (lanes, free))
+    out = tiles.new(lanes, free, "float32")
+    rows = f"k*{depth}+nl.arange({depth})[:, None]"
+    text = (
+        f"p = nl.zeros(({lanes}, {free}), dtype=nl.float32, buffer=nl.psum)\n"
+        f"for k in nl.affine_range({turns}):\n"
+        f"    u = nl.load({a}[{rows}, nl.arange({lanes})[None, :]])\n"
+        f"    v = nl.load({b}[{rows}, nl.arange({free})[None, :]])\n"
+        f"    p[...] += {maker.choose(PRODUCTS)}\n"
+        f"{out.name} = nl.copy(p)"
+    )
+    say(maker, text, out.name, ["accumulation", "loop", "load"])
+
+
+PRODUCTS = ("nl.matmul(u, v, transpose_x=True)", "nisa.nc_matmul(u, v)")
+
+
+def atomic(tiles: Tiles) -> None:
+    """Numbers are added to a tensor in HBM."""
+    maker, a = tiles.maker, tiles.any()
+    lanes, free = a.shape
+    out = result(maker, (lanes, free), a.form)
+    say(maker, f"nl.store({out}, {a.name})", None, ["store"])
+    text = f"{grid(maker, lanes, free)}\nnl.atomic_rmw({out}[i, j], value={a.name}, op=np.add)"
+    say(maker, text, None, ["atomic"])
+
+
+def counted(tiles: Tiles) -> None:
+    """A tile with numbers that its indices give."""
+    maker = tiles.maker
+    lanes, free = maker.between(1, ROWS), columns(maker)
+    made = tiles.new(lanes, free, "float32")
+    index = f"i*{maker.between(-2, 3)} + j*{maker.between(1, 4)} + {maker.between(0, 9)}"
+    text = f"{grid(maker, lanes, free)}\n{made.name} = nisa.iota({index}, dtype=nl.float32)"
+    say(maker, text, made.name, ["iota", "index expression"])
+
+
+def result(maker: Maker, shape: tuple[int, int], form: str) -> str:
+    """A new result in HBM."""
+    name = maker.name("o")
+    made = f"nl.ndarray({shape}, dtype=nl.{form}, buffer=nl.shared_hbm)"
+    maker.say(f"{name} = {made}", makes=name)
+    maker.results.append(name)
+    return name
+
+
+def stored(tiles: Tiles, given: Tensor) -> None:
+    """A tile is stored in a block of a result that is as large."""
+    maker = tiles.maker
+    lanes, free = given.shape
+    out = result(maker, (lanes, free), given.form)
+    held = np.arange(prod(given.shape)).reshape(given.shape)
+    tensor = Tensor(out, "hbm", given.shape, given.form)
+    where = Box(0, free - 1, lanes, free, -1) if maker.chance(0.2) else Box(0, 0, lanes, free)
+    view = viewed(tensor, where.of(held * tensor.whole().size), where.text())
+    text = f"{grid(maker, lanes, free)}\nnl.store({view.text}, {given.name})"
+    say(maker, text, None, ["store", "index expression"], [{"dst": view}])
+
+
+STEPS = ((operator, 5), (masked, 2), (tiled, 2), (product, 1.5), (atomic, 0.7), (counted, 0.7))
+
+
+def made(maker: Maker) -> Program:
+    """A program of the older API."""
+    tiles = Tiles(maker)
+    for step in maker.random.choices(*zip(*STEPS), k=maker.between(2, 6)):
+        step(tiles)
+    for one in tiles.made[-3:]:
+        stored(tiles, one)
+    return replace(maker.program(), dialect="older")
