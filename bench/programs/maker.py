@@ -143,10 +143,12 @@ class Maker(Windows):
         return replace(both, text=f"{both.text}[core]", at=both.at[0], apart=apart)
 
     def known(self, lanes: int, free: int, high: int, form: str, kind: str = "known") -> Any:
-        """A tile with whole numbers up to `high` that are known, and these."""
+        """A tile with whole numbers up to `high` that are known, and these. Nothing else writes it,
+        for an instruction that takes it as an index may be issued again."""
         one = self.known_input((lanes, free), high, form, kind)
         tile = self.new("sbuf", (lanes, free), form)
         self.issue("nisa.dma_copy", dst=tile, src=one)
+        tile.tensor.constant = True
         return tile, self._numbers()
 
     def known_input(self, shape: Sequence[int], high: int, form: str, kind: str = "known") -> View:

@@ -120,13 +120,15 @@ def accumulated(core: Core, dst: Tile, accumulate: bool | None, multiply: produc
     if dst.dtype is float32 and isinstance(fresh, bool) and len(dst.shape) == 2:
         multiply(dst.codes(), not fresh)
         return
-    out = arithmetic.floats(dst, (dst.shape[0], dst.free_size))
-    multiply(out, False)
-    out = out.reshape(dst.shape)
-    if fresh is not True:
-        total = dst.values() + out
-        out = total if fresh is False else np.where(fresh, out, total)
-    dst.store(out)
+    shape = dst.shape[0], dst.free_size
+    out = arithmetic.floats(dst, shape)
+    if fresh is not False:
+        multiply(out, False)
+    if fresh is not True:  # of several passes each is added by itself, as above
+        total = np.array(dst.values(), np.float32).reshape(shape)
+        multiply(total, True)
+        out = total if fresh is False else np.where(fresh.reshape(shape), out, total)
+    dst.store(out.reshape(dst.shape))
 
 
 def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:

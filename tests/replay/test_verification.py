@@ -206,3 +206,18 @@ def test_the_meaning_of_an_instruction_is_printed(capsys):
     assert main(["isa", "nc_stream_shuffle"]) == 0
     printed = capsys.readouterr().out
     assert "def nc_stream_shuffle(i: Any)" in printed and "plain/elementwise.py:" in printed
+
+
+def test_passes_of_float32_join_a_sum_one_by_one_where_a_part_of_it_begins():
+    @nki.jit
+    def sums(x, y):
+        stationary, moving = tile(x), tile(y)
+        total = nl.ndarray((32, 32), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=total[:, 2:20], stationary=stationary, moving=moving[:, 0:18])
+        nisa.nc_matmul(dst=total, stationary=stationary, moving=moving)
+        copied = nl.ndarray(total.shape, nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=copied, src=total)
+        return result(copied)
+
+    run = neuroncore.run(sums, X, Y, options=Options(fp32_matmul="four_pass"))
+    assert run.verify().difference is None
