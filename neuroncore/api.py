@@ -426,21 +426,24 @@ def run(
     launched: Any = jit(kernel) if isinstance(kernel, FunctionType) else kernel
     if per_rank is None:
         given = copied((args, kwargs))
-        return of(last_launch(launched, args, kwargs, target, options), ((args, kwargs), given))
+        last = last_launch(launched, args, kwargs, target, options)
+        return of(last, arguments=((args, kwargs), given))
     if args or kwargs:
         raise UsageError("arguments are given rank by rank, in per_rank, or all together")
     ranks = [of_a_rank(one) for one in per_rank]
     kept = [copied(one) for one in ranks]
     launches = launched.on_ranks(ranks, lnc, target=target, options=options, instance=instance)
+    if (observer := current_settings().observer) is not None:
+        observer.done(*launches)
     return of_ranks(launches, [(one.arguments, one.named) for one in launches], kept)
 
 
-def of(launch: Launch, arguments: tuple[Arguments, Arguments] | None = None) -> Run:
-    """The Run of a launch. `arguments` are those that the kernel was called with, as it left them,
-    and copies of them as they were; without them they are the arrays alone, if the launch kept
-    any."""
-    used, given = outcomes.kept(launch) if arguments is None else arguments
-    return of_ranks([launch], [used], [given])
+def of(*ranks: Launch, arguments: tuple[Arguments, Arguments] | None = None) -> Run:
+    """The Run of a launch, or of the launches of all ranks of a world. `arguments` are those that
+    the kernel was called with on one rank, as it left them, and copies of them as they were;
+    without them they are the arrays alone, if the launches kept any."""
+    pairs = [outcomes.kept(one) for one in ranks] if arguments is None else [arguments]
+    return of_ranks(ranks, [used for used, _ in pairs], [given for _, given in pairs])
 
 
 def of_ranks(

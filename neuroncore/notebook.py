@@ -46,8 +46,8 @@ class Launches:
     def begun(self, core: Core) -> None:
         self.core = core
 
-    def done(self, run: Launch) -> None:
-        self.runs.append(of(run))
+    def done(self, *ranks: Launch) -> None:
+        self.runs.append(of(*ranks))
 
 
 def load_ipython_extension(shell: Any) -> None:

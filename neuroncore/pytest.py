@@ -82,8 +82,8 @@ class Watch:
     def begun(self, core: Any) -> None:
         pass
 
-    def done(self, run: Any) -> None:
-        self.launches.append(run)
+    def done(self, *ranks: Any) -> None:
+        self.launches += ranks
 
     def met(self) -> dict[Any, Any]:
         """What was found in all of them, by the line of a kernel."""

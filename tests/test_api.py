@@ -219,6 +219,21 @@ def test_an_outer_observer_is_told_too():
     assert seen == ["begun", "add"]
 
 
+def test_an_outer_observer_is_told_of_all_ranks_at_once():
+    seen = []
+
+    class Observer:
+        def begun(self, core):
+            seen.append("begun")
+
+        def done(self, *ranks):
+            seen.append([run.core.rank for run in ranks])
+
+    with neuroncore.settings(observer=Observer()):
+        neuroncore.run(add, per_rank=[(A, B), (B, A), (A, A)])
+    assert seen == ["begun", [0, 1, 2]]
+
+
 def test_what_launches_nothing_is_told():
     class Nothing:
         def __call__(self):

@@ -33,8 +33,8 @@ class Launches:
     def begun(self, core: Core) -> None:
         pass
 
-    def done(self, run: Launch) -> None:
-        self.runs.append(run)
+    def done(self, *ranks: Launch) -> None:
+        self.runs += ranks
 
 
 def main() -> None:

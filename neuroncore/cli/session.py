@@ -65,8 +65,8 @@ class Session:
     def begun(self, core: Core) -> None:
         self.core = core
 
-    def done(self, run: Launch) -> None:
-        whole, found = of(run, self.called), None
+    def done(self, *ranks: Launch) -> None:
+        whole, found = of(*ranks, arguments=self.called), None
         with self.one_by_one:
             if self.reference is not None:
                 found = whole.compare(self.reference, self.arguments.tol)

@@ -27,11 +27,11 @@ SWITCH = {"1": True, "true": True, "0": False, "false": False}
 
 
 class Observer(Protocol):
-    """Who is told of launches: when one begins, and when it is done."""
+    """Who is told of launches: when one begins, and when it is done, on one rank or on several."""
 
     def begun(self, core: Core) -> None: ...
 
-    def done(self, run: Launch) -> None: ...
+    def done(self, *ranks: Launch) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def settings(
 
 
 class _Last:
-    """Keeps the last launch, and tells of all whom it may concern already."""
+    """Keeps the last launch of one rank, and tells the outer observer of all launches."""
 
     def __init__(self, outer: Observer | None) -> None:
         self.outer = outer
@@ -89,10 +89,11 @@ class _Last:
         if self.outer is not None:
             self.outer.begun(core)
 
-    def done(self, run: Launch) -> None:
-        self.run = run
+    def done(self, *ranks: Launch) -> None:
+        if len(ranks) == 1:
+            self.run = ranks[0]
         if self.outer is not None:
-            self.outer.done(run)
+            self.outer.done(*ranks)
 
 
 def last_launch(
