@@ -175,8 +175,8 @@ def test_ranks_are_of_one_kernel(kernel, capsys):
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_a_script_is_told_of_its_launches_on_ranks(tmp_path, capsys, command):
     script = tmp_path / "s.py"
-    script.write_text(KERNEL + "\nimport neuroncore\n"
-        "neuroncore.run(total, per_rank=[inputs(n) for n in range(4)])\n")  # fmt: skip
+    script.write_text(KERNEL + "\nimport neuroncore\nif __name__ == '__main__':\n"
+        "    neuroncore.run(total, per_rank=[inputs(n) for n in range(4)])\n")  # fmt: skip
     assert main([command, str(script)]) == 0
     said = "4 ranks of 1 core" if command == "run" else "1 launch run"
     assert said in capsys.readouterr().out
