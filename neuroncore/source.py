@@ -10,10 +10,10 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from functools import cache
+from functools import wraps
 from itertools import islice
 from types import CodeType, FrameType, TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from neuroncore.startup.structs import dataclass
 
@@ -320,7 +320,30 @@ _stores: dict[tuple[int, int], bool | None] = {}  # what `_is_stored` says of a 
 _kept: list[CodeType] = []
 
 
-@cache
+T = TypeVar("T")
+FILES = 64  # of which something is kept
+
+
+def by_text(made_of: Callable[[str], T]) -> Callable[[str], T]:
+    """Keep what a function makes of a file's source for as long as the file has that text: one that
+    is edited and imported again, or a cell of the same name, has another. Of the files beyond FILES
+    the one that was asked for least recently is forgotten."""
+    kept: dict[str, tuple[list[str], T]] = {}
+
+    @wraps(made_of)
+    def function(file: str) -> T:
+        lines, known = linecache.getlines(file), kept.pop(file, None)
+        if known is None or known[0] != lines:
+            known = lines, made_of(file)
+        kept[file] = known
+        if len(kept) > FILES:
+            del kept[next(iter(kept))]
+        return known[1]
+
+    return function
+
+
+@by_text
 def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
     """The node that uses the value of each expression of a file, by the expression's span; pytest
     has an `assert` use values at a span of its own."""
@@ -332,7 +355,7 @@ def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
     }
 
 
-@cache
+@by_text
 def tree(file: str) -> ast.Module:
     """The syntax of a file; empty if there is no source text."""
     try:
@@ -346,7 +369,7 @@ def call(code: CodeType, instruction: int) -> ast.Call | None:
     return _calls(code.co_filename).get(_span(code, instruction))
 
 
-@cache
+@by_text
 def _calls(file: str) -> dict[tuple[int | None, ...], ast.Call]:
     return {
         (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset): node
@@ -363,7 +386,7 @@ def conjuncts(frame: FrameType) -> list[Any]:
     return [eval(code, frame.f_globals, frame.f_locals) for code in values]
 
 
-@cache
+@by_text
 def _conjunctions(file: str) -> dict[tuple[int | None, ...], list[CodeType]]:
     """The operands of each `and` of comparisons in a file, by the span of the whole."""
     return {

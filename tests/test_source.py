@@ -1,5 +1,7 @@
 """Where in the user's kernel something happened."""
 
+import ast
+import linecache
 import sys
 import threading
 
@@ -191,3 +193,20 @@ def test_places_of_code_that_is_gone_are_not_kept_without_end(monkeypatch):
         last = len(code.co_code) - 2  # a bytecode instruction is two bytes
         assert source.place(code, last).line == line + 1
         assert len(source._places) <= 3
+
+
+def test_a_file_that_is_edited_is_read_again(tmp_path):
+    file = tmp_path / "edited.py"
+    for text in ("call(one)\n", "call(other, more)\n"):
+        file.write_text(text)
+        linecache.checkcache(str(file))
+        assert ast.unparse(source.tree(str(file))) == text.strip()
+
+
+def test_what_is_made_of_files_is_not_kept_without_end(monkeypatch):
+    monkeypatch.setattr(source, "FILES", 3)
+    made = []
+    lines = source.by_text(lambda file: made.append(file))
+    for file in ("a", "b", "c", "a", "d", "a", "b"):
+        lines(file)
+    assert made == ["a", "b", "c", "d", "b"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import takewhile
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -66,7 +65,7 @@ def _text(code: CodeType) -> Text:
     return code.co_name, code.co_firstlineno, code.co_code, code.co_linetable, names
 
 
-@cache
+@source.by_text
 def _texts(file: str) -> set[Text]:
     """Those of what is in a file, which may not be any more what the running code was made of."""
     found, codes = set(), [compile(source.tree(file), file, "exec", dont_inherit=True)]
@@ -102,7 +101,7 @@ def _of_assigned(made: ast.AST, file: str) -> Numbering:
     return _numbered(inner, [found or [] for found in keys])
 
 
-@cache
+@source.by_text
 def _above(file: str) -> dict[ast.AST, ast.AST]:
     """The node that each node of a file is a part of."""
     walk = ast.walk(source.tree(file))
