@@ -3,46 +3,125 @@
 from __future__ import annotations
 
 import argparse
+import json
+import linecache
+import multiprocessing
+import runpy
 import sys
 import time
-from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from bench.programs.checks import Failure, check
+from bench.programs.counts import Counts, occurred
 from bench.programs.generator import generate
+from bench.programs.hits import hits, watch
 from bench.programs.shrinking import shrink
+
+FAILED = Path(__file__).parent / "failed"  # programs that failed once, shrunk
+TOGETHER = 25  # programs that a process is given at a time
+LIVES = 200  # such portions, after which another process goes on
+SAVED = 500  # programs, after which the state is written
+
+
+class Checked(NamedTuple):
+    """What became of a program: what occurred in it, CPU seconds, and a failure in words."""
+
+    seed: int
+    found: dict[str, set[str]]
+    seconds: float
+    failure: str = ""
 
 
 def main() -> int:
+    asked = _asked()
+    counts = Counts(asked.seed)
+    if asked.state is not None and asked.state.exists():
+        counts = Counts.of(json.loads(asked.state.read_text()))
+    again = list(_failed_again())
+    seeds = range(counts.seed + counts.programs, counts.seed + asked.count)
+    try:
+        with _checks(seeds, asked.jobs) as checks:
+            _count(checks, counts, asked)
+    except KeyboardInterrupt:
+        print("stopped")
+    _save(counts, asked.state)
+    print("\n".join(counts.lines()))
+    seldom = list(counts.seldom())
+    print("\n".join([*again, *seldom]), end="\n" * bool(again or seldom))
+    return 1 if counts.failed or again or seldom else 0
+
+
+def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.programs")
     parser.add_argument("--seed", type=int, default=time.time_ns() % (1 << 31))
     parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="of CPU time, at most")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument(
+        "--state", type=Path, help="a file to go on from, and to write what is done"
+    )
     parser.add_argument("--print", action="store_true", help="print the programs")
-    asked = parser.parse_args()
-    begun, kinds, instructions, failures, done = time.process_time(), Counter(), Counter(), 0, 0
-    for seed in range(asked.seed, asked.seed + asked.count):
-        if time.process_time() - begun > asked.seconds:
-            break
-        program = generate(seed)
-        if asked.print:
-            print(program.source())
-        done += 1
-        kinds.update(program.kinds)
+    return parser.parse_args()
+
+
+def _failed_again() -> Iterator[str]:
+    """Words for each program that failed once and fails again; all of them are run first."""
+    files = sorted(FAILED.glob("*.py"))
+    for file in files:
         try:
-            run = check(program)
-        except Failure as failure:
-            failures += 1
-            small = shrink(program, failure.kind)
-            print(f"seed {seed} {failure}\n{small.source()}", flush=True)
-            continue
-        for one in run.record.programs:
-            instructions.update({call.instruction.name for call in one.calls})
-    spent = time.process_time() - begun
-    said = f"{done} programs, {failures} failures, {spent:.1f} CPU s"
-    print(f"seeds {asked.seed} to {asked.seed + done - 1}: {said}")
-    for name, count in [*kinds.most_common(), *instructions.most_common()]:
-        print(f"  {count / done:6.1%} {name}")
-    return 1 if failures else 0
+            with redirect_stdout(None):
+                runpy.run_path(str(file))
+        except SystemExit as leaving:
+            yield f"{file.name} {leaving.code}"
+    print(f"{len(files)} programs that failed once were run first", flush=True)
+
+
+@contextmanager
+def _checks(seeds: range, jobs: int) -> Iterator[Iterable[Checked]]:
+    """The programs of seeds, checked in this process or in several."""
+    if jobs == 1:
+        watch()
+        yield map(_checked, seeds)
+        return
+    with multiprocessing.Pool(jobs, watch, maxtasksperchild=LIVES) as pool:
+        yield pool.imap(_checked, seeds, TOGETHER)
+
+
+def _checked(seed: int) -> Checked:
+    begun, before = time.process_time(), dict(hits)
+    program, failure, found = generate(seed), "", {}
+    try:
+        found = occurred(program, check(program), before)
+    except Failure as failed:
+        small = shrink(program, failed.kind)
+        failure = f"seed {seed} {failed}\n{small.source()}"
+    linecache.cache.pop(program.file, None)
+    return Checked(seed, found, time.process_time() - begun, failure)
+
+
+def _count(checks: Iterable[Checked], counts: Counts, asked: argparse.Namespace) -> None:
+    for one in checks:
+        counts.programs += 1
+        counts.seconds += one.seconds
+        counts.add(one.found)
+        if asked.print:
+            print(generate(one.seed).source())
+        if one.failure:
+            counts.failed.append(one.seed)
+            print(one.failure, flush=True)
+        if counts.programs % SAVED == 0:
+            _save(counts, asked.state)
+        if counts.seconds > asked.seconds:
+            return
+
+
+def _save(counts: Counts, state: Path | None) -> None:
+    if state is not None:
+        kept: Any = counts.to_dict()
+        state.write_text(json.dumps(kept, indent=1))
 
 
 if __name__ == "__main__":

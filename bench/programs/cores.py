@@ -222,7 +222,7 @@ def of_lengths(maker: Maker) -> None:
     meet(maker, dst)
     known = f", recv_counts_known={maker.chance(0.5)}"
     tensors = f"[{src.name}], [{dst.name}], {group}, {lengths.name}"
-    maker.say(f"ncc.{name}({tensors}{known})", kinds=["collective", "lengths of run time"])
+    maker.say(f"ncc.{name}({tensors}{known})", kinds=["collective"])
     got = maker.new("sbuf", (1, dst.shape[0]), form)
     maker.issue("nisa.dma_copy", dst=got, src=dst.whole())
 
@@ -231,7 +231,7 @@ RANKS = (
     *((all_reduce, 1), (all_gather, 1), (reduce_scatter, 1), (collective_permute, 1)),
     *((implicit, 2), (rank_id, 0.5)),
 )
-RANKS_OF_TWO = ((all_to_all, 1), (of_lengths, 1.5), (all_reduce, 0.5), (all_gather, 0.5))
+RANKS_OF_TWO = ((all_to_all, 1), (of_lengths, 3), (all_reduce, 0.5), (all_gather, 0.5))
 RANKS_OF_ONE = (*RANKS, (all_to_all, 0.7))
 
 

@@ -175,14 +175,39 @@ def tiled(tiles: Tiles) -> None:
         f"    v = nl.{maker.choose(UNARY[:4])}(u, {mask})\n"
         f"    nl.store({out}[k*{lanes}+i, j], v, {mask})"
     )
-    blocks = [replace_rows(where, k * lanes, min(lanes, rows - k * lanes)) for k in range(turns)]
+    blocks = [
+        where._replace(top=k * lanes, lanes=min(lanes, rows - k * lanes)) for k in range(turns)
+    ]
     views = [{"src": viewed(source.tensor, one.of(source.at), index)} for one in blocks]
     kinds = ("loop", "mask", "ragged end", "index expression", "load", "store")
     maker.statements.append(Statement(body, {2: views}, None, frozenset(kinds)))
 
 
-def replace_rows(where: Box, top: int, lanes: int) -> Box:
-    return where._replace(top=top, lanes=lanes)
+def picked(tiles: Tiles) -> None:
+    """Rows that a tile of indices picks are loaded, or stored in a result."""
+    maker = tiles.maker
+    lanes, free = maker.between(1, ROWS), columns(maker)
+    rows = lanes + maker.between(0, 20)
+    form = maker.choose(FORMS)
+    source = maker.known_input((lanes, 1), rows - 1, "int32", "distinct")
+    index = maker.name("t")
+    maker.say(f"{index} = nl.load({source.text})", index, ["load"])
+    indexed = f"[{index}[i, 0], j]"
+    kinds = ["indirect DMA", "index expression"]
+    if maker.chance(0.5):
+        table = maker.given((rows, free), form)
+        out = tiles.new(lanes, free, form)
+        text = f"{grid(maker, lanes, free)}\n{out.name} = nl.load({table.text}{indexed})"
+        say(maker, text, out.name, [*kinds, "load"])
+        return
+    given = tiles.any(lanes, free)
+    out = result(maker, (rows, free), given.form)
+    before = maker.given((rows, free), given.form)
+    for top in range(0, rows, ROWS):
+        part = f"[{top}:{min(rows, top + ROWS)}, 0:{free}]"
+        say(maker, f"nl.store({out}{part}, nl.load({before.text}{part}))", None, ["store"])
+    text = f"{grid(maker, lanes, free)}\nnl.store({out}{indexed}, {given.name})"
+    say(maker, text, None, [*kinds, "store"])
 
 
 def product(tiles: Tiles) -> None:
@@ -249,7 +274,15 @@ def stored(tiles: Tiles, given: Tensor) -> None:
     say(maker, text, None, ["store", "index expression"], [{"dst": view}])
 
 
-STEPS = ((operator, 5), (masked, 2), (tiled, 2), (product, 1.5), (atomic, 0.7), (counted, 0.7))
+STEPS = (
+    (operator, 5),
+    (masked, 2),
+    (tiled, 2),
+    (product, 1.5),
+    (atomic, 0.7),
+    (counted, 0.7),
+    (picked, 1),
+)
 
 
 def made(maker: Maker) -> Program:

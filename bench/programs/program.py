@@ -123,9 +123,14 @@ class Program:
                 line += 1
         return found
 
+    @property
+    def file(self) -> str:
+        """What the kernel's source is called."""
+        return f"<program {self.seed}>"
+
     def kernel(self) -> Any:
         """The kernel, made from its source."""
-        text, name = self.kernel_source(), f"<program {self.seed}>"
+        text, name = self.kernel_source(), self.file
         linecache.cache[name] = len(text), None, text.splitlines(True), name
         names: dict[str, Any] = {}
         exec(compile(text, name, "exec"), names)

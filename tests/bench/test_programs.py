@@ -1,5 +1,7 @@
 """Random programs: a seed is a program, what holds of them is checked, and failures are shrunk."""
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,9 +10,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from bench.programs import __main__ as command
 from bench.programs import checks
+from bench.programs.counts import Counts
 from bench.programs.generator import generate
 from bench.programs.shrinking import shrink
+from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core import packs
 
 
@@ -46,8 +51,10 @@ def test_a_fault_is_found_and_shrunk(monkeypatch):
             tile.storage.version = version
 
     monkeypatch.setattr(packs.Packs, "get", stale)
-    for seed in range(300):
+    for seed in range(3000):
         program = generate(seed)
+        if "again" not in " ".join(program.kinds) or "nc_matmul" not in program.source():
+            continue
         try:
             checks.check(program)
         except checks.Failure as failure:
@@ -57,3 +64,55 @@ def test_a_fault_is_found_and_shrunk(monkeypatch):
                 checks.check(small)
             return
     raise AssertionError("no program found it")
+
+
+def test_programs_that_failed_once_hold(capsys):
+    assert list(command._failed_again()) == []
+    assert "2 programs that failed once were run first" in capsys.readouterr().out
+
+
+def test_a_program_that_fails_again_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "FAILED", tmp_path)
+    (tmp_path / "wrong.py").write_text("raise SystemExit('FAILS verify: other bits')")
+    assert list(command._failed_again()) == ["wrong.py FAILS verify: other bits"]
+
+
+def _run(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["programs", *words])
+    monkeypatch.setattr(command, "watch", lambda: None)
+    return command.main()
+
+
+def test_a_run_goes_on_from_its_state(tmp_path, monkeypatch, capsys):
+    kept = ["--state", str(tmp_path / "state.json")]
+    assert _run(monkeypatch, "--seed", "40", "--count", "3", *kept) == 0
+    assert _run(monkeypatch, "--count", "8", "--jobs", "2", *kept) == 0
+    both = Counts.of(json.loads((tmp_path / "state.json").read_text()))
+    assert _run(monkeypatch, "--seed", "40", "--count", "8") == 0
+    assert "seeds 40 to 47: 8 programs, 0 failures" in capsys.readouterr().out
+    once = Counts(40)
+    for seed in range(40, 48):
+        once.add(command._checked(seed).found)
+    assert both.groups["instructions"] == once.groups["instructions"]
+
+
+def test_what_occurs_too_seldom_is_told():
+    counts = Counts(1)
+    counts.programs = 2000
+    counts.groups["kinds"].update({"slice": 60, "step": 59})
+    counts.groups["instructions"].update({name: 2 for name in INSTRUCTIONS} | {"topk": 1})
+    assert list(counts.seldom()) == [
+        "step is in 2.9% of programs, not in 3%",
+        "topk is in 1 programs of 2000, not in one of 1000",
+    ]
+
+
+def test_cache_hits_are_counted():
+    """In a process of its own: the caches are watched as long as it lives."""
+    text = """
+from bench.programs import __main__ as command
+command.watch()
+found = [command._checked(seed).found["cache hits"] for seed in range(25)]
+assert set().union(*found) >= {"a packed operand", "a legal call of an earlier program"}
+"""
+    subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=True)

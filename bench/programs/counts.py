@@ -1,0 +1,86 @@
+"""In how many programs each kind of step, instruction, format and cache hit occurred."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bench.programs.hits import hits
+from bench.programs.program import Program
+from neuroncore.api import Run
+from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.numerics.formats import FORMATS, OPAQUE
+
+OFTEN = 0.03  # of programs, that each kind of step has to be in
+EACH = 1000  # programs, of which one or more have to have each instruction
+GROUPS = ("kinds", "options", "instructions", "formats", "cache hits")
+
+
+def occurred(program: Program, run: Run, before: Mapping[str, int]) -> dict[str, set[str]]:
+    """What occurred in a program, by group; `before` are the cache hits before it."""
+    records = run.record.programs
+    found = {name for name, count in hits.items() if count > before.get(name, 0)}
+    if any(len(one) > len(one.calls) for one in records):
+        found.add("a call of the same program")
+    words = set(re.findall(r"\w+", program.source()))
+    options = {kind for kind in program.kinds if kind.startswith("Options.")}
+    return {
+        "kinds": program.kinds - options,
+        "options": options,
+        "instructions": {call.instruction.name for one in records for call in one.calls},
+        "formats": words & {*FORMATS, *OPAQUE},
+        "cache hits": found,
+    }
+
+
+class Counts:
+    """The sums of programs."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.programs, self.seconds = seed, 0, 0.0
+        self.failed: list[int] = []  # their seeds
+        self.groups = {group: Counter[str]() for group in GROUPS}
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Counts:
+        """Those that `to_dict` has kept."""
+        made = cls(kept["seed"])
+        made.programs, made.seconds, made.failed = (
+            kept["programs"],
+            kept["seconds"],
+            kept["failed"],
+        )
+        made.groups = {group: Counter(kept[group]) for group in GROUPS}
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, to go on from later."""
+        own = {"seed": self.seed, "programs": self.programs, "seconds": self.seconds}
+        return {**own, "failed": self.failed, **self.groups}
+
+    def add(self, found: Mapping[str, set[str]]) -> None:
+        for group, names in found.items():
+            self.groups[group].update(names)
+
+    def lines(self) -> Iterator[str]:
+        """The sums as text."""
+        said = f"{self.programs} programs, {len(self.failed)} failures, {self.seconds:.1f} CPU s"
+        yield f"seeds {self.seed} to {self.seed + self.programs - 1}: {said}"
+        for group, counts in self.groups.items():
+            yield f"{group}, in how many programs"
+            for name, count in counts.most_common():
+                yield f"  {count / max(1, self.programs):6.1%} {name}"
+
+    def seldom(self) -> Iterator[str]:
+        """What occurred in fewer programs than it should, once there are enough to tell."""
+        if self.programs < EACH:
+            return
+        for kind, count in self.groups["kinds"].items():
+            if count < OFTEN * self.programs:
+                yield f"{kind} is in {count / self.programs:.1%} of programs, not in {OFTEN:.0%}"
+        for name in sorted(INSTRUCTIONS):
+            count = self.groups["instructions"][name]
+            if count * EACH < self.programs:
+                yield f"{name} is in {count} programs of {self.programs}, not in one of {EACH}"

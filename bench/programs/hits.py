@@ -1,0 +1,45 @@
+"""How often caches of the emulator have what they are asked for, from `watch` on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from neuroncore.core import legality, psum
+from neuroncore.core.packs import Packs
+
+hits: Counter[str] = Counter()
+# What asks a cache, and all that makes what the cache lacks.
+CACHES = {
+    "a legal call of an earlier program": ((legality, "checked"), ((legality, "check"),)),
+    "a packed operand": ((Packs, "get"), ((psum._Operand, "read"), (psum, "_picked_rows"))),
+}
+
+
+def watch() -> None:
+    """Count in `hits`, for the rest of the process, each time that a cache is asked and nothing is
+    made."""
+    for name, (asks, makers) in CACHES.items():
+        made: Counter[str] = Counter()
+        for maker in makers:
+            setattr(*maker, _counting(getattr(*maker), made))
+        setattr(*asks, _asking(getattr(*asks), name, made))
+
+
+def _counting(function: Callable[..., Any], made: Counter[str]) -> Callable[..., Any]:
+    def counting(*args: Any, **named: Any) -> Any:
+        made["all"] += 1
+        return function(*args, **named)
+
+    return counting
+
+
+def _asking(function: Callable[..., Any], name: str, made: Counter[str]) -> Callable[..., Any]:
+    def asking(*args: Any, **named: Any) -> Any:
+        before = made["all"]
+        answer = function(*args, **named)
+        hits[name] += made["all"] == before
+        return answer
+
+    return asking
