@@ -50,7 +50,7 @@ class Place:
 cell_name: Callable[[str], str | None] | None = None
 
 
-_our_code: set[int] = set()  # ids of code objects of packages, which live as long as those do
+_our_code: dict[int, CodeType] = {}  # by id, and so kept: torch makes and drops code
 _users_code: dict[int, CodeType] = {}  # by id, and so kept
 # numpy may call the emulator for a kernel, and what torch.compiler.disable makes calls kernels.
 OURS = ("neuroncore.", "numpy.", "torch._dynamo.")
@@ -68,7 +68,8 @@ def is_ours(frame: FrameType) -> bool:
     name: str = frame.f_globals.get("__name__", "")
     ours = name.startswith(OURS) and not name.startswith("neuroncore.kernels")
     if ours and id(frame.f_code) not in _doors:
-        _our_code.add(id(frame.f_code))
+        _make_room(_our_code)
+        _our_code[id(frame.f_code)] = frame.f_code
     return ours
 
 
@@ -232,18 +233,35 @@ def _integers(frame: FrameType) -> dict[str, int]:
     return {n: int(v) for n, v in numbers.items() if not n.startswith("_")}
 
 
-_users: dict[tuple[int, int], ast.AST | None] = {}
+T = TypeVar("T")
+SITES = 1 << 16  # of which something is kept; tuners make and drop kernels without end
 
 
+def by_site(made_of: Callable[[FrameType], T]) -> Callable[[FrameType], T]:
+    """Keep what a function makes of a frame, by its code and the instruction that it is at: what
+    the function makes must depend on nothing else of the frame. The code is kept with it, so that
+    its id is no other's."""
+    kept: dict[tuple[int, int], tuple[CodeType, T]] = {}
+
+    @wraps(made_of)
+    def function(frame: FrameType) -> T:
+        key = id(frame.f_code), frame.f_lasti
+        known = kept.get(key)
+        if known is None:
+            if len(kept) >= SITES:
+                kept.clear()
+            known = kept[key] = frame.f_code, made_of(frame)
+        return known[1]
+
+    return function
+
+
+@by_site
 def user_of_value(frame: FrameType) -> ast.AST | None:
     """The node of the source that uses the value of the expression that a frame is at."""
-    key = (id(frame.f_code), frame.f_lasti)
-    if key not in _users:
-        line, end_line, column, end_column = _span(frame.f_code, frame.f_lasti)
-        parents = _parents(frame.f_code.co_filename)
-        _users[key] = parents.get((line, column, end_line, end_column))
-        _kept.append(frame.f_code)  # and so its id
-    return _users[key]
+    line, end_line, column, end_column = _span(frame.f_code, frame.f_lasti)
+    parents = _parents(frame.f_code.co_filename)
+    return parents.get((line, column, end_line, end_column))
 
 
 BETWEEN = frozenset(
@@ -259,28 +277,22 @@ class Question(NamedTuple):
     by: ast.AST | None
 
 
+@by_site
 def question(frame: FrameType) -> Question:
     """Of which expression a frame asks whether its value is true.
 
     Python 3.11 gives a jump the span of the whole statement, and later releases that of the value:
     the expression is found by the instruction before the one that asks.
     """
-    key = (id(frame.f_code), frame.f_lasti)
-    if key not in _questions:
-        at, written = frame.f_lasti - 2, frame.f_code.co_code
-        while written[at] in BETWEEN:
-            at -= 2
-        line, end_line, column, end_column = _span(frame.f_code, at)
-        span = line, column, end_line, end_column
-        by = _parents(frame.f_code.co_filename).get(span)
-        children = ast.iter_child_nodes(by) if by is not None else ()
-        of = next((one for one in children if _lies(one) == span), None)
-        _questions[key] = Question(of, by)
-        _kept.append(frame.f_code)  # and so its id
-    return _questions[key]
-
-
-_questions: dict[tuple[int, int], Question] = {}
+    at, written = frame.f_lasti - 2, frame.f_code.co_code
+    while written[at] in BETWEEN:
+        at -= 2
+    line, end_line, column, end_column = _span(frame.f_code, at)
+    span = line, column, end_line, end_column
+    by = _parents(frame.f_code.co_filename).get(span)
+    children = ast.iter_child_nodes(by) if by is not None else ()
+    of = next((one for one in children if _lies(one) == span), None)
+    return Question(of, by)
 
 
 def _lies(node: ast.AST) -> tuple[int | None, ...]:
@@ -294,21 +306,18 @@ def is_assigned(frame: FrameType) -> bool:
 
     Where there is no source text it may be, and True is the answer.
     """
-    key = id(frame.f_code), frame.f_lasti
-    stored = _stores.get(key)
+    stored = _is_stored(frame)
     if stored is not None:
         return stored
-    if key not in _stores:
-        stored = _stores[key] = _is_stored(user_of_value(frame))
-        if stored is not None:
-            return stored
     caller = frame.f_back
     return caller is not None and not is_ours(caller) and is_assigned(caller)
 
 
-def _is_stored(user: ast.AST | None) -> bool | None:
-    """Whether what uses a value stores it into a subscript; None if the caller gets it."""
-    match user:
+@by_site
+def _is_stored(frame: FrameType) -> bool | None:
+    """Whether what uses the value that a frame is at stores it into a subscript; None if the caller
+    gets it."""
+    match user_of_value(frame):
         case None | ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
             return True
         case ast.Return() | ast.Lambda():
@@ -316,11 +325,6 @@ def _is_stored(user: ast.AST | None) -> bool | None:
     return False
 
 
-_stores: dict[tuple[int, int], bool | None] = {}  # what `_is_stored` says of a frame's value
-_kept: list[CodeType] = []
-
-
-T = TypeVar("T")
 FILES = 64  # of which something is kept
 
 

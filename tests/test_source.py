@@ -210,3 +210,14 @@ def test_what_is_made_of_files_is_not_kept_without_end(monkeypatch):
     for file in ("a", "b", "c", "a", "d", "a", "b"):
         lines(file)
     assert made == ["a", "b", "c", "d", "b"]
+
+
+def test_code_of_ours_that_is_gone_hides_no_code_of_the_users():
+    """Made one after the other and dropped, code objects take each other's places in memory."""
+    text = compile("frame = sys._getframe()", "made.py", "exec").replace
+    for line in range(1, 200):
+        for name in ("numpy.made", "users"):
+            scope = {"__name__": name, "sys": sys}
+            exec(text(co_firstlineno=line), scope)
+            assert source.is_ours(scope["frame"]) == (name != "users")
+            del scope

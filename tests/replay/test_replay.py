@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import neuroncore
+from neuroncore.enums import MemoryRegion
 from neuroncore.errors import DeadlockError, OutOfBoundsError, UsageError
 from neuroncore.options import Options
 from neuroncore.replay.meetings import Waits
@@ -108,7 +109,19 @@ def of_the_older_api(x, y):
     return out
 
 
+@nki.jit
+def added_up(x, y):
+    """Sums that the engine's registers keep from one instruction to the next."""
+    a, b, row = tile(x), tile(y), nl.ndarray((64, 1), nl.float32, buffer=nl.sbuf)
+    keep, add = nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce
+    for command, given in ((keep, a), (add, b), (add, a), (keep, b), (add, a)):
+        more = {"reduce_op": nl.add, "reduce_res": row, "reduce_cmd": command}
+        nisa.activation(b, nl.square, given, scale=0.5, **more)
+    return result(row), result(b)
+
+
 KERNELS = {
+    "added_up": added_up,
     "steps": steps,
     "placed": placed,
     "drawn": drawn,
@@ -165,7 +178,7 @@ def test_it_has_the_options_of_the_run(kernel, options):
     assert bits(run.replay()) == bits(x if kernel is in_place else run.results)
 
 
-@pytest.mark.parametrize("name", ["steps", "placed", "drawn", "both"])
+@pytest.mark.parametrize("name", ["steps", "placed", "drawn", "both", "added_up"])
 @pytest.mark.parametrize("room", [0, 1 << 30])
 def test_forward_and_back_anywhere_it_holds_the_same(name, room):
     run = neuroncore.run(KERNELS[name], X, Y, target="trn2")
@@ -180,10 +193,29 @@ def test_forward_and_back_anywhere_it_holds_the_same(name, room):
     for step in [*range(replay.steps), *rng.permutation(replay.steps).tolist()]:
         replay.to_step(step)
         core, row = replay.next
-        name = run.record.programs[core].calls[replay.executions[core]._row()[0]].writes[0]
-        after = replay.tile(row, name, core, after=True).elements.tobytes()
+        names = run.record.programs[core].calls[replay.executions[core]._row()[0]].writes
+        after = [replay.tile(row, name, core, after=True).elements.tobytes() for name in names]
         assert seen.setdefault((core, row), after) == after
     assert bits(replay.results()) == wanted
+
+
+def test_from_the_end_back_to_each_step_registers_hold_what_they_held():
+    run = neuroncore.run(added_up, X, Y, target="trn2")
+    replay, held = run.steps(snapshots=1 << 30), {}
+    replay._apart = 1
+    for step in [*range(replay.steps), *range(replay.steps)]:
+        replay.to_step(step)
+        registers = [one.copy() for one in replay.cores[0].accumulators.values()]
+        np.testing.assert_array_equal(registers, held.setdefault(step, registers))
+        if len(held) == replay.steps:
+            replay.to_step(replay.steps)
+
+
+def test_tiles_on_the_chip_are_let_go_after_their_last_use():
+    replay = neuroncore.run(steps, X, Y, target="trn2").steps(snapshots=0)
+    replay.to_step(replay.steps)
+    held = [root.storage.region for root in replay._tensors.roots.values()]
+    assert held and not {MemoryRegion.sbuf, MemoryRegion.psum} & {*held}
 
 
 def test_tiles_before_and_after_an_instruction():

@@ -74,6 +74,34 @@ def test_engines_work_beside_a_collective():
     assert beside.total_ns < alone.total_ns + 100
 
 
+@nki.jit
+def two_sums(x, y, group):
+    """Two collectives on tensors of their own."""
+    out = []
+    for number, given in enumerate((x, y)):
+        names = (f"source{number}", f"result{number}")
+        source, result = (
+            nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm, name=name) for name in names
+        )
+        nisa.dma_copy(dst=source, src=given)
+        ncc.all_reduce([source], [result], replica_group=group, op=nl.add)
+        out.append(result)
+    copies = [nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm) for _ in out]
+    for copy, result in zip(copies, out):
+        nisa.dma_copy(dst=copy, src=result)
+    return copies
+
+
+def test_collectives_that_have_no_data_in_common_come_one_after_the_other():
+    group = ncc.ReplicaGroup([[0, 1]])
+    for line in neuroncore.run(two_sums, per_rank=[(X, X, group)] * 2).timelines:
+        calls = line.program.calls
+        first, second = (
+            i for i, c in enumerate(line.columns.call) if calls[c].name == "all_reduce"
+        )
+        assert line.begin[second] >= line.end[first]
+
+
 def test_collectives_of_a_rank_come_one_after_the_other():
     (operation, *rest) = operations(ran([0, 0], rounds=3).timelines)
     assert len(rest) == 2

@@ -39,21 +39,19 @@ class Numbering(NamedTuple):
 
 
 NONE = Numbering(0, ())
-_numberings: dict[tuple[int, int], tuple[CodeType, Numbering]] = {}  # the code keeps its id
 
 
 def numbering(frame: FrameType | None) -> Numbering:
     """That of the tensor that the call which a frame is at makes; of no place if the source doesn't
     tell, or there is none."""
-    if frame is None:
-        return NONE
-    key = id(frame.f_code), frame.f_lasti
-    if key not in _numberings:
-        code, user = frame.f_code, source.user_of_value(frame)
-        told = user is not None and _text(code) in _texts(code.co_filename)
-        found = _of_assigned(user, code.co_filename) if user is not None and told else NONE
-        _numberings[key] = code, found
-    return _numberings[key][1]
+    return NONE if frame is None else _numbering(frame)
+
+
+@source.by_site
+def _numbering(frame: FrameType) -> Numbering:
+    code, user = frame.f_code, source.user_of_value(frame)
+    told = user is not None and _text(code) in _texts(code.co_filename)
+    return _of_assigned(user, code.co_filename) if user is not None and told else NONE
 
 
 Text = tuple[Any, ...]

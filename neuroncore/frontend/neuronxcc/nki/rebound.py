@@ -75,14 +75,13 @@ def bound(frame: FrameType | None) -> Bound | None:
     """The names that a loop which the frame begins would carry; None if there are none."""
     if frame is None or source.is_ours(frame):
         return None
-    key = id(frame.f_code), frame.f_lasti
-    if key not in _carried:
-        _carried[key] = frame.f_code, dict(_carried_by(frame.f_code, frame.f_lasti))
-    found = _carried[key][1]
+    found = _carried(frame)
     return Bound(frame, found) if found else None
 
 
-_carried: dict[tuple[int, int], tuple[CodeType, dict[str, int]]] = {}  # the code keeps its id
+@source.by_site
+def _carried(frame: FrameType) -> dict[str, int]:
+    return dict(_carried_by(frame.f_code, frame.f_lasti))
 
 
 def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int]]:
