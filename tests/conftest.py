@@ -15,9 +15,9 @@ from neuroncore.core import core, legality
 from neuroncore.memory.geometry import View
 
 neuroncore.activate()
-os.environ["NEURONCORE_PROGRESS"] = (
-    "0"  # lines that only a slow machine has; some tests ask for them
-)
+# lines that only a slow machine has; some tests ask for them
+os.environ["NEURONCORE_PROGRESS"] = "0"
+os.environ["NEURONCORE_ASSERTS"] = "1"
 hypothesis.settings.register_profile("neuroncore", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("neuroncore")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -36,6 +36,7 @@ UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # up to three.
 WARM, COLD = 3_000, 20_000
 QUIET = "NEURONCORE_PROGRESS"  # a variable: 0 for no lines about work that takes long
+ASSERTS = "NEURONCORE_ASSERTS"  # a variable: 1 to hold what machine code is given to its types
 
 _under_way: list[float] = []  # when compilations began, each inside the one before
 _past: list[float] = []  # how long others have taken
@@ -176,18 +177,35 @@ def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
     """Compile for these types of arguments alone, so that no layout of an array takes a compilation
     of its own. The result gives the function, made at the first call: the machine code itself,
     which is called in half the time, for nothing asks of arrays more than whether their axes and
-    the size of their elements are those of the types."""
+    the size of their elements are those of the types. With NEURONCORE_ASSERTS=1, as tests have it,
+    each call asserts the format, the axes and the order of every array."""
 
     def made_by(function: F) -> Callable[[], F]:
         @cache
         def made() -> F:
             dispatcher = compiled(function).dispatcher
             dispatcher.compile(types)
-            return dispatcher.get_overload(types)  # type: ignore[no-any-return]
+            found: F = dispatcher.get_overload(types)
+            return _asserting(found, types) if os.environ.get(ASSERTS) == "1" else found
 
         return made
 
     return made_by
+
+
+def _asserting(function: F, types: Sequence[Any]) -> F:
+    """The function, with an assertion that the arrays it is given are of these types."""
+
+    def asserting(*given: Any) -> Any:
+        for number, (one, wanted) in enumerate(zip(given, types, strict=True)):
+            if isinstance(one, np.ndarray):
+                found = numba.typeof(one)
+                same = (found.dtype, found.ndim) == (wanted.dtype, wanted.ndim)
+                said = f"argument {number} of {function.__name__} is {found}, not {wanted}"
+                assert same and wanted.layout in ("A", found.layout), said
+        return function(*given)
+
+    return asserting  # type: ignore[return-value]
 
 
 def inlined(function: Callable[P, R]) -> Compiled[P, R]:

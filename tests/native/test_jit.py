@@ -7,7 +7,7 @@ from device import Device
 
 from neuroncore import machine
 from neuroncore.compiler.policy import POLICIES
-from neuroncore.native import jit, machine_code
+from neuroncore.native import jit, machine_code, matmul
 from neuroncore.native.jit import borrowing, compiled
 from neuroncore.schedule import schedule
 
@@ -111,3 +111,30 @@ def test_the_first_compilation_is_told_in_a_line(capsys, monkeypatch, tmp_path):
     assert capsys.readouterr().err == (
         "neuroncore: compiling loops, which is done once after an install\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "weights", "number"),
+    [
+        (np.zeros((4, 4), np.int32), np.zeros((1, 4, 4), np.float32), 0),
+        (np.zeros((4, 4, 1), np.float32), np.zeros((1, 4, 4), np.float32), 0),
+        (np.zeros((4, 4), np.float32), np.zeros((4, 4), np.float32), 1),
+        (np.zeros((4, 4), np.float32), np.zeros((4, 4, 2), np.float32)[:, :, ::2], 1),
+    ],
+    ids=["format", "axes", "axes of the result", "order"],
+)
+def test_machine_code_asserts_what_it_is_given(source, weights, number):
+    with pytest.raises(AssertionError, match=f"argument {number} of .*, not (readonly )?array"):
+        matmul.pack_weights()(source, weights)
+
+
+def test_loops_can_be_run_under_bounds(monkeypatch, tmp_path):
+    """As the gate runs tests: NUMBA_BOUNDSCHECK=1 is `BOUNDSCHECK` of numba's configuration."""
+    monkeypatch.setattr(jit.numba.config, "BOUNDSCHECK", 1)
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path))
+
+    def beyond(numbers):
+        return numbers[len(numbers)]
+
+    with pytest.raises(IndexError):
+        compiled(beyond)(np.zeros(3))

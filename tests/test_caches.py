@@ -1,0 +1,47 @@
+"""docs/caches.md names every memo of the package, and no other."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "neuroncore"
+PAGE = (ROOT / "docs/caches.md").read_text()
+KEEPERS = {"cache", "lru_cache", "by_text", "by_site"}
+TABLES = {"OrderedDict", "WeakKeyDictionary", "WeakValueDictionary"}
+
+
+def _called(node):
+    """The last part of the name of what a decorator or a call names."""
+    node = node.func if isinstance(node, ast.Call) else node
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _is_memo(node):
+    if isinstance(node, ast.FunctionDef):
+        return any(_called(one) in KEEPERS for one in node.decorator_list)
+    empty = isinstance(getattr(node, "value", None), ast.Dict) and not node.value.keys
+    weak = isinstance(getattr(node, "value", None), ast.Call) and _called(node.value) in TABLES
+    return isinstance(node, ast.AnnAssign) and (empty or weak)
+
+
+def memos():
+    """Functions whose results are kept, anywhere, and empty tables of modules: (file, name)."""
+    for file in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(file.read_text())
+        where = file.relative_to(PACKAGE).as_posix()
+        nodes = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)] + tree.body
+        for node in filter(_is_memo, nodes):
+            yield where, node.name if isinstance(node, ast.FunctionDef) else node.target.id
+
+
+def test_the_page_names_every_memo():
+    listed = set(re.findall(r"`([\w/]+\.py)` `(\w+)`", PAGE))
+    assert sorted(set(memos()) - listed) == []
+
+
+def test_the_page_names_nothing_that_is_not_there():
+    for file, name in re.findall(r"`([\w/]+\.py)` `(\w+)`", PAGE):
+        assert re.search(rf"\b{name}\b", (PACKAGE / file).read_text()), (file, name)
+    for test in re.findall(r"`(tests/[\w/]+\.py)`", PAGE):
+        assert (ROOT / test).exists(), test
