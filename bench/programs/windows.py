@@ -61,7 +61,7 @@ class Windows(Draws):
         """A dense view as [partitions, elements]."""
         if len(base.shape) == 2:
             return base
-        if self.chance(0.5):
+        if self.chance(0.5) or len(base.shape) == 1:
             return base.reshape(base.lanes, base.free)
         return base.flatten_dims(1, len(base.shape) - 1)
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import functools
-import re
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from neuroncore.errors import UsageError
+from neuroncore.frameworks import devices
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as OlderKernel
 from neuroncore.frontend.nki.kernel import Kernel
-from neuroncore.frontend.vendor import placeholders
-
-OURS = re.compile(r"(xla|neuron)(:\d+)?")  # devices that are the CPU here
 
 
 def framework(name: str, asked: str) -> Any:
@@ -29,8 +26,8 @@ def framework(name: str, asked: str) -> Any:
 
 
 def device(asked: str) -> Any:
-    """The device of torch's tensors: the CPU."""
-    return framework("torch", asked).device("cpu")
+    """The device that torch's tensors are on once they are moved there."""
+    return framework("torch", asked).device(devices.NAME)
 
 
 @functools.cache
@@ -40,26 +37,7 @@ def prepare_torch() -> None:
     if find_spec("torch") is None:
         return
     torch = import_module("torch")
-    stand_in_for_devices(torch)
+    devices.stand_in(torch)
     for kind in (Kernel, OlderKernel):
-        kind.__call__ = torch.compiler.disable(kind.__call__)  # type: ignore[method-assign]
-
-
-def stand_in_for_devices(torch: Any) -> None:
-    """Make "xla" and "neuron" the CPU where torch is told a device: a program says
-    `tensor.to("xla")` as well as torch_xla.device()."""
-    mode = import_module("torch.overrides").TorchFunctionMode
-
-    class OnCPU(mode):  # type: ignore[misc, valid-type]
-        def __torch_function__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            named = {name: _here(value) for name, value in (kwargs or {}).items()}
-            return function(*map(_here, args), **named)
-
-    def _here(value: Any) -> Any:
-        kind = value.type if isinstance(value, torch.device) else value
-        return "cpu" if isinstance(kind, str) and OURS.fullmatch(kind) else value
-
-    OnCPU().__enter__()
-    torch.classes.neuron = placeholders.Module("torch.classes.neuron")  # annotations name them
+        call = torch.compiler.disable(devices.on_device(kind.__call__))
+        kind.__call__ = call  # type: ignore[method-assign]

@@ -34,7 +34,8 @@ class Library:
 def _from_torch(tensor: Any) -> Array:
     """A torch tensor's own memory, by way of integers where numpy lacks its format."""
     torch = sys.modules["torch"]
-    plain = tensor.detach().cpu()
+    with torch._C.DisableTorchFunction():  # which copies what a stand-in's device has
+        plain = tensor.detach().cpu()
     if plain.is_floating_point() and plain.itemsize < 4 and plain.dtype != torch.float16:
         form = lookup(plain.dtype)
         as_integers = plain.view(getattr(torch, f"int{form.bits}"))

@@ -86,17 +86,18 @@ def test_what_to_install_is_told_when_a_device_is_asked_for(tmp_path):
     assert "pip install 'neuroncore[torch]'" in said
 
 
-def test_the_device_is_the_cpu_by_whatever_name(tmp_path):
+def test_the_device_is_xla_by_whatever_name(tmp_path):
     pytest.importorskip("torch")
     code = """
 import torch, torch_xla, torch_xla.core.xla_model as xm
-assert torch_xla.device() == xm.xla_device() == torch.device("cpu")
+assert torch_xla.device() == xm.xla_device() == torch.device("xla:0")
 for name in ("xla", "xla:1", "neuron", "neuron:3"):
     made = torch.zeros(2, device=name)
     kinds = torch.ones(2).to(name), torch.ones(2).to(device=name)
     moved = [*kinds, torch.ones(2).to(torch.device(name))]
     layer = torch.nn.Linear(2, 2).to(name)
-    assert {one.device.type for one in (made, *moved, layer.weight)} == {"cpu"}, name
+    assert {one.device.type for one in (made, *moved, layer.weight)} == {"xla"}, name
+    assert layer(made).is_xla and not layer(made).is_cpu
 assert torch.zeros(2, device="meta").device.type == "meta"
 def script(model: torch.classes.neuron.SPMDModel):
     return model
@@ -104,6 +105,53 @@ xm.set_rng_state(3)
 assert xm.get_rng_state() == 3
 """
     python(ACTIVE + code, tmp_path)
+
+
+def test_tensors_of_the_cpu_and_of_the_device_are_apart(tmp_path):
+    pytest.importorskip("torch")
+    code = """
+import torch, torch_xla.core.xla_model as xm
+own = torch.arange(6.0)
+there = own.to(xm.xla_device())
+there += 1
+assert own.tolist() == [0, 1, 2, 3, 4, 5] and own.device.type == "cpu"
+assert there[2:].device == (there * own).device == xm.xla_device() == torch.device("xla", 0)
+for back in (there.cpu(), there.to("cpu"), there.to(torch.device("cpu"))):
+    back[0] = 9
+    assert back.device.type == "cpu" and there[0] == 1 and there.device.type == "xla"
+assert torch.empty_like(there).device.type == "xla"
+assert torch.zeros(2, device=there.device).device.type == "xla"
+values, places = torch.sort(there, descending=True)
+assert values.is_xla and places.is_xla
+model = torch.nn.Linear(2, 2).to("xla").to("cpu")
+assert model.weight.device.type == "cpu"
+"""
+    python(ACTIVE + code, tmp_path)
+
+
+def test_results_of_kernels_are_where_their_arguments_are(tmp_path):
+    pytest.importorskip("torch")
+    code = """
+import nki, nki.isa as nisa, nki.language as nl, torch, torch_xla.core.xla_model as xm
+
+@nki.jit
+def counted(x):
+    tile = nl.ndarray(x.shape, nl.uint32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    out = nl.ndarray(x.shape, nl.uint32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+x = torch.arange(12, dtype=torch.int32).reshape(2, 6).to(torch.uint32)
+assert counted(x).device.type == "cpu"
+out = counted(x.to(xm.xla_device()))
+assert out.device.type == "xla" and out.dtype == torch.uint32
+place = torch.tensor([[5, 0], [1, 1]], device=out.device)
+picked = torch.gather(out, 1, place)
+assert picked.dtype == torch.uint32 and picked.tolist() == [[5, 0], [7, 7]] and picked.is_xla
+"""
+    (tmp_path / "program.py").write_text(ACTIVE + code)
+    python("import program", tmp_path, tmp_path)
 
 
 def test_torch_compile_calls_kernels_as_they_are(tmp_path):

@@ -1,0 +1,141 @@
+"""The device of torch's tensors: they are in the CPU's memory, and say that they are on "xla:0"
+once they have been moved there, as what is made of them is."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+from neuroncore.frontend.ending import leaves
+from neuroncore.frontend.vendor import placeholders
+
+NAME = "xla:0"
+OURS = re.compile(r"(xla|neuron)(:\d+)?")
+MARK = "_is_on_neuron_device"  # an attribute of tensors
+LACKED = "not implemented for 'UInt"  # what torch says where a format lacks an operation
+# Operations that move elements, and so are the same for signed integers.
+MOVES = {
+    *("gather", "take_along_dim", "index_select", "take", "scatter", "scatter_", "masked_select"),
+    *("__getitem__", "__setitem__", "flip", "roll", "cat", "stack", "where", "repeat_interleave"),
+}
+
+
+def stand_in(torch: Any) -> None:
+    """Let torch take the devices "xla" and "neuron", wherever it is told a device."""
+    tensor = torch.Tensor
+    answers = {
+        tensor.device.__get__: torch.device(NAME),
+        tensor.is_xla.__get__: True,
+        tensor.is_cpu.__get__: False,
+    }
+    named_by = torch.device, torch._C._nn._parse_to  # which make devices of names
+    mode = import_module("torch.overrides").TorchFunctionMode
+
+    class OnCPU(mode):  # type: ignore[misc, valid-type]
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            named = kwargs or {}
+            if torch.compiler.is_compiling():  # graphs have no device of ours
+                here = [_here(torch, one) for one in args]
+                return function(*here, **{n: _here(torch, one) for n, one in named.items()})
+            if function in named_by:
+                return function(*map(_as_xla, args), **named)
+            if function in answers and is_marked(args[0]):
+                return answers[function]
+            return _called(torch, function, args, named)
+
+    OnCPU().__enter__()
+    torch.classes.neuron = placeholders.Module("torch.classes.neuron")  # annotations name it
+
+
+def is_marked(value: Any) -> bool:
+    """Whether a value is a tensor on the device."""
+    return bool(getattr(value, MARK, False))
+
+
+def on_device(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A call of a kernel, whose results are on the device if an argument is."""
+
+    @functools.wraps(call)
+    def called(*args: Any, **named: Any) -> Any:
+        result = call(*args, **named)
+        if any(map(is_marked, leaves([args, named]))):
+            _mark(leaves(result))
+        return result
+
+    return called
+
+
+def _called(torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    """What a function of torch gives. Tensors that move between the CPU and the device are copied,
+    so that each is on one of them."""
+    given = [*args, *named.values()]
+    there = any(_is_ours(torch, one) for one in given)
+    back = function is torch.Tensor.cpu or any(_is_cpu(torch, one) for one in given)
+    here = [_here(torch, one) for one in args]
+    result = _moved(torch, function, here, {n: _here(torch, one) for n, one in named.items()})
+    if function == torch.Tensor.data.__set__:
+        _mark(args[:1], is_marked(args[1]))
+        return result
+    before = [one for one in leaves(given) if isinstance(one, torch.Tensor)]
+    if back or not (there or any(map(is_marked, before))):
+        return result.clone() if back and is_marked(result) else result
+    if there and any(result is one for one in before) and not is_marked(result):
+        result = result.clone()
+    _mark(leaves(result))
+    return result
+
+
+def _moved(torch: Any, function: Any, args: Iterable[Any], named: Mapping[str, Any]) -> Any:
+    """What a function gives; where torch lacks it for unsigned integers, by way of signed ones."""
+    args = list(args)
+    try:
+        return function(*args, **named)
+    except NotImplementedError as error:
+        if LACKED not in str(error) or getattr(function, "__name__", "") not in MOVES:
+            raise
+    signed = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
+    def seen(value: Any) -> Any:
+        is_unsigned = isinstance(value, torch.Tensor) and value.dtype in signed
+        return value.view(signed[value.dtype]) if is_unsigned else value
+
+    result = function(*map(seen, args), **{name: seen(value) for name, value in named.items()})
+    form = next(one.dtype for one in [*args, *named.values()] if seen(one) is not one)
+    if isinstance(result, torch.Tensor) and result.dtype == signed[form]:
+        return result.view(form)
+    return result
+
+
+def _mark(values: Iterable[Any], marked: bool = True) -> None:
+    """Let the tensors among values be on the device, or no more."""
+    for one in values:
+        if isinstance(one, sys.modules["torch"].Tensor):
+            setattr(one, MARK, marked)
+
+
+def _kind(torch: Any, value: Any) -> str:
+    kind = value.type if isinstance(value, torch.device) else value
+    return kind if isinstance(kind, str) else ""
+
+
+def _is_ours(torch: Any, value: Any) -> bool:
+    return bool(OURS.fullmatch(_kind(torch, value)))
+
+
+def _is_cpu(torch: Any, value: Any) -> bool:
+    return _kind(torch, value).partition(":")[0] == "cpu"
+
+
+def _as_xla(value: Any) -> Any:
+    """A name of a device that torch knows, for torch.device and Module.to."""
+    return value.replace("neuron", "xla") if isinstance(value, str) else value
+
+
+def _here(torch: Any, value: Any) -> Any:
+    return "cpu" if _is_ours(torch, value) else value
