@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 
 from neuroncore.diagnostics.nodes import name_of
@@ -52,6 +53,35 @@ def misfits(spot: Spot, release: str) -> Iterator[Told]:
         if others := elsewhere(forms().get(name, ()), release):
             said = f"{name_of(node)} is in {others} of the API, not in {release}"
             yield "NAME_OF_RELEASE", node, said
+
+
+@RULES.about(ast.Attribute, ast.Name)
+def of_no_release(spot: Spot) -> Iterator[Told]:
+    """Names that no release has, and that are nearly one that some release has. Others may be what
+    the reference pages leave out."""
+    node = spot.node
+    if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
+        return
+    name = spot.scope.api(node)
+    if name in forms() or name in UNLISTED or name.rpartition(".")[0] not in MODULES:
+        return
+    if meant := _meant(name):
+        said = f"no release of the API has {name_of(node)}"
+        yield "UNKNOWN_NAME", node, f"{said}: did you mean {meant}?"
+
+
+UNLISTED = ("nki.language.bool", "nki.language.range")  # by all pages; nki-library uses them
+MODULES = ("nki.isa", "nki.language", "nki.collectives")
+LIKE = 0.8  # of 1: a letter that is missing, wrong or added
+
+
+@cache
+def _meant(name: str) -> str:
+    """The last part of the name in the same module that is most like one; empty if none is."""
+    module, _, last = name.rpartition(".")
+    known = (one.rpartition(".") for one in forms())
+    names = [own for home, _, own in known if home == module]
+    return next(iter(get_close_matches(last, names, 1, LIKE)), "")
 
 
 def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:

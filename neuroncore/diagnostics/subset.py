@@ -171,7 +171,10 @@ def functions(spot: Spot) -> Iterator[Told]:
     outer = spot.scope.outer
     if spot.node is not spot.scope.node or outer is None or isinstance(outer.node, ast.ClassDef):
         return
-    if not spot.scope.is_loop_body:
+    program, device = spot.scope.program, outer.device
+    in_kernel = device.is_kernel or program.is_called_by_kernels(device.node)
+    launches = program.is_launched(spot.scope.module, spot.scope.node)
+    if in_kernel and not launches and not spot.scope.is_loop_body:
         name = spot.scope.node.name
         yield "INNER_FUNCTION", spot.node, f"{name} is defined inside a kernel"
 

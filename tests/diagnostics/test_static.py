@@ -1,11 +1,13 @@
 """What the source tells, and what it must not: code of the host, names that hide others, values of
 which the source alone doesn't tell what they are."""
 
+import importlib
 from pathlib import Path
 
 import pytest
 
 import neuroncore
+from neuroncore.diagnostics.check import check
 from neuroncore.errors import UsageError
 
 HEAD = """import nki
@@ -193,3 +195,54 @@ CHAPTERS = sorted((Path(__file__).parents[2] / "kernels").glob("ch*.py"))
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
 def test_the_chapters_keep_to_the_language(chapter):
     assert not neuroncore.check(chapter, static=True).findings
+
+
+MISSPELT = """
+import {api} as nki
+import {api}.isa as nisa
+import {api}.language as nl
+
+@nki.jit
+def kernel(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nisa.ativation(nl.exp, nl.load(x))
+    nl.store(out, tile)
+    return out
+"""
+
+
+@pytest.mark.parametrize("api", ["nki", "neuronxcc.nki"])
+def test_a_misspelt_instruction_is_told_in_both_apis(tmp_path, api):
+    file = tmp_path / "k.py"
+    file.write_text(MISSPELT.format(api=api))
+    (found,) = check(str(file), None, static=True).findings
+    assert found.code == "UNKNOWN_NAME" and found.place.line == 9
+    assert "nisa.ativation: did you mean activation?" in str(found)
+
+
+@pytest.mark.parametrize("api", ["nki", "neuronxcc.nki"])
+def test_no_name_that_we_have_is_told_as_unknown(tmp_path, api):
+    names = [f"{home}.{name}" for home in ("isa", "language")
+             for name in dir(importlib.import_module(f"{api}.{home}"))
+             if not name.startswith("_")]  # fmt: skip
+    lines = "".join(f"    nki.{name}\n" for name in names)
+    file = tmp_path / "k.py"
+    file.write_text(f"import {api} as nki\n\n@nki.jit\ndef kernel(x):\n{lines}    return x\n")
+    found = check(str(file), None, static=True).findings
+    assert len(names) > 100 and not [str(one) for one in found if one.code == "UNKNOWN_NAME"]
+
+
+def test_what_a_factory_defines_is_not_inside_a_kernel(tmp_path):
+    text = """
+import nki, nki.language as nl
+
+def build(scale):
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x))
+        return out
+    return nki.jit(kernel)
+"""
+    file = tmp_path / "k.py"
+    file.write_text(text)
+    assert check(str(file), None, static=True).findings == []
