@@ -28,7 +28,7 @@ from neuroncore.frontend.arguments import (
 from neuroncore.frontend.arrays import as_numpy
 from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
-from neuroncore.frontend.settings import current_settings, environment_options, last_launch
+from neuroncore.frontend.settings import current_settings, environment_options, last_launch, tell
 from neuroncore.machine import Machine
 from neuroncore.options import Options
 from neuroncore.record import saved
@@ -433,15 +433,13 @@ def run(
     ranks = [of_a_rank(one) for one in per_rank]
     kept = [copied(one) for one in ranks]
     launches = launched.on_ranks(ranks, lnc, target=target, options=options, instance=instance)
-    if (observer := current_settings().observer) is not None:
-        observer.done(*launches)
+    tell(*launches)
     return of_ranks(launches, [(one.arguments, one.named) for one in launches], kept)
 
 
 def of(*ranks: Launch, arguments: tuple[Arguments, Arguments] | None = None) -> Run:
-    """The Run of a launch, or of the launches of all ranks of a world. `arguments` are those that
-    the kernel was called with on one rank, as it left them, and copies of them as they were;
-    without them they are the arrays alone, if the launches kept any."""
+    """The Run of a launch, or of those of all ranks of a world. `arguments` are those of a kernel on
+    one rank, as it left them and as they were; without them, the arrays that launches kept."""
     pairs = [outcomes.kept(one) for one in ranks] if arguments is None else [arguments]
     return of_ranks(ranks, [used for used, _ in pairs], [given for _, given in pairs])
 

@@ -19,7 +19,7 @@ from neuroncore.frontend import ending, misuse, verifying
 from neuroncore.frontend.arguments import Arguments
 from neuroncore.frontend.inputs import Inputs
 from neuroncore.frontend.outcome import Launch as Launch
-from neuroncore.frontend.settings import current_settings, environment_options, target_machine
+from neuroncore.frontend.settings import current_settings, environment_options, target_machine, tell
 from neuroncore.frontend.sharing import apart
 from neuroncore.frontend.warning import NeuronWarning as NeuronWarning
 from neuroncore.frontend.warning import warn
@@ -316,10 +316,7 @@ def _precision(cores: list[Core]) -> Precision | None:
 
 def finish(run: Launch) -> Any:
     """Report a run to whoever observes, or warn of its findings; its outputs."""
-    observer = current_settings().observer
-    if observer is not None:
-        observer.done(run)
-    else:
+    if not tell(run):
         warn(run.findings)
     return run.outputs
 

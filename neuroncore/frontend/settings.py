@@ -78,6 +78,15 @@ def settings(
         _settings.reset(token)
 
 
+def tell(*ranks: Launch) -> bool:
+    """Tell whoever observes that a launch is done, on one rank or on several; whether somebody
+    does."""
+    observer = current_settings().observer
+    if observer is not None:
+        observer.done(*ranks)
+    return observer is not None
+
+
 class _Last:
     """Keeps the last launch of one rank, and tells the outer observer of all launches."""
 
