@@ -438,7 +438,7 @@ def run(
 
 
 def of(*ranks: Launch, arguments: tuple[Arguments, Arguments] | None = None) -> Run:
-    """The Run of a launch, or of those of all ranks of a world. `arguments` are those of a kernel on
+    """The Run of a launch, or of those of all ranks of a world. `arguments` are a kernel's on
     one rank, as it left them and as they were; without them, the arrays that launches kept."""
     pairs = [outcomes.kept(one) for one in ranks] if arguments is None else [arguments]
     return of_ranks(ranks, [used for used, _ in pairs], [given for _, given in pairs])
