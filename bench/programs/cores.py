@@ -258,4 +258,4 @@ def placed(maker: Maker) -> None:
         step(maker)
 
 
-PLACES = ((placed, 0.5),)
+PLACES = ((placed, 0.9),)

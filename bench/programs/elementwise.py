@@ -43,7 +43,7 @@ def tensor_tensor(maker: Maker) -> None:
         dst, op = maker.to_write(lanes, free, forms), maker.choose(BITS)
         maker.issue("nisa.tensor_tensor", dst=dst, data1=a, data2=b, op=f"nl.{op}")
         return
-    whole = maker.chance(0.35)
+    whole = maker.chance(0.5)
     forms = OF_32_BITS if whole else maker.forms
     a = maker.to_read(lanes, free, forms, ("sbuf",) if whole else maker.regions())
     b = maker.to_read(lanes, free, forms)

@@ -22,19 +22,19 @@ def generate(seed: int) -> Program:
     if maker.chance(OLDER):
         return older.made(maker)
     draw = maker.random.random()
-    if draw < 0.07 and maker.target != "trn1":
+    if draw < 0.09 and maker.target != "trn1":
         maker.cores = 2
         return _made(maker, cores.TWO_CORES, 2)
-    if draw < 0.15:
+    if draw < 0.17:
         return _made(maker, _ranks(maker), maker.between(1, 3))
     return _made(maker, (), 0)
 
 
 def _ranks(maker: Maker) -> tuple:
     """Let several ranks run it; what they may do together."""
-    if maker.target != "trn1" and maker.chance(0.25):
+    if maker.target != "trn1" and maker.chance(0.4):
         maker.cores, maker.ranks = 2, 4
-        if maker.target == "trn3" and maker.chance(0.15):
+        if maker.target == "trn3" and maker.chance(0.35):
             maker.ranks = 8
         return cores.RANKS_OF_TWO
     maker.ranks = maker.choose((2, 2, 4))

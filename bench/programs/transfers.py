@@ -127,5 +127,5 @@ def loop(maker: Maker) -> None:
 
 STEPS = (
     *((dma_copy, 2), (dma_transpose, 0.5), (dma_compute, 0.4), (gather, 0.8), (scatter, 0.6)),
-    *((register_store, 0.3), (loop, 1.3)),
+    *((register_store, 0.3), (loop, 1.7)),
 )
