@@ -23,6 +23,7 @@ from bench.programs.shrinking import shrink
 FAILED = Path(__file__).parent / "failed"  # programs that failed once, shrunk
 TOGETHER = 25  # programs that a process is given at a time
 LIVES = 200  # such portions, after which another process goes on
+SELDOM = 4  # the exit code where no program fails, and something occurs too seldom
 SAVED = 500  # programs, after which the state is written
 
 
@@ -51,7 +52,9 @@ def main() -> int:
     print("\n".join(counts.lines()))
     seldom = list(counts.seldom())
     print("\n".join([*again, *seldom]), end="\n" * bool(again or seldom))
-    return 1 if counts.failed or again or seldom else 0
+    if counts.failed or again:
+        return 1
+    return SELDOM if seldom else 0
 
 
 def _asked() -> argparse.Namespace:

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from bench import mutants
 from bench.programs import __main__ as command
 from bench.programs import checks
 from bench.programs.counts import Counts
@@ -105,6 +106,12 @@ def test_what_occurs_too_seldom_is_told():
         "step is in 2.9% of programs, not in 3%",
         "topk is in 1 programs of 2000, not in one of 1000",
     ]
+
+
+def test_a_run_that_only_lacks_something_has_an_exit_code_of_its_own(monkeypatch, capsys):
+    monkeypatch.setattr(Counts, "seldom", lambda self: iter(["step is in 2.9% of programs"]))
+    assert _run(monkeypatch, "--seed", "40", "--count", "2") == command.SELDOM == mutants.SELDOM
+    assert "step is in 2.9%" in capsys.readouterr().out
 
 
 def test_cache_hits_are_counted():
