@@ -4,6 +4,10 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.source
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "neuroncore"
 PAGE = (ROOT / "docs/caches.md").read_text()
