@@ -1,0 +1,189 @@
+"""Plain English: words and sentence openings that make a reader stop, with the better word.
+
+DONE lists the pages and rooms that have been rewritten. A room is added when its docstrings and its
+messages pass."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.source
+
+ROOT = Path(__file__).parents[1]
+
+DONE = ["README.md", "CONTRIBUTING.md", "docs/estimates.md"]
+
+OPENINGS = {  # the first words of a sentence, and a better way to begin it
+    r"What(?!.*\?)": "name the thing: 'The value that ...', 'Costs of ...'",
+    r"Whether": "a predicate: 'Return whether ...' or 'True if ...'",
+    r"(Of|As of)": "begin with the subject",
+    r"(That|Those|The same) (of|as|for)\b": "repeat the noun",
+    r"The same\b(?! \w)": "repeat the noun",
+    r"(Who|Whom|Whose)\b(?!.*\?)": "'The core that ...', 'The user of ...'",
+    r"Told": "'Reported ...'",
+    r"Nor\b": "'It also does not ...'",
+    r"Beside": "'In addition to ...'",
+    r"So (many|much|long|far)\b": "'This many ...'",
+}
+WORDS = {  # in any place of a sentence
+    r"told|retold": "reported, printed, shown",
+    r"(is|are|was|were|be|been) said": "reports, states; name what says it",
+    r"tell (one|it|them) apart": "distinguish",
+    r"beside": "next to, in addition to, with",
+    r"(of|to) (theirs|ours|yours|hers|mine)": "their, our, your",
+    r"(is|are) (ours|theirs|yours)": "neuroncore's",
+    r"of (its|their|his|her|our|my|your|one's) own": "its own ..., separate",
+    r"(held|holds|hold) (against|beside)": "compared with",
+    r"makes? of (it|them|that|a|an|the)\b": "does with",
+    r"(stands?|stood) (in|at|for|here|there|below|above|before|after|beside)": "is in, is at, follows",
+    r"(lies?|lay|lying) (in|at|on|alike|there)": "is in, is at",
+    r"goes by": "uses, follows",
+    r"as of a": "such as",
+    r"(what|whom|who) there (is|are)": "the ... that exist",
+    r"in the place of": "instead of, in place of",
+    r"in doubt": "uncertain, low confidence",
+    r"no one (resource|of)": "no single, none of",
+    r"is no (number|ring|grid|sum|sandbox|difference|kernel|tile|name|error)": "is not a",
+    r"nothing has (written|wrote|read)": "uninitialized; was never written or read",
+    r"(nothing|little|much) is known of": "unknown",
+    r"anew": "again",
+    r"whoever|whosoever": "the one that",
+    r"hence|thereof|therein|whereof|whereby|wherein|thereby|thereupon|albeit|whilst": "plain words",
+    r"ere|lest|nought|naught|aught": "plain words",
+    r"may be had|to be had": "is available",
+    r"for want of": "because there is no",
+    r"(one|ones) of (its|their|his) (kind|sort)": "similar",
+    r"as it is$": "unchanged",
+    r"turn and turn about": "alternately",
+    r"let go": "released, freed",
+    r"the field's": "the usual",
+    r"come(s)? by": "gets",
+}
+BRITISH = {
+    r"\w*(colour|behaviour|neighbour|favour|honour|flavour)\w*": "-or",
+    r"(initialis|serialis|optimis|recognis|parametris|organis|normalis|vectoris|summaris|generalis"
+    r"|minimis|maximis|characteris|synchronis|realis|specialis|utilis|uninitialis|quantis|tokenis"
+    r"|localis|canonicalis|materialis|linearis|randomis|categoris|prioritis)\w+": "-ize",
+    r"(analys|catalys)(e|ed|ing)": "-yze",
+    r"(centre|metre|fibre)s?": "-er",
+    r"(cancell|modell|labell|travell|signall|channell)(ed|ing)": "one l",
+    r"(grey|artefact|learnt|spelt|misspelt|dreamt|maths|catalogue|licence)s?": "American spelling",
+}
+CODE = re.compile(r"^```.*?^```|^ {3,}```.*?^ {3,}```|`[^`]*`|<!--.*?-->", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\([^)]*\)|https?://\S+")
+SENTENCE = re.compile(
+    r"(?:^|(?<=[.!?:;] )|(?<=[.!?]\n))[\s*#>|\-\d.]*(?:\*\*)?(?=\w)", re.MULTILINE
+)
+
+
+def faults(text):
+    """Each word or opening that the lists name, with the better one."""
+    for pattern, better in [*WORDS.items(), *BRITISH.items()]:
+        for match in re.finditer(rf"\b(?:{pattern})\b", text, re.IGNORECASE):
+            yield f"{match.group()!r}: {better}"
+    for sentence in sentences(text):
+        for pattern, better in OPENINGS.items():
+            if re.match(rf"(?:{pattern})\b", sentence):
+                yield f"{sentence[:50]!r}: {better}"
+
+
+def sentences(text):
+    for part in re.split(r"(?<=[.!?:])\s+|\n\n+|\n\s*[*|-]\s|\s\|\s", text):
+        yield part.lstrip(" \n*|->").lstrip()
+
+
+def prose(page):
+    """The sentences of a Markdown page, without code, links and headings."""
+    text = LINK.sub("]", CODE.sub("code", page))
+    return re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
+
+
+def strings(tree):
+    """Docstrings and messages of a module: constants of three words or more."""
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.count(" ") > 1
+    ]
+
+
+def of_table(value):
+    """The strings of a table of facts or codes."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from of_table(each)
+
+
+def of_script(text):
+    """Strings and comments of a script or of a page."""
+    pattern = r"//.*$|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`[^`]*`|>[^<>]+<"
+    found = re.findall(pattern, text, re.MULTILINE | re.DOTALL)
+    return [each.strip("/*<>`'\" ") for each in found if each.count(" ") > 1]
+
+
+def files(done):
+    place = ROOT / done
+    kinds = (".md", ".py", ".toml", ".js", ".html")
+    return [place] if place.is_file() else [f for f in place.rglob("*") if f.suffix in kinds]
+
+
+def texts(file):
+    text = file.read_text("utf-8")
+    if file.suffix == ".md":
+        return [prose(text)]
+    if file.suffix == ".py":
+        return map(without_code, strings(ast.parse(text)))
+    if file.suffix == ".toml":
+        return map(without_code, of_table(tomllib.loads(text)))
+    return map(without_code, of_script(text))
+
+
+def without_code(text):
+    return LINK.sub("]", CODE.sub("code", text))
+
+
+@pytest.mark.parametrize("done", DONE)
+def test_a_page_or_a_room_is_in_plain_english(done):
+    found = [
+        f"{file.relative_to(ROOT)}: {fault}"
+        for file in files(done)
+        for text in texts(file)
+        for fault in faults(text)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What a tile holds.",
+        "Those of the windows of a run.",
+        "It is told once for a line.",
+        "Computes in float64 beside the kernel.",
+        "The behaviour of a loop.",
+        "It runs. Of each line the first call is kept.",
+    ],
+)
+def test_a_sentence_that_stops_a_reader_is_found(text):
+    assert [*faults(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Return whether a tile is in SBUF.",
+        "The bytes of the windows of a run.",
+        "What does a code mean?",
+        "Each finding is reported once per line.",
+        "A list of what the kernel writes.",
+    ],
+)
+def test_a_plain_sentence_passes(text):
+    assert not [*faults(text)]
