@@ -38,7 +38,7 @@ WORDS = {  # in any place of a sentence
     r"of (its|their|his|her|our|my|your|one's) own": "its own ..., separate",
     r"(held|holds|hold) (against|beside)": "compared with",
     r"makes? of (it|them|that|a|an|the)\b": "does with",
-    r"(stands?|stood) (in|at|for|here|there|below|above|before|after|beside)": "is in, is at, follows",
+    r"(stands?|stood) (in|at|for|here|there|below|above|before|after|beside)": "is in, follows",
     r"(lies?|lay|lying) (in|at|on|alike|there)": "is in, is at",
     r"goes by": "uses, follows",
     r"as of a": "such as",
