@@ -1,4 +1,4 @@
-"""Writes docs/check.md: what `neuroncore check` tells, from the table of codes.
+"""Write docs/check.md, the page of `neuroncore check`, from the table of codes.
 
 python docs/generate/check.py
 """
@@ -22,50 +22,51 @@ neuroncore check FILE.py[::KERNEL] ... [--api 0.1 .. 0.6] [--target MACHINE] [--
 neuroncore check OUT.run ... [--orders N] [--json] [--sarif OUT.sarif]
 ```
 
-tells what the device or its compiler refuses of a kernel, what is likely wrong there, and what is
-slow. It reads the file and all that its kernels call, without executing any of it. A kernel with
-arguments (`--args`, `--inputs`, or a function `inputs` beside it), and a file that launches kernels
-under `if __name__ == "__main__":`, is then run as well, in a process of its own with limits of time
-and memory (`--seconds`, `--memory`), and its record is checked; `--static` stops before that. The
-last line says which of the two was done.
+`neuroncore check` reports the errors that the device or its compiler would report, likely mistakes,
+and slow operations. It reads the file and everything that its kernels call, without executing any
+of it. It then runs kernels that have arguments (`--args`, `--inputs`, or a function `inputs` in the
+same file), and files that launch kernels under `if __name__ == "__main__":`. These runs happen in a
+separate process with limits on time and memory (`--seconds`, `--memory`), and their records are
+checked. `--static` skips the runs. The last line says what was done.
 
 A saved run has no source: its record is checked, and nothing is run.
 
-With `--orders N` the record of each launch is executed again in up to N other orders that the
-device may take of its cores, those of all ranks together, and the last line says how many pairs of
-accesses that no meeting orders came the other way round, and whether the bits are the same. Of the
-older API's affine_range it is executed in up to N other orders of the iterations too, and the last
-line says how many came at another place. Sums over iterations, which may be in any order, keep the
-kernel's: in another order of the sum they may round otherwise. Within an iteration, and in loops of
-today's API, which are unrolled, no bits depend on the order. In Python that is `Run.orders(N)`.
+With `--orders N` the record of each launch is executed again in up to N other legal orders of the
+cores, over all ranks. For the older API's affine_range it is also executed in up to N other orders
+of the iterations. The last line says how many unsynchronized pairs of accesses, and how many
+iterations, were reordered, and whether the bits are the same. Sums over iterations, which may be
+in any order, keep the kernel's order; in another order they may round differently. Within an
+iteration, and in loops of today's API, which are unrolled, no bits depend on the order. In Python
+use `Run.orders(N)`.
 
-| severity | what it means | exit code |
+| severity | meaning | exit code |
 | --- | --- | --- |
-| error | the device or its compiler refuses it, by a public source | 1 |
+| error | the device or its compiler refuses it, according to a public source | 1 |
 | warning | likely wrong on the device | 0, with `--strict` 1 |
 | note | worth knowing: no public source says that it is refused, or the sources disagree | 0 |
-| advice | legal, and slower than need be | 0 |
+| advice | legal, but slower than necessary | 0 |
 
-Wrong usage is 2, a fault of neuroncore 3. `neuroncore run` tells errors and warnings of the source
-as warnings, and with `--strict` refuses errors. In Python, `neuroncore.check(file, kernel=None,
-api=None, target=None, static=False)` gives the same findings as objects. The source is not checked
-for what depends on values that only a run has, and a run is no sandbox: what a kernel's file does,
-it does.
+The exit code is 2 for wrong usage and 3 for a fault of neuroncore. `neuroncore run` reports errors
+and warnings of the source as warnings; with `--strict` it refuses errors. In Python,
+`neuroncore.check(file, kernel=None, api=None, target=None, static=False)` returns the findings as
+objects. The source check cannot see values that exist only during a run. A run is not sandboxed: a
+kernel's file can do anything that Python can.
 
-`--api` names the release to hold a kernel against: 0.1 is neuronxcc.nki up to SDK 2.26, 0.2 to 0.6
-are nki of SDK 2.27 to 2.32. By default it is the latest of those that the kernel fits best, by its
-names and parameters, and by forms that 0.2 takes and later releases refuse, such as
-`platform_target` or a number for `dge_mode`. What the later ones don't take of a kernel of an older
-one is told a step milder, so name the release that you write for; and known issues
-of older ones that the kernel would fit as well are notes. The rules of Python's subset are those of
-the front end that parses a kernel's source; the tracing front end of 0.6 runs Python itself, and of
-them only DYNAMIC_CTRL and the rules of loops hold for it.
+`--api` names the release to check against: 0.1 is neuronxcc.nki up to SDK 2.26, and 0.2 to 0.6 are
+nki of SDK 2.27 to 2.32. The default is the latest release that fits the kernel best, by its names
+and parameters, and by forms that only 0.2 accepts, such as `platform_target` or a number for
+`dge_mode`. If the kernel fits an older release, everything that later releases refuse is reported
+one severity lower, so name the release that you write for. Known issues of older releases that the
+kernel would also fit are notes. The rules about the Python subset are those of the front end that
+parses a kernel's source. The tracing front end of 0.6 runs Python itself, so only DYNAMIC_CTRL and
+the rules of loops apply to it.
 
-`neuroncore explain CODE` shows a code with an example that is told and one that is not.
+`neuroncore explain CODE` shows a code with an example that is reported and one that is not.
 
 ## In an editor and in CI
 
-Text output has lines `file:line:column: severity[CODE] sentence`. A problem matcher for VS Code:
+Text output has lines of the form `file:line:column: severity[CODE] sentence`. A problem matcher
+for VS Code:
 
 ```json
 {
@@ -80,7 +81,7 @@ Text output has lines `file:line:column: severity[CODE] sentence`. A problem mat
 `--sarif OUT.sarif` writes SARIF 2.1.0, which code scanning reads. For pre-commit:
 
 ```yaml
-- repo: https://github.com/OWNER/neuroncore   # where it is kept
+- repo: https://github.com/OWNER/neuroncore   # the address of your copy
   rev: v0.1.0
   hooks:
     - id: neuroncore-check
@@ -89,10 +90,10 @@ Text output has lines `file:line:column: severity[CODE] sentence`. A problem mat
 """
 
 TITLES = {
-    "source": "Told by the source",
-    "older": "Told by the source of the older API",
-    "launch": "Told by a launch while it runs",
-    "record": "Told by the record of a launch",
+    "source": "Reported for the source",
+    "older": "Reported for the source of the older API",
+    "launch": "Reported during a launch",
+    "record": "Reported for the record of a launch",
 }
 
 
@@ -100,11 +101,11 @@ def page() -> str:
     parts = [HEAD]
     for name, table in sorted(tables().items(), key=lambda one: list(TITLES).index(one[0])):
         parts += [f"\n## {TITLES[name]}\n", *_rows(table.values())]
-    return "\n".join(parts) + "\n\nThis page is written by `docs/generate/check.py`.\n"
+    return "\n".join(parts) + "\n\n`docs/generate/check.py` writes this page.\n"
 
 
 def _rows(rules: Iterable[Rule]) -> Iterator[str]:
-    yield "| code | | what | why | what to do | source |"
+    yield "| code | | finding | reason | remedy | source |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for one in sorted(rules, key=lambda rule: rule.code):
         yield _row(one)

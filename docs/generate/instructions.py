@@ -1,6 +1,6 @@
-"""Writes docs/instructions.md: which instruction takes which format on which machine.
+"""Write docs/instructions.md: the formats of each instruction on each machine.
 
-pytest tests/isa --covered        # notes in tests/data/covered.json what the tests issue
+pytest tests/isa --covered        # writes tests/data/covered.json
 python docs/generate/instructions.py
 """
 
@@ -32,24 +32,25 @@ SHORT = {
 HEAD = """\
 # Instructions and formats
 
-Which formats the tile operands of an instruction may have: {machines}.
-A number is there if some operand takes the format on that machine and the tests of `tests/isa`
-issue the instruction with it; in brackets if no test does. Where there is none, the instruction
-refuses the format there by name. Rules about several operands refuse some combinations besides;
-`neuroncore isa NAME` tells. An instruction's name links to what it means, in a few lines of numpy.
+This table lists the formats of the tile operands of each instruction: {machines}. A number means
+that at least one operand accepts the format on that machine and that the tests of `tests/isa` issue
+the instruction with it. A number in brackets means that no test does. Without a number, the
+instruction refuses the format. Rules about several operands exclude some combinations as well:
+`neuroncore isa NAME` prints them. The name of an instruction links to its meaning in a few lines of
+numpy.
 
-This page is written by `docs/generate/instructions.py`; a test fails when it is stale.
+`docs/generate/instructions.py` writes this page. A test fails if it is stale.
 """
 
 
 def takes(operand: Operand, form: str, one: Machine) -> bool:
-    """Whether an operand by itself may have a format."""
+    """Return whether a single operand may have a format."""
     view = View((1, 1), (1, 1), ALL[form], operand.regions[0], 0, 0, 0)
     return next(operand.violations("operand", view, one), None) is None
 
 
 def accepted(instruction: Instruction, one: Machine) -> set[str]:
-    """The formats that some operand of an instruction may have on a machine."""
+    """Return the formats that at least one operand accepts on a machine."""
     if instruction.feature and not one.has(instruction.feature):
         return set()
     operands = [p.operand for p in instruction.operands if p.operand]
@@ -69,13 +70,13 @@ def rows(covered: dict[str, dict[str, list[str]]]) -> Iterator[list[str]]:
 
 
 def meaning_of(name: str) -> str:
-    """A link to the function that says what the instruction means."""
+    """Return a link to the plain function of an instruction."""
     code = meaning(name).__code__
     return f"../neuroncore/plain/{Path(code.co_filename).name}#L{code.co_firstlineno}"
 
 
 def marked(number: str, takes: set[str], tested: list[str]) -> list[str]:
-    """One machine's number for each format it takes, in brackets if that is not tested."""
+    """Return the machine's number for each format, in brackets if it is not tested."""
     return [
         number if form in takes and form in tested else f"({number})" if form in takes else ""
         for form in ALL

@@ -1,4 +1,4 @@
-"""Writes docs/numerics.md: what is claimed of the numbers, which tests hold it, and the options.
+"""Write docs/numerics.md: claims about numbers, the tests of each claim, and the options.
 
 python docs/generate/numerics.py
 """
@@ -22,67 +22,67 @@ TESTS = DOCS.parent / "tests"
 HEAD = """\
 # Numerics
 
-What is claimed of the numbers that kernels compute, and the tests that hold each claim; then every
-choice that is not published, with its reason. `neuroncore.numerics` has the conversions without any
-kernel.
+This page lists every claim about the numbers that kernels compute, with the tests that check it.
+Then it lists every choice for which nothing is published, with its reason. `neuroncore.numerics`
+has the conversions for use without a kernel.
 
-This page is written by `docs/generate/numerics.py`; a test fails when it is stale or names a test
-that there is not.
+`docs/generate/numerics.py` writes this page. A test fails if the page is stale or names a test that
+does not exist.
 """
 
 LEVELS = """\
 
 ## How close float32 kernels come
 
-Relative L2 distance from float64 in units of 1e-7, of kernels of this project with operands of
-float32, by how the Tensor engine multiplies them (`fp32_matmul`, `matmul`); `numpy` is the same
-formula in numpy's float32. A published measurement of a clean float32 attention kernel on trn2 is
-28.7 (kda-for-trainium, gqa_full): neither order of adding comes near it. `python
+The table has the relative L2 distance from float64, in units of 1e-7, for kernels of this project
+with float32 operands, by the options `fp32_matmul` and `matmul`. `numpy` is the same formula in
+numpy's float32. A published measurement of a clean float32 attention kernel on trn2 is 28.7
+(kda-for-trainium, gqa_full): neither order of addition explains it. `python
 bench/precision_levels.py` prints the table.
 
 | kernel | chain | four_pass | blas | numpy |
 | --- | --- | --- | --- | --- |
 | attention 1024 x 128 | 6.45 | 6.59 | 6.45 | 5.31 |
-| the same, queries four times as large | 18.30 | 18.56 | 18.30 | 12.63 |
+| attention 1024 x 128, queries four times as large | 18.30 | 18.56 | 18.30 | 12.63 |
 | causal attention 1024 x 128 | 3.88 | 3.95 | 3.88 | 3.73 |
 | matmul 512 x 1024 x 512 | 2.11 | 2.23 | 2.11 | 3.41 |"""
 
-# Claims by id. A test whose name begins with the id belongs to it, and so do those listed.
+# Claims by id. Tests belong to a claim if their name begins with its id, or if they are listed.
 CONVERSIONS = {
     "C1": (
-        "float32 to every narrow float is to nearest even: the same bits as numpy and ml_dtypes",
+        "float32 rounds to narrow floats to nearest even, with the bits of numpy and ml_dtypes",
         "numerics.test_numerics_published.test_every_upper_half_of_a_float32_with_sixteen_lower_ones",
         "numerics.test_numerics_published.test_golden_nearest",
         "numerics.test_numerics_published.test_gfloat_rounds_to_nearest_as_we_do",
     ),
     "C2": (
-        "every code of every format reads as in ml_dtypes; 4-bit floats and scales as published",
+        "every code of every format is as in ml_dtypes; 4-bit floats and scales are as published",
         "numerics.test_codec.test_every_code_reads_as_numpy_reads_it",
         "numerics.test_packed_formats.test_the_sixteen_numbers_of_four_bits",
         "numerics.test_packed_formats.test_a_scale_is_a_power_of_two_and_ff_is_nan",
     ),
     "C3": (
-        "TF32 keeps ten bits of fraction, to nearest even, in 32 bits",
+        "TF32 keeps ten fraction bits, rounded to nearest even, in 32 bits",
         "numerics.test_numerics_published.test_tfloat32_is_rounded_in_steps_of_its_own",
     ),
     "C4": (
-        "floats overflow to infinity half a step above the largest number; the least float32 does",
+        "floats overflow to infinity half a step above the largest number; the lowest float32 does",
         "numerics.test_codec.test_floats_overflow_half_a_step_above_the_largest",
         "isa.test_selection.test_the_filling_becomes_infinite_where_a_format_does_not_reach_it",
     ),
     "C5": (
-        "the two kinds of e4m3: 240 with infinities, 448 with NaN alone, which overflows to NaN "
-        "or, by an option, saturates",
+        "the two kinds of e4m3: up to 240 with infinities, or up to 448 with only NaN, which "
+        "overflows to NaN or, with an option, saturates",
         "numerics.test_codec.test_the_two_kinds_of_e4m3_differ",
         "core.test_options.test_fn_overflow",
     ),
     "C6": (
-        "underflow is gradual, ties go to even, zeros keep their sign, every code round-trips",
+        "underflow is gradual, ties round to even, zeros keep their sign, every code round-trips",
         "numerics.test_codec.test_floats_underflow_gradually",
         "numerics.test_codec.test_every_code_survives_reading_and_writing",
     ),
     "C7": (
-        "floats to integers: to nearest even, then saturated; NaN is 0",
+        "floats are converted to integers to nearest even and saturate; NaN becomes 0",
         "numerics.test_codec.test_integers_round_to_nearest_even",
         "numerics.test_codec.test_integers_saturate_and_nan_is_0",
         "numerics.test_numerics_published.test_golden_integers",
@@ -94,22 +94,22 @@ CONVERSIONS = {
         "isa.test_activation.test_int32_is_read_through_float32",
     ),
     "C9": (
-        "32-bit integers pass through float32 on their way to other formats",
+        "conversions of 32-bit integers to other formats go through float32",
         "numerics.test_numerics_published.test_golden_wide_integers",
         "isa.test_copy.test_integers_of_other_formats_go_through_float32_and_saturate",
     ),
     "C10": (
-        "a 32-bit integer is rounded twice on its way to a narrow float",
+        "a conversion of a 32-bit integer to a narrow float rounds twice",
         "numerics.test_codec.test_an_integer_rounds_twice_on_its_way_to_bfloat16",
         "isa.test_copy.test_int32_to_bfloat16_rounds_twice",
     ),
     "C11": (
-        "DMA converts through float32, and moves the bits of one format",
+        "DMA converts through float32; within a format it moves bits",
         "isa.test_dma.test_every_conversion",
         "isa.test_dma.test_one_format_is_a_copy_of_bits",
     ),
     "C12": (
-        "zero is no NaN among the scales, and NaN no zero among 4-bit floats, as in ml_dtypes",
+        "a scale of zero is not NaN, and NaN as a 4-bit float is not zero, as in ml_dtypes",
         "numerics.test_packed_formats.test_scales_are_rounded_to_the_nearest_power",
         "numerics.test_packed_formats.test_four_bits_round_to_even_and_saturate",
     ),
@@ -117,100 +117,107 @@ CONVERSIONS = {
 STOCHASTIC = {
     "S1": ("golden vectors", "numerics.test_numerics_published.test_golden_stochastic"),
     "S2": (
-        "a magnitude goes up below the exact fraction of 2^32, in every format",
+        "a magnitude rounds up if the random word is below the exact fraction of 2^32",
         "numerics.test_stochastic.test_the_word_below_which_a_number_goes_up_is_the_exact_fraction",
         "numerics.test_stochastic.test_the_definition_and_the_loops_agree",
         "numerics.test_numerics_published.test_gfloat_rounds_stochastically_as_we_do",
     ),
     "S3": (
-        "as often as the fraction, without bias, with the variance that follows, independently",
+        "numbers round up as often as the fraction says, without bias, independently of each other",
         "numerics.test_stochastic.test_up_as_often_as_the_fraction_and_independently",
     ),
     "S4": (
-        "what a format holds never moves",
+        "numbers that a format represents exactly never change",
         "numerics.test_stochastic.test_what_a_format_holds_never_moves",
     ),
     "S5": (
-        "above the largest number it overflows as often as it is beyond",
+        "above the largest number, numbers overflow with the probability of their distance from it",
         "numerics.test_stochastic.test_above_the_largest_a_number_overflows_as_often_as_it_is_beyond",
         "numerics.test_stochastic.test_nothing_overflows_where_it_saturates",
     ),
     "S6": (
-        "a seed repeats its bits, whatever the threads, the parts and the layout; another seed, "
-        "core, engine or instruction is unrelated",
+        "a seed repeats its bits for any number of threads, any partition and any layout; the "
+        "bits of another seed, core, engine or instruction are unrelated",
         "numerics.test_stochastic.test_threads_and_their_order_do_not_matter",
         "numerics.test_stochastic.test_any_part_of_a_tile_is_rounded_as_in_the_whole",
         "numerics.test_stochastic.test_whatever_differs_the_words_are_unrelated",
     ),
     "S7": (
-        "the vendor's sum in float16 does not stand still: 1024 + 2048 times 0.5",
+        "the vendor's sum in float16 does not stagnate: 1024 + 2048 times 0.5",
         "numerics.test_stochastic.test_long_sums_do_not_stand_still",
     ),
-    "S8": ("off, all is to nearest; on, float32 and integers still are",),
+    "S8": ("if off, all is rounded to nearest; if on, float32 and integers still are",),
     "S9": ("the mean over seeds of bfloat16 sums in PSUM is the float32 sum",),
 }
 TENSOR = {
-    "T1": ("sums that are exact are the same bits in every format and mode",),
+    "T1": ("exact sums have the same bits in every format and mode",),
     "T2": ("the chain adds from row 0 to the last",),
-    "T3": ("the sum of a tile is rounded, then its sum with PSUM",),
-    "T4": ("what a sum in PSUM begins with; what is reported",),
-    "T5": ("a fused multiply-add shows in float32 products alone",),
+    "T3": ("the sum of a tile is rounded first, then its sum with PSUM",),
+    "T4": ("the initial value of a sum in PSUM; findings about it",),
+    "T5": ("a fused multiply-add makes a difference only in float32 products",),
     "T6": (
-        "from v3 on transposes pass bits (the SDK's guide to Trainium2); 8 of them may go into 16",
+        "from v3 on, transposes move bits (the SDK's guide to Trainium2); 8 bits may go into 16",
     ),
     "T7": (
         "on v2 a transpose is a product (the same guide; is_transpose is for the profiler, "
         "nki.isa.nc_matmul): NaN and infinities spread, -0 becomes +0",
     ),
-    "T8": ("which formats meet in a product",),
+    "T8": ("the formats that may be combined in a product",),
     "T9": ("double_row is a product of twice the rows",),
-    "T10": ("float32 products, as a chain and in four passes, are as good as float32 can be",),
+    "T10": ("float32 products, as a chain or in four passes, are as accurate as float32 allows",),
     "T11": ("sums in bfloat16 PSUM are rounded at every step",),
-    "T12": ("subnormal operands count, unless an option flushes them",),
+    "T12": ("subnormal operands are used, unless an option flushes them",),
     "T13": (
-        "what nothing has written, nearly always finite on a device, is moved alone by a product "
-        "with an identity matrix and by the transposes of v2; in a sum it is NaN, times 0 as well",
+        "uninitialized values, nearly always finite on a device, stay in their own elements in a "
+        "product with an identity matrix and in transposes on v2; in a sum they are NaN, even "
+        "times 0",
         "core.test_leftovers.test_what_nothing_has_written_is_moved_alone",
         "core.test_leftovers.test_a_nan_that_was_computed_spreads_where_the_array_multiplies",
         "core.test_leftovers.test_a_sum_depends_on_all_that_is_added",
     ),
 }
 VECTOR = {
-    "V1": ("every operator on special values, either way round",),
+    "V1": ("every operator on special values, in both operand orders",),
     "V2": ("nothing is rounded between two operators",),
-    "V3": ("bit patterns; shifts are logical, and by the width or more leave 0",),
+    "V3": ("bit operations; shifts are logical, and shifts by the width or more give 0",),
     "V4": ("comparisons are 1 and 0 in every format",),
-    "V5": ("32-bit integers are exact on the GpSimd engine, float32 elsewhere",),
-    "V6": ("a scan is its loop; its state is float32",),
-    "V7": ("a running fold has the value on its left; its commands",),
-    "V8": ("accumulator registers, and what clobbers them; a result in an operand's place",),
+    "V5": ("32-bit integers are exact on the GpSimd engine, and computed in float32 elsewhere",),
+    "V6": ("a scan equals its loop; its state is float32",),
+    "V7": ("a running reduction takes the old value as its left operand; reduction commands",),
+    "V8": (
+        "accumulator registers, and the instructions that overwrite them; in-place results",
+    ),
     "V9": (
-        "searches with duplicates, NaN and what is not there",
+        "searches with duplicates, NaN and missing values",
         "core.test_options.test_nan_minmax_of_max8",
         "isa.test_search.test_the_published_example_of_duplicates",
     ),
-    "V10": ("statistics of pieces against float64",),
+    "V10": ("statistics of pieces, compared with float64",),
     "V11": ("patterns of four axes, negative steps, 32-bit wrap",),
-    "V12": ("places are compared in float32; the filling overflows narrow formats",),
-    "V13": ("shuffles of quadrants, in place",),
-    "V14": ("dropout: nothing, all, as many as the probability says, unscaled",),
+    "V12": ("positions are compared in float32; the fill value may overflow narrow formats",),
+    "V13": ("shuffles of quadrants, also in place",),
+    "V14": (
+        "dropout of no element, all elements, or as many as the probability says, without scaling",
+    ),
     "V15": (
-        "activation functions within 0.501 units of the last place; the published sine; inputs "
-        "that the tables don't reach are found",
+        "activation functions are within 0.501 units in the last place; the published sine; inputs "
+        "outside the range of the tables are reported",
         "clause.test_activations.test_results_are_the_nearest_or_all_but",
         "clause.test_activations.test_sin_of_9_is_as_published",
     ),
-    "V16": ("derivatives are those of their functions",),
-    "V17": ("gathers, bounds of sequences, places of what is not 0",),
-    "V18": ("operators of the vendor's simulator are refused, unless an option takes them",),
+    "V16": ("derivatives match their functions",),
+    "V17": ("gathers, bounds of sequences, positions of nonzero elements",),
+    "V18": (
+        "operators that only the vendor's simulator has are refused, unless an option allows them",
+    ),
 }
 MICROSCALING = {
-    "X1": ("packed elements from the lowest bits up; where the scales of a quadrant are",),
-    "X2": ("scales and elements by both rules, against the reference's results",),
-    "X3": ("zeros; the least and the largest scale",),
-    "X4": ("what was quantized is quantized to itself",),
-    "X5": ("products against einsum; NaN scales; scales that cancel",),
-    "X6": ("72 published results of a device are the reference's, rounded to even, but for one",),
+    "X1": ("packed elements begin at the lowest bits; the positions of the scales of a quadrant",),
+    "X2": ("scales and elements by both rules, compared with the reference's results",),
+    "X3": ("zeros; the smallest and the largest scale",),
+    "X4": ("quantizing again changes nothing",),
+    "X5": ("products compared with einsum; NaN scales; scales that cancel",),
+    "X6": ("of 72 published results of a device all but one are the reference's, rounded to even",),
 }
 RANDOM = {
     "R1": (
@@ -223,11 +230,11 @@ RANDOM = {
         "isa.test_random.test_numbers_follow_from_the_state",
         "isa.test_random_uniform.test_the_moments_of_rand2",
     ),
-    "R3": ("which generation has which generator",),
+    "R3": ("the generators of each machine generation",),
 }
 OUTSIDE = {
     "Z1": (
-        "nki-library's kernels against its own references and tolerances: "
+        "nki-library's kernels, compared with its references and tolerances: "
         "`bench/conformance/nki_library.py`, results in [conformance](conformance.md)",
         "bench.test_nki_library_runner.*",
     ),
@@ -239,7 +246,7 @@ SERIES = {
     "The Vector, Scalar and GpSimd engines": VECTOR,
     "Microscaling": MICROSCALING,
     "Random numbers": RANDOM,
-    "Other people's tests": OUTSIDE,
+    "Third-party tests": OUTSIDE,
 }
 
 Names = dict[str, list[str]]  # tests of each module, as `isa.test_copy` for tests/isa/test_copy.py
@@ -260,7 +267,7 @@ def all_tests() -> Names:
 
 
 def tests_of(name: str, others: tuple[str, ...], tests: Names) -> Names:
-    """The tests that belong to an id, by module. Raises LookupError for one that there is not."""
+    """Return the tests of a claim, by module. Raise LookupError for a test that does not exist."""
     found: Names = defaultdict(list)
     for module, functions in tests.items():
         found[module] += [f for f in functions if f.startswith(f"test_{name}_")]
@@ -289,12 +296,12 @@ def series() -> Iterator[str]:
 
 
 def plain(function: str) -> str:
-    """The name of a test as it reads."""
+    """Return the name of a test as words."""
     return re.sub(r"^test_([A-Z]\d+_)?", "", function).replace("_", " ").replace("*", "all")
 
 
 def fields() -> Iterator[tuple[str, str, str, str]]:
-    """(name, type, default, what its docstring says) of each option."""
+    """Yield the name, type, default and docstring of each option."""
     tree = ast.parse(Path(options.__file__).read_text())
     (members,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef))
     body = [node for node in members if not isinstance(node, ast.FunctionDef)]
@@ -310,7 +317,7 @@ def fields() -> Iterator[tuple[str, str, str, str]]:
 def choices() -> Iterator[str]:
     yield "\n## Options\n"
     yield "`neuroncore.options.Options`, or by profile: `neuroncore run --numerics NAME`.\n"
-    yield "| profile | is the default but for |\n| --- | --- |"
+    yield "| profile | differs from the default in |\n| --- | --- |"
     rows = list(fields())
     for name, profile in PROFILES.items():
         changed = [
