@@ -22,7 +22,7 @@ from neuroncore.report.measurements import Harness
 
 FILE = Path(__file__).with_suffix(".toml")
 FITTED = "fitted"  # a grade of harnesses
-DGE = "without --disable-dge hardware writes descriptors"
+DGE = "without --disable-dge, hardware writes descriptors"
 
 
 def _nobody(program: Program, *_: Any) -> Any:
@@ -31,24 +31,24 @@ def _nobody(program: Program, *_: Any) -> Any:
 
 # What a rule's function is replaced by where the rule is off: as if it had found nothing.
 OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
-    "what is loaded again is loaded once": (
+    "repeated loads happen once": (
         "neuroncore.compiler.loads_and_spills",
         lambda program, *_: (_nobody(program), NO_MOVES),
     ),
-    "sums of the same tiles are made once": (
+    "repeated sums of the same tiles are computed once": (
         "neuroncore.compiler._compared",
         lambda calls: np.zeros(len(calls), np.int32),
     ),
-    "copies out of PSUM are left out where their readers may read PSUM": (
+    "copies out of PSUM are omitted if their readers can read PSUM": (
         "neuroncore.compiler.bypassed",
         lambda program, accesses, _: (_nobody(program), accesses.operands),
     ),
-    "copies of transposes that share a bank are one": ("neuroncore.compiler.merged", _nobody),
-    "work that names no engine is shared out": (
+    "copies of transposes in the same bank are merged": ("neuroncore.compiler.merged", _nobody),
+    "work without an engine is distributed among engines": (
         "neuroncore.compiler.costs.variants",
         lambda call, *_: [call],
     ),
-    "tiles that don't fit are spilled, with nothing beside it": (
+    "tiles that do not fit are spilled, and nothing overlaps with the spill": (
         "neuroncore.schedule.prepare.spill_ns",
         lambda *_: 0.0,
     ),

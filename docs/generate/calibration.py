@@ -1,11 +1,11 @@
-"""Writes docs/calibration.md: how estimates compare with measurements.
+"""Write docs/calibration.md, a comparison of estimates with measurements.
 
     neuroncore score CSV --records FOLDER --by generation --by source --by limit --json > SCORE.json
     python bench/calibration/fit.py CSV --records FOLDER --json FIT.json
     python docs/generate/calibration.py SCORE.json FIT.json
 
-The tables are those of the files, of neuroncore/report/ranges.toml and of
-bench/calibration/offsets.toml; the text is here.
+The tables come from the files, from neuroncore/report/ranges.toml and from
+bench/calibration/offsets.toml. The text is in this module.
 """
 
 from __future__ import annotations
@@ -29,34 +29,36 @@ Json = dict[str, Any]
 HEAD = """\
 # Calibration
 
-How the estimates of the cycle model compare with latencies that others have measured on Trainium
-and published. This page is written by `docs/generate/calibration.py`.
+This page compares the estimates of the cycle model with published latencies that others have
+measured on Trainium. `docs/generate/calibration.py` writes it.
 
-## What is predicted, and how
+## Method
 
-A row of the table of measurements is a kernel with published source, its shapes and formats, the
-machine, the way it was measured, and the time of one run on one core. Two qualities of rows take
-part: direct measurements, and direct ones with a known caveat. `bench/calibration/record.py` runs
-each kernel here, unchanged, and keeps its record: the instructions that it issued, with no data.
-`neuroncore score` schedules the record on the machine of the row, takes the span from the begin
-of the first DMA to the end of the last one on the slowest core, and adds what the harness is known
-to add. The error of an estimate is |estimate / measurement - 1|.
+A row of the table of measurements has a kernel with published source, its shapes and formats, the
+machine, the way it was measured, and the time of one run on one core. Two grades of rows are
+used: direct measurements, and direct measurements with a known caveat.
+`bench/calibration/record.py` runs each kernel here, unchanged, and saves its record, which is the
+list of its instructions without data. `neuroncore score` schedules the record on the machine of
+the row. It takes the time from the begin of the first DMA to the end of the last one on the
+slowest core, and adds the known overhead of the harness. The error of an estimate is |estimate /
+measurement - 1|.
 
-Nothing in the model knows which kernel it times. What kernels of the older API become is modelled
-as a compiler's reordering and more ("compiled"), what those of today's API become as reordering
-("scheduled"); `isa/compilers.toml` says why.
+The model does not know which kernel it times. For the older API it models a compiler that reorders
+and changes instructions ("compiled"); for today's API it models reordering only ("scheduled").
+`isa/compilers.toml` has the reasons.
 
-Variants of one kernel that one harness measured are a chain. Latencies that nki-library asserts in
-its tests are constants, and their unit is inferred: they have a line of their own and take no part
-in any other figure, any fit or any range.
+Variants of one kernel that one harness measured are a chain. The latencies that nki-library
+asserts in its tests are constants with an inferred unit. They have a separate row, and are not
+part of any other figure, fit or range.
 """
 
 SUMMARY = """\
 
-## In short
+## Summary
 
-What a new kernel has to expect is the first line: every source of kernels is left out in turn, and
-estimated with what the kernels of the other sources show ([below](#what-estimates-rest-on)).
+For a new kernel, expect the first line. It is the result of leave-one-source-out
+cross-validation: each source of kernels is left out in turn, and estimated with a model that was
+fitted to the other sources ([below](#evidence-for-the-model)).
 
 """
 
@@ -64,9 +66,10 @@ ERRORS = """\
 
 ## Errors
 
-What `neuroncore score` says of the table. `limit` is what the estimate is mostly spent on: an
-engine or DMA that is busy for three quarters of the time, else what has most of the critical path.
-The last two columns are of the ranges that estimates are reported with, see below.
+These are the results of `neuroncore score` for the table. `limit` is the resource on which most
+of the estimate is spent: an engine or DMA that is busy for three quarters of the time, or else
+the largest part of the critical path. The last two columns are about the ranges of estimates,
+which are described below.
 
 """
 
@@ -74,175 +77,198 @@ ORDER = """\
 
 ## Order of variants
 
-Within each chain, the rank correlation of estimates and measurements (Spearman, from three variants
-on), and how many of the pairs that differ by more than 10 % are in the right order.
+For each chain, the table has the rank correlation of estimates and measurements (Spearman, for
+three variants or more), and the number of pairs in the right order among those that differ by
+more than 10 %.
 """
 
 RANGES = """\
 
 ## Ranges
 
-Every estimate is reported with a range that 80 % of measurements are expected in. It is the
-estimate times two factors, from the ratios of measurement to estimate of kernels whose *estimate*
-is of the same kind: of the same compiler's order, with a compiled form that is in doubt or not,
-mostly spent on the same, on the same machine.
+Every estimate has a range that is expected to hold for 80 % of measurements. The range is the
+estimate times two factors. They come from the ratios of measurement to estimate for kernels of
+the same class: the same compiler's order, a compiled form that is certain or in doubt, the same
+limit, and the same machine.
 
-The form is in doubt, and the report says so, where the older API's compiler is taken to leave out
-{left} of the instructions or more (what is loaded or made again, copies), to spill tiles, or where
-there are more than {many:,} instructions: it need not have unrolled loops as far as that.
+The form is in doubt (the report says "low confidence") if the model assumes that the older API's
+compiler leaves out {left} of the instructions or more (repeated loads, repeated work, copies) or
+spills tiles, or if there are more than {many:,} instructions, because the compiler may not have
+unrolled the loops that far.
 
-The factors are order statistics: of n ratios that count the same, number {tail:g} (n + 1) from
-below and from above, which leaves about a tenth of further kernels out on either side if these are
-like the ones at hand. A class borrows from the next wider one, which counts as much as
-{borrowed:.0f} kernels: a class of few has nearly the range of the wider one. A kernel of a source
-of n counts 1 / sqrt(n), for kernels of one source err alike, but not as one.
+The factors are order statistics: among n ratios with equal weights, number {tail:g} (n + 1) from
+below and from above. If new kernels are like these, about a tenth of them are outside on either
+side. A class borrows from the next wider class, which has the weight of {borrowed:.0f} kernels,
+so a small class has nearly the range of the wider one. A kernel from a source with n kernels has
+the weight 1 / sqrt(n), because the errors of one source are similar, but not identical.
 
 {table}
 
-| ranges made of | covered | median half-width |
+| ranges computed from | covered | median half-width |
 | --- | ---: | ---: |
 | the kernels themselves | {covered} |
-| the other sources, for each source | {left_out} |
+| the other sources (cross-validation) | {left_out} |
 
-The half-width is half the length of a range, as a part of the estimate. For a kernel of yours
-expect the second line. A range says nothing of what no measured kernel does.
+The half-width is half the length of a range, relative to the estimate. For your kernel, expect the
+second line. A range does not cover behavior that no measured kernel has.
 """
 
 CHOICES = """\
 
-## What estimates rest on
+## Evidence for the model
 
 Most costs are documented, or were measured on single instructions; `neuroncore machines trn2`
-prints each with its source. What whole kernels have shown instead is in `bench/calibration/`, in
-`choices.toml` and `choices.py`: numbers of the machines, how far compilers reorder, what they leave
-out, what harnesses add. `fit.py` there changes one choice at a time. A source shows it if its
-estimates are better by {shown:.1%} with the value in use than with the one that stands without
-evidence, and is against it if they are as much worse. Then every source is estimated with what the
-others choose: what needs no evidence, unless another value is better.
+prints each with its source. The others were inferred from whole kernels. They are in
+`bench/calibration/`, in `choices.toml` and `choices.py`: numbers of the machines, how far
+compilers reorder, what they leave out, and the overhead of harnesses. `fit.py` changes one choice
+at a time. A source supports a choice if its estimates are better by {shown:.1%} with the value in
+use than with the default value, and is against it if they are worse by as much. For
+cross-validation, every source is estimated with the choices of the others: the default value,
+unless another value is better.
 """
 
-# What the compilers are taken to do, for which order, and who shows it.
+# Assumed compiler behavior, the order it applies to, and its evidence.
 RULES = (
-    ("engines take the first that is ready among 32 instructions, transfers in order, loads in the "
-     "order of their use", "scheduled", "nki-autotune, nki-moe-megakernel"),
+    ("engines take the first ready instruction among 32, transfers in order, loads in the order of "
+     "their use", "scheduled", "nki-autotune, nki-moe-megakernel"),
     ("among 128 instructions and 32 transfers", "compiled",
      "autocomp, robertpare17/asst4-trainium; transfers: trainium-kernel-fusion, "
-     "xaviergonzalez/asst4-trainium2 too"),
-    ("what is loaded again and fits is loaded once", "compiled", "AccelOpt (counters), autocomp"),
-    ("sums of the same tiles are made once", "compiled", "aws-neuron-sdk, kda-for-trainium; "
-     "against it AccelOpt's M0203"),
-    ("copies that name no engine go to Scalar out of PSUM, others to Vector or Scalar, whichever "
-     "has less to do", "compiled", "AccelOpt (counters), trainium-kernel-fusion (profiles)"),
-    ("so do multiplications and additions of constants", "compiled",
+     "also xaviergonzalez/asst4-trainium2"),
+    ("repeated loads happen once if the data fit", "compiled", "AccelOpt (counters), autocomp"),
+    ("repeated sums of the same tiles are computed once", "compiled", "aws-neuron-sdk, "
+     "kda-for-trainium; "
+     "against: AccelOpt's M0203"),
+    ("copies without an engine go to Scalar if they read PSUM, and else to the less busy of "
+     "Vector and Scalar", "compiled", "AccelOpt (counters), trainium-kernel-fusion (profiles)"),
+    ("multiplications and additions with constants go to the less busy of the two as well",
+     "compiled",
      "AccelOpt (counters of silu, adamw), autocomp (layernorm)"),
-    ("a copy out of PSUM is left out on trn2 and trn3 if its readers may read PSUM in no more time",
+    ("on trn2 and trn3 a copy out of PSUM is omitted if its readers can read PSUM in no more time",
      "compiled", "trainium-kernel-fusion (profiles), AccelOpt; not on trn1: AccelOpt (counters of "
      "swiglu)"),
-    ("copies of transposes that share a bank are one", "compiled",
+    ("copies of transposes in the same bank are merged", "compiled",
      "trainium-kernel-fusion (profiles), autocomp"),
     ("32-bit DMA transposes are loads and products", "compiled", "kda-for-trainium (one source)"),
-    ("with `--disable-dge` descriptors are written before the kernel runs", "compiled", "AccelOpt, "
+    ("with `--disable-dge`, descriptors are written before the kernel runs", "compiled",
+     "AccelOpt, "
      "kda-for-trainium, rishic3/asst4-trainium2"),
-    ("without it hardware writes them, of loads and stores one after the other", "compiled",
+    ("without it hardware writes them, for one load or store at a time", "compiled",
      "xaviergonzalez/asst4-trainium2, voyager-compiler, trainium-kernel-fusion"),
-    ("what has not been used for longest is spilled, with nothing beside it", "compiled",
+    ("the least recently used tile is spilled, and nothing overlaps with the spill", "compiled",
      "AccelOpt (counters), aws-neuron-sdk"),
 )  # fmt: skip
 RULED = """\
 
-## What compilers are taken to do
+## Assumed compiler behavior
 
-The rules of `neuroncore/compiler/`, and the sources that show them. Where one source does, nothing
-else is known. What one row alone shows is no rule: the copies to bfloat16 of autocomp's
-sd_attention#3 seem to be written by what makes their source (it takes as long as the variant
-without them; its estimate, which has them, is 27 % more), and no other kernel says so.
+The table has the rules of `neuroncore/compiler/`, and the sources that support them. If there is
+only one source, there is no other evidence. A single row is not enough for a rule. For example,
+in autocomp's sd_attention#3 the compiler seems to fuse the copies to bfloat16 with the
+instructions before them (the variant takes as long as the one without copies, and its estimate,
+which has them, is 27 % more), but no other kernel shows this.
 """
 
 WEAK = """\
 
-Estimates of one source or of none are better by these rules. What else shows them is above. They
-are on: to switch one off changes estimates.
+The estimates of at most one source support these rules; the table above has other evidence. The
+rules are in use, and turning one off changes estimates.
 
 """
 
 HARNESSES = """\
 
-## What harnesses add
+## Overhead of harnesses
 
-One number for each machine and way to measure, added for all of its rows. `fitted` ones follow from
-rows of that harness; what is not listed is not known, and nothing is added for it.
+Each machine and way to measure has one number, which is added for all of its rows. A `fitted`
+number follows from rows of that harness. The overhead of other harnesses is unknown, and nothing
+is added.
 """
 
-# What is wrong, why, and the rows that show it.
+# Each known error, its reason, and the rows that show it.
 WRONG = (
     (
-        "Matrix products of the SDK's tutorial on trn1, but for the last step. They were published "
-        "with an older compiler.",
+        "Matrix products of the SDK's tutorial on trn1, except the last step. They were "
+        "published with "
+        "an older compiler.",
         ("M0337", "M0339", "M0341"),
     ),
     (
-        "Transfers of 4 bytes, and of a few: the vector additions of CS149's first steps. What a "
-        "DMA queue does with tens of thousands of them is not known; ours overlap too well.",
+        "Transfers of 4 bytes, and of a few more: the vector additions of CS149's first steps. "
+        "The behavior "
+        "of a DMA queue with tens of thousands of them is unknown; in the model they overlap too "
+        "well.",
         ("M0290", "M0291", "M0320"),
     ),
     (
-        "Batched products in float32 with K = 64 of the published baseline: the Tensor engine "
-        "seems to run at half clock for longer than our warm-up says.",
+        "Batched float32 products with K = 64 of the published baseline: the Tensor engine seems "
+        "to run "
+        "at half clock for longer than the warm-up of the model.",
         ("M0953", "M0989"),
     ),
     (
-        "The table doubles every latency of kda-for-trainium, since its profiles show about half "
-        "of what one core can need. Two variants of silu and one of a transposed product would fit "
-        "as they were reported: their counters of busy engines, too. Counters of two more, of lora "
-        "and swiglu, agree with half of what the table has rather than with all of it (0.73 and "
-        "0.68 then).",
+        "The table doubles every latency of kda-for-trainium, because its profiles show about "
+        "half of the "
+        "time that one core needs. Two variants of silu and one of a transposed product would "
+        "fit without "
+        "doubling, and so would their counters of busy engines. The counters of two more, of "
+        "lora and "
+        "swiglu, agree better with half of the latency in the table (ratios 0.73 and 0.68).",
         ("M1085", "M1087", "M1103", "M1032", "M1094"),
     ),
     (
-        "Products of rows that were normalised before take trn2 three to four times as long, while "
-        "variants with the same products and buffers of their own are estimated well: 3.7 us for "
-        "each product, as if its load began when the one before it had ended.",
+        "Products of rows that were normalized before take three to four times as long on trn2, "
+        "while "
+        "variants with the same products and separate buffers are estimated well: 3.7 us for "
+        "each product, "
+        "as if its load began when the previous one had ended.",
         ("M0952", "N0004", "N0005"),
     ),
     (
-        "Mamba whose compiler loaded and multiplied again what it could have kept; another release "
-        "kept the same (awsdoc/mamba).",
+        "Mamba, where the compiler repeated loads and products that it could have kept; another "
+        "release "
+        "kept them (awsdoc/mamba).",
         ("M0203", "M1037"),
     ),
     (
-        "Tiles that don't fit into SBUF: the compiler spills. What it spills is estimated, and so "
-        "is when.",
+        "Tiles that do not fit into SBUF, which the compiler spills. The model estimates which "
+        "tiles it "
+        "spills, and when.",
         ("M0363", "M0365", "M0367"),
     ),
     (
-        "A depthwise convolution of autocomp's: variants with 131,072 instructions on three "
-        "elements each. The compiler must have made fewer of them: the fastest takes 3.5 ns for "
-        "each, which no engine can.",
+        "A depthwise convolution of autocomp: variants with 131,072 instructions on three "
+        "elements each. "
+        "The compiler must have reduced their number: the fastest variant takes 3.5 ns for each, "
+        "which no "
+        "engine can do.",
         ("M0271", "M0272", "M0273"),
     ),
     (
-        "Attention of nki-moe-megakernel on trn3: chains of short Vector instructions, which seem "
-        "to take less there.",
+        "Attention of nki-moe-megakernel on trn3: chains of short Vector instructions, which "
+        "seem to be "
+        "faster there.",
         ("M1485", "M1486"),
     ),
     (
-        "The baseline of rope on trn1, which the Vector engine bounds: its copies of half of the "
-        "partitions, which are shared out here, seem to be its own there. On trn2 they fit.",
+        "The baseline of rope on trn1, which is bound by the Vector engine: its copies of half "
+        "of the "
+        "partitions, which the model distributes among engines, seem to stay on Vector. On trn2 "
+        "they fit.",
         ("M0090",),
     ),
     (
-        "Unfused attention on short sequences: a small kernel with a store and a load between its "
-        "parts.",
+        "Unfused attention on short sequences: a small kernel with a store and a load between "
+        "its parts.",
         ("M1138", "M1140", "M1148"),
     ),
 )
 
 REPEAT = """\
 
-## Again
+## Reproduce it
 
-The table of measurements and the kernels are other people's, and not part of this repository; with
-checkouts of them
+The table of measurements and the kernels belong to others, and are not part of this repository.
+With checkouts of them, run
 
 ```
 python bench/calibration/record.py CSV FOLDER --sources [NAME=]PATH ...    # an hour
@@ -271,15 +297,15 @@ def page(score: Json, fit: Json) -> str:
             chosen(fit["choices"]),
             RULED,
             "\n",
-            table("rule | order | shown by", RULES),
+            table("rule | order | supported by", RULES),
             WEAK,
             weak(fit["choices"]),
             HARNESSES,
             "\n",
             harnesses(),
-            "\n## Where the model is known to be wrong\n\n",
+            "\n## Known errors of the model\n\n",
             wrong(score["rows"]),
-            "\n## Every kernel\n\n",
+            "\n## All kernels\n\n",
             kernels(score),
             REPEAT,
         )
@@ -287,14 +313,17 @@ def page(score: Json, fit: Json) -> str:
 
 
 def summary(rows: Sequence[Json], fit: Json) -> str:
-    """The errors of sources that are left out, and of the model as it is, with its ranges."""
+    """Return the table of errors in cross-validation and with the model in use."""
     each = residuals(rows)
     own = ranges.fitted(each)
     ranged = {
         "left out": ranges.coverage(ranges.left_out(each)),
         "in use": ranges.coverage((r, ranges.chosen(own, r.kind)) for r in each),
     }
-    names = {"left out": "each source, with what the others show", "in use": "all, as the model is"}
+    names = {
+        "left out": "cross-validation: each source, with the model from the others",
+        "in use": "all, with the model in use",
+    }
     return table(
         "estimates of | kernels | median error | within 20 % | pairs in order | median Spearman | "
         "in their range | half-width",
@@ -314,14 +343,14 @@ def summary(rows: Sequence[Json], fit: Json) -> str:
 
 
 def chosen(choices: Sequence[Json]) -> str:
-    """What each choice rests on, and what the others choose where a source is left out."""
+    """Return the table of choices: their support, and the choices in cross-validation."""
 
     def sources(names: Sequence[str]) -> str:
-        told = ", ".join(names)
-        return f"{told} (one source)" if len(names) == 1 else told or "nobody"
+        listed = ", ".join(names)
+        return f"{listed} (one source)" if len(names) == 1 else listed or "no source"
 
     return table(
-        "of | choice | in use | without | shown by | against | others choose",
+        "of | choice | in use | default | supported by | against | others choose",
         (
             (
                 c["of"],
@@ -338,11 +367,11 @@ def chosen(choices: Sequence[Json]) -> str:
 
 
 def weak(choices: Sequence[Json]) -> str:
-    """The rules in use that at most one source's estimates show."""
+    """Return the list of the rules in use that at most one source supports."""
     return "".join(
-        f"* {c['name']}: {', '.join(c['shown by']) or 'nobody'}"
-        + (f"; against it {', '.join(c['against'])}" if c["against"] else "")
-        + f"; of {sum(n for _, n in c['chosen'])} sources left out in turn, the others choose "
+        f"* {c['name']}: supported by {', '.join(c['shown by']) or 'no source'}"
+        + (f", against: {', '.join(c['against'])}" if c["against"] else "")
+        + f". In cross-validation over {sum(n for _, n in c['chosen'])} sources, the others choose "
         + f"{', '.join(f'{value(v)} for {n}' for v, n in c['chosen'])}.\n"
         for c in choices
         if c["kind"] == "rule" and c["in use"] != c["without"] and len(c["shown by"]) < 2
@@ -354,7 +383,7 @@ def value(of: Any) -> str:
 
 
 def table(head: str, rows: Iterable[Sequence[object]]) -> str:
-    """Markdown; columns after the first one are numbers."""
+    """Return a Markdown table; columns after the first are numbers."""
     columns = head.split(" | ")
     lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
@@ -453,13 +482,15 @@ def kernels(score: Json) -> str:
             f"{r['ratio']:.2f}", r["limit"], "" if held else "outside",
         )  # fmt: skip
 
-    head = (
-        "kernel | machine | estimate, us | measured, us | ratio | estimate mostly spent on | range"
-    )
+    head = "kernel | machine | estimate, us | measured, us | ratio | limit | range"
     gone = len(score["missing"])
-    missing = f" {gone} further rows have no record: their kernels do not run here." if gone else ""
+    missing = (
+        f" {gone} further rows have no record, because their kernels do not run here."
+        if gone
+        else ""
+    )
     return (
-        f"Estimates are with what the harness adds, and are no measurements.{missing}\n\n"
+        f"Estimates include the overhead of the harness.{missing}\n\n"
         "<details><summary>All rows</summary>\n\n"
         f"{table(head, map(row, score['rows']))}\n</details>\n"
     )

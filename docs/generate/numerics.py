@@ -184,9 +184,7 @@ VECTOR = {
     "V5": ("32-bit integers are exact on the GpSimd engine, and computed in float32 elsewhere",),
     "V6": ("a scan equals its loop; its state is float32",),
     "V7": ("a running reduction takes the old value as its left operand; reduction commands",),
-    "V8": (
-        "accumulator registers, and the instructions that overwrite them; in-place results",
-    ),
+    "V8": ("accumulator registers, and the instructions that overwrite them; in-place results",),
     "V9": (
         "searches with duplicates, NaN and missing values",
         "core.test_options.test_nan_minmax_of_max8",

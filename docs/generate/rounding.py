@@ -67,10 +67,10 @@ neighbor, and a power of two is even. The sum therefore stops at the first
 
     2^k with 2^(k-8) >= x:    x = 1/8 stops at 32.
 
-With stochastic rounding every addition keeps its mean, so the expected sum is always right, at the
-cost of spread. Where numbers are u apart (u > x), an addition rounds up by u with probability x/u,
-which adds x (u - x) to the variance. The program computes the exact probability of every possible sum and
-compares the results with them:
+With stochastic rounding every addition keeps its mean, so the expected sum is always right, at
+the cost of spread. Where numbers are u apart (u > x), an addition rounds up by u with probability
+x/u, which adds x (u - x) to the variance. The program computes the exact probability of every
+possible sum and compares the results with them:
 
 {prints 1}
 

@@ -99,7 +99,7 @@ def record():
 
 def test_a_rule_that_is_off_changes_an_estimate(record):
     row = {"generation": "trn1", "measured_by": "nobody"}
-    (once,) = (c for c in EVERY if c.name == "what is loaded again is loaded once")
+    (once,) = (c for c in EVERY if c.name == "repeated loads happen once")
     estimates = fit.Estimates(KNOWN)
     used, off = (estimates.us(row, record, setting) for setting in ({}, {once: False}))
     assert off > used > 0
