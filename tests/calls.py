@@ -132,8 +132,7 @@ class Case:
         numbers = values(form, shape, seed + 10 * self.turn)
         if form.is_opaque:
             return self.device.tile(numbers, buffer=buffer).view(form)
-        with np.errstate(all="ignore"):
-            return self.device.tile(numbers, form, buffer)
+        return self.device.tile(numbers, form, buffer)
 
     def format(self, name):
         """The format that is asked for, or the first that the operand takes."""

@@ -57,7 +57,8 @@ class Device:
         values = np.asarray(values)
         form = lookup(dtype or values.dtype)
         tile = self.empty(values.shape, form, buffer, address)
-        tile.codes()[...] = values.astype(form.numpy).view(form.storage)
+        with np.errstate(all="ignore"):
+            tile.codes()[...] = values.astype(form.numpy).view(form.storage)
         return self.enter(tile)
 
     def enter(self, tile):
