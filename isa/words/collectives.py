@@ -149,7 +149,7 @@ priorities = one_of("priority", (None, 0, 1, 2, 3), SignatureError)
 first_dim = one_of("collective_dim", (0,))
 an_axis = holds(
     "collective_dim", "collective_dim is an axis of the tensors",
-    lambda call: 0 <= call["collective_dim"] < min(len(view.shape) for view in _views(call)),
+    lambda call: all(0 <= call["collective_dim"] < len(view.shape) for view in _views(call)),
 )  # fmt: skip
 
 
@@ -233,12 +233,14 @@ def rows_of_numbers(call: Call, machine: Machine) -> Any:
     return fault("metadata_tensor", "metadata_tensor has another form", expected)
 
 
+OF_HBM: tuple[Rule, ...] = (pairs_of_tensors, one_format, prioritised, priorities)
 TENSORS: tuple[Rule, ...] = (
     *(pairs_of_tensors, one_memory, several_in_hbm, one_format, two_dimensional),
     *(prioritised, priorities),
 )
 GROUPED = (*TENSORS, disjoint, adjacent_fours)
 EVEN = (*GROUPED, equal_groups)
+EVEN_OF_HBM = (*OF_HBM, disjoint, adjacent_fours, equal_groups)
 RINGED = (
     *(pairs_of_tensors, one_memory, one_format, disjoint, adjacent_fours, channelled, equal_sizes),
     *(prioritised, priorities),

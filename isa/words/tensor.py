@@ -15,7 +15,6 @@ from neuroncore.clause import (
     Static,
     cost,
     fault,
-    lacks,
     rule,
 )
 from neuroncore.clause.rules import formats_of, holds, needs, within_one_bank
@@ -25,7 +24,6 @@ from neuroncore.errors import (
     FreeSizeError,
     OperatorError,
     SignatureError,
-    TargetError,
     ViewError,
 )
 from neuroncore.machine import Machine
@@ -81,16 +79,6 @@ def moving_fits(call: Call, machine: Machine) -> Fault | None:
     expected = f"at most {most} elements along the free axes"
     hint = f"loop over pieces of {most} columns (nl.tile_size.gemm_moving_fmax)"
     return fault("moving", said, expected, because=f"the result goes to {banks} of PSUM", hint=hint)
-
-
-@rule(TargetError, also="NCC_EVRF051", hint="use float8_e4m3 (largest value 240)")
-def ocp_float8(call: Call, machine: Machine) -> Fault | None:
-    """float8_e4m3fn only on machines that have it"""
-    if machine.has("float8_e4m3fn"):
-        return None
-    names = (n for n in ("stationary", "moving") if call.view(n).dtype is float8_e4m3fn)
-    name = next(names, None)
-    return lacks(machine, name, "float8_e4m3fn", "float8_e4m3fn") if name else None
 
 
 @rule(DtypeError, because="the array is set up for one kind of multiplication at a time")
@@ -217,7 +205,6 @@ MATMUL = (
     ),
     rows_only.when("in double_row mode", doubles),
     moving_fits,
-    ocp_float8,
     operand_formats,
     result_format,
     array_tiling,

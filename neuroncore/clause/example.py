@@ -1,68 +1,126 @@
 """A call of an instruction as its clause would have it, for pages and for people to look at.
 
-Letters are 128 along partitions and 512 along free axes, or what bounds them; formats are the first
-that the operand takes of those in use. Where that is not legal, the clause's `example` says what to
-do otherwise: sizes of letters and arguments, as "F=32; axis=(1,)".
+Letters are 128 along partitions and 512 along free axes, or the limit of either; formats are the
+first that the operand takes of those in use. Where that is not legal, the clause's `example` says
+what to do otherwise: sizes of letters and arguments, as "F=32; axis=(1,)". `changes` to a call are
+written in the same way. An argument is a number, a name or a Python literal; a tile is words:
+
+    psum             its memory
+    bfloat16         its format
+    128 2 512        its shape
+    at 32            its first partition
+    byte 2044        its first byte in that partition
+    stepped          every other partition only
+    moved            at an address that a register gives
+    gathered         rows that an index picks
+    picked           elements that an index picks along the free axes
+    alone            a list of this tile, which otherwise has it twice
+
+Commas separate the tiles of a list that differ, and () is a list without any.
 """
 
 from __future__ import annotations
 
+import re
 from ast import literal_eval
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from neuroncore.clause.alu import FUNCTIONS, OPERATORS
 from neuroncore.clause.immediate import Immediate
-from neuroncore.clause.instruction import Call, Instruction, Parameter
+from neuroncore.clause.instruction import Call, Declared, Instruction, Parameter
 from neuroncore.clause.letters import Term
 from neuroncore.clause.operand import HBM, Act, Op, Operand, Static
 from neuroncore.enums import MemoryRegion, engine
+from neuroncore.errors import DefinitionError
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
-from neuroncore.numerics.formats import FORMATS, bfloat16, float32, lookup, uint8, uint32
+from neuroncore.numerics.formats import FORMATS, OPAQUE, bfloat16, float32, uint8, uint16, uint32
 
 PARTITIONS, FREE, LISTED = 128, 512, 32
 USUAL = (bfloat16, float32, uint8, uint32)
+REGIONS = {"sbuf": MemoryRegion.sbuf, "psum": MemoryRegion.psum, "hbm": HBM[0]}
+FORMS = {**FORMATS, **OPAQUE}
+FLAGS = ("stepped", "moved", "gathered", "picked", "alone")
+PICKED = 16  # elements that each column of an index picks
+LETTER = re.compile("[A-Z]$")
+LITERAL = re.compile(r"[-(\['\"]|\d+(\.|$)|None$|True$|False$")
 
 
-def call(instruction: Instruction, machine: Machine) -> Call:
-    """The call, not checked, and without its engine."""
-    asked = _asked(instruction)
-    sizes = {name: int(text) for name, text in asked.items() if len(name) == 1}
-    arguments = {
-        p.name: _argument(instruction, p, asked.get(p.name), sizes, machine)
-        for p in instruction.parameters
-    }
-    return Call(instruction, machine, arguments)
+def call(instruction: Instruction, machine: Machine, changes: str = "") -> Call:
+    """The call, not checked, and without its engine. Raises DefinitionError for an argument that
+    the instruction doesn't take."""
+    texts = parsed(f"{instruction.example}; {changes}")
+    sizes = {name: int(each[-1]) for name, each in texts.items() if LETTER.match(name)}
+    if unknown := texts.keys() - sizes - {p.name for p in instruction.parameters}:
+        raise DefinitionError(f"{instruction.name} doesn't take {min(unknown)!r}")
+    made = Call(instruction, machine, {})
+    for p in instruction.parameters:
+        text = texts.get(p.name, [])
+        if p.operand and not is_literal("".join(text[-1:])):
+            value = _tiles(made, p, [t for t in text if not is_literal(t)], sizes)
+        else:
+            value = _argument(p, text[-1] if text else None)
+        made.arguments[p.name] = value
+        if isinstance(value, tuple) and p.name in instruction.lists:
+            made.arguments |= {f"{p.name}[{i}]": view for i, view in enumerate(value)}
+    return made
 
 
-def _asked(instruction: Instruction) -> dict[str, str]:
-    pairs = (part.partition("=") for part in instruction.example.split(";") if part.strip())
-    return {name.strip(): text.strip() for name, _, text in pairs}
+def parsed(text: str) -> dict[str, list[str]]:
+    """All that is written for each letter and argument."""
+    found: dict[str, list[str]] = {}
+    for part in filter(str.strip, text.split(";")):
+        name, _, value = part.partition("=")
+        found.setdefault(name.strip(), []).append(value.strip())
+    return found
 
 
-def _argument(
-    instruction: Instruction,
-    p: Parameter,
-    asked: str | None,
-    sizes: dict[str, int],
-    machine: Machine,
-) -> Any:
+def is_literal(text: str) -> bool:
+    """Whether an argument is a Python literal; a number of several is a shape."""
+    return bool(LITERAL.match(text))
+
+
+def _words(texts: list[str]) -> dict[str, Any]:
+    """The words of a tile by what they are about; a later text replaces what the others say."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        found |= _words_of(text)
+    return found
+
+
+def _words_of(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    words = iter(text.split())
+    for word in words:
+        if word in REGIONS:
+            found["region"] = REGIONS[word]
+        elif word in FORMS:
+            found["dtype"] = FORMS[word]
+        elif word in ("at", "byte"):
+            found[word] = int(next(words))
+        elif word.isdecimal():
+            found["shape"] = (*found.get("shape", ()), int(word))
+        elif word in FLAGS:
+            found[word] = True
+        else:
+            raise DefinitionError(f"{word!r} says nothing about a tile")
+    return found
+
+
+def _argument(p: Parameter, asked: str | None) -> Any:
     declared = p.declared
     if isinstance(declared, Operand):
-        if p.default is None and asked is None:
-            return None
-        if declared.scalar and asked is None:
-            return "number"
-        view = _view(instruction, p.name, declared, asked or "", sizes, machine)
-        alone = "alone" in (asked or "").split()
-        return ((view,) if alone else (view, view)) if declared.many else view
-    if isinstance(declared, Op):
-        return _operator(declared, asked, p)
+        value = literal_eval(asked or "1.0")
+        return value if value is None or declared.many else "number"
     if asked is not None:
-        return literal_eval(asked)
+        return _named(declared, asked)
     if not p.required:
         return p.default
+    if isinstance(declared, Op):
+        usual = "add" if "arithmetic" in declared.kinds else "bitwise_and"
+        return OPERATORS[(declared.names or (usual,))[0]]
     if isinstance(declared, Act):
         return FUNCTIONS["exp"]
     if isinstance(declared, Immediate):
@@ -70,36 +128,54 @@ def _argument(
     return next(iter(declared.members)) if isinstance(declared, Static) and declared.members else 0
 
 
-def _operator(declared: Op, asked: str | None, p: Parameter) -> Any:
-    if asked is None and not p.required:
-        return p.default
-    usual = "add" if "arithmetic" in declared.kinds else "bitwise_and"
-    return OPERATORS[asked or (declared.names or (usual,))[0]]
+def _named(declared: Declared, asked: str) -> Any:
+    """A member of an enumeration, an operator, an activation function, or a literal."""
+    if isinstance(declared, Op) and asked in OPERATORS:
+        return OPERATORS[asked]
+    if isinstance(declared, Static) and declared.members and asked in declared.members.__members__:
+        return declared.members[asked]
+    if isinstance(declared, Act) and asked in FUNCTIONS:
+        return FUNCTIONS[asked]
+    return literal_eval(asked)
+
+
+def _tiles(call: Call, p: Parameter, texts: list[str], sizes: dict[str, int]) -> Any:
+    """The tile of an operand, or the tiles of a list."""
+    declared = p.operand
+    assert declared is not None
+    if not texts and (p.default is None or declared.scalar):
+        return p.default if p.default is None else "number"
+    *others, last = texts or [""]
+    words = [_words([*others, each]) for each in last.split(",")]
+    views = tuple(_view(call, p.name, declared, each, sizes) for each in words)
+    if not declared.many:
+        return views[0]
+    return views if len(views) > 1 or "alone" in words[0] else views * 2
 
 
 def _view(
-    instruction: Instruction,
-    name: str,
-    operand: Operand,
-    asked: str,
-    sizes: dict[str, int],
-    machine: Machine,
+    call: Call, name: str, operand: Operand, words: dict[str, Any], sizes: dict[str, int]
 ) -> View:
-    """A tile; `asked` may name format, memory and shape, and that a list has it alone."""
-    words = asked.split()
-    regions = {"sbuf": MemoryRegion.sbuf, "psum": MemoryRegion.psum, "hbm": HBM[0]}
-    region = next((regions[word] for word in words if word in regions), None)
+    instruction = call.instruction
+    region = words.get("region")
     if region is None:
         from_hbm = engine.dma in instruction.engines and operand.reads
         region = HBM[0] if from_hbm and HBM[0] in operand.regions else operand.regions[0]
     formats = operand.dtypes or USUAL
     usual = (float32, *USUAL) if region is MemoryRegion.psum else USUAL
-    form = next((f for f in usual if f in formats), formats[0])
-    form = next((lookup(word) for word in words if word in FORMATS), form)
-    numbers = tuple(int(word) for word in words if word.isdigit())
-    shape = numbers or _shape(instruction, name, sizes, machine)
+    form = words.get("dtype") or next((f for f in usual if f in formats), formats[0])
+    shape = words.get("shape") or _shape(instruction, name, sizes, call.machine)
     strides = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
-    return View(shape, strides, form, region, 0, 0, 0)
+    place = words.get("at", 0), words.get("byte", 0)
+    made = View(shape, strides, form, region, *place, 0, "stepped" in words)
+    if "picked" in words:
+        columns = -(-prod(shape[1:]) // PICKED)
+        spot = MemoryRegion.sbuf, made.partition, 0, 0
+        index = View((shape[0], columns), (columns, 1), uint16, *spot)
+        return replace(made, dynamic=3, picked_by=index, indices=1)
+    if "gathered" in words:
+        return replace(made, dynamic=2, indices=1)
+    return replace(made, dynamic=1) if "moved" in words else made
 
 
 def _shape(

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator
 
 from neuroncore import machine
-from neuroncore.clause import example
+from neuroncore.clause import counterexample, example
 from neuroncore.clause.alu import FUNCTIONS, OPERATORS
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import INSTRUCTIONS, Call, Instruction, Parameter
@@ -83,10 +83,14 @@ def _meaning(one: Instruction) -> Iterator[str]:
 
 
 def _rules(one: Instruction) -> Iterator[str]:
+    """Each rule with the first call in the tables of counterexamples that breaks it."""
+    breaking = counterexample.breaking(one)
     for number, rule in enumerate(one.rules):
         yield from _wrapped("" if number else "rules", rule.sentence)
         if rule.because:
             yield from _wrapped("", f"because {rule.because}", 12)
+        if row := breaking.get(rule):
+            yield from _wrapped("", f"refused: {row} ({row.code})", 12)
 
 
 def _cost(one: Instruction) -> Iterator[str]:

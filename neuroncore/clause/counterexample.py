@@ -1,0 +1,134 @@
+"""Calls that an instruction refuses, and the code of the error: for pages, people and tests.
+
+A family of instructions has a table in `isa/counterexamples/`. A key says how the call differs from
+the clause's example (`neuroncore.clause.example`), the value says what becomes of it:
+
+    [tensor_tensor]
+    "data1=psum; data2=psum" = "BUFFER_KIND one read port"
+    "op={abs|rsqrt}" = "UNSUPPORTED_OP_COMBO"
+    "trn1 trn2: data1=float8_e4m3fn" = "TARGET"
+    "trn3: data1=float8_e4m3fn" = "legal"
+
+The words after a code stand in the message. Braces hold alternatives: a row for each. A row holds
+on every machine that has the instruction, or on those that it names. A header may name several
+instructions, machines, and what all of its rows have in common:
+
+    ["nc_matmul trn2 trn3: perf_mode='double_row'; stationary=float8_e4m3 4 2 6"]
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, product
+
+from neuroncore import machine as machines
+from neuroncore.clause import example, legality
+from neuroncore.clause.immediate import Immediate
+from neuroncore.clause.instruction import Call, Instruction, Parameter, Rule
+from neuroncore.errors import KernelError
+from neuroncore.startup.structs import dataclass
+
+BRACES = re.compile(r"{([^}]*)}")
+LEGAL = "legal"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A call of an instruction on some machines."""
+
+    instruction: Instruction
+    machines: tuple[str, ...]
+    changes: str
+    """What differs from the example of the clause."""
+    code: str
+    """The error's, or `LEGAL`."""
+    words: str
+    """A part of the message."""
+
+    def __str__(self) -> str:
+        where = "" if self.machines == having(self.instruction) else f"{' '.join(self.machines)}: "
+        return f"{where}{self.changes}"
+
+    def call(self, name: str) -> Call:
+        """The call on one of the machines, not checked."""
+        return example.call(self.instruction, machines.load(name), self.changes)
+
+
+def having(instruction: Instruction) -> tuple[str, ...]:
+    """The machines that have an instruction."""
+    feature, names = instruction.feature, machines.names()
+    return tuple(n for n in names if feature is None or machines.load(n).has(feature))
+
+
+def rows(instruction: Instruction) -> list[Row]:
+    """The rows of an instruction, in the order of its table."""
+    found: list[Row] = []
+    known = machines.names()
+    for header, table in _tables(instruction.family).items():
+        words, _, base = header.partition(":")
+        names = words.split()
+        if instruction.name in names:
+            where = tuple(name for name in names if name in known) or having(instruction)
+            for key, value in table.items():
+                found += _rows(Row(instruction, where, base, *value.partition(" ")[::2]), key)
+    return found
+
+
+def _tables(family: str) -> dict[str, dict[str, str]]:
+    path = machines.isa() / "counterexamples" / f"{family}.toml"
+    return tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+def _rows(base: Row, key: str) -> Iterator[Row]:
+    names, _, changes = key.rpartition(":")
+    where = tuple(names.split()) or base.machines
+    for each in expanded(changes.strip()):
+        yield replace(base, machines=where, changes=f"{base.changes}; {each}".strip("; "))
+
+
+def expanded(text: str) -> Iterator[str]:
+    """The texts that result from each choice among the alternatives in braces."""
+    choices = [found.split("|") for found in BRACES.findall(text)]
+    for chosen in product(*choices):
+        each = iter(chosen)
+        yield BRACES.sub(lambda _, each=each: next(each), text)  # type: ignore[misc]
+
+
+def broken_rule(row: Row) -> Rule | None:
+    """The rule that refuses a row's call, or one of several whose error the row quotes."""
+    call = row.call(row.machines[0])
+    chip, rules = call.machine, call.instruction.rules
+    if any(_is_refused(call, p) for p in call.instruction.parameters):
+        return None
+    first = next(legality.whole_call(call, chip), None)
+    if first is None:
+        return None
+    errors = [(rule, error) for rule in rules if (error := rule(call, chip))]
+    alike = (rule for rule, error in errors if error.to_dict() == first.to_dict())
+    quoted = (rule for rule, error in errors if row.words and row.words in error.statement)
+    return next(chain(alike, quoted), None)
+
+
+def _is_refused(call: Call, parameter: Parameter) -> bool:
+    """Whether an argument by itself is wrong."""
+    declared, name = parameter.declared, parameter.name
+    if isinstance(declared, Immediate):
+        try:
+            declared.take(call.name, name, call[name])
+        except KernelError:
+            return True
+    return any(legality.of_argument(call, parameter, call.machine))
+
+
+def breaking(instruction: Instruction) -> dict[Rule, Row]:
+    """For each rule of a clause that some row breaks, the first such row."""
+    found: dict[Rule, Row] = {}
+    for row in rows(instruction):
+        if row.code == LEGAL or not row.machines:
+            continue
+        if (rule := broken_rule(row)) is not None:
+            found.setdefault(rule, row)
+    return found
