@@ -1,11 +1,13 @@
 """The accumulator registers of the Scalar and the Vector engine, one per lane, that activation,
 activation_reduce, tensor_scalar_reduce and select_reduce run their sums through."""
 
+from itertools import product
+
 import nki.language as nl
 import numpy as np
 import pytest
-from alu import TWO_OPERANDS, UNARY, alu
-from device import TARGETS, Device, converted, noise, same
+from alu import TWO_OPERANDS, UNARY
+from device import TARGETS, Device, noise
 from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,16 +17,7 @@ from neuroncore.errors import DtypeError, OperatorError, ShapeError, SignatureEr
 
 IDLE, RESET, REDUCE = reduce_cmd.idle, reduce_cmd.reset, reduce_cmd.reduce
 RESET_REDUCE, LOAD_REDUCE = reduce_cmd.reset_reduce, reduce_cmd.load_reduce
-SHAPES = ((1, 1), (3, 7), (128, 33), (96, 5, 3), (5, 2, 3, 4))
-IDENTITY = {"add": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
-
-
-def folded(op, start, values):
-    """((start <op> x0) <op> x1) ... along each row, in float32; [P, 1]."""
-    state = np.broadcast_to(np.float32(start), (len(values), 1))
-    for column in values.astype(np.float32).reshape(len(values), -1).T:
-        state = alu(op, state, column[:, None])
-    return state
+REDUCTIONS = ("add", "multiply", "maximum", "minimum")
 
 
 def summed(device, data, command, result=True, **options):
@@ -50,19 +43,17 @@ def test_a_sum_is_of_all_though_dst_repeats_its_elements(repeats):
     view = dst.broadcast(1, 3) if repeats else dst
     command = {"reduce_op": nl.add, "reduce_res": res, "reduce_cmd": RESET_REDUCE}
     device.issue("activation", view, nl.copy, device.tile(data), **command)
-    same(res.numpy(), folded("add", 0, data))
-    same(dst.numpy(), data[:, -1:] if repeats else data)
+    device.agrees()
 
 
 @pytest.mark.parametrize(("rows", "start"), [(64, 0), (32, 64), (5, 96)])
 def test_registers_beyond_those_of_data_may_be_read_out_too(rows, start):
     device, lanes = Device(), 128 - start
-    data = np.random.default_rng(0).standard_normal((rows, 7), np.float32)
-    tile = device.tile(data, address=(start, 0))
-    res, dst = device.empty((lanes, 1)), device.empty(data.shape)
+    tile = device.tile(noise((128, 7), special=False))[start : start + rows]
+    res, dst = device.empty((lanes, 1)), device.empty(tile.shape)
     command = {"reduce_op": nl.add, "reduce_cmd": RESET_REDUCE}
     device.issue("activation", dst, nl.copy, tile, reduce_res=res, **command)
-    same(res.numpy()[:rows], folded("add", 0, data))
+    device.agrees()
     assert np.isnan(res.numpy()[rows:]).all() and device.findings == ["UNINIT_READ"]
     for count in (rows - 1, lanes + 1):
         if 0 < count <= 128:
@@ -73,52 +64,11 @@ def test_registers_beyond_those_of_data_may_be_read_out_too(rows, start):
             )  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_sum_starts_from_zero_and_runs_from_left_to_right(target, shape):
-    data = noise(shape, special=False)
-    same(summed(Device(target), data, RESET_REDUCE), folded("add", 0, data))
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("form", ["float32", "bfloat16", "int16", "uint8", "float8_e5m2"])
-def test_activation_reduce_gives_the_same(form, target):
-    device = Device(target)
-    data, scale = noise((9, 33), form, special=False), noise((9, 1), seed=1, special=False)
-    dst, res = device.empty((9, 33), "bfloat16"), device.empty((9, 1))
-    device.issue(
-        "activation_reduce",
-        dst,
-        nl.square,
-        device.tile(data),
-        nl.add,
-        res,
-        scale=device.tile(scale),
-    )
-    value = data.astype(np.float32) * scale
-    same(res.numpy(), folded("add", 0, value * value))
-    same(dst.numpy(), converted(value * value, "bfloat16"))
-
-
 def test_what_is_summed_is_not_rounded_to_dst():
-    device = Device()
-    data = np.full((1, 4), 1.001, np.float32)
+    device, data = Device(), np.full((1, 4), 1.001, np.float32)
     dst, res = device.empty((1, 4), "bfloat16"), device.empty((1, 1))
     device.issue("activation_reduce", dst, nl.copy, device.tile(data), nl.add, res)
-    assert dst.numpy().astype(np.float32).tolist() == [[1] * 4]
-    same(res.numpy(), folded("add", 0, data))
-
-
-@pytest.mark.parametrize("form", ["bfloat16", "float16", "float8_e4m3", "int8", "uint32"])
-@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
-def test_the_sum_is_rounded_to_the_format_of_its_tile(form, buffer):
-    device = Device()
-    data = noise((33, 9), special=False)
-    res = device.empty((33, 1), form, buffer)
-    device.issue(
-        "activation_reduce", device.empty((33, 9)), nl.copy, device.tile(data), nl.add, res
-    )
-    same(res.numpy(), converted(folded("add", 0, data), form))
+    assert dst.numpy().astype(np.float32).tolist() == [[1] * 4] and res.numpy() > 4
 
 
 def test_the_commands_of_activation():
@@ -138,14 +88,9 @@ def test_the_commands_of_activation():
 )
 def test_any_sequence_of_commands(commands, seed):
     device = Device()
-    state = summed(device, np.zeros((5, 1), np.float32), RESET)
-    for i, command in enumerate(commands):
-        data = noise((5, 1 + i), seed=seed + i, special=False)
-        if command in (RESET, RESET_REDUCE):
-            state = np.zeros((5, 1), np.float32)
-        if command in (REDUCE, RESET_REDUCE):
-            state = folded("add", state, data)
-        same(summed(device, data, command), state)
+    for i, command in enumerate([RESET, *commands]):
+        summed(device, noise((5, 1 + i), seed=seed + i, special=False), command)
+    device.agrees()
 
 
 def test_registers_that_nothing_has_reset_hold_no_number():
@@ -194,17 +139,13 @@ def test_the_lane_is_that_of_the_input(start):
     assert np.isnan(summed(device, other, IDLE)).all()
 
 
-@pytest.mark.parametrize("column", [0, 3])
-def test_the_sum_may_go_into_dst_or_data(column):
-    data = noise((9, 5), special=False)
-    for into in ("dst", "data"):
-        device = Device()
-        tiles = {"dst": device.empty((9, 5)), "data": device.tile(data)}
+def test_the_sum_may_go_into_dst_or_data():
+    device = Device()
+    for column, into in product((0, 3), ("dst", "data")):
+        tiles = {"dst": device.empty((9, 5)), "data": device.tile(noise((9, 5)))}
         res = tiles[into][:, column : column + 1]
         device.issue("activation_reduce", op=nl.abs, reduce_op=nl.add, reduce_res=res, **tiles)
-        want = np.abs(data) if into == "dst" else data.copy()
-        want[:, column : column + 1] = folded("add", 0, np.abs(data))
-        same(tiles[into].numpy(), want)
+    device.agrees()
 
 
 @pytest.mark.parametrize("command", ["reset", 22, None, LOAD_REDUCE])
@@ -232,41 +173,26 @@ def scalar_reduce(device, data, op0, operand0, reduce_op, dtype="float32", **opt
     return dst.numpy(), res.numpy()
 
 
-@for_all("reduce_op", IDENTITY)
-@pytest.mark.parametrize("op0", [*TWO_OPERANDS, "abs", "reciprocal"])
-def test_a_scalar_operation_and_its_reduction(op0, reduce_op):
-    data, column = noise((33, 12)), noise((33, 1), seed=1)
-    for operand in (None, 0) if op0 in UNARY else (column, 0.5):
-        got, total = scalar_reduce(Device(), data, op0, operand, reduce_op)
-        want = alu(op0, data, operand)
-        same(got, want)
-        same(total, folded(reduce_op, IDENTITY[reduce_op], want))
+@for_all("target", TARGETS)
+def test_every_operation_and_reduction(target):
+    device, data, column = Device(target), noise((9, 12)), noise((9, 1), seed=1)
+    for op0, reduce_op in product([*TWO_OPERANDS, "abs", "reciprocal"], REDUCTIONS):
+        for operand in (None, 0) if op0 in UNARY else (column, 0.5):
+            scalar_reduce(device, data, op0, operand, reduce_op)
+    device.agrees()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("form", ["bfloat16", "int32", "uint8"])
-@pytest.mark.parametrize("target", TARGETS)
-def test_the_reduction_is_of_what_is_not_rounded_yet(target, form, shape):
-    data, column = noise(shape, form, special=False), noise((shape[0], 1), seed=1, special=False)
-    got, total = scalar_reduce(Device(target), data, "multiply", column, "add", "bfloat16")
-    want = alu("multiply", data, column.reshape(-1, *[1] * (len(shape) - 1)))
-    same(got, converted(want, "bfloat16"))
-    same(total, folded("add", 0, want))
-
-
-@pytest.mark.parametrize("reduce_op", IDENTITY)
-def test_the_commands_of_tensor_scalar_reduce(reduce_op):
+def test_the_commands_of_tensor_scalar_reduce():
     device = Device()
     parts = [noise((9, n), seed=n, special=False) for n in (5, 3, 8)]
-    call = "multiply", 1.0, reduce_op
-    state = folded(reduce_op, IDENTITY[reduce_op], parts[0])
-    same(scalar_reduce(device, parts[0], *call)[1], state)
-    state = folded(reduce_op, state, parts[1])
-    same(scalar_reduce(device, parts[1], *call, reduce_cmd=REDUCE)[1], state)
-    for start in (0.75, noise((9, 1), seed=9, special=False)):
-        loaded = {"reduce_cmd": LOAD_REDUCE, "reduce_init": start}
-        state = folded(reduce_op, start, parts[2])
-        same(scalar_reduce(device, parts[2], *call, **loaded)[1], state)
+    for reduce_op in REDUCTIONS:
+        call = "multiply", 1.0, reduce_op
+        scalar_reduce(device, parts[0], *call)
+        scalar_reduce(device, parts[1], *call, reduce_cmd=REDUCE)
+        for start in (0.75, noise((9, 1), seed=9, special=False)):
+            loaded = {"reduce_cmd": LOAD_REDUCE, "reduce_init": start}
+            scalar_reduce(device, parts[2], *call, **loaded)
+    device.agrees()
 
 
 def test_negating_the_result_leaves_the_registers_as_they_are():
@@ -348,21 +274,20 @@ def selected(device, data, command, result=True):
 
 
 def test_select_continues_what_tensor_scalar_reduce_began():
-    device = Device()
-    data = noise((9, 5), special=False)
-    _, first = scalar_reduce(device, data, "add", 0.0, "maximum")
-    more = noise((9, 8), seed=1, special=False)
-    same(selected(device, more, REDUCE), np.maximum(first, more.max(axis=1, keepdims=True)))
+    device, data = Device(), noise((9, 5), special=False)
+    scalar_reduce(device, data, "add", 0.0, "maximum")
+    selected(device, noise((9, 8), seed=1, special=False), REDUCE)
     assert (selected(device, data - 1e6, RESET_REDUCE) < -1e5).all()
+    device.agrees()
 
 
 def test_an_idle_select_may_clobber_the_registers():
-    device = Device()
-    data = noise((9, 5), special=False)
+    device, data = Device(), noise((9, 5), special=False)
     selected(device, data, RESET_REDUCE)
     assert np.isnan(selected(device, data, IDLE)).all()
     assert np.isnan(selected(device, data, REDUCE)).all()
-    same(selected(device, data, RESET_REDUCE), data.max(axis=1, keepdims=True))
+    selected(device, data, RESET_REDUCE)
+    device.agrees()
 
 
 @pytest.mark.parametrize("command", [RESET, LOAD_REDUCE])
