@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 DONE = [
     "CHANGELOG.md",
     "docs/counters.md",
+    "neuroncore/view/web",
     "docs/check.md",
     "docs/conformance.md",
     "docs/conformance",
@@ -148,10 +149,16 @@ def of_table(value):
 
 
 def of_script(text):
-    """Strings and comments of a script or of a page."""
-    pattern = r"//.*$|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`[^`]*`|>[^<>]+<"
-    found = re.findall(pattern, text, re.MULTILINE | re.DOTALL)
-    return [each.strip("/*<>`'\" ") for each in found if each.count(" ") > 1]
+    """Comments and strings of a script."""
+    pattern = r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|`(?:[^`\\]|\\.)*`"
+    found = re.findall(pattern, text, re.DOTALL)
+    plain = (re.sub(r"\$\{[^}]*\}", "X", each).strip('/*<>`" ') for each in found)
+    return [each for each in plain if each.count(" ") > 1]
+
+
+def of_markup(text):
+    """Texts and titles of a page."""
+    return re.findall(r">([^<>]*\w[^<>]*)<|(?:title|placeholder)=\"([^\"]*)\"", text)
 
 
 def files(done):
@@ -168,6 +175,8 @@ def texts(file):
         return map(without_code, strings(ast.parse(text)))
     if file.suffix == ".toml":
         return map(without_code, of_table(tomllib.loads(text)))
+    if file.suffix == ".html":
+        return [part for pair in of_markup(text) for part in pair]
     return map(without_code, of_script(text))
 
 

@@ -84,7 +84,7 @@ class Tab:
         return self.page.evaluate(script)
 
     def pixel(self, x, y, canvas="#timeline canvas"):
-        """The colour of a canvas there, red, green and blue."""
+        """The color of a canvas there, red, green and blue."""
         script = """([canvas, x, y]) => {
             const found = document.querySelector(canvas), scale = found.width / found.clientWidth;
             const data = found.getContext("2d").getImageData(x * scale, y * scale, 1, 1).data;

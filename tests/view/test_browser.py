@@ -127,8 +127,8 @@ def test_a_click_on_a_line_selects_its_rectangles(tab):
     assert tab.does(marked) == wanted
     other = next(i for i in range(10) if i not in wanted)
     bright, faint = (tab.pixel(*place_of(tab, i)) for i in (wanted[0], other))
-    assert bright == rgb(tab, f"view.timeline.colour({wanted[0]})")
-    assert faint != rgb(tab, f"view.timeline.colour({other})")
+    assert bright == rgb(tab, f"view.timeline.color({wanted[0]})")
+    assert faint != rgb(tab, f"view.timeline.color({other})")
     tab.page.keyboard.press("Escape")
     assert tab.does("view.timeline.marked()") is None
 
@@ -142,7 +142,7 @@ def test_rectangles_are_where_they_should_be(tab):
     for i in (0, 2, 3):
         x, y = place_of(tab, i)
         tab.does("view.set({ step: -1, line: -1 })")
-        assert tab.pixel(x, y) == rgb(tab, f"view.timeline.colour({i})")
+        assert tab.pixel(x, y) == rgb(tab, f"view.timeline.color({i})")
         box = tab.page.locator(CANVAS).bounding_box()
         tab.page.mouse.click(box["x"] + x, box["y"] + y)
         assert tab.does("view.state.step") == i
@@ -151,8 +151,8 @@ def test_rectangles_are_where_they_should_be(tab):
 
 
 def rgb(tab, script):
-    colour = tab.does(script).strip().removeprefix("#")
-    return [int(colour[k : k + 2], 16) for k in (0, 2, 4)]
+    color = tab.does(script).strip().removeprefix("#")
+    return [int(color[k : k + 2], 16) for k in (0, 2, 4)]
 
 
 def test_dma_engines_have_rows_and_a_throughput(tab, run):
@@ -164,7 +164,7 @@ def test_dma_engines_have_rows_and_a_throughput(tab, run):
     since, until = tab.does("[view.core().move[1], view.core().moved[1]]")
     assert until == pytest.approx(timeline.done[1], abs=0.11)
     assert until - since == pytest.approx(timeline.transfer_ns[1], abs=0.11)
-    assert tab.pixel(*place_of(tab, 1)) == rgb(tab, "view.timeline.colour(1)")
+    assert tab.pixel(*place_of(tab, 1)) == rgb(tab, "view.timeline.color(1)")
     _, values = throughput(timeline)
     most = tab.does("view.timeline.counters[1].most")
     assert most == pytest.approx(values.max(), rel=0.01)
@@ -425,7 +425,7 @@ def test_a_page_of_a_window_shows_its_part_of_the_run(chromium, run, tmp_path):
             assert found == pytest.approx(wanted.tolist(), abs=0.11)
         low, high = opened.does("[view.state.from, view.state.to]")
         assert (low, high) == (min(rows["begin_ns"]), pytest.approx(max(rows["end_ns"]), abs=0.11))
-        assert opened.text("#window").startswith("instructions 10 to 14 of 20: --window A:B")
+        assert opened.text("#window").startswith("instructions 10 to 14 of 20: use --window A:B")
         assert opened.text("[data-pane=step].pane").startswith("11 dma_copy")
         opened.page.keyboard.press("End")
         assert opened.errors == []

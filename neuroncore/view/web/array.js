@@ -1,4 +1,4 @@
-// The systolic array: a product of the step, cycle by cycle, with its values.
+// The systolic array: the product of the step, cycle by cycle, with its values.
 
 import { ink } from "./canvas.js";
 import { written } from "./number.js";
@@ -10,17 +10,17 @@ import { shade } from "./values.js";
 const CELL = 3, EDGE = 26; // pixels of a cell, and around the array
 let running = null;
 
-/** The operands of a step's product, or why there is none to show. */
+/** The operands of a step's product, or the reason why it cannot be shown. */
 export async function product(core) {
   const i = state.step, call = i < 0 ? null : core.callOf(i);
-  if (!call?.array) return { reason: "The step is no product on the Tensor engine." };
+  if (!call?.array) return { reason: "This step is not a matrix product on the Tensor engine." };
   await core.tiles.ask(i);
   if (core.tiles.reason) return { reason: `No values: ${core.tiles.reason}.` };
   const operands = core.operands(i), { stationary, moving } = call.array;
   const named = (name) => core.tiles.of(operands.find((each) => each.name === name)?.operand);
   const tiles = { stationary: named(stationary), moving: moving && named(moving), dst: named("dst") };
   if (!tiles.stationary?.data || (moving && !tiles.moving?.data)) {
-    return { reason: "The page has only pictures of its operands: --values names the steps to have in full." };
+    return { reason: "Only thumbnails were stored for this step. Run `neuroncore view` with --values A:B to store its values." };
   }
   const read = async (tile) => (tile?.data ? (await core.tiles.all(tile)).numbers : null);
   const [weights, passing, sums] = [await read(tiles.stationary), await read(tiles.moving), await read(tiles.dst)];
@@ -30,7 +30,7 @@ export async function product(core) {
   return { array: call.array, cells: core.cells, tiles, sums, systolic: new Systolic(call.array, weights, passing, count, fourPasses) };
 }
 
-/** The next step, from this one on, whose product the page can show. */
+/** The next step, beginning with this one, whose product the page can show. */
 function nextProduct(core) {
   const full = (i) => core.tiles.served || core.operands(i).filter((each) => each.role === "reads").every((each) => core.tiles.of(each.operand)?.data);
   for (let n = 1; n <= core.count; n++) {
@@ -50,7 +50,7 @@ export async function drawArray(pane, core) {
   if (shown.reason) {
     const next = core.tiles.reason ? -1 : nextProduct(core);
     pane.replaceChildren(el("p", { class: "faint" }, shown.reason), next < 0 ? ""
-      : el("button", { onclick: () => set({ step: next, cycle: 0, cell: "0,0" }) }, `to the product of step ${core.number(next)}`));
+      : el("button", { onclick: () => set({ step: next, cycle: 0, cell: "0,0" }) }, `go to the product of step ${core.number(next)}`));
     return;
   }
   const { systolic } = shown, cycle = Math.min(state.cycle, systolic.cycles);
@@ -59,12 +59,12 @@ export async function drawArray(pane, core) {
   slider.value = cycle;
   output.textContent = `cycle ${cycle} of ${systolic.cycles}`;
   sides.replaceChildren(canvas(shown, cycle), el("div", {}, said(shown, cycle, core), el("p", { class: "faint" },
-    "A cell is pale with the weight that stays in it, and bright with the product of that and what passes. On the left is "
-    + "what comes in, below are the columns whose sums leave. Weights load as slowly as this only where nothing hides it; "
-    + "sums are added here, in the order of the array, and dst is the run's.")));
+    "Pale: the stored weight. Bright: weight x input in this cycle. Inputs enter from the left, sums leave below. "
+    + "Loading weights is this slow only if no other product hides it. The page adds the sums in the order of the array; "
+    + "dst is from the run.")));
 }
 
-/** What chooses the cycle; it stays while it is used. */
+/** The controls of the cycle; they are kept while they are in use. */
 function controls(step, systolic) {
   const by = (cycles) => set({ cycle: Math.min(Math.max(state.cycle + cycles, 0), systolic.cycles) });
   return el("div", { class: "controls", id: `controls${step}` },
@@ -76,7 +76,7 @@ function controls(step, systolic) {
     el("output"));
 }
 
-/** Go on by itself, or stop. */
+/** Start or stop the animation. */
 function play(systolic) {
   clearInterval(running);
   running = running ? null : setInterval(() => {
@@ -123,8 +123,8 @@ function canvas({ systolic, array, cells }, cycle) {
   return made;
 }
 
-function faded(colour) {
-  return colour.replace(")", " / 0.35)");
+function faded(color) {
+  return color.replace(")", " / 0.35)");
 }
 
 function chosen(systolic) {
@@ -134,7 +134,7 @@ function chosen(systolic) {
 
 function said(shown, cycle, core) {
   const { systolic, array, cells, tiles, sums } = shown, [row, column] = chosen(systolic), float32 = { bytes: 4 };
-  const phase = cycle < systolic.loading ? `weights come in, a row in each cycle: ${cycle} of ${systolic.rows}` : "columns stream past";
+  const phase = cycle < systolic.loading ? `loading weights, one row per cycle: ${cycle} of ${systolic.rows}` : "streaming columns";
   const now = systolic.at(cycle, row, column), done = systolic.at(cycle, systolic.rows, column);
   const rows = [
     ["array", `${systolic.rows} rows of K by ${systolic.columns} columns of M${systolic.group > 1 ? ", two weights in each cell" : ""}: `
@@ -147,20 +147,20 @@ function said(shown, cycle, core) {
   ];
   if (now) {
     const pass = systolic.passes[now.pass][0], above = row ? systolic.sum(row - 1, column, now.moving, now.pass) : 0;
-    rows.push(["passes", `element [${row}, ${now.moving}] = ${written(systolic.passing(row, now.moving), float32)} ${pass}`],
+    rows.push(["input", `element [${row}, ${now.moving}] = ${written(systolic.passing(row, now.moving), float32)} ${pass}`],
       ["from above", written(above, float32)],
-      ["hands down", written(systolic.sum(row, column, now.moving, now.pass), float32)]);
+      ["passes down", written(systolic.sum(row, column, now.moving, now.pass), float32)]);
   }
   if (done) rows.push(...below(systolic, tiles, sums, column, done, float32, core));
   return table([], rows);
 }
 
-/** What leaves the array below the chosen cell, and what the run has there. */
+/** The sum that leaves the array below the selected cell, and the run's result there. */
 function below(systolic, tiles, sums, column, { moving, pass }, float32, core) {
   const rows = [["leaves below", `column ${moving}: ${written(systolic.sum(systolic.rows - 1, column, moving, pass), float32)}`]];
   if (pass < systolic.passes.length - 1 || !sums) return rows;
   const there = sums[column * tiles.dst.shape[1] + moving], made = systolic.result(column, moving);
-  const why = there === made ? "the same" : tiles.dst.format === "float32" ? "with what it held before" : `rounded to ${tiles.dst.format}`;
-  const order = core.tiles.options.chain ? why : "added in another order";
+  const why = there === made ? "the same" : tiles.dst.format === "float32" ? "with the previous contents" : `rounded to ${tiles.dst.format}`;
+  const order = core.tiles.options.chain ? why : "added in a different order";
   return [...rows, ["dst after", `[${column}, ${moving}] = ${written(there, float32)}, ${order}`]];
 }

@@ -1,11 +1,11 @@
-// Drawing over an axis of time that all canvases share.
+// Drawing over a shared time axis.
 
 import { el, moment } from "./text.js";
 import { set, state } from "./state.js";
 
-export const LABELS = 150; // pixels on the left, for the names of rows
+export const LABELS = 150; // pixels for the names of rows, on the left
 
-/** A canvas with as many pixels as the screen has, and where a time is on it. */
+/** A canvas with the resolution of the screen, and its time axis. */
 export class Board {
   constructor(parent, height, label) {
     this.canvas = el("canvas", { role: "img", "aria-label": label });
@@ -15,7 +15,7 @@ export class Board {
     new ResizeObserver(() => this.width !== this.canvas.clientWidth && this.draw?.()).observe(parent);
   }
 
-  /** Clear it; false if it can't be seen. */
+  /** Clear the canvas; return false if it is not visible. */
   begin(height = this.height) {
     this.width = this.canvas.clientWidth;
     this.height = height;
@@ -50,7 +50,7 @@ export class Board {
     this.context.fillText(text, x, y, most);
   }
 
-  /** Keep what follows off the names of rows. */
+  /** Draw without painting over the names of rows. */
   clipped(draw) {
     this.context.save();
     this.context.beginPath();
@@ -74,7 +74,7 @@ export class Board {
 
 let inks = {};
 
-/** A colour of the page's by its name in page.css. */
+/** A color of the page by its name in page.css. */
 export function ink(name) {
   return (inks[name] ??= getComputedStyle(document.documentElement).getPropertyValue(`--${name}`));
 }
@@ -85,19 +85,19 @@ export function forgetInks() {
 
 export const PALETTE = 7;
 
-/** One of the seven colours. */
-export function colour(number) {
+/** One of the seven colors. */
+export function color(number) {
   return ink(`p${number % PALETTE}`);
 }
 
-/** Show from one time to another, inside what the page has of the run. */
+/** Show an interval of time, limited to the part of the run on the page. */
 export function show(core, from, to) {
   const total = core.to - core.from, span = Math.min(Math.max(to - from, total * 1e-7, 1), total);
   const start = Math.min(Math.max(core.from, from), core.to - span);
   set({ from: start, to: start + span });
 }
 
-/** Wheel, drag and shift-drag over a board; `clicked` gets places that were not dragged from. */
+/** Wheel, drag and shift-drag on a board; `clicked` gets clicks that are not drags. */
 export function navigable(board, core, clicked) {
   let down = null;
   const at = (event) => [event.offsetX, event.offsetY];
@@ -136,7 +136,7 @@ export function navigable(board, core, clicked) {
   });
 }
 
-/** Show `by` times as much time, with one moment where it is. */
+/** Show `by` times as much time, and keep the position of one moment. */
 export function zoom(core, by, around = (state.from + state.to) / 2) {
   show(core, around - (around - state.from) * by, around + (state.to - around) * by);
 }

@@ -1,9 +1,9 @@
-// What waited for what.
+// The instruction that each instruction waited for.
 
 import { ELSEWHERE, IN_TURN } from "./model.js";
 import { duration, moment } from "./text.js";
 
-/** The instructions that one waited for, one after the other, at most so many. */
+/** The chain of instructions that one waited for, up to `most`. */
 export function chain(core, i, most) {
   const found = [];
   while (found.length < most && core.cause[i] >= 0) found.push((i = core.cause[i]));
@@ -15,15 +15,15 @@ export function named(core, i) {
   return `${core.number(i)} ${core.callOf(i).name} (line ${core.sites[core.site[i]][1]})`;
 }
 
-/** What let an instruction begin, in words. */
+/** The reason why an instruction did not begin earlier. */
 export function reason(core, i) {
   const cause = core.cause[i];
   if (core.is(i, ELSEWHERE)) return "an instruction that is not in this window";
-  if (cause < 0) return "nothing: it could begin at once";
-  if (core.is(i, IN_TURN)) return `its turn behind ${named(core, cause)}, which its queue had before it`;
+  if (cause < 0) return "nothing, it began at once";
+  if (core.is(i, IN_TURN)) return `${named(core, cause)}, the instruction before it in the queue`;
   const late = core.begin[i] - core.end[cause];
-  const more = late > 0.05 ? `; ${duration(late)} from then to its begin` : "";
-  return `${named(core, cause)}, whose result is there at ${moment(core.end[cause])}${more}`;
+  const more = late > 0.05 ? `; it began ${duration(late)} later` : "";
+  return `${named(core, cause)}, whose result is available at ${moment(core.end[cause])}${more}`;
 }
 
 /** Why a row is idle between two instructions. */

@@ -1,11 +1,11 @@
-// Columns of integers, as neuroncore/view/columns.py writes them.
+// Columns of integers, written by neuroncore/view/columns.py.
 
 const KINDS = {
   u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, u8: BigUint64Array,
   i1: Int8Array, i2: Int16Array, i4: Int32Array, i8: BigInt64Array,
 };
 
-/** The bytes that a text in base64 holds, decompressed. */
+/** The decompressed bytes of a base64 text. */
 export async function inflate(text) {
   const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));

@@ -1,4 +1,4 @@
-// Reads the document, and redraws what a change concerns.
+// Reads the document, and redraws the parts that a change affects.
 
 import { forgetInks, show, zoom } from "./canvas.js";
 import { Core } from "./model.js";
@@ -17,9 +17,9 @@ import { Tiles } from "./tiles.js";
 import { drawValues } from "./values.js";
 
 const KEYS = [
-  ["← →", "step back, forward"], ["Home End", "first, last step"], ["c  w", "to what it waited for, to what waited for it"],
-  ["o", "order of the program or of time"], ["+ -  [ ]", "zoom, move"], ["0", "the whole run"], ["z", "zoom to the step"],
-  ["/", "search; Enter goes to the next match"], ["Esc", "let go of line and search"], ["1 to 9", "panes"],
+  ["← →", "step back, forward"], ["Home End", "first, last step"], ["c  w", "to the instruction it waited for, to the one waiting for it"],
+  ["o", "program order or time order"], ["+ -  [ ]", "zoom, move"], ["0", "the whole run"], ["z", "zoom to the step"],
+  ["/", "search; Enter goes to the next match"], ["Esc", "clear the line and the search"], ["1 to 9", "panes"],
   ["t", "light or dark"], ["wheel, drag, shift-drag", "zoom, move, zoom into a box"],
 ];
 
@@ -38,7 +38,7 @@ const DRAWN = {
   figures: ["Figures", (pane) => drawFigures(pane, core)],
 };
 
-// Panes that are there only where the document has what they show.
+// Panes that exist only if the document has their data.
 const ASKED_FOR = { whatif: (each) => each.what_if?.length > 0, precision: (each) => each.precision };
 
 async function open(number) {
@@ -62,7 +62,7 @@ function draw(changed) {
     panes[name].classList.toggle("on", name === state.pane);
   }
   drawn = DRAWN[state.pane][1](panes[state.pane]);
-  for (const name of ["order", "colour", "dma", "core"]) $(name).value = state[name];
+  for (const name of ["order", "color", "dma", "core"]) $(name).value = state[name];
   $("query").value = state.query;
 }
 
@@ -82,7 +82,7 @@ function nextMatch() {
   if (next !== undefined) go(next);
 }
 
-/** Choose an instruction, and bring it into view. */
+/** Select an instruction, and scroll it into view. */
 function go(step) {
   if (step === undefined || step < 0) return;
   const span = state.to - state.from, at = core.begin[step];
@@ -134,7 +134,7 @@ function listenToControls() {
   on("query", "input", () => set({ query: $("query").value }));
   on("query", "keydown", (event) => event.key === "Enter" && nextMatch());
   on("order", "change", () => set({ order: $("order").value }));
-  on("colour", "change", () => set({ colour: $("colour").value }));
+  on("color", "change", () => set({ color: $("color").value }));
   on("dma", "change", () => set({ dma: $("dma").value }));
   on("core", "change", () => (drawn = choose(Number($("core").value))));
   on("theme", "click", () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }));
@@ -167,7 +167,7 @@ function makePanes() {
 
 const made = JSON.parse($("document").textContent);
 
-/** The page is there; tests wait for this. */
+/** The page is complete; tests wait for this. */
 async function start() {
   cores = made.cores.map((each) => ({ ...each, files: made.files }));
   makePanes();

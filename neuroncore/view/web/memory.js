@@ -1,6 +1,6 @@
 // SBUF and PSUM as addresses over time: a rectangle for each tensor while it is in use.
 
-import { Board, colour, ink, LABELS, navigable } from "./canvas.js";
+import { Board, color, ink, LABELS, navigable } from "./canvas.js";
 import { lowerBound, sorted } from "./model.js";
 import { set, state } from "./state.js";
 import { tensor } from "./step.js";
@@ -8,7 +8,7 @@ import { $, duration, moment, size } from "./text.js";
 
 const HEIGHT = 170;
 
-/** What lies in one memory: where, from when to when, first written and read, last read. */
+/** The tensors of a memory: address, lifetime, first write, first and last read. */
 function residents(core, memory) {
   const found = [];
   for (let area = 0; area < core.areaKind.length; area++) {
@@ -21,7 +21,7 @@ function residents(core, memory) {
   return found.sort((a, b) => a.born - b.born);
 }
 
-/** Tensors at addresses of the kernel's choosing are known by the bytes that are accessed. */
+/** Tensors at addresses that the kernel chooses are identified by their accessed bytes. */
 function placed(core, area, users) {
   const byBox = Map.groupBy(users, (operand) => core.box[operand]);
   return [...byBox].map(([box, own]) =>
@@ -60,12 +60,12 @@ class MemoryMap {
     this.tiles = residents(core, this.memory);
     this.top = this.tiles.reduce((most, tile) => Math.max(most, tile.at + tile.bytes), 1);
     this.born = Float64Array.from(this.tiles, (tile) => tile.born);
-    let latest = 0; // end of those born so far
+    let latest = 0; // end of the tiles born so far
     this.reach = Float64Array.from(this.tiles, (tile) => (latest = Math.max(latest, tile.dead)));
     this.use = pressure(core, this.tiles);
   }
 
-  /** The tiles in use at some time between two. */
+  /** The tiles in use at any time in an interval. */
   between(from, to) {
     const first = lowerBound(this.reach, 0, this.tiles.length, from);
     const last = lowerBound(this.born, first, this.tiles.length, to);
@@ -83,7 +83,7 @@ class MemoryMap {
     const now = state.step < 0 ? state.from : core.begin[state.step];
     const alive = this.between(now, now + core.tick_ns);
     const said = [`${this.memory.toUpperCase()}, per partition`, `${size(this.tiles.length ? this.top : 0)} of ${size(limits.bytes)}`,
-      `by the program ${size(limits.peak)}`, `at ${moment(now, 10)}:`,
+      `in program order ${size(limits.peak)}`, `at ${moment(now, 10)}:`,
       `${alive.length} ${alive.length === 1 ? "tile" : "tiles"}, ${size(alive.reduce((sum, tile) => sum + tile.bytes, 0))}`];
     said.forEach((line, n) => board.text(line, 4, 14 + 14 * n, ink(n ? "faint" : "ink"), LABELS - 8));
     board.clipped(() => {
@@ -94,7 +94,7 @@ class MemoryMap {
     });
   }
 
-  /** Tiles, of which those smaller than a pixel are drawn once for each pixel. */
+  /** Draw the tiles; those smaller than a pixel once per pixel. */
   drawTiles() {
     const { board } = this, taken = new Uint8Array((board.width + 1) * HEIGHT);
     const chosen = this.chosen();
@@ -108,7 +108,7 @@ class MemoryMap {
       const dim = chosen && !chosen.has(tile.area);
       board.context.globalAlpha = dim ? 0.35 : 0.85;
       board.rect(x, y, Math.max(1, width - (width > 3 ? 1 : 0)), Math.max(1, height - (height > 3 ? 1 : 0)),
-        this.colour(tile));
+        this.color(tile));
       this.drawDead(tile, y, height);
       if (width > 60 && height > 11) {
         board.text(this.called(tile), Math.max(x, LABELS) + 3, y + 10, dim ? ink("ink") : "#000", width - 6);
@@ -117,13 +117,13 @@ class MemoryMap {
     board.context.globalAlpha = 1;
   }
 
-  /** What is at an address of the kernel's choosing is known by that. */
+  /** The label of a tile; tiles at addresses that the kernel chooses have the address. */
   called(tile) {
     const { placed, memory } = this.core.kindOf(tile.area);
     return placed ? `${memory} from byte ${tile.at}` : tensor(this.core, tile.area);
   }
 
-  /** Written, and not yet read: hatched. */
+  /** Hatch the time between the first write and the first read. */
   drawDead(tile, y, height) {
     const { board } = this, x = board.x(tile.written), width = board.x(Math.min(tile.read, tile.dead)) - x;
     if (width < 4 || height < 3) return;
@@ -146,7 +146,7 @@ class MemoryMap {
     if (limits.bytes <= this.top) board.rect(LABELS, this.y(limits.bytes) - 1, board.width, 2, ink("critical"));
   }
 
-  /** What is in use, in a line with at most two points for each pixel. */
+  /** Draw the bytes in use as a line with at most two points per pixel. */
   drawUse() {
     const { board, use: { times, values } } = this, { context } = board;
     context.strokeStyle = ink("chosen");
@@ -162,15 +162,15 @@ class MemoryMap {
     context.stroke();
   }
 
-  /** The tensors of the step's operands, or of the line's tiles; null for all. */
+  /** The tensors of the step's operands; null for all. */
   chosen() {
     if (state.step < 0) return null;
     return new Set(this.core.operands(state.step).map((operand) => operand.area));
   }
 
-  colour(tile) {
+  color(tile) {
     const site = this.core.kindOf(tile.area).site;
-    return colour(site < 0 ? this.core.lineOf(tile.user) : site);
+    return color(site < 0 ? this.core.lineOf(tile.user) : site);
   }
 
   under(x, y) {
@@ -189,7 +189,7 @@ class MemoryMap {
     card.hidden = !tile;
     if (!tile) return;
     const unread = tile.last ? `last read until ${moment(tile.last)}` : "never read";
-    const lies = this.core.kindOf(tile.area).placed ? "at" : "for instance at";
+    const lies = this.core.kindOf(tile.area).placed ? "at" : "for example at";
     const waits = Number.isFinite(tile.read) && tile.read > tile.written
       ? `\nwritten ${duration(tile.read - tile.written)} before its first read` : "";
     card.textContent = `${this.called(tile)}\n${size(tile.bytes)} per partition, ${lies} ${tile.at}\n`
@@ -220,9 +220,9 @@ export class Memory {
     const about = document.createElement("p");
     about.className = "faint";
     about.textContent = "A rectangle is a tensor from its first use to its last, hatched between its first write "
-      + "and its first read. The line is what is in use at a time; by the program is what the estimate "
-      + "finds in use at one point of the program, by which it lets tiles wait. Where the kernel chooses no address, "
-      + "tensors lie at the lowest ones that are free: the device's compiler chooses others.";
+      + "and its first read. The line is the amount in use over time. \"In program order\" is the peak if instructions ran "
+      + "one after another; the estimate allocates this much. Without an address from the kernel, a tensor is "
+      + "shown at the lowest free address; the device's compiler chooses a different one.";
     pane.append(about);
   }
 

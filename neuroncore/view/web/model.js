@@ -1,11 +1,11 @@
-// A core's timeline and record, read from the document once.
+// The timeline and the record of a core, read from the document once.
 
 import { inflate, signed, unpacked } from "./columns.js";
 
 export const CRITICAL = 1; // flags of an instruction
 export const IN_TURN = 2;
 export const TRANSFER = 4;
-export const ELSEWHERE = 8; // it waited for one that the page lacks
+export const ELSEWHERE = 8; // it waited for an instruction that is not on the page
 const EXACT = 1 << 16; // elements of an access that are compared one by one
 
 export class Core {
@@ -30,12 +30,12 @@ export class Core {
     this.lineOfSite = this.sites.map(([file, line]) => rows.get(`${file}:${line}`) ?? -1);
     this.byTime = sorted(Int32Array.from(call.keys()), this.begin, this.tick_ns);
     this.placeInTime = inverse(this.byTime);
-    const all = this.count === this.instructions; // else the page has a window of the run
+    const all = this.count === this.instructions; // otherwise the page has a window of the run
     this.from = all || !this.count ? 0 : this.begin.reduce((a, b) => Math.min(a, b));
     this.to = (all || !this.count ? this.total_ns : this.end.reduce((a, b) => Math.max(a, b))) || 1;
   }
 
-  /** What an instruction is called: its place in the program. */
+  /** The number of an instruction: its position in the program. */
   number(i) {
     return this.first + i;
   }
@@ -43,8 +43,8 @@ export class Core {
   readTimes({ begin, busy, taken, cause, queue, move, moving }) {
     const count = this.count, tick = this.tick_ns, last = new Float64Array(this.queues.length);
     this.begin = new Float64Array(count);
-    this.kept = new Float64Array(count); // until when it keeps its queue
-    this.end = new Float64Array(count); // when its result can be read
+    this.kept = new Float64Array(count); // when its queue is free again
+    this.end = new Float64Array(count); // when its result is available
     this.move = new Float64Array(count); // when DMA engines begin to move its bytes,
     this.moved = new Float64Array(count); // and have done so
     this.cause = new Int32Array(count);
@@ -93,7 +93,7 @@ export class Core {
     return this.lineOfSite[this.site[i]];
   }
 
-  /** The calls by which it came about, innermost first: a site and its integers; none if unknown. */
+  /** The call stack, innermost first: a site and its integers; empty if unknown. */
   stackOf(i) {
     return this.stacks ? this.stacks.all[this.stacks.of[i]] : [];
   }
@@ -102,7 +102,7 @@ export class Core {
     return (this.flags[i] & flag) !== 0;
   }
 
-  /** Its operands: the name, whether it reads or writes, the box, and the tensor. */
+  /** Its operands: the name, the role (reads or writes), the box, and the tensor. */
   operands(i) {
     const { reads, indices, writes } = this.callOf(i);
     const roles = [...reads.map((n) => [n, "reads"]), ...indices.map((n) => [n, "index"]),
@@ -129,7 +129,7 @@ export class Core {
     return found;
   }
 
-  /** How long its queue had nothing to do before it. */
+  /** The idle time of its queue before it. */
   idleBefore(i) {
     if (!this.idle) {
       this.idle = new Float64Array(this.count);
@@ -144,7 +144,7 @@ export class Core {
 
   // --- bytes -------------------------------------------------------------------------------------
 
-  /** Whether two accesses of one tensor share bytes, as the estimate sees it. */
+  /** Return whether two accesses of one tensor share bytes in the estimate. */
   meet(one, two) {
     if (one === two) return true;
     const { row, rows, byte, bytes, pattern } = this.boxes;
@@ -157,7 +157,7 @@ export class Core {
     return bytesOf(b).some((at) => there.has(at));
   }
 
-  /** The last instruction before this operand's that wrote some of its bytes; -1 for none. */
+  /** The last earlier instruction that wrote bytes of this operand; -1 for none. */
   writerBefore(operand) {
     return this.neighbour(operand, -1, (other) => this.writes(other));
   }
@@ -184,16 +184,16 @@ export class Core {
   }
 }
 
-/** Indices in ascending order of a time, those at the same time as they come. There are fewer than
- * 2^31 ticks in a run, so that a tick and a place make a number of 53 bits. */
+/** Indices sorted by time, stable for equal times. A run has fewer than 2^31 ticks, so a tick and
+ * a position fit into a number of 53 bits. */
 export function sorted(indices, time, tick) {
   const count = indices.length;
   const keys = Float64Array.from(indices, (i, n) => Math.round(time[i] / tick) * count + n).sort();
   return Int32Array.from(keys, (key) => indices[key % count]);
 }
 
-/** Numbers that count up where they are new, from how far behind the next new one each is; `tagged`
- * ones are twice that, or one more than twice the number itself. */
+/** Decode numbers that are stored as distances from the next new number; `tagged` numbers are
+ * twice the distance, or one more than twice the number itself. */
 function numbered(back, tagged = false) {
   const found = new Uint32Array(back.length);
   for (let n = 0, next = 0; n < back.length; n++) {
@@ -210,7 +210,7 @@ function inverse(order) {
   return found;
 }
 
-/** The first place from `low` on, before `high`, where an ascending array is not below a value. */
+/** The first position from `low` to `high` where an ascending array is not below a value. */
 export function lowerBound(values, low, high, value, key = null) {
   while (low < high) {
     const middle = (low + high) >> 1;

@@ -1,4 +1,4 @@
-// What the bits of an element say, by the row of its format (neuroncore/numerics/formats.py).
+// The value of an element's bits, from the row of its format (neuroncore/numerics/formats.py).
 
 const shared = new DataView(new ArrayBuffer(8));
 
@@ -24,21 +24,21 @@ function narrow(code, { exponent, mantissa, bias, infinite, nan }) {
 
 const CODES = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array };
 
-/** The codes in some bytes; elements of 8 bytes are no tile's. */
+/** The codes in a byte array; no tile has elements of 8 bytes. */
 export function codes(content, format) {
   return new CODES[format.bytes](content);
 }
 
-/** The bits of a code in groups: of a float its sign, exponent and fraction. */
+/** The bits of a code in groups; for a float its sign, exponent and fraction. */
 export function groups(code, format) {
   const bits = code.toString(2).padStart(8 * format.bytes, "0");
   if (format.kind !== "float") return [["bits", bits]];
-  const wide = format.bytes === 4 ? { exponent: 8 } : format; // what lives in a float32 has its layout
+  const wide = format.bytes === 4 ? { exponent: 8 } : format; // formats stored in a float32 have its layout
   const rest = 1 + wide.exponent;
   return [["sign", bits[0]], ["exponent", bits.slice(1, rest)], ["fraction", bits.slice(rest)]];
 }
 
-/** A number with all the digits that tell it from others of its format. */
+/** A number with the digits that distinguish it from others of its format. */
 export function written(value, format) {
   if (!Number.isFinite(value) || Number.isInteger(value)) return Object.is(value, -0) ? "-0" : String(value);
   return String(Number(value.toPrecision(format.bytes === 4 ? 9 : 6)));

@@ -1,4 +1,4 @@
-// The verdict, findings, what would help, and all figures.
+// The verdict, findings, what-ifs, and all figures.
 
 import { set } from "./state.js";
 import { $, duration, el, percent, table } from "./text.js";
@@ -18,12 +18,12 @@ export function drawHead(core, cores, { version, served }) {
     `${each.kernel}${each.ranks > 1 ? `, rank ${each.rank}` : ""}${each.cores > 1 ? `, core ${each.core}` : ""}${sameName(cores, n)}`)));
 }
 
-/** Which part of the run the page has, and with a server the way to others. */
+/** The part of the run on the page; with a server, links to the other parts. */
 function drawWindow(core, served) {
   const last = core.first + core.count - 1;
   const said = `instructions ${core.first.toLocaleString("en")} to ${last.toLocaleString("en")} of `
     + `${core.instructions.toLocaleString("en")}`;
-  if (!served) return [`${said}: --window A:B has others, --serve all of them`];
+  if (!served) return [`${said}: use --window A:B for others, or --serve for all`];
   const link = (text, first) => {
     const from = Math.max(0, Math.min(first, core.instructions - core.count));
     return from === core.first ? "" : el("a", { href: `?window=${from}:${from + core.count}` }, text);
@@ -40,10 +40,10 @@ function sameName(cores, n) {
 export function drawFindings(pane, core) {
   const rows = core.findings.map((found) => [found.code, where(core, found), found.message]);
   pane.replaceChildren(rows.length ? table(["code", "line", ""], rows)
-    : el("p", { class: "faint" }, "Nothing was found."));
+    : el("p", { class: "faint" }, "No findings."));
 }
 
-/** Where the error of the results comes from, line by line. */
+/** The error that each line introduces into the results. */
 export function drawPrecision(pane, core) {
   const { results, lines } = core.precision, files = core.files.map((file) => file.name);
   const figure = (value) => (value === null ? "infinite" : Number(value).toPrecision(3));
@@ -73,7 +73,7 @@ export function drawWhatIf(pane, core) {
     return [one.change, duration(one.ns), signed(one.gain), bar, one.bound ?? ""];
   });
   pane.replaceChildren(el("p", { class: "faint" },
-    "The same instructions, scheduled again with one thing different.", core.covers ? ` (${core.covers}.)` : ""),
+    "The same instructions, scheduled again with one change.", core.covers ? ` (${core.covers}.)` : ""),
     table(["if", "it takes", "change", "", "then bound by"], rows, [1, 2]));
 }
 

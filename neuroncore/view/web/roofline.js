@@ -1,4 +1,4 @@
-// What the kernel reaches of what the machine could do: flops over flops per byte.
+// The roofline: achieved flops over flops per byte.
 
 import { set, state } from "./state.js";
 import { el, table } from "./text.js";
@@ -12,7 +12,7 @@ function svg(name, attributes, ...children) {
   return made;
 }
 
-/** The dots: the kernel by bytes of HBM, and each line that multiplies by those of its operands. */
+/** The dots: the kernel by its HBM bytes, and each line with products by its operand bytes. */
 function dots(core) {
   const { flops, hbm_bytes: bytes, tflops } = core.roofline;
   const found = flops && bytes ? [{ name: core.kernel, at: flops / bytes, tflops, line: -1 }] : [];
@@ -70,7 +70,7 @@ export function drawRoofline(pane, core) {
     [dot.name, dot.tflops.toPrecision(3), dot.at.toPrecision(3), roof(dot)]);
   pane.replaceChildren(el("div", { class: "sides" }, picture, el("div", {},
     table(["", "TFLOPS", "flops per byte", "highest roof"], rows, [1, 2, 3]),
-    el("p", { class: "faint" }, `The slope is HBM's, ${slope} GB/s. The kernel's bytes are those of HBM; `
-      + "those of a line are what its operands have on chip, and its time that in which it multiplies."),
-    found.length ? "" : el("p", {}, "This kernel makes no products."))));
+    el("p", { class: "faint" }, `The slope is the HBM bandwidth, ${slope} GB/s. The kernel's dot counts HBM bytes. `
+      + "The dot of a line counts the on-chip bytes of its operands, and the time of its products."),
+    found.length ? "" : el("p", {}, "This kernel has no matrix products."))));
 }

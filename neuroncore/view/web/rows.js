@@ -1,20 +1,20 @@
-// The rows of the timeline, named as the profiler names them, and what is on each.
+// The rows of the timeline, with the profiler's names, and their instructions.
 
 import { lowerBound, sorted, TRANSFER } from "./model.js";
 
-/** One row: a name, its instructions in order of time, and since and until when each is there. */
+/** One row: a name, its instructions in time order, and the begin and end of each. */
 class Row {
   constructor(name, items, since, until) {
     Object.assign(this, { name, items: Int32Array.from(items), since, until });
   }
 
-  /** Those of its instructions that a test lets through; the last ones remembered by a key. */
+  /** The instructions that pass a test; the last result is cached by a key. */
   only(key, test) {
     if (this.lastKey !== key) [this.lastKey, this.subset] = [key, this.items.filter(test)];
     return this.subset;
   }
 
-  /** The instruction at a time, or -1; and those before and behind it. */
+  /** The instruction at a time, or -1, and its neighbors before and after. */
   at(ns) {
     const after = lowerBound(this.items, 0, this.items.length, ns, this.since);
     const exact = after < this.items.length && this.since[this.items[after]] === ns;
@@ -29,8 +29,8 @@ class Row {
   }
 }
 
-/** All rows of a core: its queues, what it does with other ranks, and of transfers each DMA engine,
-  or as many for each ring as fly at once. */
+/** All rows of a core: its queues, its collectives, and either a row per DMA engine,
+  or one per transfer in flight for each ring. */
 export function rowsOf(core, byEngine) {
   const own = core.queues.map(() => []), flying = core.queues.map(() => []), joined = [];
   const [together, calls] = core.rows.collectives;
@@ -49,7 +49,7 @@ export function rowsOf(core, byEngine) {
   return rows;
 }
 
-/** A row for each DMA engine: what it moves bytes of. */
+/** A row for each DMA engine, with the transfers whose bytes it moves. */
 function engines(core) {
   const found = [];
   for (const i of moving(core)) {
@@ -58,13 +58,13 @@ function engines(core) {
   return Array.from(found, (items, e) => new Row(`DMA-E${e}`, items ?? [], core.move, core.moved));
 }
 
-/** The transfers that DMA engines take some time for, in the order in which they begin to. */
+/** The transfers that occupy DMA engines, in the order of their begin. */
 function moving(core) {
   const own = core.byTime.filter((i) => core.engines[i] && core.moved[i] > core.move[i]);
   return sorted(own, core.move, core.tick_ns);
 }
 
-/** Transfers side by side, each in the first lane that is free. */
+/** Transfers in lanes, each in the first free one. */
 function lanes(core, transfers) {
   const found = [], free = [];
   for (const i of transfers) {
@@ -76,7 +76,7 @@ function lanes(core, transfers) {
   return found;
 }
 
-/** Figures over time, each a name, a unit, times and the value from each of them on. */
+/** Counters over time: a name, a unit, times, and the value from each time on. */
 export function counters(core) {
   const transfers = core.byTime.filter((i) => core.is(i, TRANSFER));
   const rate = (i) => core.callOf(i).bytes / (core.moved[i] - core.move[i]);
@@ -86,7 +86,7 @@ export function counters(core) {
   ];
 }
 
-/** What intervals sum up to, over time. */
+/** The sum of intervals over time. */
 function steps(core, items, since, until, weight) {
   const ends = sorted(items, until, core.tick_ns), times = [0], values = [0];
   let value = 0;

@@ -1,11 +1,11 @@
-// The search box: words that all have to hold. "matmul line:102 wait>500ns critical"
+// The search box: all words must match. "matmul line:102 wait>500ns critical"
 
 import { CRITICAL, TRANSFER } from "./model.js";
 
 const UNITS = { ns: 1, us: 1e3, ms: 1e6, s: 1e9 };
 const LENGTH = /^(wait|busy|takes)([<>])([\d.]+)(ns|us|ms|s)?$/;
 
-/** A test of instructions, for a text. */
+/** Return a test of instructions for a search text. */
 export function matching(core, text) {
   const tests = text.trim().toLowerCase().split(/\s+/).filter(Boolean).map((word) => test(core, word));
   return (i) => tests.every((one) => one(i));

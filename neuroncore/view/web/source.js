@@ -1,4 +1,4 @@
-// The kernel's text, with what each line costs.
+// The kernel's source, with the cost of each line.
 
 import { set, state } from "./state.js";
 import { $, duration, el, percent, size, table } from "./text.js";
@@ -19,7 +19,7 @@ export class Source {
       const index = used.get(`${file}:${n + 1}`);
       return this.row(n + 1, line, index);
     });
-    const missing = text ? [] : [el("p", { class: "faint" }, "its text is not there any more")];
+    const missing = text ? [] : [el("p", { class: "faint" }, "the file no longer exists")];
     return [el("h2", { title: name }, name.split(/[\\/]/).slice(-2).join("/")), ...missing, ...rows];
   }
 
@@ -51,7 +51,7 @@ export class Source {
     this.follow(this.rows[here >= 0 ? here : state.line]);
   }
 
-  /** Bring the line of the step into view, where the source scrolls by itself. */
+  /** Scroll to the line of the step if the source has its own scroll bar. */
   follow(row) {
     const box = $("text");
     if (!row || box.scrollHeight <= box.clientHeight) return;
@@ -62,7 +62,7 @@ export class Source {
 
   help() {
     return [el("span", { class: "faint" },
-      "Shares are of the critical path. A click on a line shows its instructions.")];
+      "Shares of the critical path. Click a line to see its instructions.")];
   }
 
   figures(line) {
@@ -77,8 +77,8 @@ export class Source {
     ];
     if (line.transfers) {
       const each = size(line.transfer_bytes / line.transfers);
-      rows.push(["transfers", `${line.transfers} of ${each} on average, ${size(line.transfer_bytes)} in all`],
-        ["DMA efficiency", `${percent(line.efficiency)} of the peak while one is under way, ${duration(line.flying_ns)}`]);
+      rows.push(["transfers", `${line.transfers} of ${each} on average, ${size(line.transfer_bytes)} in total`],
+        ["DMA efficiency", `${percent(line.efficiency)} of the peak while a transfer is in flight, ${duration(line.flying_ns)}`]);
     }
     if (line.flops) {
       rows.push(["products", `${(line.flops / line.product_ns / 1e3).toPrecision(3)} TFLOPS, `

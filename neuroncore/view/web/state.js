@@ -1,7 +1,7 @@
-// What is chosen: one object, its copy in the address, and who is told of changes.
+// The selection: one object, its copy in the address, and listeners for changes.
 
 const START = {
-  core: 0, step: -1, line: -1, from: 0, to: 0, order: "program", colour: "line", dma: "queues", pane: "step",
+  core: 0, step: -1, line: -1, from: 0, to: 0, order: "program", color: "line", dma: "queues", pane: "step",
   query: "", operand: 0, element: "", cycle: 0, cell: "", theme: "",
 };
 const LINKED = Object.keys(START);
@@ -9,12 +9,12 @@ const LINKED = Object.keys(START);
 export const state = { ...START };
 const listeners = [];
 
-/** Be told, with the names of what changed, after each change. */
+/** Call a listener after each change, with the names of the changed fields. */
 export function listen(told) {
   listeners.push(told);
 }
 
-/** Change some of the state; nothing is told of what stays the same. */
+/** Change a part of the state; listeners get only fields that changed. */
 export function set(changes) {
   const changed = Object.keys(changes).filter((key) => state[key] !== changes[key]);
   if (!changed.length) return;
@@ -23,14 +23,14 @@ export function set(changes) {
   link();
 }
 
-/** The state as the part of an address behind #: what differs from the start. */
+/** The state as the fragment of an address: fields that differ from the start. */
 export function fragment() {
   const parts = new URLSearchParams();
   for (const key of LINKED) if (state[key] !== START[key]) parts.set(key, state[key]);
   return parts.toString();
 }
 
-/** What an address asks for. */
+/** Read the state from an address. */
 export function asked(text) {
   const found = {};
   for (const [key, value] of new URLSearchParams(text)) {
@@ -43,6 +43,6 @@ function link() {
   try {
     history.replaceState(null, "", `#${fragment()}`);
   } catch {
-    // frames without an address of their own have none to change
+    // frames without a separate address cannot change it
   }
 }

@@ -1,4 +1,4 @@
-// One instruction: what it is, when and why then, and what it reads and writes.
+// One instruction: its call, its times and their reasons, and its operands.
 
 import { named, reason } from "./causes.js";
 import { CRITICAL } from "./model.js";
@@ -7,7 +7,7 @@ import { $, duration, el, moment, table } from "./text.js";
 
 const MOST_WAITERS = 12;
 
-/** The instruction some steps further, in the chosen order; it stays inside the run. */
+/** The instruction `by` steps further in the selected order, within the run. */
 export function stepped(core, by) {
   const inTime = state.order === "time";
   const at = state.step < 0 ? -1 : inTime ? core.placeInTime[state.step] : state.step;
@@ -23,7 +23,7 @@ export function drawWalk(core) {
   $("where").textContent = `${at + 1} of ${core.count}`;
 }
 
-/** The instruction that the slider is at. */
+/** The instruction at the slider's position. */
 export function atPosition(core) {
   const at = Number($("position").value);
   return state.order === "time" ? core.byTime[at] : at;
@@ -33,14 +33,14 @@ export function drawStep(pane, core) {
   const i = state.step;
   if (i < 0) {
     pane.replaceChildren(el("p", { class: "faint" },
-      "Choose an instruction in the timeline, or step with the arrow keys."));
+      "Select an instruction in the timeline, or step with the arrow keys."));
     return;
   }
   const call = core.callOf(i), critical = core.is(i, CRITICAL);
   pane.replaceChildren(
     el("div", {}, el("b", {}, `${core.number(i)}  ${call.name}`), `  on ${core.queues[core.queue[i]]}, `,
       place(core, i), critical ? el("span", { class: "critical" }, "  on the critical path") : ""),
-    el("div", { id: "times" }, `begins at ${moment(core.begin[i])}, keeps its queue for `
+    el("div", { id: "times" }, `begins at ${moment(core.begin[i])}, occupies its queue for `
       + `${duration(core.kept[i] - core.begin[i])}, result at ${moment(core.end[i])}`),
     el("div", {}, "waited for ", linked(core, core.cause[i], reason(core, i))),
     el("div", {}, "waiting for it: ", ...waiters(core, i)),
@@ -50,7 +50,7 @@ export function drawStep(pane, core) {
   );
 }
 
-/** A row for a call of the kernel's: where, in which function, and its loop variables. */
+/** A row for a call in the kernel: its place, its function, and its loop variables. */
 function called(core, [[file, line, , , , name], variables], depth) {
   const text = `${core.files[file].name.split("/").at(-1)}:${line}`;
   const index = core.lines.findIndex((each) => each.file === file && each.line === line);
@@ -71,7 +71,7 @@ function place(core, i) {
     `${core.files[file].name.split("/").at(-1)}:${line}`);
 }
 
-/** A text that leads to an instruction. */
+/** A link to an instruction. */
 export function linked(core, i, text = named(core, i)) {
   if (i < 0) return el("span", {}, text);
   return el("button", { class: "link", onclick: () => set({ step: i }) }, text);
@@ -96,7 +96,7 @@ function operands(core, i) {
   return table(["", "operand", "", "where", "written by", "then"], rows);
 }
 
-/** What a tensor is called: its name if it has one, and the line that made it. */
+/** The label of a tensor: its name, if any, and the line that created it. */
 export function tensor(core, area) {
   const kind = core.kindOf(area);
   const born = kind.site >= 0 ? `, line ${core.sites[kind.site][1]}` : "";

@@ -1,4 +1,4 @@
-// A product in the array: which element is where in each cycle, and the sums that come of it.
+// A product in the array: the position of each element in each cycle, and the sums.
 
 const HIGH = 0xfffff000; // sign, exponent and the upper 12 bits of a float32
 const word = new DataView(new ArrayBuffer(4));
@@ -12,25 +12,25 @@ function high(value) {
 const low = (value) => Math.fround(value - high(value));
 const whole = (value) => value;
 
-// What is multiplied in each pass of float32 operands, which are added up in PSUM.
+// The halves that each pass of float32 operands multiplies; PSUM adds them up.
 const PASSES = [["low x low", low, low], ["low x high", low, high], ["high x low", high, low], ["high x high", high, high]];
 const ONE_PASS = [["", whole, whole]];
 
-/** One product: `rows` by `columns` cells, past which `count` moving columns stream in each pass.
+/** One product: `rows` by `columns` cells; in each pass, `count` moving columns stream through.
  *
- * A cell multiplies what stays in it by what passes, adds the sum from above and hands it down, a
- * cycle later. The sums are float32 in the order of the rows, so that they are the run's, bit for
- * bit, wherever the run adds in that order too; what PSUM holds in the end is the document's. */
+ * A cell multiplies its weight by the input, adds the sum from above, and passes the result down
+ * one cycle later. The sums are float32 in row order. They equal the run's bit for bit if the run
+ * adds in that order too; the final contents of PSUM come from the document. */
 export class Systolic {
   constructor({ rows, columns, group }, weights, moving, count, fourPasses) {
     Object.assign(this, { rows, columns, group, weights, moving, count });
     this.passes = fourPasses ? PASSES : ONE_PASS;
-    this.loading = rows; // cycles: a row of weights in each
+    this.loading = rows; // cycles, with a row of weights in each
     this.streaming = count * this.passes.length + rows + columns - 1;
     this.cycles = this.loading + this.streaming;
   }
 
-  /** What a cell works on in a cycle: the pass and the moving column, or null. */
+  /** The pass and the moving column of a cell in a cycle, or null. */
   at(cycle, row, column) {
     const since = cycle - this.loading - row - column;
     if (since < 0 || since >= this.count * this.passes.length) return null;
@@ -41,7 +41,7 @@ export class Systolic {
     return this.weights[(row * this.group + part) * this.columns + column];
   }
 
-  /** Of a transpose the moving matrix is the identity. */
+  /** The moving matrix of a transpose is the identity. */
   passing(row, moving, part = 0) {
     if (!this.moving) return row === moving ? 1 : 0;
     return this.moving[(row * this.group + part) * this.count + moving];
@@ -62,7 +62,7 @@ export class Systolic {
     return total;
   }
 
-  /** What all passes add up to. */
+  /** The sum of all passes. */
   result(column, moving) {
     return this.passes.reduce((total, _, pass) =>
       Math.fround(total + this.sum(this.rows - 1, column, moving, pass)), 0);

@@ -1,4 +1,4 @@
-// Numbers as a person reads them, as report/units.py writes them, and elements of the page.
+// Numbers with units, like report/units.py, and elements of the page.
 
 function digits(value) {
   return value < 999.5 ? String(Number(value.toPrecision(3))) : value.toFixed(0);
@@ -13,7 +13,7 @@ export function duration(ns) {
   return `${digits(ns / 1e9)} s`;
 }
 
-/** A moment in its unit, with as many digits as tell it from others that are `apart` ns from it. */
+/** A moment with its unit, with enough digits for differences of `apart` ns. */
 export function moment(ns, apart = 0.1) {
   const [unit, scale] = [["ns", 1], ["us", 1e3], ["ms", 1e6]].find(([, each]) => ns < 1000 * each) ?? ["s", 1e9];
   const digits = Math.max(0, Math.ceil(Math.log10(scale / apart) - 1e-9));

@@ -1,9 +1,9 @@
-// What tiles held, as far as the page has it.
+// The contents of tiles that the page has.
 
 import { inflate, unpacked } from "./columns.js";
 import { codes, decoder } from "./number.js";
 
-/** The values of a core: of each operand a tile, or null, once they are decoded. */
+/** The values of a core: a tile for each operand, or null, after decoding. */
 export class Tiles {
   static async read(core, number) {
     const made = new Tiles(), { values } = core;
@@ -14,12 +14,12 @@ export class Tiles {
     return made;
   }
 
-  /** What the document, or what was asked so far, says of an operand's tile; undefined if nothing. */
+  /** The tile of an operand, from the document or an earlier request; undefined if unknown. */
   of(operand) {
     return this.known.get(operand);
   }
 
-  /** Ask for what the operands of a step held, if the page has a server. */
+  /** Request the contents of a step's operands, if the page has a server. */
   async ask(step) {
     const { core } = this, start = core.start[step];
     if (!this.served || step < 0 || this.known.has(start)) return;
@@ -38,7 +38,7 @@ export class Tiles {
     return this.formats[tile.format];
   }
 
-  /** All elements of a tile: codes, numbers, and whether each was never written. */
+  /** All elements of a tile: codes, numbers, and flags of uninitialized elements. */
   async all(tile) {
     if (!this.decoded.has(tile)) this.decoded.set(tile, this.decode(tile));
     return this.decoded.get(tile);
@@ -51,7 +51,7 @@ export class Tiles {
     return { codes: found, numbers: Float64Array.from(found, decoder(format)), lost };
   }
 
-  /** The small picture of a tile: rows and columns, and a level of each. */
+  /** The thumbnail of a tile: rows and columns of levels. */
   async small(tile) {
     const levels = new Uint8Array(await inflate(tile.small));
     const [rows, columns] = tile.shape.map((n) => Math.ceil(n / Math.ceil(n / 16)));

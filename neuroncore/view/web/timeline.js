@@ -1,6 +1,6 @@
-// When everything happened: a row for each engine and ring, and counters below.
+// The timeline: a row for each engine and ring, with counters below.
 
-import { Board, colour, ink, LABELS, navigable } from "./canvas.js";
+import { Board, color, ink, LABELS, navigable } from "./canvas.js";
 import { chain, gapBefore } from "./causes.js";
 import { CRITICAL, lowerBound } from "./model.js";
 import { counters, rowsOf } from "./rows.js";
@@ -27,12 +27,12 @@ export class Timeline {
     this.names = [...new Set(core.calls.map((call) => call.name))];
   }
 
-  /** The rows that are asked for: transfers by queue or by DMA engine. */
+  /** Select the rows: transfers by queue or by DMA engine. */
   choose() {
     this.rows = this.rowsBy[state.dma] ??= rowsOf(this.core, state.dma === "engines").slice(0, MOST_LANES);
   }
 
-  /** Which instructions stand out: those of the chosen line, and those searched for. */
+  /** The highlighted instructions: those of the selected line, and search results. */
   marked() {
     const { core } = this, found = state.query ? matching(core, state.query) : null;
     if (state.line < 0 && !found) return null;
@@ -65,13 +65,13 @@ export class Timeline {
     this.counters.forEach((counter, n) => this.drawCounter(counter, below + n * COUNTER));
   }
 
-  /** At most one rectangle for each pixel of the row. */
+  /** Draw at most one rectangle per pixel of the row. */
   drawItems(row, items, n, named) {
     const { board, core } = this, y = AXIS + n * HEIGHT + 1, height = HEIGHT - 3;
     let at = Math.max(0, lowerBound(items, 0, items.length, state.from, row.since) - 1);
     while (at < items.length && row.since[items[at]] < state.to) {
       const i = items[at], x = board.x(row.since[i]), width = (row.until[i] - row.since[i]) * board.perNs;
-      board.rect(x, y, Math.max(1, width - (width > 3 ? 1 : 0)), height, this.colour(i));
+      board.rect(x, y, Math.max(1, width - (width > 3 ? 1 : 0)), height, this.color(i));
       if (named && width > 46) {
         const left = Math.max(x, LABELS) + 3;
         board.context.save();
@@ -87,10 +87,10 @@ export class Timeline {
     }
   }
 
-  colour(i) {
+  color(i) {
     const { core } = this;
-    if (state.colour === "critical") return core.is(i, CRITICAL) ? ink("critical") : ink("rule");
-    return colour(state.colour === "name" ? this.names.indexOf(core.callOf(i).name) : core.lineOf(i));
+    if (state.color === "critical") return core.is(i, CRITICAL) ? ink("critical") : ink("rule");
+    return color(state.color === "name" ? this.names.indexOf(core.callOf(i).name) : core.lineOf(i));
   }
 
   drawChosen() {
@@ -122,7 +122,7 @@ export class Timeline {
     return [this.board.x((since[i] + until[i]) / 2), this.middle(i)];
   }
 
-  /** The height at which an instruction's last row is. */
+  /** The vertical position of an instruction's last row. */
   middle(i) {
     const n = this.rows.findLastIndex((row) => row.has(i));
     return AXIS + n * HEIGHT + HEIGHT / 2;

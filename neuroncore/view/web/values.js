@@ -1,4 +1,4 @@
-// What an operand of the step held: a heat map, figures, a histogram, one element in bits.
+// The contents of an operand: a heat map, statistics, a histogram, the bits of one element.
 
 import { ink } from "./canvas.js";
 import { groups, written } from "./number.js";
@@ -6,11 +6,11 @@ import { set, state } from "./state.js";
 import { tensor } from "./step.js";
 import { el, table } from "./text.js";
 
-const WIDE = 560, HIGH = 300; // pixels of a heat map at most
-const LOST = [150, 150, 150], ODD = [204, 121, 167]; // never written, and not finite
+const WIDE = 560, HIGH = 300; // maximum pixels of a heat map
+const LOST = [150, 150, 150], ODD = [204, 121, 167]; // uninitialized, and not finite
 const LEAST = [0, 114, 178], NOTHING = [245, 245, 240], MOST = [213, 94, 0];
 
-/** The colour of a number on a scale from -most to most: blue, white, orange. */
+/** The color of a number on a scale from -most to most: blue, white, orange. */
 function tint(value, most) {
   const share = Math.max(-1, Math.min(1, most ? value / most : 0)), end = share < 0 ? LEAST : MOST;
   return NOTHING.map((from, n) => Math.round(from + (end[n] - from) * Math.sqrt(Math.abs(share))));
@@ -21,14 +21,14 @@ export async function drawValues(pane, core) {
   await core.tiles.ask(step);
   if (step !== state.step) return undefined;
   if (core.tiles.reason) return pane.replaceChildren(el("p", { class: "faint" }, `No values: ${core.tiles.reason}.`));
-  if (state.step < 0) return pane.replaceChildren(el("p", { class: "faint" }, "Choose an instruction."));
+  if (state.step < 0) return pane.replaceChildren(el("p", { class: "faint" }, "Select an instruction."));
   const operands = core.operands(state.step), at = Math.min(state.operand, operands.length - 1);
   const chooser = el("div", {}, ...operands.map((each, n) => el("button", {
     "aria-pressed": n === at, class: n === at ? "on" : "", onclick: () => set({ operand: n, element: "" }),
   }, `${each.name} (${each.role === "writes" ? "after" : "before"})`)));
   const operand = operands[at], tile = operand && core.tiles.of(operand.operand);
   if (!tile) {
-    pane.replaceChildren(chooser, el("p", { class: "faint" }, "The page has no values of it."));
+    pane.replaceChildren(chooser, el("p", { class: "faint" }, "The page has no values for this operand."));
     return undefined;
   }
   const whole = tile.data ? await core.tiles.all(tile) : null;
@@ -39,11 +39,11 @@ export async function drawValues(pane, core) {
   return undefined;
 }
 
-/** A pixel, or several, for each element; or the small picture. */
+/** A heat map with one or more pixels per element, or the thumbnail. */
 function picture(tile, whole, small) {
   const [rows, columns] = whole ? tile.shape : small ? [small.rows, small.columns] : [1, 1];
   const most = Math.max(Math.abs(tile.low ?? 0), Math.abs(tile.high ?? 0));
-  const colourOf = (n) => {
+  const colorOf = (n) => {
     if (!whole && !small) return tile.unwritten ? LOST : ODD;
     if (whole) return whole.lost?.[n] ? LOST : Number.isFinite(whole.numbers[n]) ? tint(whole.numbers[n], most) : ODD;
     const level = small.levels[n], share = (level - 1) / 253;
@@ -52,7 +52,7 @@ function picture(tile, whole, small) {
   const canvas = el("canvas", { id: "heat", width: columns, height: rows, role: "img",
     "aria-label": `values of ${rows} partitions by ${columns} elements` });
   const context = canvas.getContext("2d"), image = context.createImageData(columns, rows);
-  for (let n = 0; n < rows * columns; n++) image.data.set([...colourOf(n), 255], 4 * n);
+  for (let n = 0; n < rows * columns; n++) image.data.set([...colorOf(n), 255], 4 * n);
   context.putImageData(image, 0, 0);
   const scale = Math.min(WIDE / columns, HIGH / rows), wide = Math.max(columns * scale, 24), high = Math.max(rows * scale, 12);
   Object.assign(canvas.style, { width: `${wide}px`, height: `${high}px`, imageRendering: "pixelated" });
@@ -63,15 +63,15 @@ function picture(tile, whole, small) {
   }
   const [partitions, elements] = tile.shape;
   return el("figure", {}, canvas, el("figcaption", { class: "faint" },
-    `${partitions} partitions down, ${elements} elements of each across`
-    + (whole ? "; click on one" : "; means, for the page has only a picture of it")));
+    `${partitions} partitions (down), ${elements} elements each (across)`
+    + (whole ? "; click an element" : "; averages, because the page has only a thumbnail")));
 }
 
 function figures(core, operand, tile) {
   const format = core.tiles.format(tile), said = (value) => (value === null ? "" : written(value, format));
-  const rows = [["tensor", tensor(core, operand.area)], ["format", tile.format], ["least", said(tile.low)],
-    ["greatest", said(tile.high)], ["mean", tile.mean === undefined ? "" : written(tile.mean, format)],
-    ["NaN", String(tile.nan)], ["infinite", String(tile.infinite)], ["never written", String(tile.unwritten)]];
+  const rows = [["tensor", tensor(core, operand.area)], ["format", tile.format], ["minimum", said(tile.low)],
+    ["maximum", said(tile.high)], ["mean", tile.mean === undefined ? "" : written(tile.mean, format)],
+    ["NaN", String(tile.nan)], ["infinite", String(tile.infinite)], ["uninitialized", String(tile.unwritten)]];
   return table([], rows);
 }
 
@@ -90,13 +90,13 @@ function element(core, tile, whole) {
   const [row, column] = state.element.split(",").map(Number), format = core.tiles.format(tile);
   if (!whole || !state.element || row >= tile.shape[0] || column >= tile.shape[1]) return "";
   const n = row * tile.shape[1] + column, code = whole.codes[n];
-  const value = whole.lost?.[n] ? "never written" : written(whole.numbers[n], format);
+  const value = whole.lost?.[n] ? "uninitialized" : written(whole.numbers[n], format);
   const parts = groups(code, format).map(([name, bits]) => el("span", { class: name, title: name }, bits));
   return el("div", { id: "element" }, `[${row}, ${column}] = ${value}`, el("br"),
     el("span", { class: "code bits" }, ...parts), ` 0x${code.toString(16).padStart(2 * format.bytes, "0")}`);
 }
 
-/** A small square in the colour of a number, for others that draw numbers. */
+/** The color of a number, for other modules that draw numbers. */
 export function shade(value, most) {
   return Number.isFinite(value) ? `rgb(${tint(value, most).join(" ")})` : ink("p3");
 }
