@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from math import erf, erfc, pi, sqrt
 from typing import Any
 
@@ -70,38 +71,34 @@ def fold(op: str, columns: Array, state: Array) -> Array:
     return state
 
 
-def fma(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c of float32 numbers, rounded once.
+def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
+    """a * b + c of float32 numbers, rounded once. `narrow` says that products have at most 24
+    significant bits: float32 has them exactly, but those that are too large or too small for it.
 
-    The product is exact in float64. Its sum with c is rounded there to odd (its last bit is set if
-    anything is cut off), so that it rounds to float32 as the exact sum does."""
+    The product is exact in float64, where its sum with c is rounded first. That matters only if it
+    cuts something off and ends halfway between two float32 numbers: then it goes on by a step."""
+    if narrow:
+        with suppress(FloatingPointError), np.errstate(over="raise", under="raise"):
+            return a * b + c
     product = np.multiply(a, b, dtype=np.float64)
     total = product + c
     back = total - product
     error = (product - (total - back)) + (c - back)  # what has been cut off (Knuth)
-    bits = total.view(np.int64)
-    even = (error != 0) & np.isfinite(total) & (bits & 1 == 0)
-    odd = bits + np.where((error > 0) == (total > 0), 1, -1)
-    return np.where(even, odd, bits).view(np.float64).astype(F)
+    halfway = (total.view(np.int64) & 0xFFFFFFF == 0) & (error != 0)
+    total[halfway] = np.nextafter(total[halfway], np.copysign(np.inf, error[halfway]))
+    return total.astype(F)
 
 
 def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any = None) -> Array:
     """sum_k s[k, m] * x[k, n] from k = 0 by fused multiply-adds. Of a group of rows, whose products
     are exact, the sum from the left is added, multiplied by powers of two if there are `scales`
-    (float64, two for each row). `narrow` says that operands have at most 12 significant bits:
-    products that are neither subnormal nor beyond float32 are exact in it."""
+    (float64, two for each row). `narrow` says that products have at most 24 significant bits."""
     out = np.zeros((s.shape[1], x.shape[1]), F)
-    sizes = [np.abs(one, dtype=np.float64) for one in (s, x)]
-    least = [one.min(where=one != 0, initial=np.inf) for one in sizes]
-    most = [one.max(where=np.isfinite(one), initial=0) for one in sizes]
-    exact = narrow and least[0] * least[1] >= 2.0**-126 and most[0] * most[1] < 2.0**128
     for k in range(0, len(s), group):
-        if group == 1 and not exact and scales is None:
-            out = fma(s[k][:, np.newaxis], x[k], out)
+        if group == 1 and scales is None:
+            out = fma(s[k][:, np.newaxis], x[k], out, narrow)
             continue
-        total = s[k][:, np.newaxis] * x[k]
-        for i in range(k + 1, k + group):
-            total = total + s[i][:, np.newaxis] * x[i]
+        total = sum(s[i][:, np.newaxis] * x[i] for i in range(k, k + group))
         if scales is not None:
             total = (total * (scales[0][k][:, np.newaxis] * scales[1][k])).astype(F)
         out = out + total
@@ -113,12 +110,12 @@ def four_passes(s: Array, x: Array) -> list[Array]:
     bits, and the rest. What is not finite is in the last chain alone."""
     halves = []
     for one in (s, x):
-        high, finite = (one.view(np.uint32) & np.uint32(0xFFFFF000)).view(F), np.isfinite(one)
-        kept = np.where(finite, high, F(0))
-        halves.append((np.where(finite, high, one), np.where(finite, one, kept) - kept, kept))
+        finite = np.where(np.isfinite(one), one, F(0))
+        high = (finite.view(np.uint32) & np.uint32(0xFFFFF000)).view(F)
+        halves.append((one - (finite - high), finite - high, high))
     (s_all, s_low, s_high), (x_all, x_low, x_high) = halves
     pairs = (s_low, x_low), (s_low, x_high), (s_high, x_low), (s_all, x_all)
-    return [chain(left, right) for left, right in pairs]
+    return [chain(left, right, narrow=True) for left, right in pairs]
 
 
 def sigmoid(x: Any) -> Any:

@@ -72,7 +72,6 @@ def collective_permute_implicit_reduce(parts: Parts) -> None:
     """dsts[k] = op(srcs[k], others[k]) of the rank's predecessor in the ring of channel k"""
     sent = []
     for i in parts:
-        i.core.rounding.resume(i.core.program)
         op, pairs = i.core.operator(i.op), zip(i.srcs, i.others, strict=True)
         sent.append([a.round(a.held, apply(op, a.values(), b.values())) for a, b in pairs])
     pass_on(parts, list(zip(*sent, strict=True)))
@@ -94,7 +93,6 @@ def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
 
 def reductions(parts: Parts) -> list[Array]:
     """The codes of op of each src of all ranks: all have what the first one's core makes of it."""
-    parts[0].core.rounding.resume(parts[0].core.program)
     return [reduced(parts[0], each) for each in zip(*(i.srcs for i in parts), strict=True)]
 
 
@@ -103,7 +101,7 @@ def reduced(i: Any, srcs: Sequence[Any]) -> Array:
     and is rounded at every hop; or rank by rank of each chip, rounded once, and then the chips
     (Options.collective_rounding)."""
     form, count, way = srcs[0].held, len(srcs), i.core.options.collective_rounding
-    x, encode = [one.values().reshape(-1) for one in srcs], i.core.rounding
+    x, encode = [one.values().reshape(-1) for one in srcs], i.core.round
     join = partial(apply, i.core.operator(i.op))
 
     def rounded(values: Array) -> Array:

@@ -135,8 +135,8 @@ def chain(i: Any, data: Operand, *steps: tuple[Any, Any, bool]) -> Array:
         other = 0 if operand is None else column(operand)
         if bitwise:
             number = operand.bits() if isinstance(operand, Operand) else int(operand or 0)
-            other = np.asarray(number).astype(np.int64) & (1 << 8 * value.itemsize) - 1
-            other = np.broadcast_to(other.astype(value.dtype), value.shape)
+            mask = (1 << 8 * value.itemsize) - 1
+            other = (np.asarray(number).astype(np.int64) & mask).astype(value.dtype)
             value = BITS[op](*((other, value) if reverse else (value, other)))
         else:
             value = apply(i.core.operator(op), value, other, reverse)

@@ -56,9 +56,9 @@ def viewed(data: Array, places: Array, kind: Any) -> tuple[Array, Array]:
     return data[first : first + count * size].view(kind), places // size
 
 
-def positions(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Array:
-    """The bytes from the first on at which elements of `size` bytes begin, `strides` apart."""
-    found = np.zeros((), np.int64)
+def positions(shape: tuple[int, ...], strides: tuple[int, ...], size: int, first: int) -> Array:
+    """The bytes from `first` on at which elements of `size` bytes begin, `strides` apart."""
+    found = np.array(first)
     for count, stride in zip(shape, strides, strict=True):
         found = found[..., np.newaxis] + np.arange(count, dtype=np.int64) * (stride * size)
     return found
@@ -127,9 +127,8 @@ class Operand:
 
     def converted(self, source: Operand) -> Array:
         """The codes of another operand in this format: bits of an equal one, else by float32."""
-        codes = source.codes()
         same = source.held is self.held
-        return codes if same else self.round(self.held, decode(source.held, codes))
+        return source.codes() if same else self.round(self.held, source.values())
 
     def part(self, index: Any) -> Operand:
         """Some of its elements, chosen as numpy chooses them."""

@@ -37,10 +37,9 @@ def dma_compute(i: Any) -> None:
 def turns_of(dst: Any) -> Array:
     """How many lanes before each element's write to its place too."""
     turns = np.zeros(dst.shape, np.int64)
-    for lane in range(dst.lanes):
-        for before in range(lane):
-            there = dst.there is None or dst.there[before]
-            turns[lane] += there & (dst.positions[before] == dst.positions[lane])
+    there = np.True_ if dst.there is None else dst.there
+    for lane, at in enumerate(dst.positions):
+        turns[lane] = ((dst.positions == at) & there)[:lane].sum(axis=0)
     return turns
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from neuroncore.enums import ON_CHIP, MemoryRegion, engine, reduce_cmd
+from neuroncore.enums import ON_CHIP, engine, reduce_cmd
 from neuroncore.plain import collectives, elementwise, move, random, reduction, tensor
 from neuroncore.plain.arithmetic import IDENTITY, ULPS, apply
 from neuroncore.plain.formats import FLOAT32, FORMATS, Array, Format, encode, stochastic
@@ -35,54 +34,41 @@ def approximate(i: Any) -> str | None:
     return function if function in ULPS else None
 
 
-class Rounding:
-    """How the engines of one rank round. Stochastically, each instruction of an engine of a core
-    has random words of its own, one for each element that it writes."""
-
-    def __init__(self, options: Any) -> None:
-        self.options, self.first = options, 0
-        self.issued: Counter[tuple[int, int]] = Counter()
-        self.last: dict[int, tuple[int, int, int]] = {}
-        self.stream = 0, 0, 0  # core, engine, instruction
-
-    def begin(self, core: int, unit: int) -> None:
-        """The next instruction of an engine."""
-        self.stream = self.last[core] = core, unit, self.issued[core, unit]
-        self.first, self.issued[core, unit] = 0, self.issued[core, unit] + 1
-
-    def resume(self, core: int) -> None:
-        """The last instruction of a core again, which others have issued some after."""
-        self.stream, self.first = self.last[core], 0
-
-    def __call__(self, form: Format, values: Array) -> Array:
-        """The codes of float32 values."""
-        options, saturate = self.options, self.options.fn_overflow == "saturate"
-        if not options.stochastic or form.kind != "float" or form is FLOAT32:
-            return encode(form, values, saturate)
-        numbers = self.first + np.arange(values.size, dtype=np.uint64)
-        self.first += values.size
-        core, unit, instruction = self.stream
-        high = np.full_like(numbers, (instruction | unit << 56) << 2)
-        words = random.philox(numbers, high, np.uint64(options.stochastic_seed | core << 32))
-        words |= np.uint32((1 << 32 - options.stochastic_bits) - 1)
-        return stochastic(form, values, words.reshape(values.shape), saturate)
-
-
 class Core:
-    """One core, by its number in the launch. A rank has `cores`, a chip `chip` ranks; `program` is
-    that of the launch grid. `leftover` flags elements of operands that the instruction under way
-    reads and that depend on memory that nothing has written."""
+    """One core, by its number in the launch, at a place in its rank. A chip has `chip` ranks;
+    `program` is that of the launch grid. `leftover` flags elements of operands that the instruction
+    under way reads and that depend on memory that nothing has written."""
 
-    def __init__(
-        self, machine: Any, options: Any, rounding: Rounding, number: int, cores: int, chip: int
-    ) -> None:
-        self.machine, self.options, self.rounding, self.chip = machine, options, rounding, chip
-        self.number, self.cores, self.rank, self.place = number, cores, *divmod(number, cores)
+    def __init__(self, setting: Any, number: int, chip: int) -> None:
+        self.machine, self.options, self.chip = setting.machine, setting.options, chip
+        self.rank, self.place = divmod(number, setting.world.cores)
         self.program = self.place
-        lanes, units = machine.limits.partitions, (engine.scalar, engine.vector)
+        self.issued: Counter[tuple[int, int]] = Counter()  # by the program and the engine
+        self.unit = self.written = 0  # the engine of the instruction under way, and elements by it
+        lanes, units = self.machine.limits.partitions, (engine.scalar, engine.vector)
         self.accumulators = {unit: np.full(lanes, np.nan, np.float32) for unit in units}
         self.generators: dict[engine, Array] = {}
         self.leftover: Mapping[str, Array] = {}
+
+    def begin(self, unit: int) -> None:
+        """The next instruction of an engine."""
+        self.issued[self.program, unit] += 1
+        self.unit, self.written = unit, 0
+
+    def round(self, form: Format, values: Array) -> Array:
+        """The codes of float32 values. Stochastically, each instruction of an engine of a program
+        has random words of its own, one for each element that it writes."""
+        options, saturate = self.options, self.options.fn_overflow == "saturate"
+        if not options.stochastic or form.kind != "float" or form is FLOAT32:
+            return encode(form, values, saturate)
+        numbers = self.written + np.arange(values.size, dtype=np.uint64)
+        self.written += values.size
+        instruction = self.issued[self.program, self.unit] - 1
+        high = np.full_like(numbers, (instruction | self.unit << 56) << 2)
+        key = np.uint64(options.stochastic_seed | self.program << 32)
+        words = random.philox(numbers, high, key).reshape(values.shape)
+        words |= np.uint32((1 << 32 - options.stochastic_bits) - 1)
+        return stochastic(form, values, words, saturate)
 
     def operator(self, name: str) -> str:
         """The operator that a name means (Options.nan_minmax)."""
@@ -118,7 +104,6 @@ class Core:
             out[:, j] = registers if running else out[:, j]
         i.dst.set(out)
         if getattr(i, "reduce_res", None) is not None:
-            registers = self.accumulators[i.engine][data.first : data.first + i.reduce_res.lanes]
             i.reduce_res.set(-registers if negate else registers)
 
 
@@ -126,19 +111,13 @@ class Reading:
     """The programs of a record. `contents` are the bytes of tensors that are there when they begin,
     by number; `chip` is how many ranks a chip has."""
 
-    def __init__(self, record: Any, contents: Mapping[int, bytes], chip: int = 1) -> None:
+    def __init__(self, record: Any, contents: Mapping[int, Any], chip: int = 1) -> None:
         setting, programs = record.setting, record.programs
-        machine, options, world = setting.machine, setting.options, setting.world
-        self.sizes = {MemoryRegion.sbuf: machine.sbuf, MemoryRegion.psum: machine.psum}
-        constants = [program.data.constants for program in programs]
-        self.contents = {n: c for given in (contents, *constants) for n, c in given.items()}
+        self.per_rank = setting.world.cores
+        self.contents = ChainMap(dict(contents), *(one.data.constants for one in programs))
         self.rows = [Rows(program) for program in programs]
         self.registers = [Registers(program.data) for program in programs]
-        rounding = [Rounding(options) for _ in range(world.ranks)]
-        self.cores = [
-            Core(machine, options, rounding[n // world.cores], n, world.cores, chip)
-            for n in range(len(programs))
-        ]
+        self.cores = [Core(setting, number, chip) for number in range(len(programs))]
         self.next = [0] * len(programs)
         self.met: dict[int, Any] = {}  # instructions of cores that are carried out already
         self.tensors: dict[int, Tensor] = {}
@@ -146,7 +125,6 @@ class Reading:
         self.begins = [dict(zip(*[iter(p.data.programs)] * 2, strict=True)) for p in programs]
         self.ends = [last_uses(program) for program in programs]
         self.kept = {leaf.storage for p in programs for leaf in leaves(p.data.results)}
-        self.positions = lru_cache(256)(positions)
 
     def step(self, core: int, leftover: Mapping[str, Array] | None = None) -> Any:
         """Execute the next instruction of a core, with those that it meets, and return it with its
@@ -171,7 +149,7 @@ class Reading:
         members = self.members(core, row)
         for n in members:
             own = self.rows[n][self.next[n]]
-            self.cores[n].rounding.begin(self.cores[n].program, own.call.engine.value)
+            self.cores[n].begin(own.call.engine.value)
             self.met[n] = self.instruction(n, own)
         if name in OF_A_RANK:
             function([self.met[n] for n in members])
@@ -184,9 +162,9 @@ class Reading:
     def members(self, core: int, row: Row) -> list[int]:
         """The cores that carry out an instruction together, in their order: those of a rank; or of
         the ranks of a group, of tensors on the chip those at the same place in their rank."""
-        own, name = self.cores[core], row.call.name
+        own, name, cores = self.cores[core], row.call.name, self.per_rank
         if name in OF_A_RANK:
-            return [own.rank * own.cores + place for place in range(own.cores)]
+            return [own.rank * cores + place for place in range(cores)]
         if not hasattr(collectives, name):
             return [core]
         groups = row.call.arguments.get("replica_group")
@@ -195,8 +173,8 @@ class Reading:
         group = next((one for one in groups if own.rank in one), (own.rank,))
         windows = [window for name, window in row.windows.items() if name.startswith("srcs")]
         on_chip = all(window.geometry.layout.region in ON_CHIP for window in windows)
-        places = [own.place] if on_chip else range(own.cores)
-        return [rank * own.cores + place for rank in group for place in places]
+        places = [own.place] if on_chip else range(cores)
+        return [rank * cores + place for rank in group for place in places]
 
     def instruction(self, core: int, row: Row) -> Any:
         """An instruction with its arguments: operands where they are now, lists of them, numbers,
@@ -244,10 +222,10 @@ class Reading:
         lies, own = window.geometry, self.cores[core]
         form = FORMATS[lies.dtype.name]
         begin = window.offset * form.size
-        where = self.positions(lies.shape, lies.strides, form.size) + begin
+        where = positions(lies.shape, lies.strides, form.size, begin)
         wide = own.options.storage == "float32" and form.kind == "float"
         first = lies.layout.partition0 + begin // max(lies.layout.row_bytes, 1)
-        given = first, own.rounding, own.options.uninitialised == "zeros"
+        given = first, own.round, own.options.uninitialised == "zeros"
         return Operand(self.tensor(core, window), where, form, FLOAT32 if wide else form, *given)
 
     def tensor(self, core: int, window: Window) -> Tensor:
@@ -255,9 +233,9 @@ class Reading:
         if window.tensor not in self.tensors:
             layout, image = window.geometry.layout, None
             if layout.placed:
-                size, key = self.sizes[layout.region], (core, layout.region)
+                size = getattr(self.cores[core].machine, layout.region.value)
                 fresh = Tensor(layout, size.partitions, size.partition_bytes)
-                image = self.images.setdefault(key, fresh)
+                image = self.images.setdefault((core, layout.region), fresh)
             made = Tensor(layout, layout.partitions, layout.row_bytes, image)
             if (content := self.contents.get(window.tensor)) is not None:
                 made.data[:], made.written[:] = np.frombuffer(content, np.uint8), 1

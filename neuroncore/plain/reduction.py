@@ -55,11 +55,10 @@ def bn_stats(i: Any) -> None:
     """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
 
     In float64, from the left, and rounded once. Of no elements, all three are 0."""
-    found = []
-    for x in (i.data.rows()[:, start::2].astype(np.float64) for start in (0, 1)):
-        count = x.shape[1]
-        mean = in_order(x) / max(count, 1)
-        found += [np.full(len(x), count), mean, in_order((x - mean[:, np.newaxis]) ** 2)]
+    found, nothing = [], np.zeros(i.data.lanes)
+    for x in (i.data.rows().T[start::2].astype(np.float64) for start in (0, 1)):
+        mean = sum(x, nothing) / max(len(x), 1)
+        found += [nothing + len(x), mean, sum((x - mean) ** 2, nothing)]
     i.dst.set(np.stack(found, 1))
 
 
@@ -67,10 +66,9 @@ def bn_aggr(i: Any) -> None:
     """dst[p, :] = [m, v];  m = sum n_k m_k / N, v = sum (M_k + n_k (m_k - m)^2) / N, N = sum n_k
 
     over the (n_k, m_k, M_k) that data[p, :] lists; in float64, rounded once."""
-    n, m, squares = (i.data.rows()[:, start::3].astype(np.float64) for start in range(3))
-    count = in_order(n)
-    mean = in_order(n * m) / count
-    spread = in_order(squares + n * (m - mean[:, np.newaxis]) ** 2) / count
+    n, m, squares = (i.data.rows().T[start::3].astype(np.float64) for start in range(3))
+    mean = sum(n * m) / sum(n)
+    spread = sum(squares + n * (m - mean) ** 2) / sum(n)
     i.dst.set(np.stack([mean, spread], 1))
 
 
@@ -88,14 +86,6 @@ def tensor_scalar_cumulative(i: Any) -> None:
     """dst[p, f] = r = (src[p, f] <op0> imm0[p]) <op1> r, the accumulator; f = 0, 1, ..."""
     values = chain(i, i.src, (i.op0, i.imm0, False))
     i.core.reduce(i, i.src, values, i.op1, i.reduce_cmd, i.imm1, running=True)
-
-
-def in_order(x: Array) -> Array:
-    """The sum of each row, from the left."""
-    total = np.zeros(len(x))
-    for j in range(x.shape[1]):
-        total = total + x[:, j]
-    return total
 
 
 def max8(i: Any) -> None:

@@ -44,8 +44,7 @@ def nc_matmul_sparse(i: Any) -> None:
 
 def nc_transpose(i: Any) -> None:
     """dst[f, p] = data[p, f]; on v2's Tensor engine the product of data with an identity matrix"""
-    exact = i.engine.name == "vector" or i.core.machine.has("native_transpose")
-    if exact or i.data.form.whole:
+    if i.engine.name == "vector" or i.core.machine.has("native_transpose") or i.data.form.whole:
         i.dst.put(i.data.bits().T)
         return
     bad, identity = lost(i, "data"), np.eye(i.data.lanes, dtype=F)
@@ -99,9 +98,9 @@ def products(i: Any, group: int) -> tuple[list[Array], Any]:
     s, x = read(i.core, i.stationary, group), read(i.core, i.moving, group)
     in_s, in_x = lost(i, "stationary").reshape(s.shape), lost(i, "moving").reshape(x.shape)
     forms, spared = (i.stationary.held, i.moving.held), np.zeros((), np.bool_)
-    if in_s.any() and not in_x.any() and picks(x):
+    if in_s.any() and picks(x):
         s, spared = np.where(in_s, F(0), s), in_s.T.astype(F) @ x > 0
-    elif in_x.any() and not in_s.any() and picks(s):
+    elif in_x.any() and picks(s):
         x, spared = np.where(in_x, F(0), x), s.T @ in_x.astype(F) > 0
     wide = "float32" in (i.stationary.form.name, i.moving.form.name)
     if wide and i.core.options.fp32_matmul == "four_pass":

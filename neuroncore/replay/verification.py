@@ -112,7 +112,7 @@ class Verification:
         self.replay = Replay(record, inputs, snapshots=0, turns=self._turn)
         cores = self.replay.cores
         given = entered(self.replay.setting, inputs, cores[0].memory)
-        contents = {number: array.tobytes() for number, array in given.items()}
+        contents = {number: array.reshape(-1).view(np.uint8) for number, array in given.items()}
         chip = chip_ranks(cores[0]) if self.replay.world.ranks > 1 else 1
         self.reading = Reading(record, contents, chip)
         self.compared = self.taken_over = 0

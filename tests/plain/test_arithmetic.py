@@ -32,16 +32,20 @@ def rounded(exact):
     return min(near, key=lambda x: (abs(Fraction(float(x)) - exact), int(x.view(np.uint32)) & 1))
 
 
-def wide(rng, count):
+def wide(rng, count, least):
     """float32 numbers of many magnitudes."""
-    return np.ldexp(rng.standard_normal(count), rng.integers(-60, 60, count)).astype(F)
+    return np.ldexp(rng.standard_normal(count), rng.integers(least, least + 60, count)).astype(F)
 
 
-def test_a_fused_multiply_add_rounds_the_exact_result_once():
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("least", [-30, -80])  # of these products some are subnormal
+def test_a_fused_multiply_add_rounds_the_exact_result_once(least, narrow):
     rng = np.random.default_rng(0)
-    a, b = wide(rng, 4000), wide(rng, 4000)
-    c = np.where(rng.random(4000) < 0.5, -(a * b), wide(rng, 4000)).astype(F)  # cancels, or not
-    found = fma(a, b, c)
+    a, b = wide(rng, 1000, least), wide(rng, 1000, least)
+    if narrow:
+        a, b = ((one.view(np.uint32) & np.uint32(0xFFFFF000)).view(F) for one in (a, b))
+    c = np.where(rng.random(1000) < 0.5, -(a * b), wide(rng, 1000, 2 * least))  # cancels, or not
+    found = fma(a, b, c, narrow)
     for x, y, z, got in zip(a.tolist(), b.tolist(), c.tolist(), found, strict=True):
         assert got == rounded(Fraction(x) * Fraction(y) + Fraction(z)), (x, y, z)
 
