@@ -70,7 +70,8 @@ def _results(test: Any, target: str) -> list[list[Any]]:
     """What the kernel returns, rank by rank, in whatever order they start."""
     found: list[list[Any]] = []
     for turns in range(ORDERS):
-        options = replace(nki_cpu_simulator.OPTIONS, turns=turns, record=is_asked(), precision=FLOAT64)
+        asked = {"turns": turns, "record": is_asked(), "precision": FLOAT64}
+        options = replace(nki_cpu_simulator.OPTIONS, **asked)
         kernel = nki_cpu_simulator.Simulation(test.kernel_func).kernel
         cores = test.compiler_input.logical_nc_config
         nki_cpu_simulator.raised = None
