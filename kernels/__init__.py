@@ -1,7 +1,7 @@
-"""Kernels to read and run, in the order of the chapters. Each file has the kernel, its inputs and
-the same computation in numpy, and runs by `neuroncore run FILE` or `neuroncore run FILE::KERNEL`.
+"""Kernels to read and run, in the order of the chapters. Each file has a kernel, its inputs and a
+reference in numpy. Run it with `neuroncore run FILE` or `neuroncore run FILE::KERNEL`.
 
-They are NKI programs and say `import nki`: importing this package makes that name ours.
+The kernels `import nki`; importing this package makes neuroncore provide that name.
 """
 
 from neuroncore import activate

@@ -1,13 +1,13 @@
 """1. Addition: the life of a tile.
 
-A NeuronCore computes only on what lies in its own memory. Tensors arrive in HBM, the device's main
-memory; the engines read SBUF, a scratchpad of 128 rows called partitions. So every kernel has
-three movements: bring a tile in by DMA, compute, take the result out by DMA.
+A NeuronCore computes only on data in its own memory. Tensors arrive in HBM, the device's main
+memory; the engines read SBUF, a scratchpad of 128 rows that are called partitions. Every kernel
+therefore has three parts: load a tile by DMA, compute, store the result by DMA.
 
-A tile is at most 128 partitions tall, because there are 128 lanes; here it is also at most 4096
-columns wide, so that several fit beside each other and loads, additions and stores of different
-tiles overlap. Nothing in the program says that they should: each engine works through its own
-queue, and an instruction waits only for the data it reads.
+A tile has at most 128 partitions, because there are 128 lanes. Here it also has at most 4096
+columns, so that several tiles fit into SBUF, and loads, additions and stores of different tiles
+overlap. The program does not have to say so: each engine works through its own queue, and an
+instruction waits only for the data that it reads.
 
     neuroncore run kernels/ch01_add.py::add --trace add.json
 """

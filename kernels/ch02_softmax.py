@@ -2,13 +2,13 @@
 
     softmax(x)[r, c] = exp(x[r, c] - max(x[r])) / sum over c of exp(x[r, c] - max(x[r]))
 
-Rows go to partitions, so that a sum along a row stays inside one lane. What belongs to a whole row
-(its maximum, its sum) is then a column, a [128, 1] tile, and instructions take such columns as
+Rows go to partitions, so that a sum along a row stays inside one lane. A value for a whole row
+(its maximum, its sum) is then in a column, a [128, 1] tile, and instructions take such columns as
 operands: one number per partition.
 
 The Scalar engine computes functions: `activation` is op(data * scale + bias), with a bias per
-partition. exp(x - max) is therefore one instruction, and the same instruction can add up what it
-writes, which gives the denominator for free. The Vector engine finds the maximum and scales.
+partition. exp(x - max) is therefore one instruction, and the same instruction can add up its
+results, which gives the denominator for free. The Vector engine finds the maximum and scales.
 
     neuroncore run kernels/ch02_softmax.py::softmax
 """

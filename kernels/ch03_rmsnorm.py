@@ -3,7 +3,7 @@
     y[r, c] = x[r, c] / sqrt(mean over c of x[r, c]^2 + epsilon) * gain[c]
 
 The mean square is again a number per row: `activation_reduce` squares and adds in one pass. The
-gain is the other way round: a number per column, the same for all rows. A lane cannot read another
+gain is the opposite: a number per column, the same for all rows. A lane cannot read another
 lane's memory, so each partition needs its own copy; the DMA makes them on the way in, from a view
 of HBM that repeats its only row 128 times (its stride there is 0).
 
@@ -35,7 +35,7 @@ def rmsnorm(x, gain):
         tile = nl.ndarray((height, columns), x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[top : top + height])
 
-        squares = nl.ndarray((height, columns), nl.float32, buffer=nl.sbuf)  # not used any further
+        squares = nl.ndarray((height, columns), nl.float32, buffer=nl.sbuf)  # not used again
         total = nl.ndarray((height, 1), nl.float32, buffer=nl.sbuf)
         nisa.activation_reduce(
             dst=squares, op=nl.square, data=tile, reduce_op=nl.add, reduce_res=total

@@ -1,12 +1,12 @@
-"""4. LayerNorm: what to fold into one pass.
+"""4. LayerNorm: combine operations into one pass.
 
     y[r, c] = (x[r, c] - mean(x[r])) / sqrt(var(x[r]) + epsilon) * gain[c] + shift[c]
 
-Written down naively this is seven passes over the tile. Each instruction costs about one cycle per
-element of a partition plus a fixed start, so the passes are what there is to save:
+A naive program makes seven passes over the tile. Each instruction costs about one cycle per
+element of a partition plus a fixed start, so fewer passes save time:
 
-* the mean needs one pass (Vector), the centred tile a second (Vector, with a column operand);
-* squares and their sum come out of one pass of the Scalar engine;
+* the mean needs one pass (Vector), the centered tile a second (Vector, with a column operand);
+* one pass of the Scalar engine computes the squares and their sum;
 * scale and gain are one pass (`scalar_tensor_tensor`), the shift is the last.
 
 Two engines share the five passes, and the tiles of different rows overlap.

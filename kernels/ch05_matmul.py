@@ -1,24 +1,24 @@
 """5. Matrix multiplication, in four steps.
 
-The Tensor engine is a grid of 128 x 128 multipliers. It holds one tile of the left matrix still
-(the stationary one, [K = 128, M <= 128]) and streams columns of the right one through it (the
-moving one, [K = 128, N <= 512]); a column per cycle comes out, at PSUM, which adds up the products
-of successive tiles along K. Both operands have K on the partitions: the left matrix is therefore
-given transposed, as `a_t` [K, M].
+The Tensor engine is a grid of 128 x 128 multipliers. It stores one tile of the left matrix
+(stationary, [K = 128, M <= 128]) and streams columns of the right matrix through it (moving,
+[K = 128, N <= 512]). One column per cycle leaves to PSUM, which adds up the products of
+successive tiles along K. Both operands have K on the partitions, so the left matrix is passed
+transposed, as `a_t` [K, M].
 
-A product takes M * N * K / (128 * 128) cycles at best. What keeps a kernel from that is data: every
+A product takes at least M * N * K / (128 * 128) cycles. Kernels are slower because of data: every
 step below computes the same tiles, bit for bit, and loads fewer bytes than the one before. For
 `inputs`, 512 x 1024 times 1024 x 2048, on trn2:
 
 * `naive`: loads both tiles for each product. 20 MiB, 146.7 us.
 * `hoisted`: loads the tiles of `a_t` once per row of tiles of the result. 17 MiB, 93.8 us.
-* `blocked_free`: does two by two tiles of the result at a time; each load serves twice. 9 MiB,
+* `blocked_free`: computes two by two tiles of the result at a time; each load is used twice. 9 MiB,
   37.4 us.
-* `blocked`: does four tiles below each other; each tile of `b` serves four times, and `a_t` is
+* `blocked`: computes four tiles in a column; each tile of `b` is used four times, and `a_t` is
   loaded once. 5 MiB, 36.0 us.
 
-The last step saves little there, because DMA no longer bounds the kernel but the Tensor engine,
-whose 128 products take 27.3 us at least. Where DMA is slower, bytes count to the end: on trn1 the
+The last step saves little on trn2, because the kernel is bound by the Tensor engine, whose 128
+products take at least 27.3 us. On trn1 DMA is slower, and the number of bytes still matters: the
 last two steps take 48.5 us and 34.7 us.
 
     neuroncore run kernels/ch05_matmul.py                      # all four, one estimate each
@@ -54,7 +54,7 @@ def naive(a_t, b):
 
 @nki.jit
 def hoisted(a_t, b):
-    """The same; sizes as for `naive`."""
+    """Like `naive`, with the same sizes."""
     depth, rows, columns = sizes(a_t, b)
     c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
     for m in range(0, rows, M):
@@ -70,7 +70,7 @@ def hoisted(a_t, b):
 
 @nki.jit
 def blocked_free(a_t, b):
-    """The same, two tiles of the result at a time each way: m in 256, n in 1024."""
+    """Like `naive`, for two by two tiles of the result: m in multiples of 256, n of 1024."""
     _, rows, columns = sizes(a_t, b, m=2 * M, n=2 * N)
     c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
     for m in range(0, rows, 2 * M):
@@ -92,7 +92,7 @@ def blocked_free(a_t, b):
 
 @nki.jit
 def blocked(a_t, b):
-    """The same, four tiles of the result at a time, below each other: m in 512."""
+    """Like `naive`, for four tiles of the result in a column: m in multiples of 512."""
     _, rows, columns = sizes(a_t, b, m=4 * M)
     c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
     for m in range(0, rows, 4 * M):
@@ -130,7 +130,7 @@ def load(source):
 
 
 def store(target, total):
-    """PSUM to HBM by way of SBUF, rounded to the result's dtype there: DMA can't read PSUM."""
+    """Store PSUM to HBM through SBUF, where it is rounded: DMA cannot read PSUM."""
     tile = nl.ndarray(total.shape, target.dtype, buffer=nl.sbuf)
     nisa.tensor_copy(dst=tile, src=total)
     nisa.dma_copy(dst=target, src=tile)

@@ -1,12 +1,12 @@
 """6. Transposition: moving data between partitions.
 
-Rows live in partitions, and no engine but two can carry data from one partition to another: the
+Rows are in partitions, and only two engines can move data from one partition to another: the
 DMA engines, slowly, element by element; and the Tensor engine, which sends each row of its input
 down a column of its grid. `nc_transpose` is a matmul with the identity: [128, 128] in SBUF becomes
 [128, 128] in PSUM in as many cycles as there are columns.
 
 A large matrix is transposed block by block; block (i, j) of the input becomes block (j, i) of the
-result. Four blocks share one bank of PSUM, so that one copy takes them all out.
+result. Four blocks share one bank of PSUM, so that one copy moves them all.
 
     neuroncore run kernels/ch06_transpose.py::transpose
 """

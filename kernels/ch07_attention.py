@@ -3,15 +3,15 @@
     softmax(q @ k.T / sqrt(d)) @ v
 
 For 1024 queries and keys the matrix of scores has a million entries, and it grows with the square
-of the length. It need not exist. Go through the keys in blocks and keep, for each query, three
+of the length. It is not needed. Go through the keys in blocks and keep, for each query, three
 things: the largest score so far, the sum of exp(score - largest), and the sum of those weights
 times the rows of v. When a block brings a larger score, both sums are scaled by exp(old - new).
 (Rabe and Staats 2021; Dao et al. 2022, "FlashAttention".)
 
 The engines share the work. Tensor: scores, and weights @ v. Vector: the maximum, the updates.
-Scalar: exp, with the row's maximum as bias and the row's sum on the side. The second product needs
-the weights with the keys on the partitions, and they have the queries there: they are transposed on
-the Tensor engine, 128 x 128 at a time.
+Scalar: exp, with the row's maximum as bias and the row's sum as a second result. The second product
+needs the weights with the keys on the partitions, but they have the queries there, so they are
+transposed on the Tensor engine, 128 x 128 at a time.
 
 With `causal`, query i sees keys 0 to i only. Blocks of keys that no query of the tile may see are
 never computed; on the blocks that the diagonal crosses, `affine_select` keeps the entries where
@@ -40,7 +40,7 @@ def attention(q, k, v):
 
 @nki.jit
 def causal_attention(q, k, v):
-    """The same where query i sees keys 0 to i."""
+    """Attention where query i sees keys 0 to i."""
     return forward(q, k, v, causal=True)
 
 
@@ -49,7 +49,7 @@ def forward(q, k, v, causal):
     assert length % QUERIES == 0 and d <= nl.tile_size.pmax
     result = nl.ndarray(q.shape, q.dtype, buffer=nl.shared_hbm)
 
-    # Scores contract over d, so queries and keys are wanted as [d, length].
+    # Scores contract over d, so queries and keys are needed as [d, length].
     q_t, k_t = transposed(q), transposed(k)
     values = []
     for s in range(0, length, 128):
@@ -103,7 +103,7 @@ def below_diagonal(scores, offset):
 
 
 def reweighted(scores, largest, total, scale):
-    """exp(scale * (scores - the new largest)), and by how much earlier sums shrink.
+    """exp(scale * (scores - the new largest)), and the factor for earlier sums.
 
     Updates `largest` (of unscaled scores) and `total`, both [queries, 1].
     """

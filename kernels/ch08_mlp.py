@@ -1,13 +1,13 @@
-"""8. The SwiGLU layer: choosing layouts so that nothing is transposed twice.
+"""8. The SwiGLU layer: choose layouts that avoid transposes.
 
     out = (silu(x @ gate) * (x @ up)) @ down
 
 A matmul returns [M, N] from stationary [K, M] and moving [K, N]: K must be on the partitions of
 both, and M is on the partitions of the result. The second product contracts over the hidden
-dimension, so the first had better put that on the partitions of its result: take tiles of the
-weights as the stationary operands and x.T as the moving one. Then h.T [hidden, tokens] comes out in
-just the layout in which the second product wants its stationary operand, and x is the only thing
-that is ever transposed.
+dimension, so the first should put that on the partitions of its result: use tiles of the
+weights as the stationary operands and x.T as the moving one. Then h.T [hidden, tokens] has
+exactly the layout that the second product needs for its stationary operand, and only x has to be
+transposed.
 
 silu runs on the Scalar engine on its way out of PSUM, the product with x @ up on the Vector engine.
 

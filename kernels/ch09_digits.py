@@ -1,9 +1,9 @@
-"""9. What a narrow format costs: handwritten digits in float32, bfloat16 and float8.
+"""9. The cost of narrow formats: handwritten digits in float32, bfloat16 and float8.
 
 A small network (64 pixels, 128 hidden units, 10 classes) is trained here on the host, in numpy, on
 the 8 x 8 handwritten digits that come with scikit-learn. Then one kernel classifies the images that
-training did not see, three times: with its operands in float32, in bfloat16 and in float8 (e4m3:
-four bits of exponent, three of mantissa, at most 240). The kernel is the same; only the dtype of
+training did not see, three times: with operands in float32, in bfloat16 and in float8 (e4m3:
+four exponent bits, three mantissa bits, at most 240). The kernel is the same; only the dtype of
 its arguments differs. Sums are always float32.
 
 float8 needs one more idea. Its smallest normal number is 1/64, and trained weights are smaller than

@@ -1,19 +1,19 @@
-"""10. Rounding: a sum that stands still, and one that does not.
+"""10. Rounding: a sum that stagnates, and one that does not.
 
 bfloat16 keeps eight significant bits: from 32 to 64 its numbers are 1/4 apart. A loop that adds 1/8
-to a bfloat16 therefore comes to 32 and stays there: 32 + 1/8 lies half way to the next number, and
-a tie goes to the even neighbour, 32. Rounding to nearest loses the same way every time.
+to a bfloat16 therefore reaches 32 and stays there: 32 + 1/8 is half way to the next number, and
+a tie rounds to the even neighbor, 32. Rounding to nearest loses the same way every time.
 
-Stochastic rounding goes up as often as it should. For L <= v < H, neighbours in the format,
+Stochastic rounding rounds up with the right probability. For neighbors L <= v < H in the format,
 
     v becomes H with probability (v - L) / (H - L), otherwise L;    its mean is v.
 
 Errors still occur, but they cancel: sums scatter about the right one, and training with weights in
-bfloat16 goes on where it would have stopped. Three experiments: one number rounded many times, a
-long sum, and a classifier of handwritten digits whose weights are bfloat16.
+bfloat16 continues where it would have stopped. There are three experiments: one number rounded many
+times, a long sum, and a classifier of handwritten digits whose weights are bfloat16.
 
-The device rounds so with NEURON_RT_STOCHASTIC_ROUNDING_EN=1 (..._SEED=7), this emulator then too,
-or with `neuroncore run --stochastic-rounding SEED`. Here both ways are wanted in one program.
+NEURON_RT_STOCHASTIC_ROUNDING_EN=1 (..._SEED=7) turns it on, on the device and in this emulator, and
+so does `neuroncore run --stochastic-rounding SEED`. This program needs both ways of rounding.
 
 The digits need scikit-learn, the plots matplotlib: pip install 'neuroncore[digits,plots]'.
 
@@ -21,7 +21,7 @@ The digits need scikit-learn, the plots matplotlib: pip install 'neuroncore[digi
     neuroncore run kernels/ch10_rounding.py::running_sums
     neuroncore run kernels/ch10_rounding.py::running_sums --stochastic-rounding 7
 
-The last one differs from its reference, which rounds to nearest: about 512 where that has 32.
+The last one differs from its reference, which rounds to nearest: about 512 instead of 32.
 """
 
 import argparse
@@ -47,7 +47,7 @@ RATE, EPOCHS = 0.01, 300
 
 
 def rounding(seed):
-    """Launch kernels that round at random; to nearest if the seed is None."""
+    """Launch kernels with stochastic rounding; to nearest if the seed is None."""
     now = current_settings()
     chosen = replace(
         now.options or Options(), stochastic=seed is not None, stochastic_seed=seed or 0
@@ -90,7 +90,7 @@ def one_number():
 def running_sums(start, x, count):
     """start, start + x, start + x + x, ...: [rows, count + 1], each rounded to the format of start.
 
-    start is [rows, 1]: every row is a sum of its own, on a lane of its own.
+    start is [rows, 1]: every row is a separate sum, on a separate lane.
     """
     sums = nl.ndarray((start.shape[0], count + 1), start.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=sums[:, 0:1], src=start)
@@ -107,7 +107,7 @@ def inputs(rng):
 
 
 def reference(start, x, count):
-    """The same sums, to nearest."""
+    """The sums of `running_sums`, rounded to nearest."""
     sums = [start]
     for _ in range(count):
         sums.append((sums[-1] + np.float32(x)).astype(start.dtype))
@@ -121,21 +121,21 @@ def sums(dtype, start, x, count, seed):
 
 
 def standstill(dtype, x):
-    """Where a sum of x > 0 stands still to nearest: the first power of two 2^k whose half step to
-    the next number, 2^k eps / 2, is at least x. Below it x is more than half a step, but not more
-    than one: sums go up number by number and don't miss it."""
+    """The number at which a sum of x > 0 stagnates: the first power of two 2^k whose half step to
+    the next number, 2^k eps / 2, is at least x. Below it x is more than half a step, but at most
+    one step, so sums go up number by number and reach it."""
     return 2.0 ** np.ceil(np.log2(2 * x / numerics.info(dtype).eps))
 
 
 def distribution(dtype, start, x, count):
-    """The numbers that a stochastically rounded sum may be, and the probability of each, exactly.
+    """The possible values of a stochastically rounded sum, and their exact probabilities.
 
-    The sum goes from a number to one of two: probabilities are followed through all additions.
+    Each addition leads from a number to one of two; the probabilities of all paths add up.
     """
     numbers = np.unique(numerics.encodings(dtype)["value"])  # in order, and NaN last
     numbers = numbers[(numbers >= start) & (numbers <= start + 4 * count * x)]
     below = np.searchsorted(numbers, numbers + x, side="right") - 1
-    below = np.minimum(below, len(numbers) - 2)  # the last are too large to be met
+    below = np.minimum(below, len(numbers) - 2)  # the last ones are too large to be reached
     up = (numbers + x - numbers[below]) / (numbers[below + 1] - numbers[below])
     probability = (numbers == start).astype(np.float64)
     for _ in range(count):
@@ -153,7 +153,7 @@ def moments(numbers, probability):
 
 
 def long_sum(dtype=ml_dtypes.bfloat16, start=0.0, x=STEP, count=COUNT):
-    """Running sums to nearest [128, count + 1] and at random [seeds * 128, count + 1]."""
+    """Running sums to nearest [128, count + 1] and stochastic [seeds * 128, count + 1]."""
     nearest = sums(dtype, start, x, count, seed=None)
     random = np.concatenate([sums(dtype, start, x, count, seed) for seed in SEEDS])
     last, stuck = random[:, -1], nearest[0, -1]
@@ -162,7 +162,7 @@ def long_sum(dtype=ml_dtypes.bfloat16, start=0.0, x=STEP, count=COUNT):
     print(f"{start:g} + {count} times {x:g} in {np.dtype(dtype).name}: {start + count * x:g}")
     print(f"to nearest   {stuck:g}, from addition {arrived} on; {standstill(dtype, x):g} predicted")
     error, many = spread / len(last) ** 0.5, len(last)
-    print(f"at random    mean {last.mean():.2f} of {many} sums; {mean:.2f} +- {error:.2f} expected")
+    print(f"stochastic   mean {last.mean():.2f} of {many} sums; {mean:.2f} +- {error:.2f} expected")
     print(f"             spread {last.std():.2f}; {spread:.2f} expected")
     return nearest, random
 
@@ -175,8 +175,8 @@ def trained(x, x_t, wanted, w, rate, epochs):
     """The weights after each epoch of gradient descent [epochs, pixels, classes].
 
     x [batches, 128, pixels] and x_t [batches, pixels, 128] are images, wanted [batches, 128,
-    classes] is 1 for the right class. The initial weights w [pixels, classes] have the format that
-    weights are kept in; all else is float32.
+    classes] is 1 for the right class. The initial weights w [pixels, classes] have the format in
+    which weights are stored; everything else is float32.
     """
     history = nl.ndarray((epochs, *w.shape), w.dtype, buffer=nl.shared_hbm)
     batches = []
@@ -192,7 +192,7 @@ def trained(x, x_t, wanted, w, rate, epochs):
 
     for epoch in range(epochs):
         for images, images_t, right in batches:
-            # Probabilities: softmax(images @ weights). Scores are small: no maximum is taken off.
+            # Probabilities: softmax(images @ weights). Scores are small: no maximum is needed.
             nisa.tensor_copy(dst=exact, src=weights)
             nisa.nc_matmul(dst=scores, stationary=images_t, moving=exact, accumulate=False)
             nisa.activation(
@@ -214,7 +214,7 @@ def trained(x, x_t, wanted, w, rate, epochs):
                 operand1=right,
             )
             nisa.nc_matmul(dst=gradient, stationary=images, moving=error, accumulate=False)
-            # weights -= rate * gradient, computed in float32: the one place that rounds.
+            # weights -= rate * gradient, computed in float32: only this instruction rounds.
             nisa.scalar_tensor_tensor(
                 dst=weights,
                 data=gradient,
@@ -234,7 +234,7 @@ def load(source):
 
 
 def training_inputs(rng, dtype=np.float32, epochs=EPOCHS):
-    """The digits in whole batches; random weights that bfloat16 holds exactly."""
+    """The digits in whole batches; random weights that are exact in bfloat16."""
     images, _, labels, _ = digits()
     count = len(images) // BATCH * BATCH
     x = images[:count].reshape(-1, BATCH, PIXELS)
@@ -269,7 +269,7 @@ def training(epochs=EPOCHS):
     for name, dtype, seed in (
         ("float32", np.float32, None),
         ("bfloat16, to nearest", ml_dtypes.bfloat16, None),
-        ("bfloat16, at random", ml_dtypes.bfloat16, 0),
+        ("bfloat16, stochastic", ml_dtypes.bfloat16, 0),
     ):
         with rounding(seed):
             history = trained(*training_inputs(np.random.default_rng(0), dtype, epochs))
@@ -303,7 +303,7 @@ def figure():
 
 
 def save(drawing, path):
-    """An SVG that is the same bytes whenever it is drawn."""
+    """Save an SVG with reproducible bytes."""
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "neuroncore", "svg.fonttype": "none"}):
@@ -311,13 +311,13 @@ def save(drawing, path):
 
 
 def plot_sums(nearest, random, path):
-    """Running sums on the left; on the right where they end, and how often they should."""
+    """Running sums on the left; their final values and expected distribution on the right."""
     drawing, (left, right) = figure()
     every = slice(None, None, 32)
     additions = np.arange(COUNT + 1)[every]
     for lane in random[:LANES:8]:
         left.plot(additions, lane[every], color=BLUE, alpha=0.35, linewidth=0.7)
-    left.plot([], [], color=BLUE, label="at random, 16 lanes")
+    left.plot([], [], color=BLUE, label="stochastic, 16 lanes")
     left.plot(additions, additions * STEP, "--", color=GREY, label="exact")
     left.plot(additions, nearest[0, every], color=RED, linewidth=2, label="to nearest")
     left.set(xlabel="additions of 1/8", ylabel="sum in bfloat16")
@@ -357,7 +357,7 @@ if __name__ == "__main__":
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="where to put SVG files")
     folder = parser.parse_args().plots
     if folder:
-        figure()  # whoever has no matplotlib is told at once
+        figure()  # fail early without matplotlib
     one_number()
     print()
     found = long_sum()
