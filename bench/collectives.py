@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from neuroncore.instances import instance as instances
-from neuroncore.instances.collective_time import SCALED, CollectiveTime, collective_time
-from neuroncore.instances.instance import AlgorithmNumbers, Instance
+from neuroncore.machine import instance as instances
+from neuroncore.machine.collective_time import SCALED, CollectiveTime, collective_time
+from neuroncore.machine.instance import AlgorithmNumbers, Instance
 
 PATTERNS = {
     "all_gather": "gather",

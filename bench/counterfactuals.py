@@ -29,14 +29,14 @@ neuroncore.activate()
 from neuroncore.kernels import ch10_rounding
 
 from neuroncore import machine
-from neuroncore.analysis import lines
-from neuroncore.analysis.changes import RESOURCES, as_it_is
-from neuroncore.analysis.verdict import Outcome, bound, outcome
+from neuroncore.base.source import Place
 from neuroncore.frontend.nki.kernel import Kernel
 from neuroncore.record.saved import load
 from neuroncore.report.why import why
-from neuroncore.schedule import Timeline, schedule_cores
-from neuroncore.source import Place
+from neuroncore.time import lines
+from neuroncore.time.changes import RESOURCES, as_it_is
+from neuroncore.time.schedule import Timeline, schedule_cores
+from neuroncore.time.verdict import Outcome, bound, outcome
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 SAME = 1e-9  # as a part: sums of the same numbers in another order

@@ -19,7 +19,7 @@ from neuroncore import machine
 from neuroncore.record.saved import Record
 from neuroncore.report.measurements import Row, is_usable, read, recorded
 from neuroncore.report.summary import figures
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 KEY = ("generation", "kernel", "shapes", "dtype", "kernel_source")
 ACTIVE = re.compile(r"(\w+_engine_active_time)(?:_percent)?$")

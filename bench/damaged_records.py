@@ -30,7 +30,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from neuroncore.errors import NeuronError, UsageError
+from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.native import buffers
 
 GUARD = 1 << 12  # bytes before and after what a tensor is given

@@ -37,13 +37,13 @@ from accepted import accepted
 from calls import ONE_CORE, Case
 from device import TARGETS, Device
 
+from neuroncore.base.errors import KernelError, NeuronError, NotEmulated
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.clause.world import World
 from neuroncore.core.core import nothing
 from neuroncore.core.meeting import Parcel
 from neuroncore.core.replica_groups import chip_ranks, instance
-from neuroncore.errors import KernelError, NeuronError, NotEmulated
 from neuroncore.frontend.issue import function
+from neuroncore.machine.world import World
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 

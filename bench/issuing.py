@@ -22,16 +22,16 @@ import nki.language as nl
 import numpy as np
 from measure import least
 
-from neuroncore.compiler.policy import POLICIES
+from neuroncore.base.options import Options
 from neuroncore.core.core import Core
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
-from neuroncore.options import Options
 from neuroncore.record.program import Program
 from neuroncore.record.saved import Record, save
 from neuroncore.report import perfetto
-from neuroncore.schedule import schedule
+from neuroncore.time.policy import POLICIES
+from neuroncore.time.schedule import schedule
 
 COLUMN = (128, 1)
 ROUNDS, REPEATS = 40, 50  # of an instruction, in turns with all the others

@@ -35,7 +35,7 @@ def describe() -> str:
     import numpy as np
     from threadpoolctl import threadpool_info
 
-    import neuroncore.native.matmul as matmul
+    import neuroncore.numerics.loops.matmul as matmul
 
     libraries = "; ".join(
         f"{i['internal_api']} {i['version']} kernel {i.get('architecture', '?')} "

@@ -47,8 +47,8 @@ def case(kernel: Path, reference: Path, shares: bool) -> Measured:
     from baseline import NAMES, kernel_of
     from published import loaded
 
+    from neuroncore.base.options import Options
     from neuroncore.frontend.settings import settings
-    from neuroncore.options import Options
 
     problem, function = loaded(reference), kernel_of(loaded(kernel, **NAMES))
     np.random.seed(0)

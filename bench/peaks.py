@@ -22,10 +22,10 @@ import nki.isa as nisa
 import nki.language as nl
 
 from neuroncore import machine
+from neuroncore.base.options import Options
 from neuroncore.core.core import Core, running
 from neuroncore.frontend.settings import settings
-from neuroncore.options import Options
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 PRODUCTS = 1000
 WARM = PRODUCTS // 2  # are timed, when the array's clock is as high as it gets

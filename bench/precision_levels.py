@@ -19,8 +19,8 @@ neuroncore.activate()
 
 from neuroncore.kernels import ch05_matmul, ch07_attention
 
+from neuroncore.base.options import Options
 from neuroncore.frontend.settings import settings
-from neuroncore.options import Options
 
 Function = Callable[..., Any]
 Case = tuple[str, Function, Function, list[Any]]  # what, kernel, formula, operands

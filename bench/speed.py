@@ -36,9 +36,9 @@ from issuing import lines as issuing_lines
 from neuroncore.kernels import ch01_add, ch02_softmax, ch03_rmsnorm, ch07_attention
 from starting import lines as starting_lines
 
+from neuroncore.base.options import Options
 from neuroncore.clause import product
 from neuroncore.frontend.settings import settings
-from neuroncore.options import Options
 
 MEMORY_ALLOWANCE = 100 << 20
 

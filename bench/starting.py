@@ -18,7 +18,7 @@ from measure import least, least_of_programs, spent
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report.summary import summary
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

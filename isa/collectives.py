@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from neuroncore.base.enums import engine
 from neuroncore.clause import InRegisterOrNumber, OutRegister, Traits, instruction
 from neuroncore.core import collectives as do
 from neuroncore.core import replica_groups as groups
 from neuroncore.core.core import Core
 from neuroncore.core.lengths import Lengths
-from neuroncore.enums import engine
 from neuroncore.memory.register import VirtualRegister, loaded
 
 from .words import collectives as words

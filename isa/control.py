@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from neuroncore.base.enums import engine
 from neuroncore.clause import InRegister, InRegisterOrNumber, OutRegister, instruction, numeric
 from neuroncore.core.core import Core
-from neuroncore.enums import engine
 from neuroncore.memory.register import VirtualRegister, loaded
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import bool_, int32

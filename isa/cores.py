@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from neuroncore.base.enums import dma_engine, engine
 from neuroncore.clause import SBUF, Integer, Traits, cost, instruction
 from neuroncore.core.core import Core
 from neuroncore.core.meeting import exchange, meet
-from neuroncore.enums import dma_engine, engine
 
 from .words import control as words
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import dge_mode, engine, oob_mode
+from neuroncore.base.errors import ShapeError
 from neuroncore.clause import Fusion, Operator, Run, Traits, cost, instruction, numeric
 from neuroncore.core.core import Core
 from neuroncore.core.rows import Rows, asked, down_columns, put
-from neuroncore.enums import dge_mode, engine, oob_mode
-from neuroncore.errors import ShapeError
 from neuroncore.memory.access import long_axes
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import copies

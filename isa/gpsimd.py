@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from neuroncore.base.enums import engine
+from neuroncore.base.errors import OutOfBoundsError
 from neuroncore.clause import (
     Constant,
     Pattern,
@@ -17,8 +19,6 @@ from neuroncore.clause import (
     rules,
 )
 from neuroncore.core.core import Core
-from neuroncore.enums import engine
-from neuroncore.errors import OutOfBoundsError
 from neuroncore.memory.tile import Array
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import int32, uint32

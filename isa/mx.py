@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from neuroncore.base.enums import engine
 from neuroncore.clause import Traits, cost, instruction, product
 from neuroncore.core.core import Core
 from neuroncore.core.psum import accumulated
-from neuroncore.enums import engine
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
 from neuroncore.numerics.microscaling import quantized

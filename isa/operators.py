@@ -24,12 +24,12 @@ EVERYWHERE = ("vector", "scalar", "gpsimd")
 
 
 def fold(name: str) -> Callable[..., Any]:
-    """A fold of `native.fold`, found when it is first used."""
+    """A fold of `numerics.loops.fold`, found when it is first used."""
     return lambda matrix, state: getattr(folds, name)(matrix, state)
 
 
 def poly(name: str) -> Callable[..., Any]:
-    """A function of `native.elementary`, likewise."""
+    """A function of `numerics.loops.elementary`, likewise."""
     return lambda x, out: getattr(elementary, name)(x, out)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from neuroncore.base.enums import engine
+from neuroncore.base.errors import OperatorError
 from neuroncore.clause import In, Number, Out, Single, cost, instruction, numeric, require
 from neuroncore.core import generators
 from neuroncore.core.core import Core
-from neuroncore.enums import engine
-from neuroncore.errors import OperatorError
 from neuroncore.memory.tile import Tile
 
 from .words import random as words

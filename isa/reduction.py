@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import engine, reduce_cmd
+from neuroncore.base.lazy import Lazy
 from neuroncore.clause import (
     FOLDING,
     LANEWISE,
@@ -33,15 +35,13 @@ from neuroncore.clause import (
 )
 from neuroncore.core.accumulators import accumulate, cumulate, read_out
 from neuroncore.core.core import Core
-from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.tile import Tile
-from neuroncore.startup.lazy import Lazy
 
 from .operators import ADD, MAXIMUM
 from .words import reduction as words
 
 vector, gpsimd = engine.vector, engine.gpsimd
-loops: Any = Lazy("neuroncore.native.statistics")
+loops: Any = Lazy("neuroncore.numerics.loops.statistics")
 
 
 @instruction(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.clause import (
     FOLDING,
     Function,
@@ -23,10 +24,9 @@ from neuroncore.clause import (
     numeric,
     rules,
 )
-from neuroncore.core import tables
+from neuroncore.core import activations as tables
 from neuroncore.core.accumulators import accumulate, read_out
 from neuroncore.core.core import Core
-from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import buffers
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import engine, reduce_cmd
+from neuroncore.base.lazy import Lazy
 from neuroncore.clause import (
     FOLDING,
     Constant,
@@ -20,10 +22,8 @@ from neuroncore.clause import (
 from neuroncore.core import groups
 from neuroncore.core.accumulators import accumulate, read_out
 from neuroncore.core.core import Core
-from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics import codec, order
-from neuroncore.startup.lazy import Lazy
 
 from .operators import MAXIMUM
 from .words import reduction
@@ -31,7 +31,7 @@ from .words import search as words
 from .words.search import EIGHT, LEAST, Count, Listed, Numbers, Searched
 
 vector, gpsimd = engine.vector, engine.gpsimd
-searches: Any = Lazy("neuroncore.native.search")
+searches: Any = Lazy("neuroncore.numerics.loops.search")
 
 
 # --- eight at a time ------------------------------------------------------------------------------

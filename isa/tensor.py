@@ -3,10 +3,10 @@ tile streaming past; sums leave at the bottom, into PSUM."""
 
 from __future__ import annotations
 
+from neuroncore.base.enums import engine, matmul_perf_mode
 from neuroncore.clause import Run, Traits, cost, instruction, product
 from neuroncore.core.core import Core
 from neuroncore.core.psum import accumulated, multiplied, pass_through
-from neuroncore.enums import engine, matmul_perf_mode
 
 from .words import sparse
 from .words import tensor as words

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from neuroncore.base.enums import engine
 from neuroncore.clause import PSUM, In, Out, Run, Traits, instruction
 from neuroncore.core.core import Core
 from neuroncore.core.psum import put_bits, transposed
-from neuroncore.enums import engine
 from neuroncore.memory.tile import Tile
 
 from .words import transpose as words

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from neuroncore.base.enums import engine
 from neuroncore.clause import (
     LANEWISE,
     AnyOp,
@@ -29,7 +30,6 @@ from neuroncore.clause import (
     numeric,
     rules,
 )
-from neuroncore.enums import engine
 from neuroncore.memory.tile import Tile
 
 from .words import vector as words

@@ -36,8 +36,8 @@ import numpy as np
 from neuroncore.kernels.ch09_digits import digits
 
 from neuroncore import numerics
+from neuroncore.base.options import Options
 from neuroncore.frontend.settings import current_settings, settings
-from neuroncore.options import Options
 
 LANES = 128  # partitions: as many sums at a time
 SEEDS = range(4)

@@ -17,32 +17,35 @@ if not _path.isdir(_path.join(_HERE, "isa")):
 if _TYPE_CHECKING:
     from neuroncore import numerics
     from neuroncore.api import Run, load, run
-    from neuroncore.diagnostics.check import check
+    from neuroncore.base.options import Options
+    from neuroncore.checks.check import check
     from neuroncore.frontend.alias import activate, activated, deactivate
     from neuroncore.frontend.precision import precision_of
     from neuroncore.frontend.settings import settings
-    from neuroncore.options import Options
 
 _HOMES = {
-    "Options": "options",
+    "Options": "base.options",
     "Run": "api",
     "activate": "frontend.alias",
     "activated": "frontend.alias",
-    "check": "diagnostics.check",
+    "check": "checks.check",
     "deactivate": "frontend.alias",
     "load": "api",
-    "load_ipython_extension": "notebook",
+    "load_ipython_extension": "hosts.notebook",
     "precision_of": "frontend.precision",
     "run": "api",
     "settings": "frontend.settings",
-    "unload_ipython_extension": "notebook",
+    "unload_ipython_extension": "hosts.notebook",
 }
+_MODULES = {"errors": "base.errors"}  # those of inner rooms that programs catch errors by
 
 
 def __getattr__(name: str) -> _Any:
     """A public name or a module of this package, which is imported when it is first used."""
     if name in _HOMES:
         found = getattr(_importlib.import_module(f"neuroncore.{_HOMES[name]}"), name)
+    elif name in _MODULES:
+        found = _importlib.import_module(f"neuroncore.{_MODULES[name]}")
     elif name.startswith("_") or _util.find_spec(f"neuroncore.{name}") is None:
         raise AttributeError(f"module 'neuroncore' has no attribute {name!r}")
     else:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
-from neuroncore.clause.world import ALONE, World
-from neuroncore.diagnostics.recorded import recorded
-from neuroncore.errors import UsageError
-from neuroncore.findings import Finding
+from neuroncore.base.errors import UsageError
+from neuroncore.base.findings import Finding
+from neuroncore.base.lazy import Lazy
+from neuroncore.base.options import Options
+from neuroncore.base.structs import dataclass
+from neuroncore.checks.recorded import recorded
 from neuroncore.frontend import outcome as outcomes
 from neuroncore.frontend.arguments import (
     Arguments,
@@ -30,23 +32,21 @@ from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import current_settings, environment_options, last_launch, tell
 from neuroncore.machine import Machine
-from neuroncore.options import Options
+from neuroncore.machine.world import ALONE, World
 from neuroncore.record import saved
-from neuroncore.record.data import Outcome, mapped
+from neuroncore.record.inputs import Outcome, mapped
+from neuroncore.record.row_json import is_number
 from neuroncore.record.saved import Record
-from neuroncore.record.trees import is_number
 from neuroncore.report.collectives import CollectiveOperation, operations
 from neuroncore.report.compare import Agreement, Incomparable, agreement
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.progress import progress
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.report.why import Why, why
-from neuroncore.schedule import Timeline, schedule_cores
-from neuroncore.startup.lazy import Lazy
-from neuroncore.startup.structs import dataclass
+from neuroncore.time.schedule import Timeline, schedule_cores
 
 if TYPE_CHECKING:
-    from neuroncore.diagnostics.orders import Orders
+    from neuroncore.checks.orders import Orders
     from neuroncore.precision.findings import Precision
     from neuroncore.replay.cursor import Replay
     from neuroncore.replay.verification import Verdict
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from neuroncore.view.tiles import Tile
     from neuroncore.view.window import Window
 
-reordering: Any = Lazy("neuroncore.diagnostics.orders")
+reordering: Any = Lazy("neuroncore.checks.orders")
 replaying: Any = Lazy("neuroncore.replay.cursor")
 differing: Any = Lazy("neuroncore.report.difference")
-tables: Any = Lazy("neuroncore.report.tables")
+tables: Any = Lazy("neuroncore.report.arrays")
 tiles: Any = Lazy("neuroncore.view.tiles")
 viewing: Any = Lazy("neuroncore.view.page")
 verifying: Any = Lazy("neuroncore.frontend.verifying")
@@ -284,17 +284,17 @@ class Run:
 
     @cached_property
     def instructions(self) -> Array:
-        """A structured array, as `report.tables.instructions` describes it."""
+        """A structured array, as `report.arrays.instructions` describes it."""
         return tables.instructions(self.timelines)  # type: ignore[no-any-return]
 
     @cached_property
     def lines(self) -> Array:
-        """A structured array, as `report.tables.lines` describes it."""
+        """A structured array, as `report.arrays.lines` describes it."""
         return tables.lines(self.timelines)  # type: ignore[no-any-return]
 
     @cached_property
     def tiles(self) -> Array:
-        """A structured array, as `report.tables.tiles` describes it."""
+        """A structured array, as `report.arrays.tiles` describes it."""
         return tables.tiles(self.timelines)  # type: ignore[no-any-return]
 
     def shown(
@@ -379,7 +379,7 @@ class Run:
     def orders(self, count: int = 10) -> Orders:
         """Whether other orders that the device may take give the same bits: the record is executed
         again in up to `count` of them, on the arguments as they were given. Raises what
-        `diagnostics.orders.compare_orders` does."""
+        `checks.orders.compare_orders` does."""
         return reordering.compare_orders(self.record, count)  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str | None:

@@ -13,16 +13,16 @@ import numpy as np
 from accepted import takes
 from device import tiles_in
 
+from neuroncore.base.enums import MemoryRegion, engine, reduce_cmd
+from neuroncore.base.structs import dataclass
 from neuroncore.clause.alu import OPERATORS
 from neuroncore.clause.immediate import Immediate
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.operand import Act, Op, Operand
-from neuroncore.enums import MemoryRegion, engine, reduce_cmd
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.numerics import sparsity
 from neuroncore.numerics.formats import FORMATS, lookup
 from neuroncore.plain.arithmetic import EXACT
-from neuroncore.startup.structs import dataclass
 
 SIZES = ((1, 1), (3, 17), (5, 127), (17, 3), (127, 5))
 """Odd partitions and free sizes. 33 lanes, the usual, are a quadrant and one."""

@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 
 import neuroncore
-from neuroncore import errors
+from neuroncore.base import errors
 from neuroncore.core import core, legality
 from neuroncore.memory.geometry import View
 

@@ -6,18 +6,18 @@ import pytest
 from readings import agrees
 
 from neuroncore import machine
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import KernelError
+from neuroncore.base.options import Options
 from neuroncore.clause.instruction import INSTRUCTIONS, Call
 from neuroncore.core.core import Core, on
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import KernelError
 from neuroncore.frontend.issue import function
 from neuroncore.frontend.nki.language import ndarray
 from neuroncore.frontend.settings import settings
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import lookup
-from neuroncore.options import Options
 from neuroncore.record.columns import packer
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 TARGETS = tuple(machine.names())
 REGIONS = {"sbuf": MemoryRegion.sbuf, "psum": MemoryRegion.psum, "hbm": MemoryRegion.shared_hbm}

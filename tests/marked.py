@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from neuroncore import errors
+from neuroncore.base import errors
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 

@@ -4,9 +4,9 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 
+from neuroncore.base.options import Options
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.options import Options
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((70, 300)).astype(np.float32)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import neuroncore
-from neuroncore.errors import KernelError, UsageError
-from neuroncore.findings import without_advice
+from neuroncore.base.errors import KernelError, UsageError
+from neuroncore.base.findings import without_advice
 from neuroncore.report.compare import Incomparable
 from neuroncore.report.summary import figures
 

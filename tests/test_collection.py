@@ -3,7 +3,7 @@
 import pytest
 from device import Device
 
-from neuroncore.errors import KernelError
+from neuroncore.base.errors import KernelError
 
 
 def refused(function, *arguments):

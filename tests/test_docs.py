@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from accepted import instructions, module
 
+from neuroncore.base.options import Options
 from neuroncore.frontend.vendor.packages import PACKAGES, REPOSITORIES
-from neuroncore.options import Options
 from neuroncore.report import ranges
 
 numerics = module("numerics")

@@ -78,7 +78,7 @@ def test_machines_and_types_are_found_where_they_are_installed():
     machines = {entry.name for entry in (files("neuroncore.isa") / "machines").iterdir()}
     assert {f"{name}.toml" for name in machine.names()} <= machines
     assert (files("neuroncore") / "py.typed").is_file()
-    assert (files("neuroncore") / "alias" / "nki" / "__init__.py").is_file()
+    assert (files("neuroncore") / "hosts" / "alias" / "nki" / "__init__.py").is_file()
 
 
 @pytest.mark.parametrize("folder", ["elsewhere", "root", "inside"])
@@ -119,8 +119,8 @@ def test_public_names_and_modules_are_attributes(tmp_path):
     code += "print(*(getattr(n, name).__module__ for name in ('Options', 'run', 'settings')))\n"
     code += "try: n.nothing\nexcept AttributeError as error: print(error)"
     assert python(code, tmp_path).splitlines() == [
-        "neuroncore.errors",
-        "neuroncore.options neuroncore.api neuroncore.frontend.settings",
+        "neuroncore.base.errors",
+        "neuroncore.base.options neuroncore.api neuroncore.frontend.settings",
         "module 'neuroncore' has no attribute 'nothing'",
     ]
 
@@ -135,7 +135,7 @@ def test_the_command_is_the_module():
             [sys.executable, "-m", "neuroncore"],
         )
     }
-    assert outputs == {f"{Path(neuroncore.__file__).parent / 'alias'}\n"}
+    assert outputs == {f"{Path(neuroncore.__file__).parent / 'hosts/alias'}\n"}
 
 
 def test_every_extra_and_dependency_has_a_lower_bound():

@@ -7,8 +7,8 @@ import pytest
 from device import TARGETS
 
 from neuroncore import machine
+from neuroncore.base.errors import DefinitionError
 from neuroncore.cli import main, published
-from neuroncore.errors import DefinitionError
 
 LINES = list(
     published.compared(published.published(), {name: machine.load(name) for name in TARGETS})

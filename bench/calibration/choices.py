@@ -14,11 +14,11 @@ from unittest.mock import patch
 import numpy as np
 
 from neuroncore import machine
-from neuroncore.compiler.policy import POLICIES
-from neuroncore.compiler.residency import NO_MOVES
 from neuroncore.machine import Machine
 from neuroncore.record.program import Order, Program
 from neuroncore.report.measurements import Harness
+from neuroncore.time.policy import POLICIES
+from neuroncore.time.residency import NO_MOVES
 
 FILE = Path(__file__).with_suffix(".toml")
 FITTED = "fitted"  # a grade of harnesses
@@ -32,24 +32,27 @@ def _nobody(program: Program, *_: Any) -> Any:
 # What a rule's function is replaced by where the rule is off: as if it had found nothing.
 OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "repeated loads happen once": (
-        "neuroncore.compiler.loads_and_spills",
+        "neuroncore.time.compiled.loads_and_spills",
         lambda program, *_: (_nobody(program), NO_MOVES),
     ),
     "repeated sums of the same tiles are computed once": (
-        "neuroncore.compiler._compared",
+        "neuroncore.time.compiled._compared",
         lambda calls: np.zeros(len(calls), np.int32),
     ),
     "copies out of PSUM are omitted if their readers can read PSUM": (
-        "neuroncore.compiler.bypassed",
+        "neuroncore.time.compiled.bypassed",
         lambda program, accesses, _: (_nobody(program), accesses.operands),
     ),
-    "copies of transposes in the same bank are merged": ("neuroncore.compiler.merged", _nobody),
+    "copies of transposes in the same bank are merged": (
+        "neuroncore.time.compiled.merged",
+        _nobody,
+    ),
     "work without an engine is distributed among engines": (
-        "neuroncore.compiler.costs.variants",
+        "neuroncore.time.costs.variants",
         lambda call, *_: [call],
     ),
     "tiles that do not fit are spilled, and nothing overlaps with the spill": (
-        "neuroncore.schedule.prepare.spill_ns",
+        "neuroncore.time.prepare.spill_ns",
         lambda *_: 0.0,
     ),
 }

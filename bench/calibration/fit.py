@@ -39,7 +39,7 @@ from neuroncore.report.measurements import (
     span_ns,
 )
 from neuroncore.report.score import Errors, Order, Point, chains, errors, order
-from neuroncore.schedule import schedule_cores
+from neuroncore.time.schedule import schedule_cores
 
 HERE = Path(__file__).parent
 MOST = 1.0  # of |ln(estimate / measurement)|: a kernel that is not understood decides nothing

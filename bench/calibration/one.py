@@ -17,10 +17,10 @@ neuroncore.activate()
 import cases
 import record
 
+from neuroncore.base.options import Options
 from neuroncore.core.core import Core
 from neuroncore.frontend.launch import Launch
 from neuroncore.frontend.settings import settings
-from neuroncore.options import Options
 from neuroncore.record.saved import Record, save
 
 

@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from neuroncore import customop
+from neuroncore.base.errors import NeuronError
 from neuroncore.customop import CustomOpFault, Library
-from neuroncore.errors import NeuronError
 
 LIBRARIES = (
     "inference/customop_mlp/neuron",

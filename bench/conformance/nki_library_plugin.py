@@ -33,7 +33,7 @@ import pytest
 import replayed
 from outcome import WITH_ZEROS, Outcome, normalised
 
-from neuroncore.errors import NeuronError, NotEmulated
+from neuroncore.base.errors import NeuronError, NotEmulated
 from neuroncore.frontend.launch import NeuronWarning
 
 SHARE = 24  # tests of one worker; it pays once for what they have in common

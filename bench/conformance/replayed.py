@@ -19,7 +19,7 @@ from neuroncore.frontend.arrays import as_numpy
 from neuroncore.frontend.neuronxcc.nki import kernel as older
 from neuroncore.frontend.nki import kernel as current
 from neuroncore.frontend.outcome import Launch
-from neuroncore.record.data import Setting
+from neuroncore.record.inputs import Setting
 from neuroncore.record.saved import Record
 from neuroncore.replay.cursor import Replay
 

@@ -19,12 +19,12 @@ neuroncore.activate()
 
 from bench.programs.program import Input, Launch, Program, Views, arrays
 from neuroncore.api import Run
-from neuroncore.errors import EmulatorError, KernelError, NeuronError
+from neuroncore.base.errors import EmulatorError, KernelError, NeuronError
+from neuroncore.base.options import Options, Order
 from neuroncore.frontend.arguments import arrays_in
-from neuroncore.options import Options, Order
 from neuroncore.plain.memory import Operand
 from neuroncore.replay.verification import Difference, Verification
-from neuroncore.schedule import schedule_cores
+from neuroncore.time.schedule import schedule_cores
 
 ORDERS = [one for one in get_args(Order) if one]
 

@@ -20,9 +20,9 @@ from neuroncore import machine
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.core import Core, on
 from neuroncore.frontend.nki import isa as nisa, language as nl
-from neuroncore.options import Options
+from neuroncore.base.options import Options
 from neuroncore.report.summary import summary
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 trn2 = machine.load("trn2")
 clause = INSTRUCTIONS["tensor_tensor"]
@@ -73,11 +73,12 @@ Everything else asks these. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to ad
   they ask; a file of it (`record/saved.py`) is JSON and columns, checked when it is read.
 * **The replay** executes a record again (`replay/cursor.py`), without the kernel, through the same
   functions of its Calls: on other inputs, or to look at tiles before and after any instruction.
-* **The compiled program** (`compiler/`) is what is left of the record on the device: what is loaded
-  once, which copies are written in place, which engine takes what the kernel leaves open, what SBUF
-  can't hold. The schedule, the counters and the reports read it, so that they can't disagree.
-* **The schedule** looks at that only. It takes costs from the clauses, dependencies from the
-  bytes and an order from what a compiler would do, and gives a timeline.
+* **The compiled program** (`time/compiled.py`) is what is left of the record on the device: what is
+  loaded once, which copies are written in place, which engine takes what the kernel leaves open,
+  what SBUF can't hold. The schedule, the counters and the reports read it, so that they can't
+  disagree.
+* **The schedule** (`time/schedule.py`) looks at that only. It takes costs from the clauses,
+  dependencies from the bytes and an order from what a compiler would do, and gives a timeline.
 * **Reports** are functions of the timeline and the record.
 
 The other dialect, `neuronxcc.nki`, has the same clauses under older names; `--precision` follows
@@ -141,6 +142,7 @@ def inside(module: str) -> list[str]:
     """A room and the rooms in it."""
     place = ROOT.joinpath(*module.split("."))
     files = sorted(place.rglob("__init__.py")) if place.is_dir() else [place.with_suffix(".py")]
+    files = [file for file in files if "alias" not in file.relative_to(ROOT).parts]
     found = (file.parent if place.is_dir() else file.with_suffix("") for file in files)
     return [".".join(room.relative_to(ROOT).parts) for room in found]
 

@@ -161,7 +161,7 @@ RULED = """\
 
 ## Assumed compiler behavior
 
-The table has the rules of `neuroncore/compiler/`, and the sources that support them. If there is
+The table has the rules of `neuroncore/time/`, and the sources that support them. If there is
 only one source, there is no other evidence. A single row is not enough for a rule. For example,
 in autocomp's sd_attention#3 the compiler seems to fuse the copies to bfloat16 with the
 instructions before them (the variant takes as long as the one without copies, and its estimate,

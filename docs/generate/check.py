@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from neuroncore.findings import Rule, tables
+from neuroncore.base.findings import Rule, tables
 
 PAGE = Path(__file__).parents[1] / "check.md"
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from neuroncore import options
-from neuroncore.options import PROFILES
+from neuroncore.base import options
+from neuroncore.base.options import PROFILES
 
 DOCS = Path(__file__).parents[1]
 PAGE = DOCS / "numerics.md"
@@ -314,7 +314,7 @@ def fields() -> Iterator[tuple[str, str, str, str]]:
 
 def choices() -> Iterator[str]:
     yield "\n## Options\n"
-    yield "`neuroncore.options.Options`, or by profile: `neuroncore run --numerics NAME`.\n"
+    yield "`neuroncore.Options`, or by profile: `neuroncore run --numerics NAME`.\n"
     yield "| profile | differs from the default in |\n| --- | --- |"
     rows = list(fields())
     for name, profile in PROFILES.items():

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import BufferKindError, DtypeError, ShapeError, SignatureError
 from neuroncore.clause import HBM, SBUF, Call, Immediate, Op, Operator, Rule, cost, fault, rule
 from neuroncore.clause.operand import Operand
 from neuroncore.clause.rules import holds, needs, one_of
-from neuroncore.clause.world import World
 from neuroncore.core.replica_groups import participants
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import BufferKindError, DtypeError, ShapeError, SignatureError
-from neuroncore.instances.collective_time import known_time
-from neuroncore.instances.instance import of_machine
 from neuroncore.machine import Machine
+from neuroncore.machine.collective_time import known_time
+from neuroncore.machine.instance import of_machine
+from neuroncore.machine.world import World
 from neuroncore.memory.tile import Tile
 
 ANY: dict[str, Any] = {"starts": False, "free_dims": None, "many": True}

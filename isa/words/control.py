@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from neuroncore.base.enums import MemoryRegion, dma_engine
+from neuroncore.base.errors import FreeSizeError
 from neuroncore.clause import HBM, SBUF, Call, Immediate, cost, reads, writes
 from neuroncore.clause.rules import holds, one_of, same_dtype
-from neuroncore.clause.world import World
 from neuroncore.core.meeting import CORES
-from neuroncore.enums import MemoryRegion, dma_engine
-from neuroncore.errors import FreeSizeError
 from neuroncore.machine import Machine
+from neuroncore.machine.world import World
 from neuroncore.memory.tile import Tile
 
 OneIn = Annotated[Tile, reads("", SBUF, *HBM, starts=False)]

@@ -7,10 +7,8 @@ from dataclasses import replace
 from math import ceil
 from typing import Annotated
 
-from neuroncore.clause import HBM, SBUF, Call, Immediate, Op, Operator, Rule, cost, reads
-from neuroncore.clause.rules import bits_if_opaque, holds, needs, same_dtype, same_total
-from neuroncore.enums import dge_mode, engine, oob_mode
-from neuroncore.errors import (
+from neuroncore.base.enums import dge_mode, engine, oob_mode
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     DynamicControlError,
@@ -18,6 +16,8 @@ from neuroncore.errors import (
     OperatorError,
     SignatureError,
 )
+from neuroncore.clause import HBM, SBUF, Call, Immediate, Op, Operator, Rule, cost, reads
+from neuroncore.clause.rules import bits_if_opaque, holds, needs, same_dtype, same_total
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 

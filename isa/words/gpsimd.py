@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import ceil, prod
 from typing import Annotated
 
+from neuroncore.base.enums import engine
+from neuroncore.base.errors import SignatureError
 from neuroncore.clause import (
     SBUF,
     Call,
@@ -20,8 +22,6 @@ from neuroncore.clause import (
 )
 from neuroncore.clause.immediate import INT32
 from neuroncore.clause.rules import holds, one_of, same_dtype
-from neuroncore.enums import engine
-from neuroncore.errors import SignatureError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import numpy as np
 
+from neuroncore.base.enums import engine
+from neuroncore.base.errors import StartPartitionError
 from neuroncore.clause import PSUM, SBUF, Call, Operand, Rule, cost
 from neuroncore.clause.rules import holds
-from neuroncore.enums import engine
-from neuroncore.errors import StartPartitionError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import (

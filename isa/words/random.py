@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from neuroncore.base.enums import engine
+from neuroncore.base.errors import DtypeError
 from neuroncore.clause import SBUF, Call, Rule, View, cost, reads, writes
 from neuroncore.clause.rules import holds, on_engine_needs, same_dtype
 from neuroncore.core.generators import streams
-from neuroncore.enums import engine
-from neuroncore.errors import DtypeError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import FLOATS, Format, float32

@@ -6,6 +6,7 @@ from functools import cache
 from math import prod
 from typing import Annotated
 
+from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.clause import (
     BOTH,
     Call,
@@ -21,7 +22,6 @@ from neuroncore.clause import (
     rules,
     writes,
 )
-from neuroncore.enums import engine, reduce_cmd
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import FLOATS, bfloat16

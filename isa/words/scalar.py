@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
+from neuroncore.base.enums import engine, reduce_cmd
+from neuroncore.base.errors import OperatorError
 from neuroncore.clause import (
     Act,
     Call,
@@ -20,8 +22,6 @@ from neuroncore.clause import (
     rules,
     writes,
 )
-from neuroncore.enums import engine, reduce_cmd
-from neuroncore.errors import OperatorError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 

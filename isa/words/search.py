@@ -6,6 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
+from neuroncore.base.errors import FreeSizeError, OperatorError, PartitionLimitError
 from neuroncore.clause import (
     SBUF,
     Call,
@@ -22,7 +23,6 @@ from neuroncore.clause import (
     writes,
 )
 from neuroncore.core.core import Core
-from neuroncore.errors import FreeSizeError, OperatorError, PartitionLimitError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import FLOATS, float32

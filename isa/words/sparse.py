@@ -10,10 +10,10 @@ from typing import Annotated
 
 import numpy as np
 
+from neuroncore.base.errors import OutOfBoundsError, SignatureError, UnknownNameError
 from neuroncore.clause import PSUM, SBUF, Call, Immediate, Operand, Static, cost, product
 from neuroncore.clause.rules import holds, one_of, within_one_bank
 from neuroncore.core.core import Core
-from neuroncore.errors import OutOfBoundsError, SignatureError, UnknownNameError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import sparsity

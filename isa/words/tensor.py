@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from neuroncore.base.enums import matmul_perf_mode
+from neuroncore.base.errors import (
+    DtypeError,
+    FreeSizeError,
+    OperatorError,
+    SignatureError,
+    ViewError,
+)
 from neuroncore.clause import (
     PSUM,
     SBUF,
@@ -18,14 +26,6 @@ from neuroncore.clause import (
     rule,
 )
 from neuroncore.clause.rules import formats_of, holds, needs, within_one_bank
-from neuroncore.enums import matmul_perf_mode
-from neuroncore.errors import (
-    DtypeError,
-    FreeSizeError,
-    OperatorError,
-    SignatureError,
-    ViewError,
-)
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import (

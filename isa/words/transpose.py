@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from neuroncore.base.enums import engine
+from neuroncore.base.errors import BufferKindError, DtypeError, FreeSizeError
 from neuroncore.clause import PSUM, SBUF, Call, Fault, cost, fault, rule
 from neuroncore.clause.rules import holds, within_one_bank
-from neuroncore.enums import engine
-from neuroncore.errors import BufferKindError, DtypeError, FreeSizeError
 from neuroncore.machine import Machine
 from neuroncore.numerics.formats import float32
 

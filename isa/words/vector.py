@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from neuroncore.base.enums import engine
+from neuroncore.base.errors import OperatorError
 from neuroncore.clause import (
     PSUM,
     Call,
@@ -20,8 +22,6 @@ from neuroncore.clause import (
     rules,
     writes,
 )
-from neuroncore.enums import engine
-from neuroncore.errors import OperatorError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 

@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
-from neuroncore.errors import DefinitionError
+from neuroncore.base.errors import DefinitionError
 from neuroncore.machine import isa
 
 PSUM = 1 << 25  # of an address in a partition: it is in PSUM, otherwise in SBUF

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.errors import UsageError
+from neuroncore.base.structs import dataclass
 from neuroncore.capture.encoding import Instruction, decoded
 from neuroncore.capture.protobuf import Malformed, Message, packed
 from neuroncore.capture.trace import SEMAPHORES, SIZE, content
-from neuroncore.errors import UsageError
-from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 Json = Mapping[str, Any]

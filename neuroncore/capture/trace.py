@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.errors import UsageError
+from neuroncore.base.structs import dataclass
 from neuroncore.capture.protobuf import Malformed, Message
-from neuroncore.errors import UsageError
-from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

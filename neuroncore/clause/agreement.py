@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from neuroncore.base.errors import FreeSizeError, KernelError, ShapeError
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.letters import Term
 from neuroncore.clause.operand import PSUM
-from neuroncore.errors import FreeSizeError, KernelError, ShapeError
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 

@@ -12,15 +12,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.clause.table import Table
+from neuroncore.base.lazy import Lazy
+from neuroncore.base.structs import dataclass
+from neuroncore.clause.registry import Table
 from neuroncore.native import buffers
-from neuroncore.startup.lazy import Lazy
-from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 Apply = Callable[[Array, Any, Array], Any]
-folds: Any = Lazy("neuroncore.native.fold")
-elementary: Any = Lazy("neuroncore.native.elementary")
+folds: Any = Lazy("neuroncore.numerics.loops.fold")
+elementary: Any = Lazy("neuroncore.numerics.loops.elementary")
 
 
 @dataclass(frozen=True, eq=False)

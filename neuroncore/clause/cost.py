@@ -10,15 +10,15 @@ from dataclasses import replace
 from functools import wraps
 from math import ceil
 
+from neuroncore.base.enums import dge_mode, engine
+from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.instruction import Cost as CostFunction
 from neuroncore.clause.operand import PSUM, SBUF
-from neuroncore.enums import dge_mode, engine
 from neuroncore.machine import Dma, Machine
 from neuroncore.memory import access
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import bfloat16, float16, float32
-from neuroncore.startup.structs import dataclass
 
 SIXTEEN_BIT = (bfloat16, float16)
 
@@ -37,7 +37,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Collective:
-    """A pattern of communication of `neuroncore.instances.collective_time`, of so many bytes in
+    """A pattern of communication of `neuroncore.machine.collective_time`, of so many bytes in
     all, among the ranks of one of the groups."""
 
     pattern: str

@@ -25,11 +25,11 @@ from dataclasses import replace
 from itertools import chain, product
 
 from neuroncore import machine as machines
+from neuroncore.base.errors import KernelError
+from neuroncore.base.structs import dataclass
 from neuroncore.clause import example, legality
 from neuroncore.clause.immediate import Immediate
 from neuroncore.clause.instruction import Call, Instruction, Parameter, Rule
-from neuroncore.errors import KernelError
-from neuroncore.startup.structs import dataclass
 
 BRACES = re.compile(r"{([^}]*)}")
 LEGAL = "legal"

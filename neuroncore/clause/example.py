@@ -27,13 +27,13 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from neuroncore.base.enums import MemoryRegion, engine
+from neuroncore.base.errors import DefinitionError
 from neuroncore.clause.alu import FUNCTIONS, OPERATORS
 from neuroncore.clause.immediate import Immediate
 from neuroncore.clause.instruction import Call, Declared, Instruction, Parameter
 from neuroncore.clause.letters import Term
 from neuroncore.clause.operand import HBM, Act, Op, Operand, Static
-from neuroncore.enums import MemoryRegion, engine
-from neuroncore.errors import DefinitionError
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import FORMATS, OPAQUE, bfloat16, float32, uint8, uint16, uint32

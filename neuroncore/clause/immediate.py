@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from neuroncore.errors import DtypeError, DynamicControlError, SignatureError
+from neuroncore.base.errors import DtypeError, DynamicControlError, SignatureError
+from neuroncore.base.structs import dataclass
 from neuroncore.memory.register import VirtualRegister
-from neuroncore.startup.structs import dataclass
 
 INT32 = (-(2**31), 2**31 - 1)
 

@@ -22,20 +22,20 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol, Union, get_args, get_origin, get_type_hints
 
-from neuroncore.clause import letters
-from neuroncore.clause.immediate import Immediate, Register
-from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static
-from neuroncore.clause.table import Table
-from neuroncore.clause.world import World
-from neuroncore.enums import engine
-from neuroncore.errors import (
+from neuroncore.base.enums import engine
+from neuroncore.base.errors import (
     DefinitionError,
     KernelError,
     ShapeError,
 )
+from neuroncore.base.structs import dataclass
+from neuroncore.clause import letters
+from neuroncore.clause.immediate import Immediate, Register
+from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static
+from neuroncore.clause.registry import Table
 from neuroncore.machine import Machine
+from neuroncore.machine.world import World
 from neuroncore.memory.geometry import View
-from neuroncore.startup.structs import dataclass
 
 Cost = Callable[["Call", Machine], Any]
 Run = Callable[..., None]  # of the core, if the clause wants it, and of what varies

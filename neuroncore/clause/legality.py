@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
+from neuroncore.base.enums import engine
+from neuroncore.base.errors import BufferKindError, KernelError, TargetError
 from neuroncore.clause import agreement, picking
 from neuroncore.clause.instruction import Call, Parameter, out_of_reach
 from neuroncore.clause.operand import Act, Op, Operand, Static
-from neuroncore.enums import engine
-from neuroncore.errors import BufferKindError, KernelError, TargetError
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 

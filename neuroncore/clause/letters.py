@@ -17,9 +17,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from neuroncore.errors import DefinitionError
+from neuroncore.base.errors import DefinitionError
+from neuroncore.base.structs import dataclass
 from neuroncore.machine import Limits
-from neuroncore.startup.structs import dataclass
 
 TERM = re.compile(
     r"(?:(?P<number>\d+)|(?:(?P<times>\d+|[A-Z])\*)?(?P<letter>[A-Z])(?:\+(?P<plus>\d+))?)"

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.errors import DtypeError, OperatorError
 from neuroncore.clause import arithmetic
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.instruction import Run, require
-from neuroncore.errors import DtypeError, OperatorError
 from neuroncore.memory.tile import Tile
 
 

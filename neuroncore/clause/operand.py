@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.clause.alu import Function, Operator
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import (
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     FreeSizeError,
@@ -23,12 +22,13 @@ from neuroncore.errors import (
     TargetError,
     ViewError,
 )
+from neuroncore.base.structs import dataclass
+from neuroncore.clause.alu import Function, Operator
 from neuroncore.machine import Machine
 from neuroncore.memory import access
 from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, float8_e4m3fn, float32
-from neuroncore.startup.structs import dataclass
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)

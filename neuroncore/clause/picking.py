@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import PSUM, SBUF
-from neuroncore.enums import engine
-from neuroncore.errors import (
+from neuroncore.base.enums import engine
+from neuroncore.base.errors import (
     BufferKindError,
     KernelError,
     ShapeError,
     StartPartitionError,
     ViewError,
 )
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import PSUM, SBUF
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 

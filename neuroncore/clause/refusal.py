@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from neuroncore.base.errors import KernelError, ShapeError, TargetError
+from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
-from neuroncore.errors import KernelError, ShapeError, TargetError
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
-from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import PSUM
-from neuroncore.clause.refusal import Fault, Rule, fault, lacks, rule
-from neuroncore.enums import engine
-from neuroncore.errors import (
+from neuroncore.base.enums import engine
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     KernelError,
@@ -19,6 +16,9 @@ from neuroncore.errors import (
     ShapeError,
     TargetError,
 )
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import PSUM
+from neuroncore.clause.refusal import Fault, Rule, fault, lacks, rule
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import Format, float32

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from neuroncore.base.enums import MemoryRegion
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.instruction import Traits
 from neuroncore.clause.operand import SBUF, Op, Operand
-from neuroncore.enums import MemoryRegion
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import FORMATS, Format
 

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from neuroncore import source
-from neuroncore.errors import EmulatorError, UsageError
-from neuroncore.startup.lazy import Lazy
+from neuroncore.base import source
+from neuroncore.base.errors import EmulatorError, UsageError
+from neuroncore.base.lazy import Lazy
 
 failures: Any = Lazy("neuroncore.cli.failures")
-installed: Any = Lazy("neuroncore.startup.installed")
+installed: Any = Lazy("neuroncore.base.installed")
 
 # What the help says of each, and its module, which is imported when it is asked for: its `add_to`
 # gives the command's parser what it takes, and `command`, which carries it out.

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from neuroncore.base.errors import EmulatorError, UsageError
+from neuroncore.base.findings import Finding
+from neuroncore.base.lazy import Lazy
+from neuroncore.checks.check import Checked, check, together
+from neuroncore.checks.execution import Limits
+from neuroncore.checks.sarif import log
 from neuroncore.cli.world import add_world, check_world
-from neuroncore.diagnostics.check import Checked, check, together
-from neuroncore.diagnostics.execution import Limits
-from neuroncore.diagnostics.releases import RELEASES
-from neuroncore.diagnostics.sarif import log
-from neuroncore.errors import EmulatorError, UsageError
-from neuroncore.findings import Finding
-from neuroncore.startup.lazy import Lazy
+from neuroncore.lint.releases import RELEASES
 
 machine: Any = Lazy("neuroncore.machine")  # which loads numpy, for nothing if none is named
 

@@ -12,19 +12,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from neuroncore.api import Run
+from neuroncore.base.errors import UsageError
+from neuroncore.base.findings import Finding, without_advice
+from neuroncore.base.installed import version
+from neuroncore.base.lazy import Lazy
 from neuroncore.cli import failures
-from neuroncore.compiler.policy import POLICIES, effects
-from neuroncore.errors import UsageError
-from neuroncore.findings import Finding, without_advice
 from neuroncore.frontend.settings import target_machine
 from neuroncore.frontend.warning import Line, by_line, counted, likely_wrong
 from neuroncore.report import collectives, text
 from neuroncore.report.compare import Agreement
 from neuroncore.report.compiled import listing
 from neuroncore.report.progress import progress
-from neuroncore.schedule import Timeline
-from neuroncore.startup.installed import version
-from neuroncore.startup.lazy import Lazy
+from neuroncore.time.policy import POLICIES, effects
+from neuroncore.time.schedule import Timeline
 
 if TYPE_CHECKING:
     from neuroncore.view.document import Shown

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from neuroncore import errors
-from neuroncore.errors import KernelError, UsageError, did_you_mean
-from neuroncore.findings import Rule, rules
-from neuroncore.startup.structs import dataclass
+from neuroncore.base import errors
+from neuroncore.base.errors import KernelError, UsageError, did_you_mean
+from neuroncore.base.findings import Rule, rules
+from neuroncore.base.structs import dataclass
 
 LEGAL = "legal here"
 SYMPTOMS = "On the device: "  # what begins the line of a page that lists what else it may be called

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
-from neuroncore import source
+from neuroncore.base import source
+from neuroncore.base.errors import REPORT, EmulatorError, UsageError
 from neuroncore.core.core import running
-from neuroncore.errors import REPORT, EmulatorError, UsageError
 from neuroncore.frontend.launch import launch
 
 INTERRUPTED = 130  # as a shell has it of a program that Ctrl-C ends

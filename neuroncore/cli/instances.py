@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from neuroncore.instances.collective_time import SCALED
-from neuroncore.instances.instance import Instance
-from neuroncore.instances.topology import Topology
+from neuroncore.machine.collective_time import SCALED
+from neuroncore.machine.instance import Instance
+from neuroncore.machine.topology import Topology
 
 WIDEST_GROUP = 4  # servers of a rack that are drawn one by one; of more, the first two and the last
 

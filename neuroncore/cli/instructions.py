@@ -8,13 +8,13 @@ import textwrap
 from collections.abc import Iterator
 
 from neuroncore import machine
+from neuroncore.base.errors import UsageError, did_you_mean
 from neuroncore.clause import counterexample, example
 from neuroncore.clause.alu import FUNCTIONS, OPERATORS
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import INSTRUCTIONS, Call, Instruction, Parameter
 from neuroncore.clause.legality import whole_call
 from neuroncore.clause.operand import Act, Op, Operand
-from neuroncore.errors import UsageError, did_you_mean
 from neuroncore.machine import Machine
 from neuroncore.plain.reading import meaning
 

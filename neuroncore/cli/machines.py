@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Iterator, Mapping
 
 from neuroncore import machine
+from neuroncore.base.errors import UsageError
 from neuroncore.cli import instances as drawn
 from neuroncore.cli import published
-from neuroncore.errors import UsageError
-from neuroncore.instances import instance as instances
-from neuroncore.instances.instance import Instance
 from neuroncore.machine import Fact, Machine
+from neuroncore.machine import instance as instances
+from neuroncore.machine.instance import Instance
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

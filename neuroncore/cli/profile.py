@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
+from neuroncore.base.lazy import Lazy
 from neuroncore.report import saved
 from neuroncore.report.progress import progress
 from neuroncore.report.saved import Document
 from neuroncore.report.units import duration
-from neuroncore.startup.lazy import Lazy
 
 viewing: Any = Lazy("neuroncore.view.page")
 FORMATS = ("summary-text", "summary-json", "json", "perfetto")

@@ -10,10 +10,10 @@ from math import floor
 from typing import Any
 
 from neuroncore import machine
-from neuroncore.errors import DefinitionError
-from neuroncore.instances import instance as instances
+from neuroncore.base.errors import DefinitionError
+from neuroncore.base.structs import dataclass
 from neuroncore.machine import Machine
-from neuroncore.startup.structs import dataclass
+from neuroncore.machine import instance as instances
 
 UNITS = {"TFLOPS": 1.0, "TOPS": 1.0, "PFLOPS": 1e-3}  # per TFLOPS
 BINARY = {"GiB": ("GB", 2**30 / 1e9), "GiB/s": ("GB/s", 2**30 / 1e9)}  # what is compared in decimal

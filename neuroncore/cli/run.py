@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from neuroncore import machine
+from neuroncore.base.errors import UsageError
+from neuroncore.base.findings import Finding
+from neuroncore.base.lazy import Lazy
+from neuroncore.base.options import Options, Order, profile
 from neuroncore.cli import tools
 from neuroncore.cli.document import Document
 from neuroncore.cli.failures import leaving_told
 from neuroncore.cli.session import Session
 from neuroncore.cli.world import add_world, check_world, natural
-from neuroncore.diagnostics.static import read
-from neuroncore.errors import UsageError
-from neuroncore.findings import Finding
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.settings import environment_options, settings
 from neuroncore.frontend.vendor import checkouts
 from neuroncore.frontend.vendor.packages import REPOSITORIES
-from neuroncore.options import Options, Order, profile
+from neuroncore.lint.static import read
 from neuroncore.record import saved
 from neuroncore.report.progress import progress
-from neuroncore.startup.lazy import Lazy
 from neuroncore.view.window import Window
 
 difflib: Any = Lazy("difflib")

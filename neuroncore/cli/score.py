@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import neuroncore
-from neuroncore.errors import UsageError
-from neuroncore.options import cache_folder
+from neuroncore.base.errors import UsageError
+from neuroncore.base.options import cache_folder
+from neuroncore.base.structs import dataclass
 from neuroncore.record.saved import Record
 from neuroncore.report import measurements
 from neuroncore.report.measurements import Harness, Row, Span
 from neuroncore.report.ranges import range_of
 from neuroncore.report.score import Chain, Errors, Order, Point, chains, errors, grouped, order
-from neuroncore.startup.structs import dataclass
 
 ASSERTED = (
     "nki-library"  # whose latencies are constants of its tests, of which the unit is inferred

@@ -17,16 +17,17 @@ import numpy as np
 
 from neuroncore import machine
 from neuroncore.api import Run, load, of, of_ranks
-from neuroncore.cli import failures, values
+from neuroncore.base.errors import EmulatorError, KernelError, NotEmulated, UsageError
+from neuroncore.base.lazy import Lazy
+from neuroncore.cli import arguments as values
+from neuroncore.cli import failures
 from neuroncore.core.core import Core
-from neuroncore.errors import EmulatorError, KernelError, NotEmulated, UsageError
 from neuroncore.frontend import misuse
 from neuroncore.frontend.arguments import Arguments, copied, with_rank
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.report.compare import Agreement, Incomparable
 from neuroncore.report.progress import issued
-from neuroncore.startup.lazy import Lazy
 
 older: Any = Lazy("neuroncore.frontend.neuronxcc.nki.kernel")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import neuroncore
+from neuroncore.base.lazy import Lazy
+from neuroncore.base.options import cache_folder
 from neuroncore.frontend.alias import PATH
 from neuroncore.frontend.vendor.checkouts import WITH, Checkout
-from neuroncore.options import cache_folder
-from neuroncore.startup.lazy import Lazy
 
 hashlib: Any = Lazy("hashlib")
 

@@ -6,10 +6,10 @@ import argparse
 import threading
 from typing import Any
 
+from neuroncore.base.lazy import Lazy
 from neuroncore.cli import run
 from neuroncore.cli.document import Document
 from neuroncore.cli.world import natural
-from neuroncore.startup.lazy import Lazy
 
 serving: Any = Lazy("neuroncore.view.server")
 

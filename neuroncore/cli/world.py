@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 
 
 def add_world(parser: argparse.ArgumentParser) -> None:

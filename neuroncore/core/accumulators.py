@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.clause import arithmetic
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.instruction import Call
 from neuroncore.core.core import CLOBBERED, Core
 from neuroncore.core.leftovers import AFRESH
-from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.tile import Tile
 
 IDLE, BEGIN, LOAD = reduce_cmd.idle, reduce_cmd.reset_reduce, reduce_cmd.load_reduce

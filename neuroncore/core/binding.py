@@ -15,6 +15,8 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
+from neuroncore.base.enums import engine, oob_mode
+from neuroncore.base.errors import DefinitionError, KernelError, NeuronError
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import Instruction, Parameter
 from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static, are_tiles, spread
@@ -23,11 +25,9 @@ from neuroncore.core.faults import NOT_OURS, our_fault
 from neuroncore.core.legality import misused
 from neuroncore.core.offsets import resolve
 from neuroncore.core.staging import staged
-from neuroncore.enums import engine, oob_mode
-from neuroncore.errors import DefinitionError, KernelError, NeuronError
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
-from neuroncore.record.data import zero
+from neuroncore.record.inputs import zero
 from neuroncore.record.program import Program
 
 Settle = Callable[[Instruction, dict[str, Any], tuple[Any, ...], dict[str, Any]], None]

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.errors import KernelError
+from neuroncore.base.structs import dataclass
 from neuroncore.clause.alu import Operator
 from neuroncore.core.core import Core, Point
 from neuroncore.core.reduction import reduced
 from neuroncore.core.replica_groups import Groups, chip_ranks, own_group, participants, ring
-from neuroncore.errors import KernelError
 from neuroncore.memory.storage import Born
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.startup.structs import dataclass
 
 EXACT = 1 << 24  # float32 has all integers up to here
 

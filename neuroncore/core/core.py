@@ -17,32 +17,32 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore import source
-from neuroncore.clause.alu import NUMBERS
-from neuroncore.clause.instruction import Call, Instruction, Run
-from neuroncore.clause.operand import Operand
-from neuroncore.clause.world import ALONE, World
-from neuroncore.core import indirection, legality
-from neuroncore.core.leftovers import Leftovers
-from neuroncore.core.packs import Packs
-from neuroncore.enums import MemoryRegion, engine
-from neuroncore.errors import (
+from neuroncore.base import source
+from neuroncore.base.enums import MemoryRegion, engine
+from neuroncore.base.errors import (
     KernelError,
     OutsideKernelError,
     UninitialisedError,
 )
-from neuroncore.findings import Finding, Severity
+from neuroncore.base.findings import Finding, Severity
+from neuroncore.base.options import Options
+from neuroncore.base.structs import dataclass
+from neuroncore.clause.alu import NUMBERS
+from neuroncore.clause.instruction import Call, Instruction, Run
+from neuroncore.clause.operand import Operand
+from neuroncore.core import indirection, legality
+from neuroncore.core.leftovers import Leftovers
+from neuroncore.core.packs import Packs
 from neuroncore.machine import Machine
+from neuroncore.machine.world import ALONE, World
 from neuroncore.memory.storage import Born, Hbm, Memory, Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic, rounding
-from neuroncore.options import Options
 from neuroncore.record.columns import packer
 from neuroncore.record.program import Program
 from neuroncore.record.stacks import Witness
 from neuroncore.record.storages import birth
-from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 
@@ -306,7 +306,7 @@ class Core:
     def note(self, call: Call, frame: FrameType, values: tuple[Any, ...], *tiles: Tile) -> int:
         """Append an instruction with run-time offsets to the record, and say at which row; `tiles`
         are those of `call.reads`, the indices of `call.indices`, and `call.writes`, `values` the
-        key of its values (`record.data`)."""
+        key of its values (`record.inputs`)."""
         program = self.program
         if program is None:
             return -1

@@ -3,10 +3,10 @@ mistake of the kernel's."""
 
 from __future__ import annotations
 
-from neuroncore import source
+from neuroncore.base import source
+from neuroncore.base.errors import REPORT, EmulatorError, NeuronError
 from neuroncore.clause.instruction import Instruction
 from neuroncore.core.core import Core
-from neuroncore.errors import REPORT, EmulatorError, NeuronError
 
 # What has been told already, and what may as well be the host's or the kernel's: too little memory,
 # calls too deep, a disk that is full when a loop is compiled.

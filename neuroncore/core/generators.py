@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from neuroncore.base.enums import engine
 from neuroncore.core.core import Core
-from neuroncore.enums import engine
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import generator

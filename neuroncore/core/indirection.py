@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.clause.operand import Operand
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     KernelError,
     OutOfBoundsError,
     ViewError,
 )
+from neuroncore.clause.operand import Operand
 from neuroncore.memory import access
 from neuroncore.memory.gaps import Gaps
 from neuroncore.memory.geometry import unplaced

@@ -17,14 +17,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.enums import reduce_cmd
+from neuroncore.base.structs import dataclass
 from neuroncore.clause import product
 from neuroncore.clause.instruction import Call
 from neuroncore.core.indirection import Picked
-from neuroncore.enums import reduce_cmd
 from neuroncore.memory.gaps import Flags
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
-from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 T = TypeVar("T", bound=Hashable)

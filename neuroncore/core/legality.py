@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.errors import KernelError, SignatureError
 from neuroncore.clause import legality
 from neuroncore.clause.instruction import Call, Instruction, Parameter
 from neuroncore.clause.operand import Act, Op, Operand, Static, are_tiles, spread
-from neuroncore.errors import KernelError, SignatureError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Tile
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from neuroncore.base.errors import OutOfBoundsError
 from neuroncore.clause.instruction import require
 from neuroncore.core.collectives import Part, Parts, sources
-from neuroncore.errors import OutOfBoundsError
 from neuroncore.memory.tile import Array
 
 

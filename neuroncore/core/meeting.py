@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from neuroncore.base.errors import KernelError, ShapeError, TargetError
+from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Core, Point
-from neuroncore.errors import KernelError, ShapeError, TargetError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import Format
-from neuroncore.startup.structs import dataclass
 
 CORES = (0, 1)
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
+from neuroncore.base.structs import dataclass
 from neuroncore.clause import picking
 from neuroncore.clause.instruction import Call
 from neuroncore.core import indirection
 from neuroncore.core.core import Core
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Array, Dynamic, Tile
-from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.options import Options
 from neuroncore.clause import arithmetic, product
 from neuroncore.clause.instruction import Run
 from neuroncore.core.core import Core
@@ -20,7 +21,6 @@ from neuroncore.core.packs import Form
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import copies
 from neuroncore.numerics.formats import float32
-from neuroncore.options import Options
 
 PICKS = Form("picks", 1, tuple)  # the rows that a matrix of zeros and ones picks
 

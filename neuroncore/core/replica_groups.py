@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from neuroncore.base.errors import SignatureError
 from neuroncore.clause.instruction import require
-from neuroncore.clause.world import World, listed
 from neuroncore.core.core import Core
-from neuroncore.errors import SignatureError
-from neuroncore.instances.instance import Instance, of_machine
-from neuroncore.instances.instance import find as find_instance
-from neuroncore.instances.runtime import world_limits
+from neuroncore.machine.instance import Instance, of_machine
+from neuroncore.machine.instance import find as find_instance
+from neuroncore.machine.runtime import world_limits
+from neuroncore.machine.world import World, listed
 
 Groups = tuple[tuple[int, ...], ...]
 

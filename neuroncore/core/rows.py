@@ -8,9 +8,9 @@ from math import prod
 
 import numpy as np
 
+from neuroncore.base.errors import OutOfBoundsError, ShapeError
 from neuroncore.clause.arithmetic import shaped
 from neuroncore.core.core import Core
-from neuroncore.errors import OutOfBoundsError, ShapeError
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import copies

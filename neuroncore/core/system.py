@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, TypeVar
 
-from neuroncore import source
-from neuroncore.clause.world import World
+from neuroncore.base import source
+from neuroncore.base.errors import DeadlockError
+from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing, on
-from neuroncore.errors import DeadlockError
-from neuroncore.startup.structs import dataclass
+from neuroncore.machine.world import World
 
 T = TypeVar("T")
 FEW = 2  # cores whose threads have stacks of the usual size

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from neuroncore.base.errors import UsageError
+from neuroncore.base.options import cache_folder
 from neuroncore.customop.limits import limits
-from neuroncore.errors import UsageError
-from neuroncore.options import cache_folder
 
 COMPILERS = ("g++", "clang++", "c++")
 HEADERS = Path(__file__).with_name("headers")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from neuroncore.errors import NeuronError
+from neuroncore.base.errors import NeuronError
 
 
 class Reason(NamedTuple):

@@ -21,11 +21,11 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import processes
+from neuroncore.base.errors import UsageError
 from neuroncore.customop.build import Sources, absolute, build
 from neuroncore.customop.fault import CustomOpFault, CustomOpWarning, Told
 from neuroncore.customop.limits import limits, time
-from neuroncore.diagnostics import processes
-from neuroncore.errors import UsageError
 
 Array = npt.NDArray[Any]
 Paths = Sequence[str | os.PathLike[str]]

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 from neuroncore.frontend import exports
 from neuroncore.frontend.vendor import placeholders
 from neuroncore.frontend.vendor.finder import VendorFinder
@@ -25,10 +25,12 @@ from neuroncore.frontend.vendor.packages import holding
 
 ROOTS = {"nki": "neuroncore.frontend.nki", "neuronxcc": "neuroncore.frontend.neuronxcc"}
 STAND_INS = {
-    name: f"neuroncore.frameworks.{name}" for name in ("jax_neuronx", "torch_neuronx", "torch_xla")
+    name: f"neuroncore.hosts.{name}" for name in ("jax_neuronx", "torch_neuronx", "torch_xla")
 }
 OURS = {**ROOTS, **STAND_INS}
-PATH = Path(__file__).parents[1] / "alias"  # the folder that `neuroncore alias-path` tells
+PATH = (
+    Path(__file__).parents[1] / "hosts" / "alias"
+)  # the folder that `neuroncore alias-path` tells
 
 
 class Alias(MetaPathFinder, Loader):

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from neuroncore import source
-from neuroncore.findings import Finding
+from neuroncore.base import source
+from neuroncore.base.findings import Finding
 
 
 class Annotation:

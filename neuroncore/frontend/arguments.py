@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy.typing as npt
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 from neuroncore.frontend.arrays import as_numpy
-from neuroncore.record.data import Setting
+from neuroncore.record.inputs import Setting
 
 Array = npt.NDArray[Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.structs import dataclass
 from neuroncore.numerics.formats import lookup
-from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.errors import BufferKindError, KernelError, SignatureError
 from neuroncore.core.core import Core
-from neuroncore.errors import BufferKindError, KernelError, SignatureError
 from neuroncore.memory.tile import Tile
 
 RETURNS = ("RETURN_VALUE", "RETURN_CONST")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from neuroncore.errors import did_you_mean
+from neuroncore.base.errors import did_you_mean
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from neuroncore.errors import SignatureError, UsageError
+from neuroncore.base.errors import SignatureError, UsageError
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import FORMATS, OPAQUE, Format, lookup
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from neuroncore.errors import SignatureError
+from neuroncore.base.errors import SignatureError
 
 
 def axes(grid: Any, expected: str) -> tuple[Any, ...]:

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import DtypeError, SignatureError, UsageError
 from neuroncore.core import results
 from neuroncore.core.core import Core, on
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import DtypeError, SignatureError, UsageError
 from neuroncore.frontend import ending
 from neuroncore.frontend.arrays import Library, as_numpy, library
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, lookup
-from neuroncore.record.data import Input, like
+from neuroncore.record.inputs import Input, like
 
 Array = npt.NDArray[Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.errors import SignatureError
+from neuroncore.base.errors import SignatureError
 
 
 def size(number: Any) -> int:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any
 
+from neuroncore.base.errors import NotEmulated, SignatureError, did_you_mean
 from neuroncore.clause.instruction import INSTRUCTIONS, Instruction
 from neuroncore.core.binding import MISSING, bound, signature_of
-from neuroncore.errors import NotEmulated, SignatureError, did_you_mean
 from neuroncore.record.program import Program
 
 # NKI 0.1 ignored keywords it did not know, and these are still found in published kernels.

@@ -8,13 +8,14 @@ from math import prod
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from neuroncore.clause.world import World, listed
+from neuroncore.base.errors import NeuronError, UsageError
+from neuroncore.base.findings import Finding
+from neuroncore.base.lazy import Lazy
+from neuroncore.base.options import DISABLE_DGE, Options
 from neuroncore.core import results
 from neuroncore.core.core import Core, launch_memory, on
 from neuroncore.core.meeting import cores_together
 from neuroncore.core.system import System
-from neuroncore.errors import NeuronError, UsageError
-from neuroncore.findings import Finding
 from neuroncore.frontend import ending, misuse, verifying
 from neuroncore.frontend.arguments import Arguments
 from neuroncore.frontend.inputs import Inputs
@@ -23,15 +24,14 @@ from neuroncore.frontend.settings import current_settings, environment_options, 
 from neuroncore.frontend.sharing import apart
 from neuroncore.frontend.warning import NeuronWarning as NeuronWarning
 from neuroncore.frontend.warning import warn
-from neuroncore.instances.instance import Instance
-from neuroncore.instances.instance import find as find_instance
-from neuroncore.instances.runtime import world_limits
 from neuroncore.machine import Machine
+from neuroncore.machine.instance import Instance
+from neuroncore.machine.instance import find as find_instance
+from neuroncore.machine.runtime import world_limits
+from neuroncore.machine.world import World, listed
 from neuroncore.memory.tile import Tile
-from neuroncore.options import DISABLE_DGE, Options
 from neuroncore.record.program import Order
 from neuroncore.report.progress import issued, progress
-from neuroncore.startup.lazy import Lazy
 
 if TYPE_CHECKING:
     from neuroncore.precision.findings import Precision

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+from neuroncore.base.enums import Version
 from neuroncore.core.core import running
-from neuroncore.enums import Version
 from neuroncore.frontend.settings import target_machine
 from neuroncore.machine import Machine, api_number, api_versions
 from neuroncore.memory.tile import Tile

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
-from neuroncore import source
-from neuroncore.errors import (
+from neuroncore.base import source
+from neuroncore.base.errors import (
     REPORT,
     EmulatorError,
     KernelError,
@@ -22,8 +22,8 @@ from neuroncore.errors import (
     UnknownNameError,
     did_you_mean,
 )
+from neuroncore.base.structs import dataclass
 from neuroncore.frontend.unread import Unread
-from neuroncore.startup.structs import dataclass
 
 WRONG = (TypeError, AttributeError, ValueError, IndexError, OverflowError)
 PACKAGE = "neuroncore."

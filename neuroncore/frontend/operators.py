@@ -9,9 +9,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from neuroncore.base.errors import OperatorError
 from neuroncore.clause.alu import FUNCTIONS, OPERATORS, SIMULATED, Function, Operator
 from neuroncore.core.core import running
-from neuroncore.errors import OperatorError
 
 
 class Operation:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from neuroncore.base.findings import Finding
+from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Core
-from neuroncore.findings import Finding
 from neuroncore.frontend.arguments import Arguments, values_in
 from neuroncore.frontend.arrays import as_numpy
 from neuroncore.machine import Machine
-from neuroncore.record.data import Input, Setting
-from neuroncore.startup.structs import dataclass
+from neuroncore.record.inputs import Input, Setting
 
 Array = npt.NDArray[Any]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.errors import NeuronError
+from neuroncore.base.errors import NeuronError
+from neuroncore.base.lazy import Lazy
 from neuroncore.memory.tile import Tile
-from neuroncore.startup.lazy import Lazy
 
 tiles: Any = Lazy("neuroncore.view.tiles")
 

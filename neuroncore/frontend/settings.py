@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from neuroncore import machine
+from neuroncore.base.errors import UsageError
+from neuroncore.base.options import Options, documented, ideal
+from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Core
-from neuroncore.errors import UsageError
 from neuroncore.frontend.outcome import Launch
 from neuroncore.machine import Machine
-from neuroncore.options import Options, documented, ideal
-from neuroncore.startup.structs import dataclass
 
 DEFAULT_TARGET = "trn2"
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"

@@ -17,7 +17,7 @@ from neuroncore.frontend.arguments import Arguments
 from neuroncore.frontend.arrays import as_numpy, library
 from neuroncore.frontend.ending import is_host_array, leaves
 from neuroncore.memory import access
-from neuroncore.record.data import like
+from neuroncore.record.inputs import like
 
 Array = npt.NDArray[Any]
 

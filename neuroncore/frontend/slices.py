@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from neuroncore.base.structs import dataclass
 from neuroncore.memory.register import VirtualRegister
-from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from __future__ import annotations
 import ast
 from typing import Any, NoReturn
 
-from neuroncore import source
+from neuroncore.base import source
+from neuroncore.base.errors import DynamicControlError, SignatureError
 from neuroncore.clause.alu import Operator
 from neuroncore.core.core import current, running
-from neuroncore.errors import DynamicControlError, SignatureError
 from neuroncore.memory.tile import Tile
 
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from neuroncore.errors import EmulatorError, UsageError
+from neuroncore.base.errors import EmulatorError, UsageError
+from neuroncore.base.lazy import Lazy
 from neuroncore.frontend import outcome
 from neuroncore.frontend.arguments import arrays_in
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import current_settings
 from neuroncore.record.saved import Record
 from neuroncore.report.progress import progress
-from neuroncore.startup.lazy import Lazy
 
 if TYPE_CHECKING:
     from neuroncore.replay.verification import Verdict

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from neuroncore import source
-from neuroncore.findings import Finding
+from neuroncore.base import source
+from neuroncore.base.findings import Finding
 
 
 class Line(NamedTuple):

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.enums import ON_CHIP, MemoryRegion
+from neuroncore.base.enums import ON_CHIP, MemoryRegion
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 from neuroncore.memory.gaps import Footprint, Gaps, footprint

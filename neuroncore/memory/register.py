@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from neuroncore import source
-from neuroncore.errors import DynamicControlError
+from neuroncore.base import source
+from neuroncore.base.errors import DynamicControlError
 
 WIDTH = 32  # bits of a register (nki.isa.register_alloc)
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.enums import ON_CHIP, MemoryRegion
-from neuroncore.errors import (
+from neuroncore.base.enums import ON_CHIP, MemoryRegion
+from neuroncore.base.errors import (
     CapacityError,
     NotEmulated,
     OutOfBoundsError,

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import (
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     KernelError,
@@ -22,6 +22,7 @@ from neuroncore.errors import (
     SignatureError,
     ViewError,
 )
+from neuroncore.base.structs import dataclass
 from neuroncore.memory import geometry
 from neuroncore.memory.access import Dims
 from neuroncore.memory.gaps import Flags, Footprint, Gaps, footprint
@@ -30,7 +31,6 @@ from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Image, Storage
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
-from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -1,4 +1,6 @@
-"""Loops compiled by numba. Each has an obvious twin above this room, and a test that compares them.
+"""Loops compiled by numba: compiling them when it is worth it, their buffers and machine code.
 
-Nothing in this folder is imported before it is needed: see `neuroncore.startup.lazy`.
+The loops themselves are in `loops/` of the rooms that they work for. Each has an obvious twin in
+its room, and a test that compares them. None is imported before it is needed: see
+`neuroncore.base.lazy`.
 """

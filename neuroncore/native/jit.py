@@ -11,8 +11,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
+from neuroncore.base.lazy import Lazy
 from neuroncore.native import machine_code
-from neuroncore.startup.lazy import Lazy
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-SOURCES = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 STAMP = "neuroncore.sources"  # the file, beside machine code, that says what that was made of
 
 
@@ -26,7 +26,7 @@ def is_there(dispatcher: Any) -> bool:
 def renew(folder: str) -> None:
     """Remove machine code that was made of other sources. numba asks only whether the file of a
     loop has changed, not whether those have that it imports."""
-    stamp, sources = Path(folder, STAMP), digest(SOURCES)
+    stamp, sources = Path(folder, STAMP), digest(PACKAGE)
     with suppress(OSError):  # where nothing can be removed numba keeps nothing either
         if not stamp.is_file() or stamp.read_text() != sources:
             for index in Path(folder).glob("*.nbi"):
@@ -34,9 +34,13 @@ def renew(folder: str) -> None:
             stamp.write_text(sources)
 
 
-def digest(folder: Path) -> str:
-    """What tells the modules of a folder from others."""
+def digest(package: Path) -> str:
+    """A hash of all modules with compiled loops, and of those that they import."""
     found = sha256()
-    for file in sorted(folder.glob("*.py")):
-        found.update(file.name.encode() + b"\0" + sha256(file.read_bytes()).digest())
+    for file in sorted([*package.glob("native/*.py"), *package.glob("*/loops/*.py")]):
+        found.update(
+            file.relative_to(package).as_posix().encode()
+            + b"\0"
+            + sha256(file.read_bytes()).digest()
+        )
     return found.hexdigest()

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
+from neuroncore.base.lazy import Lazy
 from neuroncore.native import buffers
 from neuroncore.numerics.formats import PACK, Format, bfloat16, float32, float64
-from neuroncore.startup.lazy import Lazy
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
 Array = npt.NDArray[Any]
 FLOAT = np.dtype(np.float32)
-native: Any = Lazy("neuroncore.native.codec")
+native: Any = Lazy("neuroncore.numerics.loops.codec")
 fractions: Any = Lazy("fractions")
 
 
@@ -245,7 +245,7 @@ def widening(form: Format) -> Array:
 
 @cache
 def narrow_numbers(form: Format) -> Array:
-    """What the loops of `native.codec` need to know of a format with less exponent than float32."""
+    """What the loops of `loops.codec` need to know of a format with less exponent than float32."""
     width, shift = 8 * form.itemsize, 23 - form.mantissa
     least = 128 - form.bias
     overflow = form.max_code + form.nan  # the infinity, NaN where there is none, else the largest

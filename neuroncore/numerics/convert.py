@@ -27,7 +27,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
+from neuroncore.base.structs import dataclass
 from neuroncore.numerics import codec, stochastic
 from neuroncore.numerics.formats import (
     FLOATS,
@@ -38,7 +39,6 @@ from neuroncore.numerics.formats import (
     lookup_any,
 )
 from neuroncore.numerics.stochastic import Stream
-from neuroncore.startup.structs import dataclass
 
 __all__ = (
     *("Info", "Statistics", "Stream", "cast", "cfp8", "compare_casts", "decode", "encode"),

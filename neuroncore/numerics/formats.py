@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.errors import UsageError, did_you_mean
+from neuroncore.base.errors import UsageError, did_you_mean
 
 Kind = Literal["float", "int", "uint", "bool", "scale", "packed"]
 Held = Literal["engines", "memory", "packs", "nothing"]

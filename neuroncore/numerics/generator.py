@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.startup.lazy import Lazy
+from neuroncore.base.lazy import Lazy
 
 Array = npt.NDArray[Any]
-philox: Any = Lazy("neuroncore.native.philox")
-registers: Any = Lazy("neuroncore.native.shift_registers")
+philox: Any = Lazy("neuroncore.numerics.loops.philox")
+registers: Any = Lazy("neuroncore.numerics.loops.shift_registers")
 
 WORDS = 6  # of one state (ISA)
 

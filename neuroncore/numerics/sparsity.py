@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 
 Array = npt.NDArray[Any]
 Pattern = tuple[int, int]

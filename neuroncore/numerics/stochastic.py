@@ -26,18 +26,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
+from neuroncore.base.lazy import Lazy
+from neuroncore.base.options import Options
 from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
-from neuroncore.options import Options
-from neuroncore.startup.lazy import Lazy
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
 Array = npt.NDArray[Any]
-native: Any = Lazy("neuroncore.native.stochastic")
+native: Any = Lazy("neuroncore.numerics.loops.stochastic")
 
 WORD = 32
 NONE = np.empty(0, np.uint32)

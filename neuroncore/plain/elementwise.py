@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.enums import reduce_cmd
+from neuroncore.base.enums import reduce_cmd
 from neuroncore.plain.arithmetic import BITS, INTEGER, activation_of, apply
 from neuroncore.plain.formats import Array, F, Format, encode
 from neuroncore.plain.memory import Operand

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.enums import engine
+from neuroncore.base.enums import engine
 from neuroncore.plain.elementwise import column
 from neuroncore.plain.formats import Array, F
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.enums import ON_CHIP, engine, reduce_cmd
+from neuroncore.base.enums import ON_CHIP, engine, reduce_cmd
 from neuroncore.plain import collectives, elementwise, move, random, reduction, tensor
 from neuroncore.plain.arithmetic import IDENTITY, ULPS, apply
 from neuroncore.plain.formats import FLOAT32, FORMATS, Array, Format, encode, stochastic
 from neuroncore.plain.memory import Operand, Tensor, positions
-from neuroncore.record.data import leaves
+from neuroncore.record.inputs import leaves
 from neuroncore.record.registers import Registers
 from neuroncore.record.rows import Register, Row, Rows, Window, last_uses
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import engine
 from neuroncore.core.core import Core
-from neuroncore.enums import engine
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.precision.doubles import Beside, chip_doubles, made
 from neuroncore.precision.findings import Precision

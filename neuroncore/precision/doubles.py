@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.errors import KernelError
+from neuroncore.base.lazy import Lazy
+from neuroncore.base.structs import dataclass
 from neuroncore.core.indirection import Picked
-from neuroncore.errors import KernelError
 from neuroncore.memory.geometry import Geometry, unplaced
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Dynamic, Tile
 from neuroncore.native import buffers
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32, float64, tfloat32
-from neuroncore.startup.lazy import Lazy
-from neuroncore.startup.structs import dataclass
 
-native: Any = Lazy("neuroncore.native.precision")
+native: Any = Lazy("neuroncore.numerics.loops.precision")
 
 Energy = dict[int, float]  # the sum of squared errors that each source line has brought in
 Window = tuple[int, int, int, int, int, Format]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from neuroncore.base.structs import dataclass
 from neuroncore.clause.alu import Function, Operator
 from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import Format, int32, uint32
-from neuroncore.startup.structs import dataclass
 
 CHOOSERS = {"predicate", "index", "indices"}  # operands that aren't computed with
 WIDE_INTEGERS = (int32, uint32)

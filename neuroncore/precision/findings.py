@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore import source
-from neuroncore.findings import Finding
+from neuroncore.base import source
+from neuroncore.base.findings import Finding
+from neuroncore.base.lazy import Lazy
+from neuroncore.base.structs import dataclass
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import Format, float32
 from neuroncore.precision.doubles import Energy, chip_values, is_float, on
-from neuroncore.startup.lazy import Lazy
-from neuroncore.startup.structs import dataclass
 
-native: Any = Lazy("neuroncore.native.precision")
+native: Any = Lazy("neuroncore.numerics.loops.precision")
 
 OVERFLOW, SATURATED, ROUNDED, CANCELLATION = WARNINGS = (
     "OVERFLOW",
@@ -96,7 +96,7 @@ class Precision:
     def introduced(
         self, line: int, instruction: str, form: Format, ulps: tuple[int, float, float, float]
     ) -> None:
-        """What `native.ulps` says of some elements in a format."""
+        """What `numerics.loops.precision.ulps` says of some elements in a format."""
         count, _, squares, greatest = ulps
         found = self.lines[line]
         found.instructions.add(instruction)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.lazy import Lazy
 from neuroncore.clause.instruction import Call
 from neuroncore.core.core import Core
 from neuroncore.core.staging import perform
@@ -17,9 +18,8 @@ from neuroncore.precision.around import Around, Stand
 from neuroncore.precision.doubles import Beside, chip_doubles, is_float, made, on
 from neuroncore.precision.evaluation import WIDE_INTEGERS, Evaluation
 from neuroncore.precision.findings import ROUNDED, SATURATED
-from neuroncore.startup.lazy import Lazy
 
-native: Any = Lazy("neuroncore.native.precision")
+native: Any = Lazy("neuroncore.numerics.loops.precision")
 
 EXACT_INTEGER = 1 << 24  # float32 has all integers up to here
 SUSPICIOUS = EXACT_INTEGER - 1  # and the next may have been rounded to it

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import Operand
 from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
 from neuroncore.core.indirection import Picked, scatter
 from neuroncore.core.staging import perform
-from neuroncore.enums import engine
 from neuroncore.memory.tile import Tile
 from neuroncore.precision import integers
 from neuroncore.precision.around import Around

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import engine, reduce_cmd
+from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.core.indirection import Picked
 from neuroncore.core.staging import perform
-from neuroncore.enums import engine, reduce_cmd
 from neuroncore.memory.access import is_dense
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.native import buffers
@@ -40,7 +41,6 @@ from neuroncore.precision.findings import (
     native,
     portions,
 )
-from neuroncore.startup.structs import dataclass
 
 SAMPLE = 4096  # elements of a result on which errors are told apart
 LOST = 2.0  # decimal digits that are worth being told of

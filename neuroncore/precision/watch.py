@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import engine
 from neuroncore.clause.alu import Function
 from neuroncore.clause.instruction import Call, Run
 from neuroncore.clause.operand import spread
 from neuroncore.core.core import Core
-from neuroncore.enums import engine
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, float32
 from neuroncore.precision import integers

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.enums import MemoryRegion
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.structs import dataclass
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
-from neuroncore.native import boxes as native
 from neuroncore.record.columns import Windows
+from neuroncore.record.loops import boxes as native
 from neuroncore.record.overlap import Form, Patterns, neighbours
 from neuroncore.record.pieces import Pieces, pieces
 from neuroncore.record.storages import Area, Storages
-from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

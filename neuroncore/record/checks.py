@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.enums import MemoryRegion
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import Call
-from neuroncore.enums import MemoryRegion
 from neuroncore.memory import geometry
 from neuroncore.memory.geometry import Geometry, View
 from neuroncore.memory.register import OPERATIONS, VirtualRegister
 from neuroncore.record.columns import inside
-from neuroncore.record.data import leaves, value_of
+from neuroncore.record.inputs import leaves, value_of
 from neuroncore.record.program import Program
 
 Array = npt.NDArray[Any]

@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
-from neuroncore.native import rows as native
-from neuroncore.native.boxes import ANYWHERE as ANYWHERE
-from neuroncore.native.boxes import distinct
-from neuroncore.startup.structs import dataclass
+from neuroncore.record.loops import rows as native
+from neuroncore.record.loops.boxes import ANYWHERE as ANYWHERE
+from neuroncore.record.loops.boxes import distinct
 
 Array = npt.NDArray[Any]
 Pack = Callable[..., bytes]
 
-# A row in words of 64 bits, of which the lower half comes first (`native.rows`).
+# A row in words of 64 bits, of which the lower half comes first (`loops.rows`).
 BEGIN, WINDOW, VALUES, WORD = "ii", "qqq", "q", "<i8"
 MOVING = 1 << 62  # what is added, as an offset, to the number of a window that moves
 

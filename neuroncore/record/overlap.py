@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.memory import access
-from neuroncore.native import boxes as native
+from neuroncore.record.loops import boxes as native
 
 Array = npt.NDArray[Any]
 

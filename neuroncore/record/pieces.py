@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.enums import MemoryRegion
-from neuroncore.native import boxes as native
-from neuroncore.startup.structs import dataclass
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.structs import dataclass
+from neuroncore.record.loops import boxes as native
 
 if TYPE_CHECKING:  # it imports this module
     from neuroncore.record.boxes import Areas

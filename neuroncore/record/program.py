@@ -19,19 +19,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore import source
+from neuroncore.base import source
+from neuroncore.base.options import Order as Order
+from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
-from neuroncore.options import Order as Order
 from neuroncore.record.boxes import Boxes, boxes
 from neuroncore.record.columns import ANYWHERE, MOVING, Windows, apart, inside, joined, parted
 from neuroncore.record.columns import Columns as Columns
-from neuroncore.record.data import Data, Leaf, is_tile, mapped
+from neuroncore.record.inputs import Data, Leaf, is_tile, mapped
 from neuroncore.record.storages import Area, Storages, restored, storages
-from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

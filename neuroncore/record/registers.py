@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 from neuroncore.memory.register import COMPUTE, OPERATIONS, wrapped
-from neuroncore.record.data import Data
+from neuroncore.record.inputs import Data
 
 
 class Registers:

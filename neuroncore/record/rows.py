@@ -11,7 +11,7 @@ import numpy as np
 from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import VirtualRegister
-from neuroncore.record.data import Leaf, value_of
+from neuroncore.record.inputs import Leaf, value_of
 from neuroncore.record.program import Program
 
 

@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.clause.world import World
-from neuroncore.errors import NeuronError, UsageError
+from neuroncore.base.errors import NeuronError, UsageError
+from neuroncore.base.options import Options
+from neuroncore.base.structs import dataclass
 from neuroncore.machine import Machine
+from neuroncore.machine.world import World
 from neuroncore.numerics.formats import Format, lookup
-from neuroncore.options import Options
-from neuroncore.record import tables
-from neuroncore.record.data import Input, Outcome, Setting
+from neuroncore.record import program_json as tables
+from neuroncore.record.call_json import are_dims, plain, value
+from neuroncore.record.inputs import Input, Outcome, Setting
 from neuroncore.record.program import Program
-from neuroncore.record.trees import plain_tree, tree
-from neuroncore.record.values import are_dims, plain, value
-from neuroncore.startup.structs import dataclass
+from neuroncore.record.row_json import plain_tree, tree
 
 Array = npt.NDArray[Any]
 

@@ -6,9 +6,9 @@ from array import array
 from types import CodeType
 from typing import NamedTuple
 
-from neuroncore import source
+from neuroncore.base import source
+from neuroncore.base.source import Place
 from neuroncore.record.program import Program
-from neuroncore.source import Place
 
 
 class Frame(NamedTuple):

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from neuroncore.base.enums import MemoryRegion
 from neuroncore.clause.instruction import Call
-from neuroncore.enums import MemoryRegion
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import Geometry, Layout
-from neuroncore.native.boxes import distinct
 from neuroncore.record.columns import Array, Windows
+from neuroncore.record.loops.boxes import distinct
 
 birth = Struct("<qq").pack  # a storage, and the line of its allocation
 

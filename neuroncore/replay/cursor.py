@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from neuroncore.base.errors import DeadlockError, UsageError
 from neuroncore.core import results
 from neuroncore.core.core import Core, launch_memory, on
 from neuroncore.core.meeting import cores_together
-from neuroncore.errors import DeadlockError, UsageError
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic
-from neuroncore.record.data import Setting, is_leaf, is_tile, leaves, mapped
+from neuroncore.record.inputs import Setting, is_leaf, is_tile, leaves, mapped
 from neuroncore.record.saved import Record
 from neuroncore.replay.execution import Execution
 from neuroncore.replay.inputs import entered

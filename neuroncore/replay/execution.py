@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from neuroncore.base.errors import KernelError, UsageError
+from neuroncore.base.structs import dataclass
 from neuroncore.clause.immediate import Register
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import Operand
 from neuroncore.core.binding import again
 from neuroncore.core.core import Core
-from neuroncore.errors import KernelError, UsageError
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
-from neuroncore.record.data import Leaf, leaves, value_of
+from neuroncore.record.inputs import Leaf, leaves, value_of
 from neuroncore.record.program import Program
 from neuroncore.record.registers import Registers
 from neuroncore.replay.tensors import Tensors, last_uses
-from neuroncore.startup.structs import dataclass
 
 CHUNK = 4096  # rows that are lists of Python at a time
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 from neuroncore.memory.storage import Memory
 from neuroncore.memory.tile import Array
 from neuroncore.numerics.formats import lookup
-from neuroncore.record.data import Input, Setting
+from neuroncore.record.inputs import Input, Setting
 
 Given = Mapping[str, Any] | Sequence[Any] | None
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import MemoryRegion, engine
+from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Core
-from neuroncore.enums import MemoryRegion, engine
 from neuroncore.memory.gaps import Flags, Gaps
 from neuroncore.memory.geometry import Layout
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array
-from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True, eq=False)

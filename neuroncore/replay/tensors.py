@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import UsageError
 from neuroncore.core.core import Core
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import UsageError
 from neuroncore.memory.geometry import Layout
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile

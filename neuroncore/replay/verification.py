@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neuroncore import source
+from neuroncore.base import source
+from neuroncore.base.structs import dataclass
 from neuroncore.core.replica_groups import chip_ranks
 from neuroncore.memory.storage import Storage
 from neuroncore.plain.formats import Array
 from neuroncore.plain.memory import Operand
 from neuroncore.plain.reading import Reading, approximate
-from neuroncore.record.data import leaves
+from neuroncore.record.inputs import leaves
 from neuroncore.record.rows import Row
 from neuroncore.record.saved import Record
 from neuroncore.replay.comparison import (
@@ -31,7 +32,6 @@ from neuroncore.replay.comparison import (
 from neuroncore.replay.cursor import Replay
 from neuroncore.replay.execution import Execution
 from neuroncore.replay.inputs import entered
-from neuroncore.startup.structs import dataclass
 
 
 @dataclass(frozen=True)

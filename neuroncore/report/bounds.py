@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.analysis.lines import Line
-from neuroncore.analysis.path import Parts
-from neuroncore.analysis.verdict import ALONE, Bound
-from neuroncore.compiler.queues import QUEUES
+from neuroncore.base.structs import dataclass
 from neuroncore.report.units import duration, size
-from neuroncore.schedule import Timeline
-from neuroncore.startup.structs import dataclass
+from neuroncore.time.lines import Line
+from neuroncore.time.path import Parts
+from neuroncore.time.queues import QUEUES
+from neuroncore.time.schedule import Timeline
+from neuroncore.time.verdict import ALONE, Bound
 
 Array = npt.NDArray[Any]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from neuroncore.clause.world import listed
-from neuroncore.instances.collective_time import CollectiveTime
+from neuroncore.base.structs import dataclass
+from neuroncore.machine.collective_time import CollectiveTime
+from neuroncore.machine.world import listed
 from neuroncore.report.units import duration, size
-from neuroncore.schedule import Timeline
-from neuroncore.schedule.meetings import collectives, time_of, together
-from neuroncore.startup.structs import dataclass
+from neuroncore.time.meetings import collectives, time_of, together
+from neuroncore.time.schedule import Timeline
 
 UNKNOWN = "its time is not known: no instance has so many ranks, and of EFA nothing is estimated"
 

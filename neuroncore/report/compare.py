@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
+from neuroncore.base.structs import dataclass
 from neuroncore.numerics.formats import FORMATS, float32, lookup
-from neuroncore.startup.structs import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.compiler import BYPASSED, ISSUED, REPEATED, Compiled
-from neuroncore.compiler.queues import QUEUES
 from neuroncore.report.units import size
+from neuroncore.time.compiled import BYPASSED, ISSUED, REPEATED, Compiled
+from neuroncore.time.queues import QUEUES
 
-ADDED = "spill_save", "spill_reload", "load again"  # by kind (`neuroncore.native.spills`)
+ADDED = "spill_save", "spill_reload", "load again"  # by kind (`neuroncore.time.loops.spills`)
 LEFT_OUT = {REPEATED: "there already", BYPASSED: "read in PSUM"}
 
 

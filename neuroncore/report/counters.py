@@ -12,18 +12,18 @@ from dataclasses import field
 
 import numpy as np
 
+from neuroncore.base.enums import engine
+from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import HBM
-from neuroncore.compiler import ISSUED, Compiled
-from neuroncore.compiler.queues import QUEUES, TENSOR, is_transfer
-from neuroncore.compiler.residency import Moves
-from neuroncore.enums import engine
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
-from neuroncore.native.spills import RELOADED, REREAD, SAVED
 from neuroncore.numerics.formats import PACK, float32
-from neuroncore.schedule import Timeline
-from neuroncore.startup.structs import dataclass
+from neuroncore.time.compiled import ISSUED, Compiled
+from neuroncore.time.loops.spills import RELOADED, REREAD, SAVED
+from neuroncore.time.queues import QUEUES, TENSOR, is_transfer
+from neuroncore.time.residency import Moves
+from neuroncore.time.schedule import Timeline
 
 BYTES = tuple(f"{m}_{verb}_bytes" for m in ("hbm", "sbuf", "psum") for verb in ("read", "write"))
 FLOPS = tuple(f"{adjusted}{kind}_flops" for adjusted in ("", "adjusted_")

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy.typing as npt
 
-from neuroncore.analysis import lines
+from neuroncore.base.structs import dataclass
 from neuroncore.report import pairs
 from neuroncore.report.compare import Incomparable, compare
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.report.units import duration, size
-from neuroncore.schedule import Timeline
-from neuroncore.startup.structs import dataclass
+from neuroncore.time import lines
+from neuroncore.time.schedule import Timeline
 
 Array = npt.NDArray[Any]
 SCHEMA = "neuroncore.diff/1"

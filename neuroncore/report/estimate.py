@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from neuroncore.analysis.verdict import Bound, bound
+from neuroncore.base.structs import dataclass
 from neuroncore.report.ranges import Kind, kind_of, range_of
 from neuroncore.report.units import duration
-from neuroncore.schedule import Timeline
-from neuroncore.startup.structs import dataclass
+from neuroncore.time.schedule import Timeline
+from neuroncore.time.verdict import Bound, bound
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from copy import copy
 from pathlib import Path
 
 from neuroncore import machine
-from neuroncore.errors import UsageError
-from neuroncore.options import DISABLE_DGE
+from neuroncore.base.errors import UsageError
+from neuroncore.base.options import DISABLE_DGE
+from neuroncore.base.structs import dataclass
 from neuroncore.record.program import Program
 from neuroncore.record.saved import Record, load
 from neuroncore.report.ranges import Kind, kind_of
-from neuroncore.schedule import Timeline, schedule_cores
-from neuroncore.startup.structs import dataclass
+from neuroncore.time.schedule import Timeline, schedule_cores
 
 Row = Mapping[str, str]
 

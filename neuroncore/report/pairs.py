@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from neuroncore.schedule import Timeline
-from neuroncore.startup.structs import dataclass
+from neuroncore.base.structs import dataclass
+from neuroncore.time.schedule import Timeline
 
 FILE = Path(__file__).with_name("pairs.toml")
 UNCERTAIN = 0.8  # a probability below which the order is not told

@@ -16,14 +16,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.enums import MemoryRegion
 from neuroncore.clause.instruction import Call
-from neuroncore.compiler.queues import GPSIMD, LOADS, STORES
-from neuroncore.enums import MemoryRegion
 from neuroncore.memory.geometry import View
-from neuroncore.native import boxes as native
+from neuroncore.record.loops import boxes as native
 from neuroncore.report.tracks import Track, pending, throughput, usage, whole
-from neuroncore.schedule import Timeline
-from neuroncore.schedule.meetings import collectives
+from neuroncore.time.meetings import collectives
+from neuroncore.time.queues import GPSIMD, LOADS, STORES
+from neuroncore.time.schedule import Timeline
 
 Array = npt.NDArray[Any]
 

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.analysis.path import steps
-from neuroncore.compiler import REPEATED
-from neuroncore.compiler.queues import LOADS, QUEUES
-from neuroncore.native.spills import RELOADED, SAVED
-from neuroncore.schedule import Timeline
-from neuroncore.startup.lazy import Lazy
-from neuroncore.startup.structs import dataclass
+from neuroncore.base.lazy import Lazy
+from neuroncore.base.structs import dataclass
+from neuroncore.time.compiled import REPEATED
+from neuroncore.time.loops.spills import RELOADED, SAVED
+from neuroncore.time.path import steps
+from neuroncore.time.queues import LOADS, QUEUES
+from neuroncore.time.schedule import Timeline
 
 Array = npt.NDArray[Any]
 statistics: Any = Lazy("statistics")

@@ -35,16 +35,16 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from neuroncore.compiler.queues import QUEUES
+from neuroncore.base.errors import UsageError
+from neuroncore.base.installed import version
 from neuroncore.core.core import Core
-from neuroncore.errors import UsageError
 from neuroncore.machine import load
 from neuroncore.record import saved as records
 from neuroncore.record.saved import Record
 from neuroncore.report import perfetto
 from neuroncore.report.summary import bound_by, figures
-from neuroncore.schedule import Timeline, schedule_cores
-from neuroncore.startup.installed import version
+from neuroncore.time.queues import QUEUES
+from neuroncore.time.schedule import Timeline, schedule_cores
 
 TRACED = 20_000  # instructions, whose timeline takes about 0.3 MB compressed
 LINES = 1000

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 from statistics import median
 
-from neuroncore.startup.structs import dataclass
+from neuroncore.base.structs import dataclass
 
 CLOSE = 0.20  # an error up to which an estimate is close
 DIFFERENT = 0.10  # variants that are further apart than this ought to be told apart

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.compiler.queues import LOADS, SCALAR, TENSOR
 from neuroncore.core.meeting import cores_together
 from neuroncore.machine import Machine
 from neuroncore.report.counters import SPILLS, Counters, counted
 from neuroncore.report.estimate import Estimate, estimate
-from neuroncore.schedule import Timeline
-from neuroncore.schedule.meetings import collectives
+from neuroncore.time.meetings import collectives
+from neuroncore.time.queues import LOADS, SCALAR, TENSOR
+from neuroncore.time.schedule import Timeline
 
 Array = npt.NDArray[Any]
 

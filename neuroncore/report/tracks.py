@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.enums import MemoryRegion
-from neuroncore.schedule import Timeline
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.time.schedule import Timeline
 
 Array = npt.NDArray[np.number]
 Track = tuple[npt.NDArray[np.int64], Array]

@@ -9,12 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.analysis import lines
-from neuroncore.analysis.changes import RESOURCES, Change, as_it_is
-from neuroncore.analysis.lines import Line
-from neuroncore.analysis.promise import promising
-from neuroncore.analysis.variation import Variation
-from neuroncore.analysis.verdict import (
+from neuroncore.base.structs import dataclass
+from neuroncore.machine.world import World
+from neuroncore.report.bounds import sentence
+from neuroncore.report.estimate import Estimate, estimate
+from neuroncore.report.units import duration
+from neuroncore.time import lines
+from neuroncore.time.changes import RESOURCES, Change, as_it_is
+from neuroncore.time.lines import Line
+from neuroncore.time.promise import promising
+from neuroncore.time.schedule import Timeline
+from neuroncore.time.variation import Variation
+from neuroncore.time.verdict import (
     ALONE,
     Bound,
     Effect,
@@ -24,12 +30,6 @@ from neuroncore.analysis.verdict import (
     pair,
     tried,
 )
-from neuroncore.clause.world import World
-from neuroncore.report.bounds import sentence
-from neuroncore.report.estimate import Estimate, estimate
-from neuroncore.report.units import duration
-from neuroncore.schedule import Timeline
-from neuroncore.startup.structs import dataclass
 
 SCHEMA = "neuroncore.why/1"
 NOTHING = 0.01  # a part of the time: what changes it by less changes nothing

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.enums import MemoryRegion
+from neuroncore.base.enums import MemoryRegion
 from neuroncore.record.boxes import Box
 from neuroncore.record.program import Program
-from neuroncore.schedule import Timeline
+from neuroncore.time.schedule import Timeline
 from neuroncore.view.columns import Packed, differences, packed
 from neuroncore.view.placement import addresses
 from neuroncore.view.times import Times

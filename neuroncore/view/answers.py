@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from neuroncore.analysis.path import parts, steps
 from neuroncore.report.estimate import estimate
 from neuroncore.report.why import SOME, Answers, WhatIf, why
-from neuroncore.schedule import Timeline
+from neuroncore.time.path import parts, steps
+from neuroncore.time.schedule import Timeline
 
 ROOM = 2_400_000  # instructions to schedule again for what-ifs, each as often as it is: a second
 

@@ -6,10 +6,10 @@ import html
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from neuroncore.findings import Finding
-from neuroncore.report import tables
+from neuroncore.base.findings import Finding
+from neuroncore.report import arrays as tables
 from neuroncore.report.estimate import estimate
-from neuroncore.schedule import Timeline
+from neuroncore.time.schedule import Timeline
 from neuroncore.view.answers import answers
 
 BLOCKS = 24  # of a bar that means all of the time

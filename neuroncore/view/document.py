@@ -13,29 +13,29 @@ from typing import Any
 
 import numpy.typing as npt
 
+from neuroncore.base.errors import UsageError
+from neuroncore.base.findings import Finding, without_advice
+from neuroncore.base.installed import version
+from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.world import ALONE, World
-from neuroncore.compiler.policy import POLICIES
-from neuroncore.compiler.queues import QUEUES
-from neuroncore.errors import UsageError
-from neuroncore.findings import Finding, without_advice
 from neuroncore.machine import Machine
+from neuroncore.machine.world import ALONE, World
 from neuroncore.precision.findings import Precision
 from neuroncore.record.program import Program
 from neuroncore.record.storages import Area
 from neuroncore.report import precision
 from neuroncore.report.perfetto import COLLECTIVES, RINGS, ROWS
 from neuroncore.report.summary import bound_by, summary
-from neuroncore.schedule import Timeline
-from neuroncore.schedule.meetings import collectives
-from neuroncore.startup.installed import version
-from neuroncore.startup.structs import dataclass
+from neuroncore.time.meetings import collectives
+from neuroncore.time.policy import POLICIES
+from neuroncore.time.queues import QUEUES
+from neuroncore.time.schedule import Timeline
 from neuroncore.view import sources
 from neuroncore.view.accesses import Accesses, places
 from neuroncore.view.answers import answers, verdict
 from neuroncore.view.columns import differences
+from neuroncore.view.elements import Steps, array, values
 from neuroncore.view.times import Times
-from neuroncore.view.values import Steps, array, values
 from neuroncore.view.window import Window, shown
 
 Array = npt.NDArray[Any]

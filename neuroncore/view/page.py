@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from neuroncore.startup.structs import dataclass
+from neuroncore.base.structs import dataclass
 from neuroncore.view.document import Shown, document
 
 WEB = Path(__file__).parent / "web"

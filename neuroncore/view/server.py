@@ -17,8 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
-from neuroncore.errors import NeuronError, UsageError
-from neuroncore.view import values
+from neuroncore.base.errors import NeuronError, UsageError
+from neuroncore.view import elements as values
 from neuroncore.view.document import Shown
 from neuroncore.view.page import FRAME_HEIGHT, page
 from neuroncore.view.window import Window

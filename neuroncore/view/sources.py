@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.compiler.queues import QUEUES
+from neuroncore.base.source import Place
 from neuroncore.record.program import Program
 from neuroncore.record.stacks import Witness
 from neuroncore.report.counters import product
 from neuroncore.report.summary import summary
-from neuroncore.schedule import Timeline
-from neuroncore.source import Place
+from neuroncore.time.queues import QUEUES
+from neuroncore.time.schedule import Timeline
 from neuroncore.view.columns import packed, text
 
 Array = npt.NDArray[Any]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.startup.structs import dataclass
-from neuroncore.view.values import levels, picture
+from neuroncore.base.structs import dataclass
+from neuroncore.view.elements import levels, picture
 
 Array = npt.NDArray[Any]
 SIDE = 128  # pixels of a heat map

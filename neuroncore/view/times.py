@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.compiler.queues import QUEUES
-from neuroncore.schedule import Timeline
-from neuroncore.schedule.timeline import before_in_queue
+from neuroncore.time.queues import QUEUES
+from neuroncore.time.schedule import Timeline
+from neuroncore.time.timeline import before_in_queue
 from neuroncore.view.columns import Packed, packed, signed
 
 Array = npt.NDArray[Any]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from neuroncore.errors import UsageError
-from neuroncore.schedule import Timeline
-from neuroncore.startup.structs import dataclass
+from neuroncore.base.errors import UsageError
+from neuroncore.base.structs import dataclass
+from neuroncore.time.schedule import Timeline
 
 MOST = 1_000_000  # instructions that a page has
 

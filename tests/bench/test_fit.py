@@ -15,13 +15,13 @@ import fit
 from choices import Choice
 
 from neuroncore import machine
-from neuroncore.compiler import policy
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.record.saved import Record
 from neuroncore.report import measurements
 from neuroncore.report.measurements import Harness
 from neuroncore.report.score import Point
+from neuroncore.time import policy
 
 WINDOW = Choice("policy", "compiled", "window", without=1, in_use=8, also=(4,))
 KNOWN = measurements.harnesses(FOLDER / "offsets.toml")

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 import fuzz
 
-from neuroncore.errors import KernelError
+from neuroncore.base.errors import KernelError
 
 
 def test_random_calls_are_legal_or_refused_without_a_trace():

@@ -8,9 +8,9 @@ import captures
 import pytest
 from captures import word
 
+from neuroncore.base.errors import DefinitionError
 from neuroncore.capture import encoding, trace
 from neuroncore.capture.encoding import Condition, decoded
-from neuroncore.errors import DefinitionError
 from neuroncore.machine import isa
 
 # What is in the bytes, and what the profiler prints of it.

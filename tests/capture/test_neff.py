@@ -7,8 +7,8 @@ import captures
 import pytest
 from captures import ENGINES, Compiled, archive, move, mutated, word
 
+from neuroncore.base.errors import UsageError
 from neuroncore.capture import neff, trace
-from neuroncore.errors import UsageError
 
 TENSOR, SCALAR, GPSIMD, VECTOR, SYNC = range(5)
 

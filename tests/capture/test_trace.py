@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from captures import ENGINES, Core, mutated, trace
 
+from neuroncore.base.errors import UsageError
 from neuroncore.capture import trace as reader
-from neuroncore.errors import UsageError
 
 
 def words(count):

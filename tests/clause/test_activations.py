@@ -14,8 +14,8 @@ from device import TARGETS, Device, bits
 from mpmath import mpf
 from neuroncore.isa.operators import FUNCTIONS
 
+from neuroncore.base.errors import OperatorError
 from neuroncore.clause import arithmetic as numeric
-from neuroncore.errors import OperatorError
 
 INF, NAN, PI = math.inf, math.nan, math.pi
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from device import Device, noise, same
 
+from neuroncore.base.enums import engine, reduce_cmd
+from neuroncore.base.errors import DtypeError, OperatorError
 from neuroncore.clause import PSUM, SBUF, formats, numeric, reads, writes
-from neuroncore.enums import engine, reduce_cmd
-from neuroncore.errors import DtypeError, OperatorError
 from neuroncore.numerics.formats import FORMATS, bool_, float32, int32
 
 

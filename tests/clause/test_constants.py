@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from device import Device
 
-from neuroncore.errors import DtypeError
+from neuroncore.base.errors import DtypeError
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32"]
 

@@ -3,10 +3,10 @@
 import pytest
 
 from neuroncore import machine
+from neuroncore.base.errors import DefinitionError
 from neuroncore.clause import counterexample, example
 from neuroncore.clause.counterexample import expanded, rows
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.errors import DefinitionError
 from neuroncore.memory.geometry import View
 
 TRN2, COPY = machine.load("trn2"), INSTRUCTIONS["tensor_copy"]

@@ -6,10 +6,10 @@ from accepted import accepted
 from calls import ONE_CORE, Case
 from device import TARGETS, Device
 
+from neuroncore.base.errors import DtypeError, DynamicControlError, KernelError, SignatureError
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.operand import Act, Op, Operand, Static
-from neuroncore.errors import DtypeError, DynamicControlError, KernelError, SignatureError
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 

@@ -6,10 +6,10 @@ from math import prod
 import pytest
 
 from neuroncore import machine
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import DefinitionError, FreeSizeError, ShapeError
 from neuroncore.clause import agreement, letters
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import DefinitionError, FreeSizeError, ShapeError
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import float32
 

@@ -11,14 +11,14 @@ from device import TARGETS, Device, bits
 from every import for_all
 from neuroncore.isa.operators import OPERATORS
 
-from neuroncore.clause import arithmetic as numeric
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     OperatorError,
     SignatureError,
     TargetError,
 )
+from neuroncore.clause import arithmetic as numeric
 
 # nki.api.shared.rst, "Supported Math Operators for NKI ISA": kind, operands, legal as reduction
 PUBLISHED = {

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from neuroncore.base.errors import KernelError
+from neuroncore.base.findings import rules
 from neuroncore.cli import main
 from neuroncore.cli.explain import LEGAL, codes, pages
-from neuroncore.errors import KernelError
-from neuroncore.findings import rules
 from neuroncore.frontend.launch import NeuronWarning
 
 PAGES = pages()

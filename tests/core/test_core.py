@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from device import Device
 
+from neuroncore.base.errors import DefinitionError
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.binding import bound
-from neuroncore.errors import DefinitionError
 from neuroncore.frontend import issue
 
 

@@ -6,11 +6,11 @@ import nki.language as nl
 import numpy as np
 import pytest
 
-from neuroncore.errors import NotEmulated, SignatureError
+from neuroncore.base.errors import NotEmulated, SignatureError
+from neuroncore.base.options import Options
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.options import Options
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 X = np.ones((64, 512), np.float32)
 

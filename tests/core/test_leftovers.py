@@ -11,10 +11,10 @@ from neuronxcc import nki as older
 from neuronxcc.nki import isa as older_isa
 from neuronxcc.nki import language as older_nl
 
+from neuroncore.base.options import Options
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
-from neuroncore.options import Options
 
 ROWS, COLUMNS = 5, 9  # of tiles of 8 x 12: what is loaded
 SHAPE = (8, 12)

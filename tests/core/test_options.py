@@ -16,11 +16,11 @@ from neuronxcc.nki import isa as older_isa
 from neuronxcc.nki import language as older_nl
 from older_kernels import stored
 
-from neuroncore.errors import OperatorError, SignatureError, UsageError
+from neuroncore.base.errors import OperatorError, SignatureError, UsageError
+from neuroncore.base.options import PROFILES, Options, vendor_sim
 from neuroncore.frontend.settings import settings
-from neuroncore.options import PROFILES, Options, vendor_sim
 from neuroncore.record.saved import Record, load, save
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 NAN, INF = np.nan, np.inf
 SPECIAL = np.array([0, -0.0, 1, -2, NAN, INF, -INF, 3e38], np.float32)

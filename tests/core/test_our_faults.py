@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from device import Device
 
-from neuroncore import errors
+from neuroncore.base import errors
 from neuroncore.clause.immediate import Immediate
 from neuroncore.cli import main
 from neuroncore.core import legality, staging
@@ -16,7 +16,7 @@ from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory import access
 from neuroncore.memory.tile import Tile
-from neuroncore.record.data import Data
+from neuroncore.record.inputs import Data
 
 
 def failing(kind):

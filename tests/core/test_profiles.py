@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
 
+from neuroncore.base.errors import UsageError, ViewError
+from neuroncore.base.options import PROFILES, documented, ideal, profile, vendor_sim
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.errors import UsageError, ViewError
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
 from neuroncore.numerics.formats import lookup
-from neuroncore.options import PROFILES, documented, ideal, profile, vendor_sim
 
 NARROW = FLOATS[1:]
 HOST = tuple(name for name in NARROW if name != "tfloat32")  # numpy has no TF32

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from device import Device
 
-from neuroncore.enums import matmul_perf_mode
+from neuroncore.base.enums import matmul_perf_mode
 from neuroncore.numerics.formats import lookup
 
 RAGGED = range(17, 0, -1)

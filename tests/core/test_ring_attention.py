@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import neuroncore
-from neuroncore.options import Options
+from neuroncore.base.options import Options
 
 RANKS, ROWS, WIDE = 4, 33, 16
 

@@ -18,14 +18,14 @@ from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
 from numbers_of_formats import LAYOUT, overflow_code, thresholds
 
+from neuroncore.base.enums import engine
+from neuroncore.base.errors import UsageError
+from neuroncore.base.options import Options
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.enums import engine
-from neuroncore.errors import UsageError
 from neuroncore.frontend.settings import settings
 from neuroncore.numerics.formats import lookup
 from neuroncore.numerics.stochastic import Stream
 from neuroncore.numerics.stochastic import words as words_of
-from neuroncore.options import Options
 
 NARROW = FLOATS[1:]
 SEED = 0xC0FFEE

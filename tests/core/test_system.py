@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from device import Device, launched
 
-from neuroncore.core import system
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DeadlockError,
     DtypeError,
@@ -18,6 +17,7 @@ from neuroncore.errors import (
     SignatureError,
     TargetError,
 )
+from neuroncore.core import system
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 

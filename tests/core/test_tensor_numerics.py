@@ -10,7 +10,7 @@ from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.errors import DtypeError
+from neuroncore.base.errors import DtypeError
 
 NARROW = ("bfloat16", "float16", "float8_e4m3", "float8_e5m2")
 FORMATS = [

@@ -12,7 +12,7 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.errors import ShapeError, UninitialisedError
+from neuroncore.base.errors import ShapeError, UninitialisedError
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import neuroncore
-from neuroncore.clause.world import World, listed
-from neuroncore.errors import CapacityError, KernelError, UsageError
-from neuroncore.options import Options
+from neuroncore.base.errors import CapacityError, KernelError, UsageError
+from neuroncore.base.options import Options
+from neuroncore.machine.world import World, listed
 
 X = np.arange(64 * 3, dtype=np.float32).reshape(64, 3)
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from neuroncore import customop
+from neuroncore.base.errors import UsageError
 from neuroncore.customop import CustomOpFault, CustomOpWarning, build
 from neuroncore.customop.limits import limits
-from neuroncore.errors import UsageError
 
 HERE = Path(__file__).parent
 

@@ -144,13 +144,13 @@ def test_another_nki_that_is_imported_already_is_left_alone(tmp_path):
 import neuroncore, nki
 try:
     neuroncore.activate()
-except neuroncore.errors.UsageError as error:
+except neuroncore.base.errors.UsageError as error:
     assert "'nki' is already imported, from" in str(error) and "nki.py" in str(error)
 else:
     raise AssertionError
 assert nki.theirs
 """
-    python("import neuroncore.errors\n" + code, tmp_path, path=tmp_path)
+    python("import neuroncore.base.errors\n" + code, tmp_path, path=tmp_path)
 
 
 def test_an_active_alias_comes_before_an_installed_nki(tmp_path):

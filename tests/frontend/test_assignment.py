@@ -9,7 +9,7 @@ import pytest
 from device import Device
 from every import for_all
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     OutOfBoundsError,

@@ -10,7 +10,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 
-from neuroncore.errors import SignatureError
+from neuroncore.base.errors import SignatureError
 from neuroncore.frontend.dialects import dialect
 
 

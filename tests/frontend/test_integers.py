@@ -7,7 +7,7 @@ import nki.language
 import numpy as np
 import pytest
 
-from neuroncore.errors import KernelError, OutsideKernelError, SignatureError
+from neuroncore.base.errors import KernelError, OutsideKernelError, SignatureError
 
 DIALECTS = {
     "today's": (nki.jit, nki.language),

@@ -8,7 +8,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 
-from neuroncore.errors import DtypeError, ShapeError
+from neuroncore.base.errors import DtypeError, ShapeError
 from neuroncore.frontend.settings import settings
 
 jax = pytest.importorskip("jax")

@@ -14,7 +14,7 @@ from nki import collectives
 from published_machines import PUBLISHED
 
 import neuroncore
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     DynamicControlError,
     NeuronError,
     OutOfBoundsError,

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from device import REGIONS, TARGETS, Device, called
 
-from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     OutsideKernelError,
@@ -20,6 +19,7 @@ from neuroncore.errors import (
     SignatureError,
     ViewError,
 )
+from neuroncore.clause.instruction import INSTRUCTIONS
 
 SHAPES = ((1, 1), (3, 7), (128, 33), (96, 5, 3))
 DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3", "int32", "uint8", "int16", "bool")

@@ -8,7 +8,7 @@ import pytest
 from device import TARGETS, Device, bits, called
 from published_machines import since
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     NotEmulated,

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from every import for_all
 
-from neuroncore.core.core import running
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     DtypeError,
     KernelError,
     ShapeError,
     SignatureError,
     UsageError,
 )
+from neuroncore.base.options import Options
+from neuroncore.core.core import running
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import TARGET_VARIABLE, settings, target_machine
-from neuroncore.options import Options
 
 DTYPES = (
     *(np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2),

@@ -11,12 +11,12 @@ import pytest
 from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
 
-from neuroncore.errors import OutputError, OutsideKernelError, SignatureError
+from neuroncore.base.errors import OutputError, OutsideKernelError, SignatureError
+from neuroncore.base.options import Options
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
 from neuroncore.memory.storage import Storage
-from neuroncore.options import Options
 
 
 def values(*shape):

@@ -5,7 +5,7 @@ import nki.language as nl
 import pytest
 from marked import X, refused
 
-from neuroncore import errors
+from neuroncore.base import errors
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 

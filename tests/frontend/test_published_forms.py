@@ -8,7 +8,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 
-from neuroncore.errors import SignatureError
+from neuroncore.base.errors import SignatureError
 
 
 @pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum])

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import neuroncore
+from neuroncore.base.errors import UsageError
+from neuroncore.base.options import Options
 from neuroncore.cli import main
-from neuroncore.errors import UsageError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
-from neuroncore.options import Options
 
 X = np.full((128, 512), 1 + 2.0**-9, np.float32)  # a quarter of a step above 1 in bfloat16
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from device import Device
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     DynamicControlError,
     OutOfBoundsError,
     ShapeError,

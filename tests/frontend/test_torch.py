@@ -6,7 +6,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 
-from neuroncore.errors import DtypeError
+from neuroncore.base.errors import DtypeError
 
 torch = pytest.importorskip("torch")
 

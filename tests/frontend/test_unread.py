@@ -9,7 +9,7 @@ import pytest
 from device import Device
 from older_device import Older
 
-from neuroncore.errors import DynamicControlError, KernelError, SignatureError
+from neuroncore.base.errors import DynamicControlError, KernelError, SignatureError
 
 ZEROS = np.zeros((4, 4), np.float32)
 

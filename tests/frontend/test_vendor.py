@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import neuroncore
-from neuroncore.errors import NotEmulated, UsageError
+from neuroncore.base.errors import NotEmulated, UsageError
 
 X = np.ones((2, 3), np.float32)
 

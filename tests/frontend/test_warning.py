@@ -8,7 +8,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 
-from neuroncore.findings import Finding
+from neuroncore.base.findings import Finding
 from neuroncore.frontend import warning
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import reduce_cmd
 
-from neuroncore.errors import DtypeError, OperatorError, ShapeError, SignatureError
+from neuroncore.base.errors import DtypeError, OperatorError, ShapeError, SignatureError
 
 IDLE, RESET, REDUCE = reduce_cmd.idle, reduce_cmd.reset, reduce_cmd.reduce
 RESET_REDUCE, LOAD_REDUCE = reduce_cmd.reset_reduce, reduce_cmd.load_reduce

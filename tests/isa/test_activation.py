@@ -9,8 +9,8 @@ from calls import values
 from device import TARGETS, Device, noise, same
 from every import for_all
 
+from neuroncore.base.errors import DtypeError, OperatorError, SignatureError, TargetError
 from neuroncore.clause.alu import FUNCTIONS
-from neuroncore.errors import DtypeError, OperatorError, SignatureError, TargetError
 from neuroncore.numerics.formats import FORMATS
 
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")

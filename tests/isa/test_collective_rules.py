@@ -10,7 +10,7 @@ from collective_worlds import ALL, X4, in_hbm, ran, refused, same, through_hbm, 
 from nki.collectives import ReplicaGroup
 
 import neuroncore
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DeadlockError,
     DtypeError,

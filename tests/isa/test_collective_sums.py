@@ -19,7 +19,7 @@ from collective_worlds import (
 from nki.collectives import ReplicaGroup
 
 import neuroncore
-from neuroncore.options import Options
+from neuroncore.base.options import Options
 
 
 def bfloat16(x):

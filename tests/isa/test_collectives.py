@@ -23,7 +23,7 @@ from collective_worlds import (
 from nki.collectives import ReplicaGroup
 
 import neuroncore
-from neuroncore.options import Options
+from neuroncore.base.options import Options
 
 FORMATS = ("float32", "bfloat16", "float16", "float8_e5m2", "int32", "uint8", "int16")
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from collective_worlds import ALL, given, lengths, same
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     OutOfBoundsError,
     SignatureError,
 )

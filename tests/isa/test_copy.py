@@ -9,7 +9,7 @@ from device import TARGETS, Device, converted, noise, same
 from every import for_all
 from nki.isa import engine
 
-from neuroncore.errors import BufferKindError, DtypeError, SignatureError, TargetError
+from neuroncore.base.errors import BufferKindError, DtypeError, SignatureError, TargetError
 from neuroncore.numerics.formats import FORMATS, lookup
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")

@@ -10,11 +10,11 @@ from device import REGIONS, Device
 from every import every
 
 from neuroncore import machine
+from neuroncore.base.errors import KernelError
 from neuroncore.clause import counterexample, example
 from neuroncore.clause.counterexample import LEGAL
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.legality import of_argument, whole_call
-from neuroncore.errors import KernelError
 from neuroncore.memory.geometry import View
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Dynamic

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import dge_mode, engine, oob_mode
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     OutOfBoundsError,

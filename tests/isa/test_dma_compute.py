@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import oob_mode, register_alloc
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DynamicControlError,
     OperatorError,

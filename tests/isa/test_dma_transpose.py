@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import dge_mode, oob_mode, register_alloc
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     OutOfBoundsError,

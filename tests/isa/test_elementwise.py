@@ -10,7 +10,7 @@ from calls import values
 from device import Device, noise, same
 from every import for_all
 
-from neuroncore.errors import BufferKindError, OperatorError, SignatureError, TargetError
+from neuroncore.base.errors import BufferKindError, OperatorError, SignatureError, TargetError
 from neuroncore.numerics.formats import FORMATS
 
 BITVEC = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")

@@ -19,10 +19,10 @@ from nki.collectives import ReplicaGroup
 
 import neuroncore
 from neuroncore import machine
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import KernelError
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.core import Core
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import KernelError
 from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import FORMATS, OPAQUE

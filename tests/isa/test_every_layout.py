@@ -10,9 +10,9 @@ from calls import ONE_CORE, Case
 from device import REGIONS, Device
 from every import for_all
 
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import BufferKindError, DtypeError, OutOfBoundsError, ShapeError
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import BufferKindError, DtypeError, OutOfBoundsError, ShapeError
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import FORMATS
 

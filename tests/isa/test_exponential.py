@@ -11,8 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import reduce_cmd
 
+from neuroncore.base.errors import (
+    DtypeError,
+    OperatorError,
+    ShapeError,
+    SignatureError,
+    TargetError,
+)
 from neuroncore.clause.alu import FUNCTIONS
-from neuroncore.errors import DtypeError, OperatorError, ShapeError, SignatureError, TargetError
 
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")

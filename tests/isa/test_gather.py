@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from device import TARGETS, Device, noise
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     OutOfBoundsError,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from indices import an_index, distinct, gathered, scattered
 from nki.isa import engine, reduce_cmd
 
-from neuroncore.errors import UninitialisedError
+from neuroncore.base.errors import UninitialisedError
 
 SHAPES = [(1, 1), (3, 7), (16, 5), (32, 12), (33, 9), (100, 20), (128, 33)]
 INDEX_DTYPES = ["uint8", "uint16", "uint32", "int16", "int32"]

@@ -8,7 +8,7 @@ from indices import distinct as distinct_of
 from indices import gathered as gathered_of
 from indices import scattered as scattered_of
 
-from neuroncore.errors import DtypeError, ShapeError, StartPartitionError, ViewError
+from neuroncore.base.errors import DtypeError, ShapeError, StartPartitionError, ViewError
 
 BF16 = "bfloat16"
 NARROW = [BF16, "float16", "float8_e4m3", "float8_e5m2", "float8_e4m3fn"]

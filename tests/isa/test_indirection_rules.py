@@ -8,8 +8,7 @@ from indices import an_index
 from nki.isa import engine
 
 from neuroncore import machine
-from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     OperatorError,
@@ -20,6 +19,7 @@ from neuroncore.errors import (
     TargetError,
     ViewError,
 )
+from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.memory.register import VirtualRegister
 
 # What the instruction set documents; everything else takes no index.

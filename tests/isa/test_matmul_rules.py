@@ -5,7 +5,7 @@ import pytest
 from device import TARGETS, Device
 from nki.isa import matmul_perf_mode
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     FreeSizeError,

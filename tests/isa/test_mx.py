@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from microscaling import EIGHT, matmul_tiles, pack, rows
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     ShapeError,

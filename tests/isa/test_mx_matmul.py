@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from microscaling import ELEMENTS, matmul_operand, matmul_tiles, rows
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     FreeSizeError,

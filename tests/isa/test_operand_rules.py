@@ -10,7 +10,7 @@ from device import TARGETS, Device
 from every import for_all
 from nki.isa import reduce_cmd
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     FreeSizeError,
     PartitionLimitError,

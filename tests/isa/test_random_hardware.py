@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nki.isa import engine
 from published_machines import since
 
-from neuroncore.errors import TargetError
+from neuroncore.base.errors import TargetError
 
 MASK = 0xFFFFFFFF
 MARSAGLIA = [123456789, 362436069, 521288629, 88675123, 5783321, 6615241]

@@ -8,7 +8,7 @@ import pytest
 from device import TARGETS, Device, bits
 from every import for_all
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     OperatorError,

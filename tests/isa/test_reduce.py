@@ -7,7 +7,7 @@ from alu import COMPARISONS, LOGICAL, MAGNITUDES, PLAIN, alu
 from device import TARGETS, Device, converted, noise, same
 from every import for_all
 
-from neuroncore.errors import DtypeError, OperatorError, ShapeError, SignatureError
+from neuroncore.base.errors import DtypeError, OperatorError, ShapeError, SignatureError
 
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")

@@ -10,8 +10,7 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.core.core import on
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DynamicControlError,
     KernelError,
@@ -20,6 +19,7 @@ from neuroncore.errors import (
     ShapeError,
     SignatureError,
 )
+from neuroncore.core.core import on
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 

@@ -9,7 +9,7 @@ from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.errors import BufferKindError, OperatorError, SignatureError, TargetError
+from neuroncore.base.errors import BufferKindError, OperatorError, SignatureError, TargetError
 
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")

@@ -8,7 +8,7 @@ from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     DtypeError,
     DynamicControlError,
     FreeSizeError,

@@ -7,7 +7,7 @@ from device import TARGETS, Device, bits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     DynamicControlError,

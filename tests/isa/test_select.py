@@ -7,7 +7,7 @@ from device import TARGETS, Device, bits, converted, noise, same
 from every import for_all
 from nki.isa import reduce_cmd
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     OperatorError,

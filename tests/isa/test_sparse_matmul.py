@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore import machine
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     OutOfBoundsError,
@@ -19,7 +19,7 @@ from neuroncore.errors import (
     UnknownNameError,
 )
 from neuroncore.numerics import sparsity
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 NAME = "nc_matmul_sparse"
 

@@ -8,7 +8,7 @@ from device import TARGETS, Device, bits, converted, noise, same
 from every import for_all
 from nki.isa import engine
 
-from neuroncore.errors import BufferKindError, DtypeError, OperatorError, TargetError
+from neuroncore.base.errors import BufferKindError, DtypeError, OperatorError, TargetError
 
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")

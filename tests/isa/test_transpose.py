@@ -6,7 +6,7 @@ from device import TARGETS, Device, bits, same
 from every import for_all
 from nki.isa import engine
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     FreeSizeError,

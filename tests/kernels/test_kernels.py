@@ -20,7 +20,7 @@ from neuroncore import machine
 from neuroncore.frontend.nki.kernel import Kernel
 from neuroncore.frontend.settings import settings
 from neuroncore.report.summary import bound_by, summary
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 FOLDER = Path(importlib.import_module("neuroncore.kernels").__file__).parent
 BF16 = ml_dtypes.bfloat16
@@ -217,7 +217,10 @@ def test_a_chapter_runs_as_a_script(file, tmp_path, monkeypatch, capsys):
 
 
 def test_a_chapter_needs_only_the_path(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(Path(neuroncore.__file__).parent / "alias")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(neuroncore.__file__).parent / "hosts/alias"),
+    }
     command = [sys.executable, "-W", "error", str(SCRIPTS[0])]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,8 +11,8 @@ import pytest
 from accepted import DOCS, module
 from device import TARGETS
 
+from neuroncore.base.options import Options
 from neuroncore.frontend.settings import settings
-from neuroncore.options import Options
 
 BF16 = ml_dtypes.bfloat16
 rounding = module("rounding")

@@ -7,9 +7,9 @@ from neuronxcc import nki
 from neuronxcc.nki import language as nl
 
 from neuroncore import machine
+from neuroncore.base.options import Options
 from neuroncore.frontend.settings import settings
-from neuroncore.options import Options
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 PARTITIONS = 128
 

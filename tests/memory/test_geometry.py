@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from device import Device
 
-from neuroncore.errors import SignatureError
+from neuroncore.base.errors import SignatureError
 from neuroncore.memory import geometry
 
 

@@ -10,7 +10,7 @@ from neuronxcc.nki import language as older_nl
 from published_machines import PUBLISHED
 
 from neuroncore import machine
-from neuroncore.errors import CapacityError, NotEmulated, OutputError
+from neuroncore.base.errors import CapacityError, NotEmulated, OutputError
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory import storage

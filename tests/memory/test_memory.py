@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from published_machines import PUBLISHED
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     CapacityError,
     OutOfBoundsError,
     PartitionLimitError,

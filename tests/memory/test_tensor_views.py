@@ -7,7 +7,7 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.errors import OutOfBoundsError, ShapeError, SignatureError, ViewError
+from neuroncore.base.errors import OutOfBoundsError, ShapeError, SignatureError, ViewError
 
 MOST_AXES = 5
 

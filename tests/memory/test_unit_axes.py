@@ -12,7 +12,7 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.errors import ShapeError, ViewError
+from neuroncore.base.errors import ShapeError, ViewError
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.memory import access
 

@@ -6,10 +6,11 @@ import pytest
 from device import Device
 
 from neuroncore import machine
-from neuroncore.compiler.policy import POLICIES
-from neuroncore.native import jit, machine_code, matmul
+from neuroncore.native import jit, machine_code
 from neuroncore.native.jit import borrowing, compiled
-from neuroncore.schedule import schedule
+from neuroncore.numerics.loops import matmul
+from neuroncore.time.policy import POLICIES
+from neuroncore.time.schedule import schedule
 
 
 @borrowing
@@ -44,10 +45,10 @@ def test_machine_code_that_is_there_is_taken_sooner(monkeypatch, tmp_path):
 
 
 def test_machine_code_of_other_sources_is_removed(monkeypatch, tmp_path):
-    sources, folder = tmp_path / "sources", tmp_path / "cache"
+    sources, folder = tmp_path / "sources/numerics/loops", tmp_path / "cache"
     for made in (sources, folder):
-        made.mkdir()
-    monkeypatch.setattr(machine_code, "SOURCES", sources)
+        made.mkdir(parents=True)
+    monkeypatch.setattr(machine_code, "PACKAGE", tmp_path / "sources")
     index, renew = folder / "loops.nbi", machine_code.renew.__wrapped__
 
     def kept():

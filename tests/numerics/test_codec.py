@@ -10,7 +10,7 @@ from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import FLOATS, FORMATS, INTEGERS
 

@@ -6,7 +6,7 @@ import pytest
 from numbers_of_formats import LAYOUT
 
 from neuroncore import numerics
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 from neuroncore.numerics import formats
 from neuroncore.numerics.formats import CONFIGURABLE, FORMATS, OPAQUE, PACKED, ROWS, Format, lookup
 

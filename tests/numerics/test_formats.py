@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 from neuroncore.numerics.formats import FLOATS, FORMATS, INTEGERS, Format, lookup
 
 # name: exponent, mantissa, bias, largest, smallest normal, smallest subnormal, eps, inf, NaN

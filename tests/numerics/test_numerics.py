@@ -14,7 +14,7 @@ from every import for_all
 from numbers_of_formats import IN_NUMPY, LAYOUT, around, magnitudes, narrow, neighbours
 
 from neuroncore import numerics
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import CONFIGURABLE, FLOATS, FORMATS, OPAQUE, PACKED, lookup
 

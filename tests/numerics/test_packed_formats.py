@@ -14,7 +14,7 @@ from device import Device, bits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.errors import DtypeError, TargetError, UsageError
+from neuroncore.base.errors import DtypeError, TargetError, UsageError
 from neuroncore.frontend.settings import settings
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import (

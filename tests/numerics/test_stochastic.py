@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numbers_of_formats import LAYOUT, around, overflow_code, thresholds
 
 from neuroncore import numerics
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 from neuroncore.numerics import codec, stochastic
 from neuroncore.numerics.formats import FORMATS, INTEGERS, float8_e8m0fnu, lookup_any
 from neuroncore.numerics.stochastic import Stream

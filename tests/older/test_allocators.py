@@ -10,7 +10,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
 
-from neuroncore.errors import KernelError, OutOfBoundsError, SignatureError
+from neuroncore.base.errors import KernelError, OutOfBoundsError, SignatureError
 
 
 def placed(device, buffer, shape=(8, 16), dtype=np.float32):

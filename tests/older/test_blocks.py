@@ -6,7 +6,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
 
-from neuroncore.errors import KernelError, OutOfBoundsError, SignatureError
+from neuroncore.base.errors import KernelError, OutOfBoundsError, SignatureError
 
 VALUES = np.arange(6 * 4 * 5, dtype=np.float32).reshape(6, 4, 5)
 

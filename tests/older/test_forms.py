@@ -8,7 +8,7 @@ import neuronxcc.nki.typing as nt
 import numpy as np
 import pytest
 
-from neuroncore.errors import OutOfBoundsError, ShapeError
+from neuroncore.base.errors import OutOfBoundsError, ShapeError
 
 RNG = np.random.default_rng(0)
 

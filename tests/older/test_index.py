@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from neuronxcc.nki import language as nl
 
-from neuroncore.errors import DynamicControlError, KernelError, ShapeError, SignatureError
+from neuroncore.base.errors import DynamicControlError, KernelError, ShapeError, SignatureError
 
 SIZES = st.integers(1, 6)
 NUMBERS = st.integers(-9, 9)

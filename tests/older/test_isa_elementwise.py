@@ -9,7 +9,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
 
-from neuroncore.errors import KernelError, ShapeError, SignatureError
+from neuroncore.base.errors import KernelError, ShapeError, SignatureError
 
 F32 = np.float32
 COLUMN = np.linspace(0.5, 2.0, 128, dtype=F32)[:, None]

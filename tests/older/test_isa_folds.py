@@ -7,7 +7,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
 
-from neuroncore.errors import KernelError, ShapeError
+from neuroncore.base.errors import KernelError, ShapeError
 
 F32 = np.float32
 FOLDS = {"add": np.add, "max": np.maximum, "min": np.minimum, "multiply": np.multiply}

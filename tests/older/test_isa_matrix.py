@@ -7,7 +7,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
 
-from neuroncore.errors import KernelError
+from neuroncore.base.errors import KernelError
 
 SHAPES = [(1, 1, 1), (5, 7, 9), (128, 128, 512), (33, 1, 65), (128, 3, 511)]
 

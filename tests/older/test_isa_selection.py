@@ -7,7 +7,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
 
-from neuroncore.errors import DtypeError, KernelError, SignatureError, ViewError
+from neuroncore.base.errors import DtypeError, KernelError, SignatureError, ViewError
 
 F32 = np.float32
 P, F = nl.arange(5)[:, None], nl.arange(8)[None, :]

@@ -12,8 +12,8 @@ import neuronxcc.nki.typing as nt
 import numpy as np
 import pytest
 
+from neuroncore.base.errors import SignatureError, UsageError
 from neuroncore.core.core import current
-from neuroncore.errors import SignatureError, UsageError
 from neuroncore.frontend.settings import last_launch, settings
 from neuroncore.report import saved
 

@@ -8,7 +8,7 @@ from neuronxcc import nki
 from neuronxcc.nki import language as nl
 from older_kernels import applied, numbers, stored
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     DtypeError,
     KernelError,
     ShapeError,

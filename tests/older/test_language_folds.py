@@ -7,7 +7,7 @@ from neuronxcc import nki
 from neuronxcc.nki import language as nl
 from older_kernels import applied, numbers, stored
 
-from neuroncore.errors import FreeSizeError, KernelError, ShapeError, SignatureError
+from neuroncore.base.errors import FreeSizeError, KernelError, ShapeError, SignatureError
 
 P, F = 77, 33
 SHAPES_AND_AXES = (

@@ -9,7 +9,7 @@ from neuronxcc.nki import language as nl
 from older_kernels import applied, numbers, stored
 
 import neuroncore
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     BufferKindError,
     KernelError,
     NotEmulated,

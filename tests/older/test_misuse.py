@@ -7,7 +7,7 @@ import neuronxcc.nki.language as nl
 import numpy as np
 import pytest
 
-from neuroncore.errors import KernelError, OutOfBoundsError, SignatureError, UnknownNameError
+from neuroncore.base.errors import KernelError, OutOfBoundsError, SignatureError, UnknownNameError
 
 X = np.ones((256, 512), np.float32)
 

@@ -9,7 +9,7 @@ from neuronxcc.nki._private.private_api import cc_div
 from neuronxcc.nki.nccl.collectives import collective_permute_implicit
 
 import neuroncore
-from neuroncore.errors import SignatureError, UsageError
+from neuroncore.base.errors import SignatureError, UsageError
 from neuroncore.report.collectives import operations
 
 ALL = [[0, 1, 2, 3]]

@@ -8,7 +8,7 @@ from neuronxcc.nki import language as nl
 from neuronxcc.nki import typing as nt
 
 import neuroncore
-from neuroncore import errors
+from neuroncore.base import errors
 from neuroncore.frontend.launch import NeuronWarning
 
 X = np.arange(128 * 4, dtype=np.float32).reshape(128, 4)

@@ -6,7 +6,7 @@ from neuronxcc import nki
 from neuronxcc.nki import language as nl
 
 import neuroncore
-from neuroncore.errors import ScopeError
+from neuroncore.base.errors import ScopeError
 
 X = np.random.default_rng(0).random((4, 8, 16)).astype(np.float32)
 LOOPS = [nl.affine_range, nl.sequential_range]

@@ -4,7 +4,7 @@ differ by one line, of which one is refused and the other gives numpy's numbers.
 import numpy as np
 import pytest
 
-from neuroncore import errors
+from neuroncore.base import errors
 from neuroncore.frontend.launch import NeuronWarning
 
 HEADER = """\

@@ -13,7 +13,7 @@ from neuronxcc.nki import language as nl
 from older_device import Older, run
 from older_kernels import stored
 
-from neuroncore.errors import BufferKindError, ImmutableError, ShapeError
+from neuroncore.base.errors import BufferKindError, ImmutableError, ShapeError
 
 A = np.random.default_rng(1).normal(size=(4, 6)).astype(np.float32)
 B = np.random.default_rng(2).normal(size=(4, 6)).astype(np.float32)

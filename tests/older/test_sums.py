@@ -7,7 +7,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older, run
 
-from neuroncore.errors import SignatureError
+from neuroncore.base.errors import SignatureError
 
 A = np.random.default_rng(1).normal(size=(4, 6)).astype(np.float32)
 B = np.random.default_rng(2).normal(size=(4, 6)).astype(np.float32)

@@ -8,7 +8,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     KernelError,
     OutOfBoundsError,
     ShapeError,

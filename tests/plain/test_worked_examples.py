@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from device import Device
 
-from neuroncore.enums import reduce_cmd
+from neuroncore.base.enums import reduce_cmd
 
 F = np.float32
 

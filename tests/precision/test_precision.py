@@ -9,11 +9,11 @@ from device import Device, bits
 from precise import RNG, SMALL, WIDE, X, blamed, empty, loaded, run, stored, through
 
 import neuroncore
+from neuroncore.base.errors import KernelError
+from neuroncore.base.options import Options
 from neuroncore.core import core
-from neuroncore.errors import KernelError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.options import Options
 from neuroncore.precision.doubles import on
 from neuroncore.precision.findings import Precision
 from neuroncore.precision.shadow import Shadow

@@ -10,11 +10,11 @@ import pytest
 from precise import WIDE, X, blamed, codes, empty, loaded, run, stored, through
 
 import neuroncore
+from neuroncore.base.errors import UsageError
+from neuroncore.base.options import Options
 from neuroncore.cli import main
-from neuroncore.errors import UsageError
 from neuroncore.frontend.launch import NeuronWarning
 from neuroncore.frontend.settings import settings
-from neuroncore.options import Options
 from neuroncore.report.precision import text
 
 # --- the first result beyond the bound ------------------------------------------------------------

@@ -7,15 +7,15 @@ import nki.language as nl
 import numpy as np
 import pytest
 
+from neuroncore.base.options import Options
 from neuroncore.cli import main
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
-from neuroncore.options import Options
 from neuroncore.report import perfetto, saved
 from neuroncore.report.summary import figures
 from neuroncore.report.text import estimated
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 X = np.arange(15, dtype=np.float32).reshape(3, 5)
 ISSUED = 9  # a load, seven sums, a store

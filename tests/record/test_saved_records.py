@@ -11,7 +11,7 @@ import pytest
 from device import TARGETS
 
 from neuroncore import machine
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory import geometry
@@ -20,7 +20,7 @@ from neuroncore.report import measurements, perfetto
 from neuroncore.report.measurements import Span
 from neuroncore.report.ranges import Kind
 from neuroncore.report.summary import summary
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 TIMES = ("queue", "begin", "busy", "done", "end", "cause")
 

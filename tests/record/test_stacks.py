@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import neuroncore
-from neuroncore.options import Options
+from neuroncore.base.options import Options
 from neuroncore.record.stacks import Witness
 
 

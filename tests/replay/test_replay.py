@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import neuroncore
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import DeadlockError, OutOfBoundsError, UsageError
-from neuroncore.options import Options
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import DeadlockError, OutOfBoundsError, UsageError
+from neuroncore.base.options import Options
 from neuroncore.replay.meetings import Waits
 
 RNG = np.random.default_rng(5)

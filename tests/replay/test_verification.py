@@ -15,12 +15,12 @@ from cli_files import KERNEL
 from nki.collectives import ReplicaGroup
 
 import neuroncore
+from neuroncore.base.errors import EmulatorError
+from neuroncore.base.options import Options
 from neuroncore.cli import main
 from neuroncore.core.packs import Packs
-from neuroncore.errors import EmulatorError
 from neuroncore.frontend.settings import settings
 from neuroncore.frontend.warning import NeuronWarning
-from neuroncore.options import Options
 
 RNG = np.random.default_rng(3)
 X, Y = RNG.standard_normal((2, 64, 32)).astype(np.float32)

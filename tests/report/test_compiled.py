@@ -7,11 +7,11 @@ import pytest
 from device import Device
 
 from neuroncore.cli import main
-from neuroncore.compiler import ISSUED, compiled
 from neuroncore.report.compiled import listing
 from neuroncore.report.counters import counted
 from neuroncore.report.units import size
-from neuroncore.schedule import schedule
+from neuroncore.time.compiled import ISSUED, compiled
+from neuroncore.time.schedule import schedule
 
 KERNEL = """\
 import neuronxcc.nki as nki

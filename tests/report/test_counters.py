@@ -7,12 +7,12 @@ import pytest
 from device import Device
 
 from neuroncore import machine
-from neuroncore.compiler.queues import QUEUES, TENSOR
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report.counters import counted
 from neuroncore.report.summary import figures
-from neuroncore.schedule import schedule
+from neuroncore.time.queues import QUEUES, TENSOR
+from neuroncore.time.schedule import schedule
 
 K, M, N = 48, 96, 320
 VECTOR = QUEUES.index("Vector")

@@ -12,7 +12,7 @@ from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report import text
 from neuroncore.report.summary import figures
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 CLOCKS = {name: row.clocks for name, row in PUBLISHED.items()}
 PEAK_TFLOPS = {name: 2 * 128 * 128 * its["tensor"] / 1e3 for name, its in CLOCKS.items()}

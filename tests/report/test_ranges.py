@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore import machine
-from neuroncore.compiler import REPEATED
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report import text, units
@@ -29,7 +28,8 @@ from neuroncore.report.ranges import (
     range_of,
 )
 from neuroncore.report.summary import summary
-from neuroncore.schedule import schedule
+from neuroncore.time.compiled import REPEATED
+from neuroncore.time.schedule import schedule
 
 DMA = Kind("DMA", "scheduled", "trn2")
 

@@ -10,7 +10,7 @@ import pytest
 from device import TARGETS
 
 from neuroncore import machine
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report import estimate as estimates
@@ -19,7 +19,7 @@ from neuroncore.report.compare import compare
 from neuroncore.report.counters import counted
 from neuroncore.report.estimate import bound
 from neuroncore.report.summary import bound_by, summary
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 # --- comparisons ----------------------------------------------------------------------------------
 

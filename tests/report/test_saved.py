@@ -9,13 +9,13 @@ import nki.language as nl
 import numpy as np
 import pytest
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
+from neuroncore.base.options import Options
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.options import Options
 from neuroncore.report import perfetto, saved
 from neuroncore.report.summary import bound_by, figures
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 
 def double(x, times=1):

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore import machine
+from neuroncore.base.errors import UsageError
 from neuroncore.cli import main
-from neuroncore.errors import UsageError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.record.saved import Record, load, save
@@ -20,7 +20,7 @@ from neuroncore.report import measurements
 from neuroncore.report.measurements import COLUMNS, Harness
 from neuroncore.report.ranges import Kind, range_of
 from neuroncore.report.score import Point, chain, chains, errors, grouped, order, ranks, spearman
-from neuroncore.schedule import schedule
+from neuroncore.time.schedule import schedule
 
 # --- statistics -----------------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ import pytest
 from device import TARGETS, Device, issue_ns
 
 from neuroncore import machine
-from neuroncore.analysis.path import parts as of_path
-from neuroncore.analysis.path import steps
-from neuroncore.analysis.verdict import bound
 from neuroncore.report.summary import bound_by, summary
-from neuroncore.schedule import schedule
+from neuroncore.time.path import parts as of_path
+from neuroncore.time.path import steps
+from neuroncore.time.schedule import schedule
+from neuroncore.time.verdict import bound
 
 VECTOR, SCALAR = nisa.engine.vector, nisa.engine.scalar
 COLUMNS = ("queue", "begin", "busy", "done", "end", "cause", "transfer_ns", "engines_used")

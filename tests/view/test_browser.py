@@ -12,7 +12,7 @@ import pytest
 import viewed
 
 import neuroncore
-from neuroncore.options import Options
+from neuroncore.base.options import Options
 from neuroncore.report import units
 from neuroncore.report.tracks import throughput
 

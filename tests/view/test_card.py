@@ -5,7 +5,7 @@ import re
 import viewed
 
 import neuroncore
-from neuroncore.options import Options
+from neuroncore.base.options import Options
 
 
 def test_a_run_shows_its_estimate_bound_engines_and_lines():

@@ -10,8 +10,8 @@ from neuroncore.kernels import ch05_matmul
 from viewed import column, document, operands, product, run
 
 import neuroncore
-from neuroncore.errors import UsageError
-from neuroncore.options import Options
+from neuroncore.base.errors import UsageError
+from neuroncore.base.options import Options
 from neuroncore.view.document import Shown
 from neuroncore.view.page import page
 from neuroncore.view.placement import addresses

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import viewed
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 from neuroncore.numerics.formats import lookup
 from neuroncore.view.page import Page
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import neuroncore
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
 
 X = np.arange(32, dtype=np.float32).reshape(4, 8)
 

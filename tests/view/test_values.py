@@ -12,7 +12,7 @@ import viewed
 
 import neuroncore
 from neuroncore.numerics.formats import lookup
-from neuroncore.view.values import BINS, layout, picture
+from neuroncore.view.elements import BINS, layout, picture
 
 
 def of(core, instruction, name):

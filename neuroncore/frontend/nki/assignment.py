@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import BufferKindError, ShapeError, SignatureError
 from neuroncore.core.core import current
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import BufferKindError, ShapeError, SignatureError
 from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.pattern import Patterned

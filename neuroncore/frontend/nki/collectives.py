@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import ShapeError, SignatureError
 from neuroncore.core.core import current
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import ShapeError, SignatureError
 from neuroncore.frontend import ending, issue
 from neuroncore.frontend.nki.objects import NKIObject
 from neuroncore.frontend.nki.registers import VirtualRegister

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import EllipsisType
 from typing import Any, TypeVar
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     DynamicControlError,
     OutOfBoundsError,
     SignatureError,

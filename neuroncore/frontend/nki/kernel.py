@@ -8,8 +8,8 @@ from math import prod
 from types import MethodType
 from typing import Any
 
+from neuroncore.base.errors import SignatureError, UsageError
 from neuroncore.core.core import running
-from neuroncore.errors import SignatureError, UsageError
 from neuroncore.frontend import grids
 from neuroncore.frontend.annotations import disagreements
 from neuroncore.frontend.arguments import Arguments

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from neuroncore.enums import MemoryRegion
+from neuroncore.base.enums import MemoryRegion
 from neuroncore.frontend.nki.language.creation import Memory
 
 WORDS = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Self
 
-from neuroncore.errors import (
+from neuroncore.base.errors import (
     OutOfBoundsError,
     ShapeError,
     SignatureError,

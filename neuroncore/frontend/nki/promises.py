@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from neuroncore.errors import SignatureError
+from neuroncore.base.errors import SignatureError
 from neuroncore.frontend.issue import Issues, NkiInstruction
 from neuroncore.memory.tile import Tile
 

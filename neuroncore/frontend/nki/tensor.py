@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import ShapeError, SignatureError, ViewError
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import ShapeError, SignatureError, ViewError
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.nki.assignment import Assigned
 from neuroncore.memory import access

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path, PurePosixPath
 
-from neuroncore.errors import UsageError
+from neuroncore.base.errors import UsageError
+from neuroncore.base.structs import dataclass
 from neuroncore.frontend.vendor.packages import REPOSITORIES, Repository
-from neuroncore.startup.structs import dataclass
 
 # What `neuroncore run --with` says, for the programs that it starts: NAME=FOLDER, as in PATH.
 WITH = "NEURONCORE_WITH"

@@ -11,12 +11,12 @@ from importlib.util import spec_from_file_location
 from types import ModuleType
 from typing import Any
 
-from neuroncore.errors import did_you_mean
+from neuroncore.base.errors import did_you_mean
 from neuroncore.frontend.vendor import checkouts, placeholders
 from neuroncore.frontend.vendor.checkouts import Checkout
 from neuroncore.frontend.vendor.packages import Package, holding
 
-HOMES = ("neuroncore.frontend.", "neuroncore.frameworks.")  # of modules with a name for users
+HOMES = ("neuroncore.frontend.", "neuroncore.hosts.")  # of modules with a name for users
 
 
 class VendorFinder(MetaPathFinder):

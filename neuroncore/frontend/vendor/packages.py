@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from neuroncore.startup.structs import dataclass
+from neuroncore.base.structs import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import importlib
 from types import ModuleType
 from typing import Any
 
-from neuroncore import source
-from neuroncore.errors import NotEmulated
+from neuroncore.base import source
+from neuroncore.base.errors import NotEmulated
 from neuroncore.frontend.vendor.packages import SAME, Package, holding
 
 

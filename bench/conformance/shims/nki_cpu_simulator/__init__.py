@@ -17,8 +17,8 @@ import neuron_dtypes as neuron_dtypes  # numpy learns the packed formats
 import nki
 
 from neuroncore import machine
+from neuroncore.base.options import Options
 from neuroncore.frontend.settings import settings
-from neuroncore.options import Options
 
 UNINITIALISED: Any = os.environ.get("NKI_LIBRARY_UNINITIALISED", "report")
 # The scales of MX are those of the NKI of the suite's references, which is older than 0.5.0.

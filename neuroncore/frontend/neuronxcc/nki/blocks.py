@@ -11,8 +11,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import OutOfBoundsError, SignatureError
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import OutOfBoundsError, SignatureError
 from neuroncore.frontend.neuronxcc.nki import lifetimes
 from neuroncore.frontend.neuronxcc.nki.lifetimes import Numbering
 from neuroncore.frontend.neuronxcc.nki.scopes import LoopIndex

@@ -10,8 +10,8 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
+from neuroncore.base.errors import OutputError, SignatureError
 from neuroncore.core.core import Core, current
-from neuroncore.errors import OutputError, SignatureError
 from neuroncore.frontend.ending import RETURNS, at_return
 from neuroncore.frontend.neuronxcc.nki.results import flush
 from neuroncore.frontend.neuronxcc.nki.scopes import running

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore import source
-from neuroncore.errors import DynamicControlError, ShapeError, SignatureError
+from neuroncore.base import source
+from neuroncore.base.errors import DynamicControlError, ShapeError, SignatureError
+from neuroncore.base.structs import dataclass
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.memory.geometry import make_room
 from neuroncore.memory.parts import Affine, Form, form
 from neuroncore.memory.tile import Tile
-from neuroncore.startup.structs import dataclass
 
 Dims = tuple[int, ...]
 Box = tuple[tuple[int, int], ...]  # (first, count) of each axis

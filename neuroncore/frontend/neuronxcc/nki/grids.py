@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from neuroncore.errors import SignatureError
+from neuroncore.base.errors import SignatureError
 from neuroncore.frontend.neuronxcc.nki.expressions import Index
 from neuroncore.memory.geometry import make_room
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import NotEmulated, OutOfBoundsError, SignatureError, UsageError
 from neuroncore.core.core import current, running
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import NotEmulated, OutOfBoundsError, SignatureError, UsageError
 from neuroncore.frontend import grids
 from neuroncore.frontend.annotations import Annotation
 from neuroncore.frontend.arguments import Arguments
@@ -30,7 +30,7 @@ from neuroncore.frontend.settings import compiler_flags
 from neuroncore.frontend.traced import in_graph, is_traced
 from neuroncore.frontend.vendor.placeholders import Absent
 from neuroncore.report import saved
-from neuroncore.schedule import schedule_cores
+from neuroncore.time.schedule import schedule_cores
 
 SIZES = "a positive int, nl.nc(n) or nl.spmd_dim(...), or a tuple of them"
 MODES = ("auto", "jax", "torchxla", "baremetal", "benchmark", "simulation", "trace")

@@ -9,8 +9,8 @@ import sys
 import warnings
 from typing import Any
 
-from neuroncore import source
-from neuroncore.errors import SignatureError, did_you_mean
+from neuroncore.base import source
+from neuroncore.base.errors import SignatureError, did_you_mean
 
 # Labels and hints to the device's compiler, which change no result.
 HINTS = frozenset({"name", "lazy_initialization", "directives", "precise_schedule"})

@@ -12,7 +12,7 @@ from itertools import takewhile
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from neuroncore import source
+from neuroncore.base import source
 
 RANGES = {"affine_range", "sequential_range"}  # each of their numbers comes once
 SCOPES = (

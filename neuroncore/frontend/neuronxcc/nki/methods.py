@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import ShapeError
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import ShapeError
 from neuroncore.frontend.neuronxcc.nki import language
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
 from neuroncore.frontend.neuronxcc.nki.expressions import Index, Shifted

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore import source
+from neuroncore.base import source
+from neuroncore.base.findings import Severity
 from neuroncore.core.core import current
-from neuroncore.findings import Severity
 from neuroncore.frontend.neuronxcc.nki.expressions import Index
 from neuroncore.frontend.neuronxcc.nki.tensor import Awaited
 from neuroncore.memory.tile import Tile

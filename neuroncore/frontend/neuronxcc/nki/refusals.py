@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from neuroncore.errors import DtypeError, DynamicControlError, SignatureError, ViewError
+from neuroncore.base.errors import DtypeError, DynamicControlError, SignatureError, ViewError
 from neuroncore.frontend.unread import question
 from neuroncore.memory.tile import Tile
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore import source
+from neuroncore.base import source
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import BufferKindError, KernelError, SignatureError
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import BufferKindError, KernelError, SignatureError
 from neuroncore.frontend.issue import function
 from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.neuronxcc.nki import refusals

@@ -14,18 +14,18 @@ from dataclasses import field
 from enum import Enum
 from typing import Any
 
-from neuroncore import source
+from neuroncore.base import source
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import ImmutableError, ScopeError
+from neuroncore.base.structs import dataclass
 from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import ImmutableError, ScopeError
 from neuroncore.frontend.neuronxcc.nki.rebound import bound
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
-from neuroncore.startup.structs import dataclass
 
 Place = tuple[int, Geometry]  # an offset, and how what is written lies
 Sources = dict[str, Any] | None

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import Any
 
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import (
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import (
     OutOfBoundsError,
     ShapeError,
     SignatureError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from neuroncore.errors import OperatorError, did_you_mean
+from neuroncore.base.errors import OperatorError, did_you_mean
 from neuroncore.frontend.nki import language
 from neuroncore.frontend.operators import Operation, Simulated
 

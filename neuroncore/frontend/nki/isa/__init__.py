@@ -4,8 +4,8 @@ The functions have the clause's parameters, in its order and with its defaults, 
 end. Parameters of older releases that published kernels still pass are accepted and ignored.
 """
 
+from neuroncore.base.errors import KernelError as NkiValidationError  # noqa: F401 the API's name
 from neuroncore.clause.instruction import INSTRUCTIONS as _INSTRUCTIONS
-from neuroncore.errors import KernelError as NkiValidationError  # noqa: F401 the API's name
 from neuroncore.frontend import exports as _exports
 from neuroncore.frontend import issue as _issue
 from neuroncore.frontend.limits import get_nc_sub_version as get_nc_sub_version

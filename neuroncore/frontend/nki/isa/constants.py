@@ -1,6 +1,6 @@
 """nki.isa.constants: the enumerations under the name that published kernels use."""
 
-from neuroncore.enums import (
+from neuroncore.base.enums import (
     dge_mode,
     dma_engine,
     engine,

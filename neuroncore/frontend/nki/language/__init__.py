@@ -4,7 +4,7 @@ Operator names such as `nl.add` are both a function of tiles and the token that 
 `op`. Every function that computes says in its docstring which instructions it becomes.
 """
 
-from neuroncore.enums import MemoryRegion as MemoryRegion
+from neuroncore.base.enums import MemoryRegion as MemoryRegion
 from neuroncore.frontend import exports as _exports
 from neuroncore.frontend.limits import tile_size as tile_size
 from neuroncore.frontend.nki.dtype import *

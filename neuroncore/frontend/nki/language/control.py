@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.errors import DynamicControlError
 from neuroncore.core.core import current, running
-from neuroncore.errors import DynamicControlError
 from neuroncore.frontend import integers
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory.register import VirtualRegister

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import ON_CHIP, MemoryRegion
+from neuroncore.base.errors import DynamicControlError, SignatureError
+from neuroncore.base.structs import dataclass
 from neuroncore.core.core import current
-from neuroncore.enums import ON_CHIP, MemoryRegion
-from neuroncore.errors import DynamicControlError, SignatureError
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.nki import isa
@@ -19,7 +20,6 @@ from neuroncore.frontend.nki.assignment import check_not_in_psum
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, uint8
-from neuroncore.startup.structs import dataclass
 
 __all__ = [
     "empty_like", "full", "is_hbm", "is_on_chip", "is_psum", "is_sbuf", "load", "ndarray", "ones",

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import OperatorError, ShapeError, SignatureError
 from neuroncore.core.core import current
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import OperatorError, ShapeError, SignatureError
 from neuroncore.frontend.formats import common
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray

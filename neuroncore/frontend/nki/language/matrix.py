@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import ShapeError
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import ShapeError
 from neuroncore.frontend import integers
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from neuroncore.errors import NotEmulated, ShapeError
+from neuroncore.base.errors import NotEmulated, ShapeError
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray
 from neuroncore.frontend.nki.language.elementwise import copy, in_sbuf

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from neuroncore.base.enums import ON_CHIP, MemoryRegion
+from neuroncore.base.errors import SignatureError
 from neuroncore.core.core import current
-from neuroncore.enums import ON_CHIP, MemoryRegion
-from neuroncore.errors import SignatureError
 from neuroncore.frontend.limits import fitting
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import in_rows, ndarray

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import prod as product
 from typing import Any
 
-from neuroncore.enums import reduce_cmd
-from neuroncore.errors import ShapeError
+from neuroncore.base.enums import reduce_cmd
+from neuroncore.base.errors import ShapeError
 from neuroncore.frontend import integers
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language.creation import ndarray

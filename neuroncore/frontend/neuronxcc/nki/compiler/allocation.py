@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from neuroncore.base.enums import MemoryRegion, engine
+from neuroncore.base.errors import OutOfBoundsError, SignatureError
+from neuroncore.base.structs import dataclass
 from neuroncore.core.core import current
-from neuroncore.enums import MemoryRegion, engine
-from neuroncore.errors import OutOfBoundsError, SignatureError
 from neuroncore.frontend.neuronxcc.nki.scopes import first_given
 from neuroncore.numerics.formats import Format
-from neuroncore.startup.structs import dataclass
 
 Block = tuple[int, ...]
 Address = tuple[int, int]  # partition, byte within it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neuroncore.enums import MemoryRegion
+from neuroncore.base.enums import MemoryRegion
 from neuroncore.frontend.neuronxcc.nki.compiler.allocation import Allocation, by_name, modulo
 
 __all__ = ["alloc", "auto_alloc", "mod_alloc"]

@@ -7,7 +7,7 @@ Every `mask` is a bool or comparisons of index expressions over the axes of the 
 from collections.abc import Callable as _Callable
 from typing import Any as _Any
 
-from neuroncore.errors import NotEmulated as _NotEmulated
+from neuroncore.base.errors import NotEmulated as _NotEmulated
 from neuroncore.frontend import exports as _exports
 from neuroncore.frontend.limits import get_nc_version as get_nc_version
 from neuroncore.frontend.neuronxcc.nki.isa import constants as constants

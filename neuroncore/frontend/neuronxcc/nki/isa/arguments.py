@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import DtypeError
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import DtypeError
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki.results import (
     chosen,

@@ -4,8 +4,8 @@ say ("Trainium/Inferentia2 Architecture", Tensor engine).
 
 from __future__ import annotations
 
+from neuroncore.base.enums import MemoryRegion
 from neuroncore.core.core import current
-from neuroncore.enums import MemoryRegion
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import in_sbuf
 from neuroncore.frontend.neuronxcc.nki.results import issue, new
 from neuroncore.frontend.neuronxcc.nki.scopes import carry, running

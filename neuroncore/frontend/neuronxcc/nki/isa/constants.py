@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore import enums
-from neuroncore.enums import engine as engine
-from neuroncore.enums import matmul_perf_mode as matmul_perf_mode
-from neuroncore.enums import oob_mode as oob_mode
-from neuroncore.enums import reduce_cmd as reduce_cmd
-from neuroncore.errors import SignatureError
+from neuroncore.base import enums
+from neuroncore.base.enums import engine as engine
+from neuroncore.base.enums import matmul_perf_mode as matmul_perf_mode
+from neuroncore.base.enums import oob_mode as oob_mode
+from neuroncore.base.enums import reduce_cmd as reduce_cmd
+from neuroncore.base.errors import SignatureError
 from neuroncore.frontend.limits import nc_version as nc_version
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.errors import ShapeError
+from neuroncore.base.errors import ShapeError
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import format_or
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords

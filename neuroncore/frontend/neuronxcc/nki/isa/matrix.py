@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import FreeSizeError
 from neuroncore.core.core import current
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import FreeSizeError
 from neuroncore.frontend.neuronxcc.nki.expressions import Box
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (

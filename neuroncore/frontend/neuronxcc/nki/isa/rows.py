@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.structs import dataclass
 from neuroncore.clause.instruction import INSTRUCTIONS, Instruction, Parameter
 from neuroncore.clause.operand import Act, Op, Operand
 from neuroncore.core.binding import compiled
@@ -24,7 +25,6 @@ from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.numerics.formats import uint32
-from neuroncore.startup.structs import dataclass
 
 Converted = Callable[[Any, str], Any]
 

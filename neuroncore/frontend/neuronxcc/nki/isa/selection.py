@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.errors import NotEmulated, SignatureError
+from neuroncore.base.errors import NotEmulated, SignatureError
 from neuroncore.frontend.neuronxcc.nki.expressions import Index, Mask
 from neuroncore.frontend.neuronxcc.nki.isa import rows
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import format_or, in_sbuf, write

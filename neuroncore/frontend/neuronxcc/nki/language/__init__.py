@@ -1,6 +1,6 @@
 """nki.language of the older API: tensors, index expressions, loops, and functions of tiles."""
 
-from neuroncore.enums import MemoryRegion as _MemoryRegion
+from neuroncore.base.enums import MemoryRegion as _MemoryRegion
 from neuroncore.frontend import exports as _exports
 from neuroncore.frontend.limits import tile_size as tile_size
 from neuroncore.frontend.neuronxcc.nki.grids import arange as arange

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
-from neuroncore.errors import ShapeError
+from neuroncore.base.errors import ShapeError
 from neuroncore.frontend import integers
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki.expressions import Box

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore import source
+from neuroncore.base import source
+from neuroncore.base.enums import ON_CHIP, MemoryRegion
+from neuroncore.base.errors import BufferKindError, ShapeError, SignatureError
 from neuroncore.clause.operand import HBM
 from neuroncore.core.core import current
-from neuroncore.enums import ON_CHIP, MemoryRegion
-from neuroncore.errors import BufferKindError, ShapeError, SignatureError
 from neuroncore.frontend import integers
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki import isa

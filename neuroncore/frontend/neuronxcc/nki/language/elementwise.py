@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import ShapeError, SignatureError
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import ShapeError, SignatureError
 from neuroncore.frontend.formats import common, format_of
 from neuroncore.frontend.neuronxcc.nki import isa
 from neuroncore.frontend.neuronxcc.nki.isa.broadcast import across_partitions

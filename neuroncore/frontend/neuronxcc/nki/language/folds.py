@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from neuroncore.errors import NotEmulated, ShapeError, SignatureError
+from neuroncore.base.errors import NotEmulated, ShapeError, SignatureError
 from neuroncore.frontend import integers
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki import isa

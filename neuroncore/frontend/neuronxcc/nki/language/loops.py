@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import SignatureError
+from neuroncore.base.structs import dataclass
 from neuroncore.core.core import current
-from neuroncore.enums import MemoryRegion
-from neuroncore.errors import SignatureError
 from neuroncore.frontend import grids, integers
 from neuroncore.frontend.formats import format_of
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
@@ -28,7 +29,6 @@ from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, around, ru
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.neuronxcc.nki.tokens import token
 from neuroncore.numerics.formats import Format
-from neuroncore.startup.structs import dataclass
 
 __all__ = [
     "affine_range", "loop_reduce", "nc", "num_programs", "program_id", "program_ndim",

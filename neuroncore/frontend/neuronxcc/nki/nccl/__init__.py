@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neuroncore.errors import SignatureError
+from neuroncore.base.errors import SignatureError
 from neuroncore.frontend.neuronxcc.nki.nccl import collectives as collectives
 from neuroncore.frontend.neuronxcc.nki.nccl.collectives import Groups, Pairs, issued
 from neuroncore.frontend.neuronxcc.nki.tokens import token

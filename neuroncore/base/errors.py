@@ -1,0 +1,289 @@
+"""
+Everything that can go wrong, in three kinds that are never mixed:
+
+NeuronError
+├── KernelError                 the kernel is illegal here (also ValueError, AssertionError)
+│   ├── BufferKindError         BUFFER_KIND          an operand is where its engine can't reach
+│   ├── CapacityError           CAPACITY             more SBUF or PSUM than there is
+│   ├── DeadlockError           DEADLOCK             cores that wait for each other for ever
+│   ├── DtypeError              DTYPE_RULE           a number format the instruction doesn't take
+│   ├── DynamicControlError     DYNAMIC_CTRL         a run-time value where a constant is needed
+│   ├── FreeSizeError           FREE_SIZE            too many elements per partition
+│   ├── ImmutableError          IMMUTABLE            a write to what the kernel may only read
+│   ├── OperatorError           UNSUPPORTED_OP_COMBO an operator the engine doesn't have
+│   ├── OutOfBoundsError        OUT_OF_BOUNDS        an index past the end (also IndexError)
+│   ├── OutputError             OUTPUT_NOT_WRITTEN   a result that nothing has written
+│   ├── OutsideKernelError      OUTSIDE_KERNEL       an instruction with no core to run on
+│   ├── PartitionLimitError     PARTITION_LIMIT      more than 128 partitions
+│   ├── PsumBankError           PSUM_BANK            a matmul result that leaves its bank
+│   ├── ScopeError              SCOPE                a tensor outside of its loop or its kernel
+│   ├── ShapeError              SHAPE_MISMATCH       shapes that don't fit together
+│   ├── SignatureError          SIGNATURE            wrong arguments (also TypeError)
+│   ├── StartPartitionError     START_PARTITION      a start partition the engine can't address
+│   ├── TargetError             TARGET               this generation doesn't have it
+│   ├── UninitialisedError      UNINIT_READ          a read of what nothing has written
+│   ├── UnknownNameError        UNKNOWN_NAME         no such function (also AttributeError)
+│   └── ViewError               RESHAPE_VIEW         a view the memory layout can't express
+├── NotEmulated                 legal, but not built here yet (also NotImplementedError)
+├── UsageError                  neuroncore itself was called wrongly
+├── EmulatorError               neuroncore itself is wrong (also RuntimeError)
+└── DefinitionError             the instruction set's own tables are wrong
+
+A KernelError finds the line of the user's kernel by itself, when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from types import CodeType, TracebackType
+from typing import Any, ClassVar, Self
+
+from neuroncore.base import source
+from neuroncore.base.lazy import Lazy
+
+difflib: Any = Lazy("difflib")
+
+
+class NeuronError(Exception):
+    """The root of every error of this package."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows of it, in the place of a traceback through our code."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class KernelError(NeuronError, ValueError, AssertionError):
+    """What the hardware or its compiler would refuse.
+
+    `statement` is one sentence in the user's names. `argument` and `position` name the offending
+    parameter of the call so that it can be underlined. The other fields are the lines of the
+    message; see `__str__`.
+    """
+
+    code: ClassVar[str] = "ILLEGAL_INSTRUCTION"
+
+    def __init__(
+        self,
+        statement: str,
+        *,
+        argument: str | None = None,
+        position: int | None = None,
+        expected: str | None = None,
+        got: str | None = None,
+        because: str | None = None,
+        hint: str | None = None,
+        also: str | None = None,
+    ) -> None:
+        super().__init__(statement)
+        self.statement, self.argument = statement, argument
+        self.expected, self.got, self.because = expected, got, because
+        self.hint, self.also = hint, also
+        self.more: list[str] = []  # what else is wrong with the same instruction
+        self._name = (argument or "").partition("[")[0]  # of a list of tiles, the list
+        self._position = source.position(self._name) if position is None else position
+        self._visits = source.visits()
+
+    @cached_property
+    def stack(self) -> list[tuple[source.Place, dict[str, int]]]:
+        """The user's frames inside the kernel, innermost first, each with its integer variables."""
+        return [(source.place(code, at), numbers) for code, at, numbers in self._visits]
+
+    @cached_property
+    def place(self) -> source.Place | None:
+        """The call in the user's kernel, of it the offending argument; None if there is none."""
+        if not self.stack or not self._name:
+            return self.stack[0][0] if self.stack else None
+        return source.argument(self.stack[0][0], self._name, self._position)
+
+    def placed(self, site: tuple[CodeType, int] | None) -> Self:
+        """The error at another place of the user's code than the one it is made at."""
+        self._visits = [(*site, {})] if site else []
+        return self
+
+    def coming_through(self, trace: TracebackType | None) -> Self:
+        """The error at the place of another, in whose stead it is raised."""
+        self._visits = source.visits_of(trace)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Code objects don't go from process to process; places do."""
+        found = {"place": self.place, "stack": self.stack, "_visits": []}
+        return type(self), self.args, {**self.__dict__, **found}
+
+    def _render_traceback_(self) -> list[str]:
+        return str(self).split("\n")
+
+    def __str__(self) -> str:
+        head = f"error[{self.code}] {self.statement}"
+        if self.place is not None:
+            head = f"{self.place}:{self.place.column + 1}: {head}"
+        return "\n".join([head, *self._underlined(), *self._fields(), *self._calls()])
+
+    def _underlined(self) -> list[str]:
+        if self.place is None or not self.place.text.strip():
+            return []
+        text = self.place.text
+        end = self.place.end_column if self.place.end_line == self.place.line else len(text)
+        carets = "^" * max(1, end - self.place.column)
+        indent = "".join("\t" if c == "\t" else " " for c in text[: self.place.column])
+        number = str(self.place.line)
+        return [
+            f"  {number} | {text}",
+            f"  {' ' * len(number)} | {indent}{carets}",
+        ]
+
+    def _fields(self) -> list[str]:
+        fields = ("expected", "got", "because", "hint", "also")
+        lines = [f"  {name:9} {value}" for name in fields if (value := getattr(self, name))]
+        return lines + [f"  {'besides':9} {line}" for line in self.more]
+
+    def _calls(self) -> list[str]:
+        lines = []
+        for where, numbers in self.stack:
+            values = ", ".join(f"{n}={v}" for n, v in list(numbers.items())[:8])
+            lines.append(
+                f"  {'in':9} {where.function} at {where}{f'  ({values})' if values else ''}"
+            )
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message as fields, for `--json`."""
+        spot = self.place
+        return {
+            "code": self.code,
+            "statement": self.statement,
+            "file": spot.file if spot else None,
+            "line": spot.line if spot else None,
+            "column": spot.column + 1 if spot else None,
+            "expected": self.expected,
+            "got": self.got,
+            "because": self.because,
+            "hint": self.hint,
+            "also": self.also,
+            "besides": self.more,
+            "stack": [{"function": p.function, "place": str(p), **v} for p, v in self.stack],
+        }
+
+
+class BufferKindError(KernelError):
+    code = "BUFFER_KIND"
+
+
+class CapacityError(KernelError):
+    code = "CAPACITY"
+
+
+class DeadlockError(KernelError, RuntimeError):
+    code = "DEADLOCK"
+
+
+class DtypeError(KernelError, TypeError):
+    code = "DTYPE_RULE"
+
+
+class DynamicControlError(KernelError, TypeError):
+    code = "DYNAMIC_CTRL"
+
+
+class FreeSizeError(KernelError):
+    code = "FREE_SIZE"
+
+
+class ImmutableError(KernelError):
+    code = "IMMUTABLE"
+
+
+class OperatorError(KernelError):
+    code = "UNSUPPORTED_OP_COMBO"
+
+
+class OutOfBoundsError(KernelError, IndexError):
+    code = "OUT_OF_BOUNDS"
+
+
+class OutputError(KernelError):
+    code = "OUTPUT_NOT_WRITTEN"
+
+
+class OutsideKernelError(KernelError, RuntimeError):
+    code = "OUTSIDE_KERNEL"
+
+
+class PartitionLimitError(KernelError):
+    code = "PARTITION_LIMIT"
+
+
+class PsumBankError(KernelError):
+    code = "PSUM_BANK"
+
+
+class ScopeError(KernelError):
+    code = "SCOPE"
+
+
+class ShapeError(KernelError):
+    code = "SHAPE_MISMATCH"
+
+
+class SignatureError(KernelError, TypeError):
+    code = "SIGNATURE"
+
+
+class StartPartitionError(KernelError):
+    code = "START_PARTITION"
+
+
+class TargetError(KernelError):
+    code = "TARGET"
+
+
+class UninitialisedError(KernelError):
+    code = "UNINIT_READ"
+
+
+class UnknownNameError(KernelError, AttributeError):
+    code = "UNKNOWN_NAME"
+
+
+class ViewError(KernelError):
+    code = "RESHAPE_VIEW"
+
+
+class NotEmulated(NeuronError, NotImplementedError):
+    """Legal on the device, but this emulator doesn't have it yet."""
+
+
+class UsageError(NeuronError, ValueError):
+    """The emulator was asked for something that makes no sense."""
+
+
+# what to do about a fault of neuroncore
+REPORT = (
+    "this is a fault of neuroncore, not of the kernel: please report it in the issues of "
+    "neuroncore's repository, with the kernel, the traceback and what `neuroncore --version` prints"
+)
+
+
+class EmulatorError(NeuronError, RuntimeError):
+    """The emulator is wrong, whatever the kernel does: a fault to be reported. The command line
+    ends with `exit_code`."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, statement: str, hint: str = "") -> None:
+        super().__init__(statement)
+        self.statement, self.hint = statement, hint
+
+    def __str__(self) -> str:
+        return "\n  hint: ".join(part for part in (self.statement, self.hint) if part)
+
+
+class DefinitionError(NeuronError):
+    """A table of the instruction set contradicts itself."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the known name nearest to a misspelt one, or None."""
+    near: list[str] = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else None

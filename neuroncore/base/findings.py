@@ -1,0 +1,143 @@
+"""What is told without being refused on the spot: findings, and the one table of their codes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from neuroncore.base.errors import DefinitionError
+from neuroncore.base.source import Place
+from neuroncore.base.structs import dataclass
+
+# error: the device or its compiler refuses it. warning: likely wrong on the device. note: worth
+# knowing, such as what no public source says is refused. advice: legal, and slower than need be.
+Severity = Literal["error", "warning", "note", "advice"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a code means: a row of `codes/*.toml`.
+
+    `sentence` says in general what a finding's message says of one place; `source` is the public
+    text that the rule is from. `releases` are those of the API in which it holds, such as "0.3-" or
+    "0.2-0.5", all if it is empty; `form_of` is a release that takes what the later ones refuse, by
+    which it tells what a file is written for. `example` is a diff that follows the lines of
+    `header`: with its lines "-" the code is told, at one of those, and with its lines "+" it isn't.
+    Codes that are errors' too have none: `neuroncore explain` has their page.
+    """
+
+    code: str
+    severity: Severity
+    sentence: str
+    because: str
+    hint: str
+    source: str
+    releases: str = ""
+    form_of: str = ""
+    header: str = ""
+    example: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something likely wrong, or slow, at a line of the user's. What isn't given is its code's."""
+
+    code: str
+    message: str
+    place: Place | None
+    severity: Severity | None = None
+    because: str | None = None
+    hint: str | None = None
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        missing = [name for name in FROM_THE_RULE if getattr(self, name) is None]
+        for name in missing:
+            object.__setattr__(self, name, getattr(rule(self.code), name))
+
+    def __str__(self) -> str:
+        where = f"{self.place}:{self.place.column + 1}: " if self.place else ""
+        return f"{where}{self.severity}[{self.code}] {self.message}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as fields, for JSON; lines and columns count from 1."""
+        place = self.place
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "file": place.file if place else None,
+            "line": place.line if place else None,
+            "column": place.column + 1 if place else None,
+            "end_line": place.end_line if place else None,
+            "end_column": place.end_column + 1 if place else None,
+            "sentence": self.message,
+            "because": self.because,
+            "hint": self.hint,
+            "source": self.source,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Finding:
+        """The finding that `to_dict` made fields of."""
+        place = None
+        if fields["line"] is not None:
+            columns = fields["column"] - 1, fields["end_line"], fields["end_column"] - 1
+            place = Place(fields["file"], fields["line"], *columns, "")
+        said = {name: fields[name] for name in FROM_THE_RULE}
+        return cls(fields["code"], fields["sentence"], place, **said)
+
+
+FROM_THE_RULE = ("severity", "because", "hint", "source")
+
+
+@cache
+def tables() -> Mapping[str, Mapping[str, Rule]]:
+    """The rows of each file of the table, by code. Raises DefinitionError if one is not as `Rule`
+    says."""
+    folder = Path(__file__).with_name("codes")
+    found: dict[str, Mapping[str, Rule]] = {}
+    for one in sorted(folder.iterdir(), key=lambda file: file.name):
+        if one.name.endswith(".toml"):
+            rows = tomllib.loads(one.read_text("utf-8"))
+            header = rows.pop("header", "")
+            found[one.name.removesuffix(".toml")] = {
+                code: _rule(code, header, row) for code, row in rows.items()
+            }
+    return found
+
+
+@cache
+def rules() -> Mapping[str, Rule]:
+    """All rows of the table, by code. Raises DefinitionError if a code has two."""
+    found: dict[str, Rule] = {}
+    for table in tables().values():
+        if twice := found.keys() & table:
+            raise DefinitionError(f"{min(twice)} stands twice in the table of codes")
+        found |= table
+    return found
+
+
+def _rule(code: str, header: str, row: dict[str, str]) -> Rule:
+    try:
+        made = Rule(code, **{"header": header if "example" in row else "", **row})  # type: ignore[arg-type]
+    except TypeError as error:
+        raise DefinitionError(f"{code} of the table of codes: {error}") from None
+    if made.severity not in SEVERITIES:
+        raise DefinitionError(f"{code} of the table of codes: {made.severity!r} is no severity")
+    return made
+
+
+def without_advice(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings but those that say what would be faster: for classes that ask just that."""
+    return [one for one in findings if one.severity != "advice"]
+
+
+def rule(code: str) -> Rule:
+    """The row of a code. Raises DefinitionError if it has none."""
+    if code not in rules():
+        raise DefinitionError(f"{code} is not in the table of codes")
+    return rules()[code]

@@ -1,0 +1,167 @@
+"""What is legal and slower than need be: lines that take a good part of the time for one reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neuroncore.base.enums import engine
+from neuroncore.base.findings import Finding
+from neuroncore.base.source import Place
+from neuroncore.clause import cost
+from neuroncore.clause.instruction import Call
+from neuroncore.machine import Machine
+from neuroncore.machine.world import World
+from neuroncore.memory.geometry import View
+from neuroncore.numerics.formats import float32
+from neuroncore.time.schedule import Timeline
+
+LEAST = 0.1  # of the time that an engine works, or DMA does, that is worth a word
+LEAST_OF_ALL = 0.01  # and of all time
+FEW_LANES = 0.25  # of all, and less
+
+
+class Slow(NamedTuple):
+    """Why calls are slow: the code, and what to say of the worst of a line."""
+
+    code: str
+    why: Callable[[Call, Machine], str | None]
+    of_dma: bool = False  # whether it is the time of DMA that counts, and not all of it
+
+
+class Advice(NamedTuple):
+    """What a line is told on one core, and the share of the time that makes it worth telling."""
+
+    finding: Finding
+    share: float
+
+
+def findings(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
+    """Advice for each line, with the share that its instructions take of the time that their engine
+    works, or DMA, on the core where that is most; of several ranks with all of whom it holds. Never
+    a reason to refuse anything."""
+    told: dict[tuple[str, Place | None], dict[int, Advice]] = {}
+    for number, timeline in enumerate(timelines):
+        for one in _of_a_core(timeline):
+            told.setdefault((one.finding.code, one.finding.place), {})[number] = one
+    for on in told.values():
+        finding = max(on.values(), key=lambda one: one.share).finding
+        if world.ranks > 1:
+            said = f"{finding.message}, on {world.all_named(on)}"
+            finding = replace(finding, message=said)
+        yield finding
+
+
+def _of_a_core(timeline: Timeline) -> Iterator[Advice]:
+    for slow in SLOW:
+        calls = timeline.program.calls
+        said = [slow.why(call, timeline.machine) for call in calls]
+        affected = np.array([text is not None for text in said], np.bool_)[timeline.columns.call]
+        spent = _of_dma(timeline) if slow.of_dma else timeline.busy
+        for line in np.flatnonzero(np.bincount(timeline.columns.line[affected])).tolist():
+            own = np.flatnonzero(affected & (timeline.columns.line == line))
+            taken, whole = float(spent[own].sum()), float(spent.sum())
+            if not slow.of_dma:
+                whole = float(spent[np.isin(timeline.queue, timeline.queue[own])].sum())
+            if taken <= max(LEAST * whole, LEAST_OF_ALL * timeline.total_ns):
+                continue
+            worst = said[timeline.columns.call[own[np.argmax(spent[own])]]]
+            times = f"{len(own):,} times" if len(own) > 1 else "once"
+            who = "DMA" if slow.of_dma else "its engine"
+            message = f"{worst}; it happens {times}, and is {taken / whole:.0%} of the time that"
+            place = timeline.program.place(line)
+            yield Advice(Finding(slow.code, f"{message} {who} works", place), taken / whole)
+
+
+def _of_dma(timeline: Timeline) -> Any:
+    """What each DMA would take if all of DMA's engines took part."""
+    return timeline.transfer_ns * timeline.engines_used / timeline.machine.dma.engines
+
+
+# --- DMA ------------------------------------------------------------------------------------------
+
+
+def _ends(call: Call) -> list[View]:
+    """What a DMA moves from and to, without indices."""
+    if call.engine is not engine.dma or not call.instruction.traits.computes:
+        return []
+    return [view for view in call.views(*call.reads, *call.writes) if view.size]
+
+
+def _small_elements(call: Call, machine: Machine) -> str | None:
+    ends = _ends(call)
+    if not ends or _transposes(call, ends):
+        return None
+    least = min(cost.contiguous(view) * view.dtype.itemsize for view in ends)
+    if least >= min(machine.dma.efficient_bytes, *(v.size * v.dtype.itemsize for v in ends)):
+        return None
+    return (
+        f"{call.name} moves elements of {least} bytes; below {machine.dma.efficient_bytes} bytes "
+        "of neighbours DMA spends its time on descriptors"
+    )
+
+
+def _transposes(call: Call, ends: list[View]) -> bool:
+    """Whether single elements of a matrix are moved to or from places that are rows apart."""
+    if call.instruction.traits.transposes:
+        return True
+    apart = any(cost.contiguous(v) == 1 and _steps(v) and v.free_size > 1 for v in ends)
+    return apart and any(not v.on_chip and v.strides[0] == 1 for v in ends if v.shape[0] > 1)
+
+
+def _steps(view: View) -> bool:
+    return any(n > 1 and s > 1 for n, s in zip(view.shape[1:], view.strides[1:], strict=True))
+
+
+def _transposing(call: Call, machine: Machine) -> str | None:
+    ends = _ends(call)
+    if not ends or not _transposes(call, ends):
+        return None
+    least = min(view.dtype.itemsize for view in ends)
+    return f"{call.name} transposes by DMA, element by element of {least} bytes"
+
+
+def _stays_on_chip(call: Call, machine: Machine) -> str | None:
+    ends = _ends(call)
+    if call.instruction.traits.exchanges or not ends or not all(view.on_chip for view in ends):
+        return None
+    return f"{call.name} moves data from SBUF to SBUF by DMA, with its latency of microseconds"
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+
+def _few_lanes(call: Call, machine: Machine) -> str | None:
+    if call.engine is engine.dma or not (call.reads or call.writes) or _multiplies(call):
+        return None
+    lanes = max((view.partitions for view in call.views() if view.on_chip), default=0)
+    every = machine.limits.partitions
+    if not 0 < lanes <= every * FEW_LANES:
+        return None
+    return f"{call.name} works on {lanes} of {every} partitions: the other lanes are idle"
+
+
+def _multiplies(call: Call) -> bool:
+    traits = call.instruction.traits
+    return traits.multiplies or (traits.transposes and call.engine is engine.tensor)
+
+
+def _float32_products(call: Call, machine: Machine) -> str | None:
+    if not call.instruction.traits.multiplies or call.transposes:
+        return None
+    if not any(view.dtype is float32 for view in call.views(*call.reads)):
+        return None
+    passes = machine.fixed.float32_passes
+    return f"{call.name} multiplies float32, which takes {passes} passes and a slower rate"
+
+
+SLOW = (
+    Slow("SMALL_DMA_ELEMENTS", _small_elements, of_dma=True),
+    Slow("TRANSPOSING_DMA", _transposing, of_dma=True),
+    Slow("DMA_WITHIN_SBUF", _stays_on_chip, of_dma=True),
+    Slow("FEW_LANES", _few_lanes),
+    Slow("FLOAT32_PRODUCTS", _float32_products),
+)

@@ -1,0 +1,26 @@
+"""Tensors that the kernel places, beside others of the same memory that the system does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from neuroncore.base.findings import Finding
+from neuroncore.checks.uses import Uses
+
+TOLD = 4  # lines, at most
+
+
+def findings(uses: Uses) -> Iterator[Finding]:
+    """A finding for each of the first lines that leave it to the system where a tensor is, in a
+    memory where the kernel has placed others."""
+    kinds = uses.program.kinds
+    placed = {kind.region for kind in kinds if kind.placed}
+    free = (k for k in kinds if not k.placed and k.region in placed and k.line >= 0)
+    lines = dict.fromkeys((kind.line, kind.region) for kind in free)
+    for line, region in list(lines)[:TOLD]:
+        yield Finding(
+            "MIXED_ALLOCATION",
+            f"a tensor in {region.value} without an address, where others have addresses that the "
+            "kernel gives them",
+            uses.program.place(line),
+        )

@@ -1,0 +1,98 @@
+"""Tiles that don't fit: which is the first, and what is alive beside it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.findings import Finding
+from neuroncore.checks.uses import Uses
+from neuroncore.machine import Machine
+from neuroncore.record.program import Program
+from neuroncore.record.storages import Area
+from neuroncore.report.units import size
+from neuroncore.time.schedule import Timeline
+
+Array = npt.NDArray[Any]
+SHOWN = 6  # lines whose tiles are listed
+
+
+class Alive(NamedTuple):
+    """The tiles that are alive where one is made that doesn't fit, and that one's kind."""
+
+    culprit: Area
+    bytes_needed: int
+    kinds: Counter[Area]
+
+
+def findings(timeline: Timeline) -> Iterator[Finding]:
+    """A finding for each memory whose tiles don't fit at some point of the program, at the line
+    that makes the first that doesn't."""
+    machine, program = timeline.machine, timeline.program
+    for region, peak, also in (
+        (MemoryRegion.sbuf, timeline.peak_sbuf, "GCA035"),
+        (MemoryRegion.psum, timeline.peak_psum, "NLA001"),
+    ):
+        room = _room(machine, region)
+        found = _first_beyond(program, region, room) if peak > room else None
+        if found is not None:
+            message = (
+                f"the tiles that are alive at one point need {peak} bytes of {region.value} per "
+                f"partition; {machine.name} has {room}: the device's compiler would spill or "
+                f"refuse them ({also}). {_described(found.culprit)} is the first that doesn't fit; "
+                f"alive with it are {_listed(program, found.kinds)}"
+            )
+            line = found.culprit.line
+            yield Finding("CAPACITY", message, program.place(line) if line >= 0 else None)
+
+
+def _room(machine: Machine, region: MemoryRegion) -> int:
+    memory = machine.sbuf if region is MemoryRegion.sbuf else machine.psum
+    return memory.partition_bytes
+
+
+def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | None:
+    """The first tile that the system has no place for, and what is alive then. A tile lives from
+    its first use to its last."""
+    uses = Uses(program)
+    areas, kinds = uses.areas, program.kinds
+    free = np.array([k.region is region and not k.placed for k in kinds], np.bool_)[areas.kind]
+    birth = np.full(len(free), len(uses.columns.call), np.int64)
+    death = np.full(len(free), -1, np.int64)
+    np.minimum.at(birth, uses.area, uses.user)
+    np.maximum.at(death, uses.area, uses.user)
+    own = np.flatnonzero(free & (death >= 0))
+    taken = np.array([kind.row_bytes for kind in kinds], np.int64)[areas.kind[own]]
+    born, died = np.argsort(birth[own], kind="stable"), np.argsort(death[own], kind="stable")
+    given_back = np.concatenate([[0], np.cumsum(taken[died])])
+    gone = np.searchsorted(death[own][died], birth[own][born])
+    alive = np.cumsum(taken[born]) - given_back[gone]
+    beyond = np.flatnonzero(alive > room)
+    if not len(beyond):
+        return None
+    first = own[born[beyond[0]]]
+    when = birth[first]
+    among = own[(birth[own] <= when) & (death[own] >= when)]
+    counted = Counter(kinds[kind] for kind in areas.kind[among].tolist())
+    return Alive(kinds[int(areas.kind[first])], int(alive[beyond[0]]), counted)
+
+
+def _listed(program: Program, kinds: Counter[Area]) -> str:
+    """What takes most first."""
+    most = sorted(kinds.items(), key=lambda item: -item[0].row_bytes * item[1])
+    parts = []
+    for kind, count in most[:SHOWN]:
+        where = f" of {program.place(kind.line).short}" if kind.line >= 0 else ""
+        times = f"{count} times " if count > 1 else ""
+        parts.append(f"{times}{_described(kind)}{where}")
+    rest = sum(kind.row_bytes * count for kind, count in most[SHOWN:])
+    return "; ".join([*parts, *([f"others of {size(rest)}"] if rest else [])])
+
+
+def _described(kind: Area) -> str:
+    return f"{kind.name or 'a tile'} ({size(kind.row_bytes)} per partition)"

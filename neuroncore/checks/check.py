@@ -1,0 +1,175 @@
+"""A file of kernels checked: what its source tells, and what its run does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from neuroncore.base.errors import UsageError
+from neuroncore.base.findings import SEVERITIES, Finding
+from neuroncore.base.lazy import Lazy
+from neuroncore.base.structs import dataclass
+from neuroncore.checks import execution
+from neuroncore.lint.static import read
+
+saved: Any = Lazy("neuroncore.record.saved")  # which loads numpy
+SCHEMA = "neuroncore.check/1"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found, and how far it went.
+
+    `files` are the sources that were read, `runs` the saved runs, and `launches` how many kernels
+    were run, None if nothing was; `unfinished` says in a sentence why the run ended early, `orders`
+    what other orders that the device may take gave, launch by launch, `verified` whether each
+    record agrees with the plain reading, and `ours` whether a fault of neuroncore has shown.
+    """
+
+    findings: Sequence[Finding]
+    files: Sequence[str]
+    api: str
+    launches: int | None = None
+    unfinished: str | None = None
+    orders: Sequence[str] = ()
+    verified: Sequence[str] = ()
+    runs: Sequence[str] = ()
+    ours: bool = False
+
+    def count(self, severity: str) -> int:
+        """How many findings have a severity."""
+        return sum(one.severity == severity for one in self.findings)
+
+    @property
+    def extent(self) -> str:
+        """What was done, in a line."""
+        read = [f"{_counted(len(self.files), 'file')} read, API {self.api}"] if self.files else []
+        kept = [f"{_counted(len(self.runs), 'saved run')} read"] if self.runs else []
+        done = "nothing was run"
+        if self.launches is not None:
+            done = f"{_counted(self.launches, 'launch')} run"
+        more = [
+            *dict.fromkeys((*self.orders, *self.verified)),
+            *([self.unfinished] if self.unfinished else []),
+        ]
+        return "; ".join([*read, *kept, done, *more])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as fields, for JSON."""
+        return {
+            "schema": SCHEMA,
+            "api": self.api,
+            "files": [*self.files, *self.runs],
+            "launches": self.launches,
+            "unfinished": self.unfinished,
+            "orders": list(self.orders),
+            "verified": list(self.verified),
+            "findings": [one.to_dict() for one in self.findings],
+        }
+
+    @property
+    def counts(self) -> str:
+        """How many findings there are of each severity, in a line."""
+        found = [_counted(self.count(name), name) for name in SEVERITIES if self.count(name)]
+        return ", ".join(found) or "no findings"
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.findings), self.counts])
+
+
+MANY = {"launch": "launches", "advice": "advice"}
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun if number == 1 else MANY.get(noun, f'{noun}s')}"
+
+
+def check(
+    file: str | Path,
+    kernel: str | None = None,
+    *,
+    api: str | None = None,
+    target: str | None = None,
+    static: bool = False,
+    words: Sequence[str] | None = None,
+    orders: int = 0,
+    verify: bool = False,
+    limits: execution.Limits | None = None,
+) -> Checked:
+    """Read a file and all that it calls, and run it if it can be run; of a file that is a saved
+    run, check the record.
+
+    With a `kernel` that has arguments (`words`, as `neuroncore run` takes them, or a function
+    `inputs` in the file), and of a file that launches kernels when it is run, the record is checked
+    as well, in a process of its own with `limits` of time and memory; with `static` nothing is
+    executed. The record of each launch is replayed in up to `orders` other orders that the device
+    may take. `api` is a release, "0.1" to "0.6", by default what the file's imports and forms
+    belong to; `target` is a machine.
+
+    Raises UsageError for what can't be read, an unknown kernel, release or machine.
+    """
+    more = [*(["--orders", str(orders)] if orders else []), *(["--verify"] if verify else [])]
+    if saved.is_record(Path(file)):
+        if static:
+            raise UsageError(f"{file} is a saved run: --static reads sources")
+        return _of_a_run(Path(file), target, more, limits or execution.Limits())
+    seen = read(Path(file), kernel, api)
+    if static or not (words or seen.runs):
+        return Checked(_ordered(seen.findings), seen.files, seen.api)
+    more = [*(words or ()), *more]
+    ran = execution.run(Path(file), kernel, target, more, limits or execution.Limits())
+    found = _ordered([*seen.findings, *ran.findings])
+    return Checked(
+        *(found, seen.files, seen.api, ran.launches, ran.unfinished, ran.orders),
+        verified=ran.verified,
+        ours=ran.ours,
+    )
+
+
+def _of_a_run(
+    file: Path, target: str | None, words: Sequence[str], limits: execution.Limits
+) -> Checked:
+    """What the record of a saved run tells."""
+    ran = execution.run(file, None, target, words, limits)
+    return Checked(
+        findings=_ordered(ran.findings),
+        files=(),
+        api="",
+        unfinished=ran.unfinished,
+        orders=ran.orders,
+        verified=ran.verified,
+        runs=(str(file),),
+        ours=ran.ours,
+    )
+
+
+def together(checks: Sequence[Checked]) -> Checked:
+    """What several checks found, as one."""
+    launches = [one.launches for one in checks if one.launches is not None]
+    unfinished = [one.unfinished for one in checks if one.unfinished]
+    return Checked(
+        _ordered([finding for one in checks for finding in one.findings]),
+        [*dict.fromkeys(file for one in checks for file in one.files)],
+        ", ".join(dict.fromkeys(one.api for one in checks if one.api)),
+        sum(launches) if launches else None,
+        "; ".join(unfinished) or None,
+        [order for one in checks for order in one.orders],
+        runs=[*dict.fromkeys(run for one in checks for run in one.runs)],
+        verified=[text for one in checks for text in one.verified],
+        ours=any(one.ours for one in checks),
+    )
+
+
+def _ordered(findings: Sequence[Finding]) -> list[Finding]:
+    """Each code once for a line, by file and line, those of no line at the end."""
+    first: dict[Any, Finding] = {}
+    for one in findings:
+        spot = (one.place.file, one.place.line) if one.place else (one.message, 0)
+        first.setdefault((one.code, *spot), one)
+    return sorted(first.values(), key=lambda one: (one.place is None, *_spot(one)))
+
+
+def _spot(one: Finding) -> tuple[Any, ...]:
+    place = one.place
+    return (place.file, place.line, place.column) if place else ("", 0, 0)

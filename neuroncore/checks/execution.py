@@ -1,0 +1,98 @@
+"""A file that is checked, run in a process of its own, and what that told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from neuroncore.base import processes
+from neuroncore.base.errors import UsageError
+from neuroncore.base.findings import Finding
+from neuroncore.base.source import Place
+from neuroncore.base.structs import dataclass
+
+PROGRAM = "neuroncore.checks.limited"
+WRONG_USAGE, OURS = 2, "neuroncore: "  # the exit code of the command line, and how it tells
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a process may use: seconds on the clock, and bytes of address space."""
+
+    seconds: float = 300.0
+    memory: int = 16 << 30
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run told, how many launches finished, why it ended early if it did, and, if that was
+    asked for, what became of each launch in other orders, and whether it was verified; `ours` says
+    whether a fault of neuroncore has shown."""
+
+    findings: Sequence[Finding]
+    launches: int
+    unfinished: str | None = None
+    orders: Sequence[str] = ()
+    verified: Sequence[str] = ()
+    ours: bool = False
+
+
+def run(
+    file: Path, kernel: str | None, target: str | None, words: Sequence[str], limits: Limits
+) -> Ran:
+    """Run a file, or a kernel of it, by `neuroncore run --json`; `words` are more of its options.
+
+    What refuses the kernel is a finding. A process that ends without an answer is none: `Ran` says
+    so. Raises UsageError for what the command line calls wrong usage.
+    """
+    what = f"{file}::{kernel}" if kernel else str(file)
+    command = [sys.executable, "-m", PROGRAM, str(limits.memory), "run", "--json", what]
+    command += [*(["--target", target] if target else []), *words]
+    try:
+        done = processes.run(command, limits.seconds)
+    except subprocess.TimeoutExpired:
+        return Ran([], 0, f"stopped after {limits.seconds:g} s")
+    return _told(done.stdout.decode("utf-8", "replace"), done.returncode, done.stderr)
+
+
+def _told(output: str, code: int, errors: bytes) -> Ran:
+    try:
+        document = json.loads(output)
+    except ValueError:
+        last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        if code == WRONG_USAGE and last.startswith(OURS):
+            raise UsageError(last.removeprefix(OURS)) from None
+        return Ran([], 0, f"the process ended with {code} and no answer: {last}")
+    launches = document["launches"]
+    found = [Finding.from_dict(one) for launch in launches for one in launch["findings"]]
+    failure = document["error"]
+    if failure and failure.get("code"):
+        found.append(_refused(failure))
+        failure = None
+    orders = [launch["orders"] for launch in launches if "orders" in launch]
+    verified = [launch["verify"]["text"] for launch in launches if "verify" in launch]
+    ended = failure and failure["statement"]
+    ours = bool(failure and failure.get("ours"))
+    return Ran(found, len(launches), ended, orders, verified, ours)
+
+
+def _refused(failure: dict[str, Any]) -> Finding:
+    """What an error of a kernel, as its `to_dict` has it, is among findings."""
+    place = None
+    if failure["line"] is not None:
+        column = failure["column"] - 1
+        place = Place(failure["file"], failure["line"], column, failure["line"], column + 1, "")
+    values = [f"{name} {failure[name]}" for name in ("expected", "got") if failure[name]]
+    return Finding(
+        failure["code"],
+        "; ".join([failure["statement"], *values]),
+        place,
+        severity="error",
+        because=failure["because"] or "",
+        hint=failure["hint"] or "",
+        source=f"neuroncore explain {failure['code']}",
+    )

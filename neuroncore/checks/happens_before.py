@@ -1,0 +1,105 @@
+"""What has certainly happened on one core before something happens on another, of the same rank or
+of others: vector clocks.
+
+A thread is one program of the launch grid on its core. Its instructions are in segments, which end
+where it meets others. Whoever takes part in a meeting has, from then on, behind it all that each
+of the others had behind it: a meeting may join any set of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from graphlib import TopologicalSorter
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.structs import dataclass
+from neuroncore.clause.instruction import Call
+from neuroncore.machine.world import World
+from neuroncore.record.program import Program
+from neuroncore.time.meetings import together
+
+Array = npt.NDArray[Any]
+Meeting = Mapping[int, int]  # the instruction of each thread that takes part, by its number
+
+
+@dataclass(frozen=True)
+class Thread:
+    """The instructions from `first` to before `last` of a core's program, of one of the grid."""
+
+    core: int
+    number: int  # in the grid
+    first: int
+    last: int
+
+
+def threads(programs: Sequence[Program]) -> list[Thread]:
+    """Those of a launch, core by core, in the order in which each core ran them."""
+    found = []
+    for core, program in enumerate(programs):
+        begun = np.array(program.data.programs, np.int64).reshape(-1, 2).tolist() or [[0, core]]
+        for (first, number), (last, _) in pairwise([*begun, [len(program), -1]]):
+            found.append(Thread(core, number, first, last))
+    return found
+
+
+def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World) -> list[Meeting]:
+    """The meetings of the cores of a world, each of whatever cores, in an order in which they may
+    have happened. What data moves in is a meeting when it begins, and one when it ends."""
+    if len(programs) != len(among):
+        return []
+    found: list[Meeting] = []
+    for at in _in_order(together(programs, world)):
+        number, row = next(iter(at.items()))
+        if _moves(programs[number], row):
+            found.append({n: row - 1 for n, row in at.items()})
+        found.append(at)
+    return found
+
+
+def _in_order(met: Sequence[Meeting]) -> list[Meeting]:
+    """Each behind those that its cores had before it."""
+    own: dict[int, list[tuple[int, int]]] = {}
+    for number, meeting in enumerate(met):
+        for core, row in meeting.items():
+            own.setdefault(core, []).append((row, number))
+    before = TopologicalSorter[int]({number: () for number in range(len(met))})
+    for rows in own.values():
+        for (_, first), (_, second) in pairwise(sorted(rows)):
+            before.add(second, first)
+    return [met[number] for number in before.static_order()]
+
+
+def _moves(program: Program, row: int) -> bool:
+    call: Call = program.calls[program.columns().call[row]]
+    return call.instruction.traits.exchanges
+
+
+class HappensBefore:
+    """The order that meetings make of the instructions of several threads."""
+
+    def __init__(self, count: int, met: Sequence[Meeting]) -> None:
+        """`count` threads that have met so, one meeting after the other."""
+        self._ends: list[list[int]] = [[] for _ in range(count)]  # of segments: the last row
+        self._behind = [[np.zeros(count, np.int32)] for _ in range(count)]
+        for meeting in met:
+            known = np.zeros(count, np.int32)
+            for thread, row in meeting.items():
+                self._ends[thread].append(row)
+                np.maximum(known, self._behind[thread][-1], out=known)
+                known[thread] = max(known[thread], len(self._ends[thread]))
+            for thread in meeting:
+                self._behind[thread].append(known)
+
+    def segment(self, thread: int, rows: Array) -> Array:
+        """The segment of each instruction of a thread; what meets ends its own."""
+        found: Array = np.searchsorted(self._ends[thread], rows)
+        return found
+
+    def are_concurrent(self, one: int, segment: int, other: int, others: int) -> bool:
+        """Whether segments of two threads are in no order."""
+        behind_other = self._behind[other][others][one] <= segment
+        return bool(behind_other and self._behind[one][segment][other] <= others)

@@ -1,0 +1,289 @@
+"""Would the device's order give the same bits? The record, executed again in other legal orders.
+
+Within a core only the order of a parallel loop's iterations is open (`permutations`): instructions
+that share bytes, an engine or its registers keep their order on the device, and others can't tell.
+Loops of today's API are unrolled and leave nothing open, affine_range as well. Cores of a launch
+are open, those of all ranks, and programs of a grid on cores of their own: between two meetings
+each goes on as fast as it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.errors import KernelError
+from neuroncore.base.findings import Finding
+from neuroncore.base.source import Place
+from neuroncore.base.structs import dataclass
+from neuroncore.checks.permutations import Permutations
+from neuroncore.checks.races import Launch, Race, launch_of, races
+from neuroncore.checks.uses import Uses
+from neuroncore.machine.world import World
+from neuroncore.record.program import Program
+from neuroncore.record.saved import Record
+from neuroncore.replay.cursor import Replay
+
+Array = npt.NDArray[Any]
+MOST_RACES = 100_000  # that are followed
+STAYS = 0.9  # how likely a core goes on when others could
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """What came of other orders of iterations: how many were replayed; of `among` iterations of
+    parallel loops, how many came at another place in one of them at least; and what differed.
+    `untried` says in a sentence why none was."""
+
+    tried: int = 0
+    moved: int = 0
+    among: int = 0
+    finding: Finding | None = None
+    untried: str = ""
+
+    def __str__(self) -> str:
+        if self.untried:
+            return self.untried
+        return (
+            f"{_orders(self.tried)} of iterations replayed, in which {self.moved} of {self.among} "
+            "iterations of parallel loops came at another place, sums over them in the kernel's "
+            f"order: {_outcome(self.finding)}"
+        )
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What came of other orders of the cores: how many were replayed; of `open` pairs of accesses
+    that no meeting orders, how many came the other way round in one of them at least; and what
+    differed, there or in other orders of `iterations`."""
+
+    tried: int
+    open: int
+    reversed: int
+    finding: Finding | None
+    iterations: Iterations = Iterations()
+
+    def __str__(self) -> str:
+        told = [str(self.iterations)] if self.iterations.among else []
+        if self.open:
+            told.insert(
+                0,
+                f"{_orders(self.tried)} of the cores replayed, in which {self.reversed} of "
+                f"{self.open} pairs of accesses that no meeting orders came the other way round: "
+                f"{_outcome(self.finding if not self.iterations.finding else None)}",
+            )
+        return "; ".join(told) or (
+            "no order is open: nothing that cores share is used without a meeting, and no loop is "
+            "parallel"
+        )
+
+
+def _orders(tried: int) -> str:
+    return f"{tried} other order{'s' * (tried != 1)}"
+
+
+def _outcome(finding: Finding | None) -> str:
+    return "the bits differ" if finding else "the bits are the same"
+
+
+def compare_orders(record: Record, count: int) -> Orders:
+    """Replay a record in up to `count` other orders of its cores, those of all ranks together, and
+    as many of the iterations of its parallel loops, until one gives other bits.
+
+    Raises what `Replay` does.
+    """
+    world = record.setting.world if record.setting else World(cores=len(record.programs))
+    found = _of_cores(record, world, count)
+    if found.finding:
+        return found
+    iterations = _of_iterations(record, count)
+    return replace(found, iterations=iterations, finding=iterations.finding)
+
+
+def _of_cores(record: Record, world: World, count: int) -> Orders:
+    launch = launch_of([*map(Uses, record.programs)], world)
+    found = list(islice(races(launch), MOST_RACES))
+    if not found:
+        return Orders(0, 0, 0, None)
+    expected, own = _replayed(record, _In([0] * len(record.programs)))
+    usual = _later(found, own, launch)
+    reversed_once = np.zeros(len(found), np.bool_)
+    for number in range(count):
+        results, order = _replayed(record, _turns(number, len(record.programs)))
+        flipped = _later(found, order, launch) != usual
+        reversed_once |= flipped
+        differing = _differing(expected, results)
+        if differing:
+            told = _told(differing, found, flipped, own, launch)
+            return Orders(number + 1, len(found), int(reversed_once.sum()), told)
+    return Orders(count, len(found), int(reversed_once.sum()), None)
+
+
+def _of_iterations(record: Record, count: int) -> Iterations:
+    programs = [Permutations(program) for program in record.programs]
+    moved = _moved(programs, [np.arange(len(program)) for program in record.programs])
+    if not len(moved) or not count:
+        return Iterations()
+    replay = Replay(record, snapshots=0)
+    expected = _outcomes(replay)
+    if any(core.rounding is not None or core.generators for core in replay.cores):
+        why = "orders of iterations are not compared where random numbers are drawn"
+        return Iterations(among=len(moved), untried=why)
+    for seed in range(count):
+        rows = [one.rows(seed) for one in programs]
+        moved |= _moved(programs, rows)
+        if not moved.any():
+            why = "iterations of parallel loops begin with what they share: none can change places"
+            return Iterations(among=len(moved), untried=why)
+        differing = _permuted(record, programs, rows, expected)
+        if differing:
+            told = _carried(differing, programs, rows)
+            return Iterations(seed + 1, int(moved.sum()), len(moved), told)
+    return Iterations(count, int(moved.sum()), len(moved))
+
+
+def _moved(programs: Sequence[Permutations], rows: Sequence[Array]) -> Array:
+    """Which iterations of the programs come at another place."""
+    return np.concatenate([one.moved(own) for one, own in zip(programs, rows, strict=True)])
+
+
+def _permuted(
+    record: Record,
+    programs: Sequence[Permutations],
+    rows: Sequence[Array],
+    expected: Sequence[Array],
+) -> str:
+    """Where the results of other rows differ, in words; empty if nowhere."""
+    others = [one.program.permuted(own) for one, own in zip(programs, rows, strict=True)]
+    try:
+        results = _outcomes(Replay(replace(record, programs=others), snapshots=0))
+    except KernelError as error:
+        return f"the kernel is refused: {error.code}"
+    return _differing(expected, results)
+
+
+def _carried(differing: str, programs: Sequence[Permutations], rows: Sequence[Array]) -> Finding:
+    """The finding, at the first two instructions of iterations whose order matters; a note where
+    no two of them explain it."""
+    pairs = ((one.program, one.swapped(own)) for one, own in zip(programs, rows, strict=True))
+    places = next((_places(program, pair) for program, pair in pairs if pair is not None), {})
+    both = " and ".join(f"instruction {row} ({at.short})" for row, at in places.items())
+    return Finding(
+        "ORDER_MATTERS",
+        f"in another order of the iterations {differing}"
+        + (f"; the first whose order matters are {both}" if both else ""),
+        [*places.values()][-1] if places else None,
+        severity=None if places else "note",
+        because="iterations of an affine_range may run in any order and at the same time",
+        hint="loop by nl.sequential_range",
+        source="SDK 2.26, nki.language.affine_range",
+    )
+
+
+def _places(program: Program, rows: Sequence[int]) -> dict[int, Place]:
+    line = program.columns().line
+    return {row: program.place(int(line[row])) for row in rows}
+
+
+# --- orders ---------------------------------------------------------------------------------------
+
+
+class _In:
+    """Cores in the order of their ranks here, each as far as it can go."""
+
+    def __init__(self, ranks: Sequence[int]) -> None:
+        self.ranks = ranks
+
+    def __call__(self, able: Sequence[int]) -> int | None:
+        return min(able, key=lambda core: (self.ranks[core], core), default=None)
+
+
+class _AtRandom:
+    """A core goes on for a while, and then one of those that can."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def __call__(self, able: Sequence[int]) -> int | None:
+        if not able or self.rng.random() < STAYS:
+            return able[0] if able else None
+        return able[int(self.rng.integers(len(able)))]
+
+
+def _turns(number: int, cores: int) -> _In | _AtRandom:
+    """The last core first, and then at random."""
+    return _AtRandom(number) if number else _In([-core for core in range(cores)])
+
+
+def _replayed(record: Record, turns: _In | _AtRandom) -> tuple[list[Array], Array]:
+    """The results, and of each core at which step each of its instructions was."""
+    replay = Replay(record, snapshots=0, turns=turns)
+    return _outcomes(replay), replay.order
+
+
+def _outcomes(replay: Replay) -> list[Array]:
+    """The arrays that a replay ends with."""
+    results = replay.results()
+    return [np.array(one) for one in (*_arrays(results), *replay.changed().values())]
+
+
+def _arrays(results: Any) -> list[Array]:
+    if isinstance(results, dict):
+        return _arrays(list(results.values()))
+    if isinstance(results, list | tuple):
+        return [array for one in results for array in _arrays(one)]
+    return [results] if isinstance(results, np.ndarray) else []
+
+
+# --- what differs ---------------------------------------------------------------------------------
+
+
+def _steps(order: Array, launch: Launch, race: Race) -> tuple[int, int]:
+    """The steps at which the accesses of a race were."""
+    found = [
+        int(np.flatnonzero(order == launch.threads[one.thread].core)[one.row])
+        for one in (race.first, race.second)
+    ]
+    return found[0], found[1]
+
+
+def _later(found: Sequence[Race], order: Array, launch: Launch) -> Array:
+    """Whether the second access of each race came after the first."""
+    at = {core: np.flatnonzero(order == core) for core in range(len(launch.uses))}
+    rows = [
+        [at[launch.threads[one.thread].core][one.row] for one in (race.first, race.second)]
+        for race in found
+    ]
+    first, second = np.array(rows, np.int64).T
+    later: Array = second > first
+    return later
+
+
+def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
+    """Where results differ, bit by bit, in words; empty if nowhere."""
+    for number, (one, other) in enumerate(zip(expected, results, strict=True)):
+        bits = f"u{one.dtype.itemsize}"
+        apart = np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(bits)
+        if apart.any():
+            return f"{int(apart.sum())} of {one.size} elements of result {number} differ"
+    return ""
+
+
+def _told(
+    differing: str, found: Sequence[Race], flipped: Array, order: Array, launch: Launch
+) -> Finding:
+    """The finding, at the first two instructions whose order matters."""
+    reversed_ones = [race for race, turned in zip(found, flipped, strict=True) if turned]
+    if not reversed_ones:
+        return Finding("ORDER_MATTERS", f"in another order of the cores {differing}", None)
+    first = min(reversed_ones, key=lambda race: max(_steps(order, launch, race)))
+    one, other = (
+        f"instruction {a.row} of {launch.who(a)} ({launch.line(a).short})" for a in first[:2]
+    )
+    message = f"in another order of the cores {differing}; the first whose order matters are {one}"
+    return Finding("ORDER_MATTERS", f"{message} and {other}", launch.line(first.second))

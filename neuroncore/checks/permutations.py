@@ -1,0 +1,194 @@
+"""Programs of a record with the iterations of parallel loops in other orders.
+
+Of the older API's affine_range they may run in any order: it is for loops without a loop-carried
+dependency, among which sums don't count (SDK 2.26, nki.language.affine_range). Whole iterations
+change places here. What they share by right, sums and tiles that are filled when they are first
+used, keeps the kernel's order: of each iteration only what comes before such a use is moved, for
+another order of a sum may round otherwise, which is allowed. Iterations that overlap are not tried:
+two that meet in no bytes give the same bits however they overlap, and two that do are told where
+they change places. Within an iteration no bits depend on the order, for instructions that share
+bytes, an engine or its registers keep theirs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+from functools import cached_property
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.structs import dataclass
+from neuroncore.checks.iterations import conflicts
+from neuroncore.checks.uses import Uses
+from neuroncore.core.accumulators import goes_on
+from neuroncore.record.program import Program
+
+Array = npt.NDArray[Any]
+Rows = list[int]
+MEETING, REGISTERS = -1, -2  # what iterations share beside storages
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """One run of a parallel loop: of each iteration, the rows and the loops in it."""
+
+    number: int
+    iterations: list[list[int | _Loop]] = field(default_factory=list)
+
+
+Items = list[int | _Loop]
+
+
+@dataclass(frozen=True, eq=False)
+class Permutations:
+    """A program, and the orders that its parallel loops leave open."""
+
+    program: Program
+
+    def rows(self, seed: int) -> Array:
+        """The rows of the program in another order: of seed 0 with the iterations of every loop
+        from the last to the first, of others at random."""
+        rng = np.random.default_rng(seed) if seed else None
+        return np.array(self._ordered(self._items, rng), np.int64)
+
+    def moved(self, rows: Array) -> Array:
+        """Which iterations come at another place among those of their loop: a flag for each
+        iteration of all runs of loops that have more than one."""
+        at, found = _places(rows), [np.empty(0, np.bool_)]
+        for loop in _loops(self._items):
+            firsts = [row for items in loop.iterations for row in islice(_rows(items), 1)]
+            if len(firsts) > 1:
+                found.append(np.argsort(at[firsts]) != np.arange(len(firsts)))
+        return np.concatenate(found)
+
+    def swapped(self, rows: Array) -> tuple[int, int] | None:
+        """The first two instructions that use the same bytes in different iterations, of which one
+        writes, and that come the other way round; None if none do."""
+        at = _places(rows)
+        pairs = [(one, other) for one, other in self._conflicts if at[one] > at[other]]
+        return min(pairs, key=lambda pair: (pair[1], pair[0]), default=None)
+
+    # --- loops -----------------------------------------------------------------------------------
+
+    @cached_property
+    def _items(self) -> Items:
+        """Rows and loops. A program with registers has rows only: they decide which there are."""
+        marks = np.array(self.program.data.iterations, np.int64).reshape(-1, 3).tolist()
+        top: Items = []
+        around, last = [top], 0
+        for row, number, _ in () if self.program.data.registers else marks:
+            around[-1].extend(range(last, row))
+            last = row
+            if number >= 0:
+                around.append(_begun(around[-1], number))
+            else:
+                around.pop()
+        around[-1].extend(range(last, len(self.program)))
+        return top
+
+    def _ordered(self, items: Items, rng: np.random.Generator | None) -> Rows:
+        parts = (self._of_loop(one, rng) if isinstance(one, _Loop) else [one] for one in items)
+        return [*chain.from_iterable(parts)]
+
+    def _of_loop(self, loop: _Loop, rng: np.random.Generator | None) -> Rows:
+        each = [self._ordered(items, rng) for items in loop.iterations]
+        shared = self._shared(each)
+        ends = [self._until(rows, shared) for rows in each]
+        heads = [rows[:end] for rows, end in zip(each, ends, strict=True)]
+        tails = [rows[end:] for rows, end in zip(each, ends, strict=True)]
+        if any(tails) and not self._placed.isdisjoint(chain.from_iterable(each)):
+            return [*chain.from_iterable(each)]  # iterations have the same bytes by turns
+        count = len(each)
+        order = range(count)[::-1] if rng is None else rng.permutation(count).tolist()
+        return [*chain.from_iterable(heads[k] for k in order), *chain.from_iterable(tails)]
+
+    # --- what iterations share -------------------------------------------------------------------
+
+    def _shared(self, each: Sequence[Rows]) -> set[int]:
+        """What several iterations of a loop share by right."""
+        found: Counter[int] = Counter()
+        for rows in each:
+            found.update({one for row in rows for one in self._sharing.get(row, ())})
+        return {one for one, count in found.items() if count > 1}
+
+    def _until(self, rows: Rows, shared: set[int]) -> int:
+        """How many rows of an iteration come before it uses what is shared."""
+        uses = (k for k, row in enumerate(rows) if shared & self._sharing.get(row, set()))
+        return next(uses, len(rows))
+
+    @cached_property
+    def _sharing(self) -> dict[int, set[int]]:
+        """What each row uses of what iterations may share: storages, and the accumulator registers
+        if any instruction goes on with what they hold."""
+        found: dict[int, set[int]] = {}
+        storage = self._storage
+        for k in np.flatnonzero(np.isin(storage, list(self.program.data.carried))).tolist():
+            found.setdefault(int(self._uses.user[k]), set()).add(int(storage[k]))
+        calls, of_row = self.program.calls, self.program.columns().call
+        adds = any(map(goes_on, calls))
+        for number, call in enumerate(calls):
+            more = {MEETING} if call.instruction.meets is not None else set()
+            more |= {REGISTERS} if adds and call.instruction.traits.accumulates else set()
+            for row in np.flatnonzero(of_row == number).tolist() if more else ():
+                found.setdefault(row, set()).update(more)
+        return found
+
+    @cached_property
+    def _placed(self) -> frozenset[int]:
+        """The rows that use tensors at addresses that the kernel gives."""
+        numbers = np.unique(self._storage).tolist()
+        placed = [one for one in numbers if self.program.area(one).placed]
+        return frozenset(self._uses.user[np.isin(self._storage, placed)].tolist())
+
+    @cached_property
+    def _conflicts(self) -> list[tuple[int, int]]:
+        return [*conflicts(self._uses)]
+
+    @cached_property
+    def _uses(self) -> Uses:
+        return Uses(self.program)
+
+    @cached_property
+    def _storage(self) -> Array:
+        """The storage of each operand."""
+        found: Array = self.program.windows().storage[self._uses.window]
+        return found
+
+
+def _begun(around: Items, number: int) -> Items:
+    """What is in the next iteration of a loop, which goes on if it is the last of what is around
+    it."""
+    loop = around[-1] if around else None
+    if not (isinstance(loop, _Loop) and loop.number == number):
+        loop = _Loop(number)
+        around.append(loop)
+    loop.iterations.append([])
+    return loop.iterations[-1]
+
+
+def _loops(items: Items) -> Iterator[_Loop]:
+    for one in items:
+        if isinstance(one, _Loop):
+            yield one
+            for inner in one.iterations:
+                yield from _loops(inner)
+
+
+def _rows(items: Items) -> Iterator[int]:
+    for one in items:
+        if isinstance(one, _Loop):
+            yield from chain.from_iterable(map(_rows, one.iterations))
+        else:
+            yield one
+
+
+def _places(rows: Array) -> Array:
+    """At which place each row comes."""
+    at = np.empty(len(rows), np.int64)
+    at[rows] = np.arange(len(rows))
+    return at

@@ -1,0 +1,70 @@
+"""Findings in the form that editors and code scanning read: SARIF 2.1.0, an OASIS standard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from neuroncore.base.findings import Finding, rules
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+LEVELS = {"error": "error", "warning": "warning", "note": "note", "advice": "note"}
+
+
+def log(findings: Sequence[Finding]) -> dict[str, Any]:
+    """A log of one run, as its section 3.13 says: each code once, each finding with its place."""
+    codes = sorted({one.code for one in findings})
+    driver = {"name": "neuroncore", "rules": [_descriptor(code) for code in codes]}
+    results = [_result(one, codes.index(one.code)) for one in findings]
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+        ],
+    }
+
+
+def _descriptor(code: str) -> dict[str, Any]:
+    """3.49: a code, with what its row says; an error's code has a page of `neuroncore explain`."""
+    rule = rules().get(code)
+    if rule is None:
+        return {"id": code, "help": {"text": f"neuroncore explain {code}"}}
+    return {
+        "id": code,
+        "shortDescription": {"text": rule.sentence},
+        "fullDescription": {"text": f"{rule.because}. Source: {rule.source}"},
+        "help": {"text": rule.hint},
+        "defaultConfiguration": {"level": LEVELS[rule.severity]},
+    }
+
+
+def _result(one: Finding, index: int) -> dict[str, Any]:
+    """3.27: a finding; its severity is a property where SARIF has no word for it."""
+    said = [one.message, *([f"Hint: {one.hint}"] if one.hint else [])]
+    result: dict[str, Any] = {
+        "ruleId": one.code,
+        "ruleIndex": index,
+        "level": LEVELS[one.severity or "warning"],
+        "message": {"text": ". ".join(said)},
+        "properties": {"severity": one.severity},
+    }
+    place = one.place
+    if place is not None:
+        region = {
+            "startLine": place.line,
+            "startColumn": place.column + 1,
+            "endLine": place.end_line,
+            "endColumn": place.end_column + 1,
+        }
+        where = {"artifactLocation": {"uri": _uri(place.file)}, "region": region}
+        result["locations"] = [{"physicalLocation": where}]
+    return result
+
+
+def _uri(file: str) -> str:
+    """Relative to the working folder if the file is in it, as code scanning wants it (3.4.3)."""
+    path = Path(file).resolve()
+    inside = path.is_relative_to(Path.cwd())
+    return path.relative_to(Path.cwd()).as_posix() if inside else path.as_uri()

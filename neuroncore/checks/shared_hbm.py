@@ -1,0 +1,199 @@
+"""The bytes of HBM that several threads of a launch use, and who uses them in which segment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from neuroncore.base.enums import ON_CHIP
+from neuroncore.base.structs import dataclass
+from neuroncore.checks.happens_before import HappensBefore, Thread
+from neuroncore.checks.uses import Array, Uses
+from neuroncore.machine.world import World
+from neuroncore.memory import access
+from neuroncore.record.columns import ANYWHERE
+from neuroncore.record.overlap import Form, Patterns, neighbours
+
+MOST_RUNS = 1 << 18  # of neighbouring bytes in one access, beyond which it isn't compared
+
+
+class Access(NamedTuple):
+    """The first use, of its kind, that a segment of a thread makes of a box."""
+
+    thread: int
+    segment: int
+    writes: bool
+    row: int
+
+
+class Spot(NamedTuple):
+    """Where a box is: its storage, its pattern in bytes, and where that begins."""
+
+    storage: int
+    form: Form
+    start: int
+
+
+@dataclass(eq=False)
+class Shared:
+    """Boxes of all threads, those of each core numbered after those of the one before, with what
+    uses them. A row of `box` is rows and bytes, half open; `pattern` is of `patterns`, or -1."""
+
+    area: list[Array] = field(default_factory=list)
+    box: list[Array] = field(default_factory=list)
+    pattern: list[Array] = field(default_factory=list)
+    start: list[Array] = field(default_factory=list)
+    form: list[Array] = field(default_factory=list)
+    forms: dict[Form, int] = field(default_factory=dict)
+    spots: list[Spot] = field(default_factory=list)
+    accesses: list[list[Access]] = field(default_factory=list)
+
+    def near(self) -> tuple[Array, Array]:
+        """Pairs of boxes that overlap, each once, and each with itself."""
+        _, area = np.unique(np.concatenate(self.area), return_inverse=True)
+        patterns = Patterns(np.concatenate(self.start), np.concatenate(self.form), list(self.forms))
+        found = np.concatenate(self.box), np.concatenate(self.pattern)
+        near, start = neighbours(area, *found, patterns)
+        owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
+        once = owner <= near
+        return owner[once], near[once]
+
+    def share(self, one: int, other: int) -> bool:
+        """Whether two boxes have bytes in common; of very finely cut ones it isn't known, and they
+        count as having none."""
+        a, b = self.spots[one], self.spots[other]
+        if a == b:
+            return True
+        if max(_count(a), _count(b)) > MOST_RUNS:
+            return False
+        (starts, length), (others, reach) = _runs(a), _runs(b)
+        place = np.searchsorted(others, starts + length)  # the first that begins behind each
+        before = others[np.maximum(place, 1) - 1]
+        return bool(((place > 0) & (before + reach > starts)).any())
+
+    def enter(self, uses: Uses, kept: Array) -> Array:
+        """Take over the boxes of a core that are `kept`; the number of each of its boxes here, -1
+        for one that isn't."""
+        boxes = uses.program.boxes()
+        number = np.full(len(boxes.table), -1, np.int64)
+        number[kept] = np.arange(len(kept)) + len(self.accesses)
+        first = sum(map(len, self.start))
+        own = boxes.pattern[kept]
+        self.area.append(boxes.table[kept, 0])
+        self.box.append(boxes.table[kept, 1:5])
+        self.pattern.append(np.where(own >= 0, own + first, -1))
+        known = [self.forms.setdefault(form, len(self.forms)) for form in boxes.patterns.forms]
+        self.start.append(boxes.patterns.start)
+        self.form.append(np.array(known, np.int64)[boxes.patterns.form])
+        self.spots += _spots(uses, kept)
+        self.accesses += [[] for _ in kept]
+        return number
+
+
+def shared(
+    uses: Sequence[Uses], among: Sequence[Thread], order: HappensBefore, world: World
+) -> Shared:
+    """What several threads use and one of them writes, in HBM. What an index picks may be anywhere,
+    and is left out."""
+    found, wanted = Shared(), _used_by_several(uses, among)
+    for core, one in enumerate(uses):
+        windows = one.program.windows()
+        first = _first_windows(one)
+        known = windows.offset[first] != ANYWHERE
+        kept = np.flatnonzero(np.isin(one.program.box_table()[:, 0], wanted) & known)
+        number = found.enter(one, kept)
+        for thread, own in enumerate(among):
+            if own.core == core:
+                done = _does(one, world.core(core)) & _within(one.user, own)
+                _note(one, thread, done, number, order, found.accesses)
+    return found
+
+
+def _used_by_several(uses: Sequence[Uses], among: Sequence[Thread]) -> Array:
+    """The storages in HBM that several threads use and one of them writes."""
+    used, written = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for thread in among:
+        one = uses[thread.core]
+        far = np.array([kind.region not in ON_CHIP for kind in one.program.kinds], np.bool_)
+        own = far[one.areas.kind][one.area] & _within(one.user, thread)
+        storages = one.program.box_table()[one.box, 0]
+        used.append(np.unique(storages[own]))
+        written.append(storages[own & one.writes])
+    found, count = np.unique(np.concatenate(used), return_counts=True)
+    return np.intersect1d(found[count > 1], np.concatenate(written))
+
+
+def _within(rows: Array, thread: Thread) -> Array:
+    found: Array = (rows >= thread.first) & (rows < thread.last)
+    return found
+
+
+def _first_windows(uses: Uses) -> Array:
+    """A window of each box: the first."""
+    of_window = uses.program.boxes().of_window
+    found = np.zeros(len(uses.program.box_table()), np.int64)
+    found[of_window[::-1]] = np.arange(len(of_window))[::-1]
+    return found
+
+
+def _spots(uses: Uses, kept: Array) -> list[Spot]:
+    windows, geometries = uses.program.windows(), uses.program.geometries
+    found = []
+    for window in _first_windows(uses)[kept].tolist():
+        lies = geometries[windows.geometry[window]]
+        form = Form(lies.shape, lies.bytes_apart, lies.dtype.itemsize)
+        start = int(windows.offset[window]) * lies.dtype.itemsize
+        found.append(Spot(int(windows.storage[window]), form, start))
+    return found
+
+
+def _axes(spot: Spot) -> tuple[list[tuple[int, int]], int]:
+    """(size, step) of the axes between runs of neighbouring bytes, and the length of a run."""
+    length = spot.form.item
+    axes = access.long_axes(spot.form.shape, spot.form.steps)
+    while axes and axes[-1][1] == length:
+        length *= axes.pop()[0]
+    return axes, length
+
+
+def _count(spot: Spot) -> int:
+    """Of runs."""
+    return prod(size for size, _ in _axes(spot)[0])
+
+
+def _runs(spot: Spot) -> tuple[Array, int]:
+    """Where runs of neighbouring bytes begin, in order, and their length."""
+    axes, length = _axes(spot)
+    begins = np.array([spot.start], np.int64)
+    for size, step in axes:
+        begins = (begins[:, None] + np.arange(size) * step).reshape(-1)
+    return np.sort(begins), length
+
+
+def _does(uses: Uses, core: int) -> Array:
+    """Which uses are of what this core of a rank does itself, in HBM: what only waits, as a
+    barrier, uses nothing, and what cores do together is done once, by the first."""
+    does = []
+    for said in (call.instruction for call in uses.program.calls):
+        together = said.meets is not None and said.traits.exchanges
+        does.append(said.traits.computes and not (together and core > 0))
+    found: Array = np.array(does, np.bool_)[uses.columns.call[uses.user]]
+    return found
+
+
+def _note(
+    uses: Uses, number: int, does: Array, of_box: Array, order: HappensBefore,
+    accesses: list[list[Access]],
+) -> None:  # fmt: skip
+    """The uses that a thread `does` of boxes that have a number, once for each of its segments."""
+    own = np.flatnonzero((of_box[uses.box] >= 0) & does)
+    rows, writes = uses.user[own], uses.writes[own]
+    found = np.column_stack([of_box[uses.box[own]], order.segment(number, rows), writes])
+    _, first = np.unique(found, axis=0, return_index=True)
+    for k in np.sort(first).tolist():
+        box, segment, wrote = found[k].tolist()
+        accesses[box].append(Access(number, segment, bool(wrote), int(rows[k])))

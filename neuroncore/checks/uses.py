@@ -1,0 +1,89 @@
+"""Who uses which bytes of a record, and who wrote them last."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.lazy import Lazy
+from neuroncore.base.source import Place
+from neuroncore.base.structs import dataclass
+from neuroncore.clause.instruction import Call
+from neuroncore.record.boxes import Areas
+from neuroncore.record.program import Columns, Program
+
+Array = npt.NDArray[Any]
+dataflow: Any = Lazy("neuroncore.time.loops.dependencies")
+
+
+@dataclass(frozen=True, eq=False)
+class Uses:
+    """The operands of a program, in columns as long as `box`: operand k is of instruction
+    `user[k]`, which reads it or writes it."""
+
+    program: Program
+
+    @cached_property
+    def columns(self) -> Columns:
+        return self.program.columns()
+
+    @property
+    def box(self) -> Array:
+        """Its box, a row of `Program.box_table`."""
+        return self.columns.operands
+
+    @cached_property
+    def window(self) -> Array:
+        """The number of its window, which is on one tensor."""
+        return self.program.operand_windows()
+
+    @cached_property
+    def user(self) -> Array:
+        widths = np.diff(self.columns.start)
+        return np.repeat(np.arange(len(widths)), widths)
+
+    @cached_property
+    def place(self) -> Array:
+        """Which of its instruction's operands it is: reads, indices, and then writes."""
+        found: Array = np.arange(len(self.box)) - self.columns.start[self.user]
+        return found
+
+    @cached_property
+    def writes(self) -> Array:
+        """Whether it is written."""
+        reads = np.array([c.inputs for c in self.program.calls], np.int64)
+        found: Array = self.place >= reads[self.columns.call[self.user]]
+        return found
+
+    @property
+    def areas(self) -> Areas:
+        return self.program.boxes().areas
+
+    @cached_property
+    def area(self) -> Array:
+        """The number of its area, in the order of their first use."""
+        found: Array = self.areas.of_box[self.box]
+        return found
+
+    @cached_property
+    def reaching(self) -> Array:
+        """Of each operand that is read, the instruction that wrote any of its bytes last; -1 for
+        none. Of one that is written, who wrote there before."""
+        count = len(self.columns.call)
+        near = self.program.boxes().near
+        reads = np.bincount(self.user[~self.writes], minlength=count).astype(np.int32)
+        accesses = dataflow.Accesses(self.columns.start, self.box, reads, *near)
+        nobody = np.zeros(count, np.int32)
+        flow = dataflow.dependencies(nobody, 1, accesses, nobody - 1, defines=True)
+        found: Array = flow.reaching
+        return found
+
+    def call(self, instruction: int) -> Call:
+        return self.program.calls[int(self.columns.call[instruction])]
+
+    def line(self, instruction: int) -> Place:
+        """The line of the kernel that issued it."""
+        return self.program.place(int(self.columns.line[instruction]))

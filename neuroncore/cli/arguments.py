@@ -1,0 +1,159 @@
+"""Kernel arguments from the command line, and functions named there."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from math import prod
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.cli.failures import NotPython
+from neuroncore.frontend.arguments import with_rank
+from neuroncore.frontend.settings import target_machine
+from neuroncore.numerics.formats import Format, lookup
+
+ARRAY = re.compile(r"(\w+)\[(\s*\d+\s*(?:,\s*\d+\s*)*),?\s*\]")
+
+
+def argument(text: str, rng: np.random.Generator) -> Any:
+    """`float32[128,512]` is an array of random numbers; anything else is a Python literal.
+
+    Raises UsageError for what is neither, and for arrays that the machine's HBM can't hold.
+    """
+    match = ARRAY.fullmatch(text.strip())
+    if match is None:
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            raise UsageError(
+                f"--args {text!r} is neither an array such as float32[128,512] nor a Python literal"
+            ) from None
+    form = lookup(match[1])
+    shape = tuple(int(n) for n in match[2].split(","))
+    one, size = target_machine(), prod(shape) * form.itemsize
+    if size > one.hbm.stack_bytes:
+        room = f"HBM of {one.name} holds {one.hbm.stack_bytes}"
+        raise UsageError(f"--args {text!r} can't be made: it is {size} bytes, and {room}")
+    try:
+        return _random(form, shape, rng)
+    except (MemoryError, ValueError) as error:
+        raise UsageError(f"--args {text!r} can't be made: {error}") from None
+
+
+def _random(form: Format, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
+    if form.is_float:
+        return rng.standard_normal(shape, np.float32).astype(form.numpy)
+    low, high = form.range
+    return rng.integers(max(low, -8), min(high, 8), shape, endpoint=True).astype(form.numpy)
+
+
+def parsed(path: Path) -> ast.Module:
+    """The syntax of a file. Raises UsageError if it can't be read, and NotPython."""
+    if not path.is_file():
+        raise UsageError(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}") from None
+    try:
+        compile(content, str(path), "exec", dont_inherit=True)
+        return ast.parse(content, str(path))
+    except SyntaxError as error:
+        if b"\0" not in content:
+            raise NotPython(f"{path}:{error.lineno or 1}: {error.msg}") from None
+    except UnicodeDecodeError:
+        pass
+    except (RecursionError, MemoryError):
+        raise NotPython(f"{path}:1: nested too deeply for Python") from None
+    raise _not_text(path, content)
+
+
+def _not_text(path: Path, content: bytes) -> NotPython:
+    """The error at the first byte that is no text, where Python doesn't tell the line."""
+    try:
+        content.decode()
+        first, what = content.find(b"\0"), "a null byte, which no Python file has"
+    except UnicodeDecodeError as error:
+        first, what = error.start, f"byte {content[error.start]:#x} is no UTF-8"
+    line = content.count(b"\n", 0, max(first, 0)) + 1
+    return NotPython(f"{path}:{line}: {what}")
+
+
+class FromSource(SourceFileLoader):
+    """Reads the file itself: bytecode on disk goes by its size and second, and a search writes its
+    next variant of a kernel within one."""
+
+    def path_stats(self, path: str) -> NoReturn:
+        raise OSError
+
+
+def module(path: Path) -> ModuleType:
+    """A file as a module; its folder goes first on the path, as when Python runs it."""
+    parsed(path)
+    name = re.sub(r"\W", "_", path.stem)
+    if path.suffix != ".py":
+        raise UsageError(f"{path} is not a Python file: its name doesn't end in .py")
+    loader = FromSource(name, str(path.absolute()))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
+    if str(path.parent.resolve()) not in sys.path:
+        sys.path.insert(0, str(path.parent.resolve()))
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(name, loaded)
+    loader.exec_module(loaded)
+    return loaded
+
+
+def function(text: str, home: ModuleType) -> Callable[..., Any]:
+    """NAME in the kernel's file, or FILE.py:NAME."""
+    file, _, name = text.rpartition(":")
+    return member(module(Path(file.rstrip(":"))) if file else home, name)
+
+
+def member(home: ModuleType, name: str) -> Callable[..., Any]:
+    found = getattr(home, name, None)
+    if not callable(found):
+        functions = [n for n, value in vars(home).items() if callable(value)]
+        hint = did_you_mean(name, functions)
+        message = f"{home.__file__} has no function {name!r}"
+        raise UsageError(f"{message}; {hint}" if hint else message)
+    return found  # type: ignore[no-any-return]
+
+
+def check_call(
+    called: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Raise UsageError if a kernel or a reference doesn't take such arguments."""
+    try:
+        signature = inspect.signature(called)
+    except ValueError:  # of a builtin that doesn't tell
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        count = len(args) + len(kwargs)
+        given = "1 argument was given" if count == 1 else f"{count} arguments were given"
+        raise UsageError(f"{name}{signature}: {error}; {given}") from None
+
+
+def arguments_from(
+    make: Callable[..., Any], rng: np.random.Generator, rank: int = 0
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments from a function; it gets a generator if it takes one, and
+    the rank if it has a parameter of that name."""
+    _, named = with_rank(make, ((), {}), rank)
+    wants = inspect.signature(make).parameters.keys() - {"rank"}
+    made = make(rng, **named) if wants else make(**named)
+    if isinstance(made, dict):
+        return (), made
+    return (tuple(made) if isinstance(made, tuple | list) else (made,)), {}

@@ -1,6 +1,0 @@
-"""torch_neuronx.utils: of it, the platform."""
-
-from neuroncore.frameworks.torch_neuronx.utils import utils as utils
-from neuroncore.frameworks.torch_neuronx.utils.utils import (
-    get_platform_target as get_platform_target,
-)

@@ -1,3 +1,0 @@
-"""torch_xla.core: of it, xla_model."""
-
-from neuroncore.frameworks.torch_xla.core import xla_model as xla_model

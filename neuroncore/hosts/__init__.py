@@ -1,0 +1,6 @@
+"""Programs that run kernels through neuroncore: notebooks, pytest, and frameworks.
+
+`notebook` and `pytest` are their extensions. `jax_neuronx`, `torch_neuronx` and `torch_xla` stand
+in for the packages by which frameworks launch kernels, as far as launching needs them. `alias/` is
+the folder that `neuroncore alias-path` prints.
+"""

@@ -1,0 +1,38 @@
+"""jax_neuronx: what launches kernels from jax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from neuroncore.frontend.traced import is_traced
+from neuroncore.hosts import tensors
+from neuroncore.hosts.kernels import writing
+
+
+def nki_call(func: Callable[..., Any], *args: Any, out_shape: Any, grid: Any = (), **_: Any) -> Any:
+    """Launch a kernel whose results are its last parameters, behind `args`.
+
+    `out_shape` is a jax.ShapeDtypeStruct, or a tuple of them: there are as many results. Numbers
+    that a kernel is to know are bound with functools.partial(kernel, scale=2.0). Until SDK 2.22
+    (tutorials of SDK 2.20).
+    """
+    jax = tensors.framework("jax", "nki_call")
+    several = isinstance(out_shape, tuple | list)
+    shapes = tuple(out_shape) if several else (out_shape,)
+    bound = partial(func)  # which takes apart what was bound before
+    kernel = writing(bound.func)[grid] if grid else writing(bound.func)
+
+    def launched(*arrays: Any) -> Any:
+        results = tuple(np.zeros(shape.shape, shape.dtype) for shape in shapes)
+        kernel(*bound.args, *map(np.asarray, arrays), *results, **bound.keywords)
+        return results
+
+    if is_traced(args, {}):
+        results = jax.pure_callback(launched, shapes, *args)
+    else:
+        results = tuple(map(jax.numpy.asarray, launched(*args)))
+    return results if several else results[0]

@@ -1,0 +1,176 @@
+"""A plugin of pytest for tests of kernels, which does nothing until it is asked to.
+
+`--neuroncore`, `neuroncore = true` in the configuration or `-p neuroncore.pytest` asks, also for
+workers of pytest-xdist. Then `import nki` works, what a kernel does wrong is told as `neuroncore
+run` tells it, and a test fails that meets a finding, such as a kernel that issues no instruction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neuroncore.base.errors import KernelError, NotEmulated
+from neuroncore.base.lazy import Lazy
+
+alias: Any = Lazy("neuroncore.frontend.alias")
+api: Any = Lazy("neuroncore.api")
+misuse: Any = Lazy("neuroncore.frontend.misuse")
+setting: Any = Lazy("neuroncore.frontend.settings")
+warning: Any = Lazy("neuroncore.frontend.warning")
+
+NAME = "neuroncore.pytest"
+MARKER = "neuroncore(allow=[]): codes of findings that this test may meet"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("neuroncore", "kernels on an emulated NeuronCore")
+    group.addoption("--neuroncore", action="store_true", help="serve `import nki`, and be strict")
+    group.addoption(
+        "--neuroncore-target",
+        action="append",
+        metavar="MACHINE",
+        help="run tests that take neuroncore_target on it; may be given several times",
+    )
+    group.addoption(
+        "--neuroncore-pages",
+        metavar="FOLDER",
+        help="write there a page for each test that fails, of the kernels that it launched",
+    )
+    group.addoption(
+        "--neuroncore-verify",
+        action="store_true",
+        help="compare each launch with the plain reading of its record",
+    )
+    parser.addini("neuroncore", "as --neuroncore", type="bool", default=False)
+    parser.addini("neuroncore_targets", "as --neuroncore-target", type="args", default=[])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Before any file is imported that imports nki."""
+    if _asked(early_config, early_config.known_args_namespace):
+        alias.activate()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+    if _asked(config, config.option):
+        alias.activate()
+        # of launches with settings of the test's own, of which nobody else is told
+        warned = "neuroncore.frontend.warning.NeuronWarning"
+        config.addinivalue_line("filterwarnings", f"error::{warned}")
+        config.pluginmanager.register(Kernels(config), f"{NAME}.kernels")
+
+
+def _asked(config: pytest.Config, options: Any) -> bool:
+    return bool(
+        options.neuroncore or NAME in (options.plugins or ()) or config.getini("neuroncore")
+    )
+
+
+class Watch:
+    """Is told of the launches of a test."""
+
+    def __init__(self) -> None:
+        self.launches: list[Any] = []
+
+    def begun(self, core: Any) -> None:
+        pass
+
+    def done(self, *ranks: Any) -> None:
+        self.launches += ranks
+
+    def met(self) -> dict[Any, Any]:
+        """What was found in all of them, by the line of a kernel."""
+        found: dict[Any, Any] = warning.by_line(
+            warning.likely_wrong(one for run in self.launches for one in run.findings)
+        )
+        return found
+
+
+WATCH = pytest.StashKey[Watch]()
+
+
+class Kernels:
+    """The hooks and the fixture of sessions that asked."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.targets = config.option.neuroncore_target or config.getini("neuroncore_targets")
+        self.pages = config.option.neuroncore_pages
+        self.verify = config.option.neuroncore_verify
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if self.targets and "neuroncore_target" in metafunc.fixturenames:
+            metafunc.parametrize("neuroncore_target", self.targets, indirect=True)
+
+    @pytest.fixture
+    def neuroncore_target(self, request: pytest.FixtureRequest) -> Iterator[str]:
+        """The name of the machine that kernels of the test run on: each of those that were asked
+        for, or the usual one."""
+        name: str = setting.target_machine(getattr(request, "param", None)).name
+        current = setting.current_settings()
+        with self._settings(name, current.observer):
+            yield name
+
+    def _settings(self, target: str | None, observer: Any) -> AbstractContextManager[None]:
+        """Of all that a test launches; pages of it show values."""
+        options, keeps = setting.current_settings().options, bool(self.pages)
+        made: AbstractContextManager[None] = setting.settings(
+            target, options, observer, keeps=keeps, verify=self.verify, in_every_thread=True
+        )
+        return made
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """The test passes if it does, and nothing is found that it may not meet."""
+        watch = item.stash[WATCH] = Watch()
+        with self._settings(setting.current_settings().target, watch):
+            result = yield
+        marks = item.iter_markers("neuroncore")
+        allowed = {code for mark in marks for code in mark.kwargs.get("allow", ())}
+        met = watch.met().items()
+        if told := [warning.counted(same) for line, same in met if line.code not in allowed]:
+            pytest.fail("\n".join(told), pytrace=False)
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """What a kernel does wrong is told alone, unless --full-trace wants all of it."""
+        report = yield
+        if not report.failed or call.excinfo is None:
+            return report
+        if not item.config.option.fulltrace and (said := _said(call.excinfo.value)):
+            report.longrepr = said
+        watch = item.stash.get(WATCH, None)
+        if self.pages and call.when == "call" and watch is not None and watch.launches:
+            report.sections.append(("neuroncore", f"page: {self._page(item, watch.launches)}"))
+        return report
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        """Its launches may hold gigabytes, and items stay."""
+        if WATCH in item.stash:
+            del item.stash[WATCH]
+
+    def _page(self, item: pytest.Item, launches: list[Any]) -> Path:
+        """Write the page of a test's launches."""
+        name = re.sub(r"[^\w.-]+", "_", item.nodeid).strip("_")
+        path = Path(self.pages) / f"{name}.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        runs = map(api.of, launches)
+        api.viewing.page([run.shown() for run in runs]).save(path)
+        return path
+
+
+def _said(error: BaseException) -> str | None:
+    """The message of an error that is the kernel's; None of others."""
+    told = error if isinstance(error, KernelError | NotEmulated) else misuse.told(error)
+    return None if told is None else str(told)

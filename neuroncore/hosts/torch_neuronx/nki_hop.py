@@ -1,0 +1,52 @@
+"""torch_neuronx.nki_hop: kernels as operators of torch (native torch, 2.11 and later)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any
+
+from neuroncore.frontend.settings import unobserved
+from neuroncore.hosts import tensors
+from neuroncore.hosts.kernels import writing
+
+
+def wrap_nki(nki_kernel: Callable[..., Any], **_: Any) -> Any:
+    """A kernel that torch.compile would see as one operation: `wrap_nki(kernel)[grid](...)`."""
+    return writing(nki_kernel)
+
+
+def nki_op(
+    name: str, fn: Callable[..., Any] | None = None, mutates_args: str | Iterable[str] = ()
+) -> Any:
+    """An operator of torch, "library::name", that launches kernels; `mutates_args` are those of its
+    parameters that it writes. Raises UsageError if torch is not installed.
+    """
+    if fn is None:
+        return lambda function: nki_op(name, function, mutates_args)
+    torch = tensors.framework("torch", "nki_op")
+    each = torch.utils._pytree.tree_map
+
+    @wraps(fn)
+    def run(*args: Any, **named: Any) -> Any:
+        results = fn(*args, **named)
+        return each(lambda result: _own(result, args), results)
+
+    def shapes(*args: Any, **named: Any) -> Any:
+        """What torch.compile asks for: empty results, as of a launch on zeros."""
+        with torch._subclasses.fake_tensor.unset_fake_temporarily(), unobserved():
+            results = run(*(_zeros(torch, arg) for arg in args), **named)
+        return each(lambda result: torch.empty(result.shape, dtype=result.dtype), results)
+
+    made = torch.library.custom_op(name, run, mutates_args=mutates_args)
+    made.register_fake(shapes)
+    return made
+
+
+def _zeros(torch: Any, arg: Any) -> Any:
+    return torch.zeros(arg.shape, dtype=arg.dtype) if isinstance(arg, torch.Tensor) else arg
+
+
+def _own(result: Any, args: tuple[Any, ...]) -> Any:
+    """A result that is none of the arguments, as torch wants them."""
+    return result.clone() if any(result is arg for arg in args) else result

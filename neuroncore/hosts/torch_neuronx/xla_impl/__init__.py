@@ -1,0 +1,5 @@
+"""torch_neuronx.xla_impl: of it, ops, base and custom_op."""
+
+from neuroncore.hosts.torch_neuronx.xla_impl import base as base
+from neuroncore.hosts.torch_neuronx.xla_impl import custom_op as custom_op
+from neuroncore.hosts.torch_neuronx.xla_impl import ops as ops

@@ -1,0 +1,49 @@
+"""torch_xla: its device is the CPU; nothing is pending, for kernels run when they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from neuroncore.hosts import tensors
+from neuroncore.hosts.torch_xla import core as core
+from neuroncore.hosts.torch_xla import experimental as experimental
+from neuroncore.hosts.torch_xla import runtime as runtime
+from neuroncore.hosts.torch_xla.core import xla_model
+
+__version__ = "0.0.0+neuroncore"
+
+
+def device(index: int | None = None) -> Any:
+    return xla_model.xla_device(index)
+
+
+def devices() -> list[Any]:
+    return [device()]
+
+
+def real_devices() -> list[str]:
+    return xla_model.get_xla_supported_devices()
+
+
+def device_count() -> int:
+    return 1
+
+
+def sync(wait: bool = False, reset_scope: bool = True) -> None:
+    """Nothing is pending."""
+
+
+@contextmanager
+def step() -> Iterator[None]:
+    """What is inside runs as it is called."""
+    yield
+
+
+def compile(f: Callable[..., Any] | None = None, **_: Any) -> Any:
+    """The function as it is, or without one a decorator or `with` block that changes nothing."""
+    return step() if f is None else f
+
+
+tensors.prepare_torch()

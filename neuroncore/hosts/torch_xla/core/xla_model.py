@@ -1,0 +1,73 @@
+"""torch_xla.core.xla_model: one device, the CPU, and a world of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from neuroncore.hosts import tensors
+
+REDUCE_SUM, REDUCE_MUL, REDUCE_AND, REDUCE_OR, REDUCE_MIN, REDUCE_MAX = (
+    *("sum", "mul", "and", "or", "min", "max"),
+)
+
+
+def xla_device(n: int | None = None, devkind: str | None = None) -> Any:
+    """torch.device("cpu"). Raises UsageError if torch is not installed."""
+    return tensors.device("torch_xla's device")
+
+
+def xla_device_hw(device: Any) -> str:
+    """What kind of device it is."""
+    return "CPU"
+
+
+def get_xla_supported_devices(
+    devkind: str | None = None, max_devices: int | None = None
+) -> list[str]:
+    return ["cpu:0"]
+
+
+def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
+    """Nothing is pending."""
+
+
+def wait_device_ops(devices: Sequence[str] = ()) -> None:
+    """Nothing is pending."""
+
+
+def add_step_closure(
+    closure: Callable[..., Any], args: Sequence[Any] = (), run_async: bool = False
+) -> None:
+    """The step has ended already: the closure runs."""
+    closure(*args)
+
+
+def get_ordinal(defval: int = 0) -> int:
+    return 0
+
+
+def get_local_ordinal(defval: int = 0) -> int:
+    return 0
+
+
+def xrt_world_size(defval: int = 1) -> int:
+    return 1
+
+
+def is_master_ordinal(local: bool = True) -> bool:
+    return True
+
+
+def master_print(*args: Any, **kwargs: Any) -> None:
+    kwargs.pop("local", None)
+    print(*args, **kwargs)
+
+
+def set_rng_state(seed: int, device: str | None = None) -> None:
+    """The seed of torch's own generator, which makes random tensors here."""
+    tensors.framework("torch", "set_rng_state").manual_seed(seed)
+
+
+def get_rng_state(device: str | None = None) -> int:
+    return int(tensors.framework("torch", "get_rng_state").initial_seed())

@@ -1,1 +1,0 @@
-"""What cores are bought as: chips, instances, the links between them and the time they take."""

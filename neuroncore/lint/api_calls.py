@@ -1,0 +1,288 @@
+"""Calls of the API held against one of its releases: names and parameters that it has not, forms
+that it refuses, and what the vendor lists as known issues (`api/issues.toml`)."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+
+from neuroncore.base.structs import dataclass
+from neuroncore.lint.inference import Scope
+from neuroncore.lint.nodes import name_of
+from neuroncore.lint.releases import (
+    HOME,
+    RELEASES,
+    ROLES,
+    Form,
+    elsewhere,
+    form_in,
+    forms,
+    is_in,
+)
+from neuroncore.lint.syntax import argument
+from neuroncore.lint.walk import Rules, Spot, Told
+
+RULES = Rules()
+
+
+def of_the_api(spot: Spot) -> bool:
+    """Whether a node names something of the API, or calls it."""
+    node = spot.node.func if isinstance(spot.node, ast.Call) else spot.node
+    return isinstance(node, ast.Attribute | ast.Name) and bool(spot.scope.api(node))
+
+
+@RULES.about(ast.Attribute, ast.Name, ast.Call)
+def of_its_release(spot: Spot) -> Iterator[Told]:
+    """What the release that a function is held against doesn't have."""
+    return misfits(spot, spot.scope.release)
+
+
+def misfits(spot: Spot, release: str) -> Iterator[Told]:
+    """Names and parameters that other releases have, and arguments in the order of others; nothing
+    of a function of the other API."""
+    node, scope = spot.node, spot.scope
+    if scope.is_older != (release == RELEASES[0]):
+        return
+    if isinstance(node, ast.Call):
+        yield from _parameters(scope, node, release)
+    elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
+        name = scope.api(node)
+        if others := elsewhere(forms().get(name, ()), release):
+            said = f"{name_of(node)} is in {others} of the API, not in {release}"
+            yield "NAME_OF_RELEASE", node, said
+
+
+@RULES.about(ast.Attribute, ast.Name)
+def of_no_release(spot: Spot) -> Iterator[Told]:
+    """Names that no release has, and that are nearly one that some release has. Others may be what
+    the reference pages leave out."""
+    node = spot.node
+    if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
+        return
+    name = spot.scope.api(node)
+    if name in forms() or name in UNLISTED or name.rpartition(".")[0] not in MODULES:
+        return
+    if meant := _meant(name):
+        said = f"no release of the API has {name_of(node)}"
+        yield "UNKNOWN_NAME", node, f"{said}: did you mean {meant}?"
+
+
+UNLISTED = ("nki.language.bool", "nki.language.range")  # by all pages; nki-library uses them
+MODULES = ("nki.isa", "nki.language", "nki.collectives")
+LIKE = 0.8  # of 1: a letter that is missing, wrong or added
+
+
+@cache
+def _meant(name: str) -> str:
+    """The last part of the name in the same module that is most like one; empty if none is."""
+    module, _, last = name.rpartition(".")
+    known = (one.rpartition(".") for one in forms())
+    names = [own for home, _, own in known if home == module]
+    return next(iter(get_close_matches(last, names, 1, LIKE)), "")
+
+
+def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:
+    """Uses of the API in groups of which every one fits a release as the others do."""
+    found: dict[object, list[Spot]] = {}
+    for spot in uses:
+        node, scope = spot.node, spot.scope
+        key: tuple[object, ...] = ()
+        if isinstance(node, ast.Call):
+            given = (type(one) for one in node.args)
+            named = ((one.arg or id(one), type(one.value)) for one in node.keywords)
+            key = scope.is_older, scope.api(node.func), *given, *named
+        elif isinstance(node, ast.Attribute | ast.Name):
+            key = scope.is_older, type(node.ctx), scope.api(node)
+        found.setdefault(key, []).append(spot)
+    yield from found.values()
+
+
+def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Told]:
+    name = scope.api(call.func)
+    form = form_in(name, release)
+    if form is None or form.parameters is None:
+        return
+    unknown = [(word, at) for word, at, _ in _keywords(scope, call) if word not in form.names]
+    for word, at in () if form.takes_any else unknown:
+        having = [one for one in forms()[name] if word in one.names]
+        if others := elsewhere(having, release):
+            said = f"{name_of(call.func)} has {word} in {others}, not in {release}"
+            yield "PARAMETER_OF_RELEASE", at, f"{said} of the API"
+    for parameter, value in _given(scope, call, form):
+        listed = isinstance(scope.stands_for(value), ast.List | ast.Tuple)
+        if _is_operator_of(parameter) and listed:
+            said = f"{ast.unparse(value)} is where {name_of(call.func)} takes {parameter}"
+            yield "ORDER_OF_ARGUMENTS", value, said
+
+
+def _given(scope: Scope, call: ast.Call, form: Form) -> Iterator[tuple[str, ast.expr]]:
+    """The arguments of a call, each with its parameter."""
+    yield from zip(form.names, call.args, strict=False)
+    for word, _, value in _keywords(scope, call):
+        yield word, value
+
+
+def _keywords(scope: Scope, call: ast.Call) -> Iterator[tuple[str, ast.AST, ast.expr]]:
+    """The arguments of a call that have names, also in a dictionary: the name, where, and what."""
+    for one in call.keywords:
+        held = one.value if one.arg is None else None
+        held = None if held is None else scope.stands_for(held)
+        if one.arg is not None:
+            yield one.arg, one, one.value
+        elif isinstance(held, ast.Dict):
+            for key, value in zip(held.keys, held.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield key.value, value, value
+
+
+@RULES.about(ast.Call)
+def axes(spot: Spot) -> Iterator[Told]:
+    """Tensors on the chip that lack a second axis."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    if scope.api(node.func) in ROLES["allocations"]:
+        made = scope.value(node)
+        if made.memory in ROLES["on_chip"] and made.shape is not None and len(made.shape) == 1:
+            yield "ONE_AXIS", node, f"{ast.unparse(node)} has one axis"
+
+
+@RULES.about(ast.Call)
+def operands(spot: Spot) -> Iterator[Told]:
+    """Operands of instructions with more axes than a view has."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    form = form_in(scope.api(node.func), scope.release)
+    instruction = scope.api(node.func).startswith("nki.isa.") and not scope.is_older
+    for parameter, value in _given(scope, node, form) if instruction and form else ():
+        made = scope.value(value)
+        axes = len(made.shape or ()) if made.memory in ROLES["on_chip"] else 0
+        if axes > ROLES["most_axes"]:
+            yield "MANY_AXES", node, f"{parameter} of {name_of(node.func)} has {axes} axes"
+
+
+@RULES.about(ast.Call)
+def kinds(spot: Spot) -> Iterator[Told]:
+    """Arguments of a kind that their parameter doesn't take."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    form = form_in(scope.api(node.func), scope.release)
+    for parameter, value in () if form is None else _given(scope, node, form):
+        known = _constants(scope, value) if parameter in ROLES["objects"] else []
+        for one in known:
+            if parameter == "buffer" and isinstance(one, str):
+                yield "STRING_BUFFER", value, f"buffer is the string {one!r}"
+            elif parameter != "buffer" and type(one) is int:
+                code = "ENUM_BY_A_NAME" if isinstance(value, ast.Name) else "ENUM_BY_NUMBER"
+                yield code, value, f"{parameter} is the number {one}"
+
+
+def _constants(scope: Scope, node: ast.expr) -> list[object]:
+    """The strings and numbers that an expression may be: what it stands for, by each of its
+    branches, and what calls give to a parameter or it has by default."""
+    found = scope.stands_for(node)
+    if isinstance(found, ast.IfExp):
+        return [*_constants(scope, found.body), *_constants(scope, found.orelse)]
+    is_given = isinstance(found, ast.Name) and found.id in scope.parameters
+    held = scope.given(found.id) if is_given else [found]  # type: ignore[attr-defined]
+    return [one.value for one in held if isinstance(one, ast.Constant)]
+
+
+def _is_operator_of(parameter: str) -> bool:
+    return parameter.rstrip("0123456789").rpartition("_")[2] == "op"
+
+
+# --- known issues ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Issue:
+    """A row of the vendor's lists of known issues: what is told of a name, `when` a condition of
+    `CONDITIONS` holds of its call, in some releases. Those of single machines are told by runs."""
+
+    name: str
+    when: str
+    releases: str
+    sentence: str
+    hint: str
+    source: str
+    code: str = "KNOWN_ISSUE"
+    because: str | None = None
+
+
+@cache
+def issues() -> Mapping[str, Sequence[Issue]]:
+    """All rows, by name."""
+    table = tomllib.loads((HOME / "issues.toml").read_text("utf-8"))
+    rows = [Issue(name, **row) for row in table["issue"] for name in row.pop("names")]
+    return {name: [one for one in rows if one.name == name] for name in {one.name for one in rows}}
+
+
+def _always(_: Scope, __: ast.Call) -> bool:
+    return True
+
+
+def _second_is_a_number(scope: Scope, call: ast.Call) -> bool:
+    first, second = argument(call, 0, "x"), argument(call, 1, "y")
+    if first is None or second is None:
+        return False
+    is_number = scope.value(second).kind in ("host", "integer")
+    return scope.value(first).kind == "tensor" and is_number
+
+
+def _not_transposed(scope: Scope, call: ast.Call) -> bool:
+    given = argument(call, 2, "transpose_x")
+    given = None if given is None else scope.stands_for(given)
+    return given is None or (isinstance(given, ast.Constant) and not given.value)
+
+
+def _of_other_shapes(scope: Scope, call: ast.Call) -> bool:
+    """Whether two operands are known to have different shapes."""
+    operands = [argument(call, 0, "x"), argument(call, 1, "y")]
+    shapes = [scope.value(one).shape for one in operands if one is not None]
+    if len(shapes) < 2 or None in shapes:
+        return False
+    first, second = (shape for shape in shapes if shape is not None)
+    known = [pair for pair in zip(first, second, strict=False) if None not in pair]
+    return len(first) == len(second) and any(one != other for one, other in known)
+
+
+def _reads_psum(scope: Scope, call: ast.Call) -> bool:
+    given = call.args[0] if call.args else argument(call, 0, "x")
+    return given is not None and scope.value(given).memory == "psum"
+
+
+def _stores_psum(scope: Scope, call: ast.Call) -> bool:
+    given = argument(call, 1, "value")
+    return given is not None and scope.value(given).memory == "psum"
+
+
+NAMED = "it is named"  # wherever the name stands
+CONDITIONS: Mapping[str, Callable[[Scope, ast.Call], bool]] = {
+    "it is called": _always,
+    "the second operand is a number": _second_is_a_number,
+    "transpose_x is not True": _not_transposed,
+    "the shapes differ": _of_other_shapes,
+    "the operand is in PSUM": _reads_psum,
+    "it stores PSUM": _stores_psum,
+}
+
+
+def known_issues(spot: Spot, release: str) -> Iterator[Issue]:
+    """Issues of a name or a call in a release of today's API."""
+    node, scope = spot.node, spot.scope
+    if scope.is_older:
+        return
+    called = node.func if isinstance(node, ast.Call) else node
+    named = scope.api(called) if isinstance(called, ast.expr) else ""
+    for one in issues().get(named, ()):
+        if not is_in(one.releases, release):
+            continue
+        if isinstance(node, ast.Call) and one.when != NAMED:
+            holds = CONDITIONS[one.when](scope, node)
+        else:
+            holds = one.when == NAMED and not isinstance(node, ast.Call)
+        if holds:
+            yield one

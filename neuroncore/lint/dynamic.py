@@ -1,0 +1,316 @@
+"""What only the device knows, used as if the compiler did; and the rules of loops that it runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from neuroncore.lint.inference import RUNTIME, Scope
+from neuroncore.lint.nodes import name_of, nested
+from neuroncore.lint.releases import ROLES
+from neuroncore.lint.syntax import argument, literal
+from neuroncore.lint.walk import Rules, Spot, Told, loops_of_assignments
+
+RULES = Rules()
+WHAT = {
+    "tensor": "a tensor, whose elements are known at run time",
+    "register": "a register, whose value is known at run time",
+    "index": "the index of a loop that the device runs, whose value is known at run time",
+    "indices": "an index expression, which has a value for each element",
+}
+# functions of Python that ask for numbers, or compare what they are given
+OF_NUMBERS = ("int", "float", "bool", "range", "min", "max", "sorted", "divmod", "round", "pow")
+# functions that go through what they are given
+GOING_THROUGH = (
+    *("enumerate", "zip", "list", "tuple", "map", "filter", "sum", "any", "all", "iter"),
+    *("reversed", "sorted", "next"),
+)
+OF_TRUTH = ("bool", "any", "all")  # of those, what asks for nothing but the truth
+ASKING = frozenset((*OF_NUMBERS, *GOING_THROUGH))
+WHILE_ENDS = "0.6"  # the release that announces it: NKI migration guide, 0.5 to 0.6
+LIBRARIES = ("numpy", "math")  # whose functions take numbers
+
+
+def _runtime(scope: Scope, node: ast.expr) -> str:
+    """What an expression is, if the compiler can't know its value."""
+    kind = scope.value(node).kind
+    return WHAT[kind] if kind in RUNTIME else ""
+
+
+def _is_in_hbm(scope: Scope, node: ast.expr) -> bool:
+    """Whether it is a tensor in HBM, of which kernels ask whether they were given one."""
+    memory = scope.value(node).memory
+    return memory is not None and memory not in ROLES["on_chip"]
+
+
+def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
+    """Whether it may be asked of a tensor on the chip whether there is one, not what it holds."""
+    found = scope.value(node)
+    asked_so = not isinstance(asker, ast.While | ast.UnaryOp)
+    return found.kind == "tensor" and asked_so and not found.compared
+
+
+@RULES.about(ast.If, ast.IfExp, ast.Assert, ast.While, ast.BoolOp, ast.UnaryOp, ast.Compare)
+def conditions(spot: Spot) -> Iterator[Told]:
+    """Truth values that the compiler would have to know."""
+    node, scope = spot.node, spot.scope
+    asked: list[ast.expr] = []
+    match node:
+        case ast.If() | ast.IfExp():
+            asked = [node.test]
+        case ast.Assert() if scope.value(node.test).kind != "tensor":  # checks of a simulation
+            asked = [node.test]
+        case ast.While() if scope.value(node.test).kind != "register":
+            asked = [node.test]
+        case ast.While(test=ast.Compare() | ast.BinOp() | ast.UnaryOp()):
+            asked = [node.test]
+        case ast.BoolOp():
+            asked = node.values
+        case ast.UnaryOp(op=ast.Not()):
+            asked = [node.operand]
+        case ast.Compare() if len(node.ops) > 1:  # which is joined by `and`
+            asked = [node]
+    for one in asked:
+        if isinstance(one, ast.BoolOp) or (isinstance(one, ast.UnaryOp) and not scope.is_older):
+            continue  # which are spots of their own
+        if scope.value(one).kind == "indices":
+            yield "MASK_TRUTH", one, f"{ast.unparse(one)} is asked for its truth: {WHAT['indices']}"
+        what = _runtime(scope, one)
+        if what and not _is_in_hbm(scope, one):
+            code = "TENSOR_TRUTH" if _may_be_given(scope, node, one) else "DYNAMIC_CTRL"
+            yield code, one, f"{ast.unparse(one)} is asked for its truth: {what}"
+
+
+@RULES.about(ast.For, ast.comprehension)
+def iterations(spot: Spot) -> Iterator[Told]:
+    """Python's loops over what the device holds."""
+    node, scope = spot.node, spot.scope
+    if isinstance(node, ast.For | ast.comprehension) and (what := _runtime(scope, node.iter)):
+        code = "TENSOR_LOOP" if scope.value(node.iter).kind == "tensor" else "DYNAMIC_CTRL"
+        yield code, node.iter, f"a loop goes over {what}"
+
+
+@RULES.about(ast.Call)
+def conversions(spot: Spot) -> Iterator[Told]:
+    """Numbers, ranges, arrays and lists of Python made of what the device holds."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    own = node.func.id if isinstance(node.func, ast.Name) else ""
+    found = scope.program.modules.meaning(scope.module, node.func)
+    module = found.partition(".")[0] if isinstance(found, str) and "." in found else ""
+    ranges = scope.api(node.func) in ROLES["traced_ranges"] and not scope.is_older
+    if not (own in ASKING or module in LIBRARIES or ranges):
+        return
+    for one in (inner for given in node.args for inner in _passed(given, own)):
+        what = _runtime(scope, one)
+        inner = one not in node.args  # which `any` and the like ask for its truth
+        if what and not inner and own in GOING_THROUGH and scope.value(one).kind == "tensor":
+            yield "TENSOR_LOOP", node, f"{own} goes over {what}"
+        elif what and (inner or own in OF_NUMBERS or module in LIBRARIES or ranges):
+            may_be_given = own in OF_TRUTH and _may_be_given(scope, node, one)
+            code = "TENSOR_TRUTH" if may_be_given else "DYNAMIC_CTRL"
+            yield code, node, f"{ast.unparse(node.func)} gets {what}"
+
+
+def _passed(given: ast.expr, function: str) -> list[ast.expr]:
+    """What a function gets of an argument: also the elements of a list that it compares."""
+    listed = isinstance(given, ast.List | ast.Tuple) and function in ("any", "all", "min", "max")
+    return [*given.elts] if listed else [given]  # type: ignore[attr-defined]
+
+
+@RULES.about(ast.Assign, ast.Starred)
+def unpacked(spot: Spot) -> Iterator[Told]:
+    """Tensors that are taken apart into names, or into arguments."""
+    node, scope = spot.node, spot.scope
+    taken = [node.value] if isinstance(node, ast.Starred) else []
+    if isinstance(node, ast.Assign) and any(
+        isinstance(one, ast.Tuple | ast.List) for one in node.targets
+    ):
+        taken = [node.value]
+    for one in taken:
+        if scope.value(one).kind == "tensor":
+            yield "TENSOR_LOOP", node, f"{ast.unparse(one)} is taken apart: {WHAT['tensor']}"
+
+
+@RULES.about(ast.Subscript)
+def elements(spot: Spot) -> Iterator[Told]:
+    """Elements of Python's lists and dictionaries, chosen by what the device counts."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Subscript)
+    is_list = scope.elements(node.value) is not None
+    held = scope.stands_for(node.value)
+    if scope.value(node.slice).kind in ("register", "index") and (
+        is_list or isinstance(held, ast.List | ast.Tuple | ast.Dict)
+    ):
+        what = _runtime(scope, node.slice)
+        yield "DYNAMIC_CTRL", node, f"{ast.unparse(node.value)} is indexed by {what}"
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+@RULES.about(ast.For, ast.While, ast.Call, ast.Break, ast.Continue, ast.Return)
+def loops(spot: Spot) -> Iterator[Told]:
+    """Where loops of the device may stand, and what ends them."""
+    node, scope = spot.node, spot.scope
+    if spot.ordered and (_is_a_loop(scope, node) or _calls_a_loop(scope, node)):
+        at = node.iter if isinstance(node, ast.For) else node
+        yield "LOOP_IN_NO_REORDER", at, "a loop of the device stands in a block of no_reorder"
+    if isinstance(node, ast.While) and _is_a_loop(scope, node) and scope.release >= WHILE_ENDS:
+        yield "DEPRECATED", node, "a `while` of a register is deprecated: nl.while_loop replaces it"
+    if isinstance(node, ast.Break | ast.Continue) and spot.loops and _ends(spot):
+        word = "break" if isinstance(node, ast.Break) else "continue"
+        yield "LEAVING_A_LOOP", node, f"{word} in a loop that the device runs"
+    if isinstance(node, ast.Return) and any(
+        isinstance(one, ast.For | ast.While) for one in spot.loops
+    ):
+        yield "LEAVING_A_LOOP", node, "return in a loop that the device runs"
+
+
+def _is_a_loop(scope: Scope, node: ast.AST) -> bool:
+    if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
+        return scope.api(node.iter.func) in ROLES["dynamic_ranges"]
+    if isinstance(node, ast.While):
+        return scope.value(node.test).kind == "register"
+    return isinstance(node, ast.Call) and scope.api(node.func) in ROLES["loop_bodies"]
+
+
+def _calls_a_loop(scope: Scope, node: ast.AST, depth: int = 4) -> bool:
+    """Whether a function is called in which, or in one that it calls, such a loop is."""
+    called = scope.scope_of(node.func) if isinstance(node, ast.Call) and depth else None
+    return called is not None and any(
+        _is_a_loop(called, one) or _calls_a_loop(called, one, depth - 1)
+        for one in (*called.of(ast.For), *called.of(ast.While), *called.of(ast.Call))
+    )
+
+
+def _ends(spot: Spot) -> bool:
+    """Whether the innermost loop around a `break` is the device's."""
+    around = [one for one in spot.scope.nodes if isinstance(one, ast.For | ast.While)]
+    holding = [one for one in around if any(inner is spot.node for inner in nested(one))]
+    return bool(holding) and holding[-1] in spot.loops
+
+
+@RULES.about(ast.Call)
+def bodies(spot: Spot) -> Iterator[Told]:
+    """What functions do that a loop of the device is given as its body."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    body = scope.body_of(node)
+    if body is None:
+        return
+    name = body.node.name
+    made = [one.value for one in body.nodes if isinstance(one, ast.Return) and one.value]
+    made = [one for one in made if not (isinstance(one, ast.Constant) and one.value is None)]
+    said = f"the body {name} returns a value"
+    if scope.api(node.func) not in ROLES["counted_loops"]:
+        made = [one for one in made if _is_no_condition(body, one)]
+        said = f"the body {name} returns more than the next condition"
+    for at in (node, *made) if made else ():
+        yield "LOOP_BODY_RESULT", at, said
+
+
+def _is_no_condition(body: Scope, result: ast.expr) -> bool:
+    return isinstance(result, ast.Tuple | ast.List) or body.value(result).kind == "tensor"
+
+
+@RULES.about(ast.Call)
+def steps(spot: Spot) -> Iterator[Told]:
+    """How far loops of the device count at a time."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    where = ROLES["loop_steps"].get(scope.api(node.func))
+    step = None if where is None else argument(node, where, "step")
+    number = None if step is None else literal(scope.stands_for(step))
+    if step is not None and scope.value(step).kind in RUNTIME:
+        yield "LOOP_STEP", step, f"the step {ast.unparse(step)} is known at run time"
+    elif number is not None and number < 1:
+        yield "LOOP_STEP", step or node, f"the step is {number}"
+
+
+@RULES.about(ast.Call, ast.Assign)
+def escapes(spot: Spot) -> Iterator[Told]:
+    """Tensors of a loop's body that are kept beyond it."""
+    node, scope = spot.node, spot.scope
+    if not scope.is_loop_body:
+        return
+    kept: list[ast.expr] = []
+    match node:
+        case ast.Call(func=ast.Attribute(attr="append" | "insert", value=ast.Name() as held)):
+            kept = node.args[-1:] if held.id not in scope.bindings else []
+        case ast.Assign(
+            targets=[
+                ast.Subscript(value=ast.Name() as held)
+                | ast.Attribute(value=ast.Name() as held)
+                | (ast.Name() as held)
+            ]
+        ):
+            kept = [node.value] if held.id not in scope.bindings else []
+    for one in kept:
+        if _is_born_in(scope, one):
+            said = f"{ast.unparse(one)}, a tensor of the loop's body, is kept beyond it"
+            yield "LOOP_TENSOR_KEPT", node, said
+
+
+def _is_born_in(scope: Scope, node: ast.expr) -> bool:
+    found = scope.value(node)
+    made = scope.scope_of(node.func) if isinstance(node, ast.Call) else None
+    born = found.born is not None or (made is not None and made.makes_its_result())
+    return found.kind == "tensor" and born
+
+
+@RULES.about(ast.Call, ast.AugAssign)
+def induction(spot: Spot) -> Iterator[Told]:
+    """The index of a loop of the device, which it counts in a register of its own."""
+    node, scope = spot.node, spot.scope
+    if isinstance(node, ast.Call) and scope.api(node.func) in ROLES["register_writers"]:
+        written = argument(node, 0, "dst")
+        if written is not None and scope.value(written).kind == "index":
+            yield "INDUCTION_WRITE", node, f"{ast.unparse(written)} counts a loop, and is written"
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        bound = scope.bindings.get(node.target.id, [])
+        is_given = scope.loop_values.get(node.target.id) is not None
+        if is_given or any(_counts(scope, how, one) for how, one in bound):
+            yield "INDUCTION_WRITE", node, f"{node.target.id} counts a loop, and is written"
+
+
+def _counts(scope: Scope, how: str, source: ast.expr) -> bool:
+    is_call = how == "each" and isinstance(source, ast.Call)
+    return is_call and scope.api(source.func) in ROLES["dynamic_ranges"]  # type: ignore[attr-defined]
+
+
+def _loops_of_instructions(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
+    """The loops of the device around assignments to names, also of the functions around."""
+    around = {} if scope.outer is None else _loops_of_instructions(scope.outer)
+    return {**around, **loops_of_assignments(scope)}
+
+
+def _first_name(scope: Scope, node: ast.expr) -> str:
+    """The name that an instruction has, where another one is bound to that."""
+    name = name_of(node) or ""
+    bound = scope.bindings.get(name, [])
+    if len(bound) == 1 and bound[0][0] == "is" and isinstance(bound[0][1], ast.Name):
+        return bound[0][1].id
+    return name
+
+
+@RULES.about(ast.Call)
+def orderings(spot: Spot) -> Iterator[Told]:
+    """Waits of an instruction for another, where a loop of the device lies between them."""
+    node, scope = spot.node, spot.scope
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return
+    if node.func.attr not in ROLES["ordering_methods"]:
+        return
+    waiting, assigned = node.func.value, _loops_of_instructions(scope)
+    called = isinstance(waiting, ast.Call)
+    consumer = spot.loops if called else assigned.get(_first_name(scope, waiting))
+    for one in node.args:
+        producer = assigned.get(_first_name(scope, one))
+        if producer is None or consumer is None:
+            continue
+        said = f"{ast.unparse(waiting)} waits for {ast.unparse(one)}, which is issued"
+        if producer != consumer[: len(producer)]:
+            yield "ORDER_ACROSS_LOOPS", node, f"{said} in a loop of the device that it isn't in"
+        elif producer != consumer:
+            yield "ORDER_INTO_A_LOOP", node, f"{said} before the loop of the device that it is in"

@@ -1,0 +1,417 @@
+"""What expressions of a kernel stand for, as far as its source alone tells: a tensor, a register,
+an index that the device counts.
+
+A name means what all assignments to it in its function agree on, in whatever order they come, and a
+parameter what all calls of its function do; where they don't, and for parameters of kernels,
+nothing is known. So that nothing is told that isn't so.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, reduce
+from typing import Literal
+
+from neuroncore.base.structs import dataclass
+from neuroncore.lint.kernels import Device, Program
+from neuroncore.lint.names import Names
+from neuroncore.lint.nodes import Definition, name_of
+from neuroncore.lint.releases import RELEASES, ROLES, form_in
+from neuroncore.lint.syntax import (
+    Shape,
+    argument,
+    given_to,
+    literal,
+    numbers,
+    shape_of_view,
+    sizes,
+)
+
+Kind = Literal[
+    "tensor", "register", "index", "indices", "integer", "instruction", "host", "unknown"
+]
+# of the device: Python can't compute with their values while the kernel is compiled
+RUNTIME = ("tensor", "register", "index")
+
+
+@dataclass(frozen=True)
+class Value:
+    """What an expression is; of a tensor its memory, shape and format where they are known, and
+    whether it is the result of a comparison.
+
+    "index" is what a loop of the device counts, "indices" an index expression of the older API,
+    "integer" what a loop of the compiler counts, "host" any other value of Python's.
+    """
+
+    kind: Kind
+    memory: str | None = None
+    shape: Shape | None = None
+    born: ast.AST | None = None
+    compared: bool = False
+
+    def agreeing(self, other: Value) -> Value:
+        """What both have in common."""
+        if self.kind != other.kind:
+            return UNKNOWN
+        memory = self.memory if self.memory == other.memory else None
+        shape = self.shape if self.shape == other.shape else None
+        born = self.born if self.born is other.born else None
+        return Value(self.kind, memory, shape, born, self.compared and other.compared)
+
+
+UNKNOWN, HOST = Value("unknown"), Value("host")
+DEPTH = 40  # of calls and assignments that lead to a value
+
+
+def agreed(values: Iterable[Value]) -> Value:
+    found = [*values]
+    return reduce(Value.agreeing, found) if found else UNKNOWN
+
+
+class Scopes:
+    """The functions of a program, each read once, for a release of the API."""
+
+    def __init__(self, program: Program, release: str) -> None:
+        self.program, self.release = program, release
+        self._of: dict[ast.AST, Scope] = {}
+
+    def hold_against(self, release: str) -> None:
+        """Read them for another release: what the names of the API are in it."""
+        self.release = release
+        for scope in self._of.values():
+            scope.forget_values()
+
+    @cached_property
+    def _calls(self) -> dict[ast.AST, list[tuple[Scope, ast.Call]]]:
+        """The calls of each function that functions of the program have, each with where it is."""
+        found: dict[ast.AST, list[tuple[Scope, ast.Call]]] = {}
+        for scope in self.all():
+            for one in (scope, *scope.all_inner()):
+                for call in one.of(ast.Call):
+                    called = self.program.modules.meaning(one.module, call.func)
+                    if isinstance(called, tuple):
+                        found.setdefault(called[1], []).append((one, call))
+        return found
+
+    def calls(self, node: Definition) -> Sequence[tuple[Scope, ast.Call]]:
+        """All calls of a function, if it is used in no other way, and launched by nobody; by its
+        own name, for another one may stand for it with some arguments given."""
+        found = self._calls.get(node, [])
+        own = all((name_of(call.func) or "").endswith(node.name) for _, call in found)
+        return [] if self.program.is_more_than_called(node) or not own else found
+
+    def of(self, device: Device) -> Scope:
+        if device.node not in self._of:
+            self._of[device.node] = Scope(self, device)
+        return self._of[device.node]
+
+    def all(self) -> list[Scope]:
+        """Those of the program, without functions that are defined in others."""
+        return self._all
+
+    @cached_property
+    def _all(self) -> list[Scope]:
+        found = [self.of(device) for device in self.program.functions]
+        for scope in found:
+            for one in (scope, *scope.all_inner()):
+                one.give_to_bodies()
+        return found
+
+
+class Scope(Names):
+    """A function of the device, or one that is defined in it, and what its names are."""
+
+    outer: Scope | None
+
+    def __init__(self, scopes: Scopes, device: Device, outer: Scope | None = None) -> None:
+        super().__init__(scopes.program, device, outer)
+        self.scopes = scopes
+        self._values: dict[str, Value] = {}
+        self._of_nodes: dict[ast.expr, Value] = {}
+        self._open: set[str] = set()
+        self.inner = {
+            one.name: Scope(scopes, replace(device, node=one, is_kernel=False), self)
+            for one in self.of(ast.FunctionDef)
+        }
+        self.is_loop_body = False  # of a loop that the device runs
+        self.loop_values: dict[str, Value] = {}  # of its parameters, if it is one
+
+    @property
+    def release(self) -> str:
+        """The release that the function is held against."""
+        return RELEASES[0] if self.names_older else self.scopes.release
+
+    @property
+    def is_older(self) -> bool:
+        return self.names_older or self.scopes.release == RELEASES[0]
+
+    def all_inner(self) -> Iterator[Scope]:
+        """Functions that are defined in it, and in those."""
+        for inner in self.inner.values():
+            yield inner
+            yield from inner.all_inner()
+
+    def forget_values(self) -> None:
+        """What names are, which depends on the release."""
+        self._values, self._of_nodes = {}, {}
+        for inner in self.inner.values():
+            inner.forget_values()
+
+    def give_to_bodies(self) -> None:
+        """What loops of the device give to the functions that they call."""
+        for call in self.of(ast.Call):
+            body = self.body_of(call)
+            if body is not None:
+                body.is_loop_body = True
+            if body is not None and (given := body.parameters):
+                counted = self.api(call.func) in ROLES["counted_loops"]
+                body.loop_values[given[0]] = Value("index" if counted else "register")
+
+    def body_of(self, call: ast.Call) -> Scope | None:
+        """The function that a loop of the device is given as its body."""
+        where = ROLES["loop_bodies"].get(self.api(call.func))
+        if where is None:
+            return None
+        named = {one.arg: one.value for one in call.keywords}.get("body_fun")
+        if len(call.args) <= where and named is None:
+            return None
+        return self.scope_of(call.args[where] if named is None else named)
+
+    # --- names ---------------------------------------------------------------------------------
+
+    def named(self, name: str, depth: int = DEPTH) -> Value:
+        """What a name is."""
+        if name in self._values:
+            return self._values[name]
+        if name in self._open or not depth:  # it is made of itself: the rest decides
+            return UNKNOWN
+        if name in self.parameters:
+            self._open.add(name)
+            found = UNKNOWN if name in self.bindings else self._given(name, depth - 1)
+            self._open.discard(name)
+        elif name in self.bindings:
+            self._open.add(name)
+            found = agreed(self._bound(how, one, depth - 1) for how, one in self.bindings[name])
+            self._open.discard(name)
+        elif self.outer is not None:
+            return self.outer.named(name, depth - 1)
+        else:
+            constant = self.module.values.get(name)
+            found = HOST if isinstance(constant, ast.Constant) else UNKNOWN
+        self._values[name] = found
+        return found
+
+    def _given(self, name: str, depth: int) -> Value:
+        """What all calls of the function give to a parameter."""
+        if name in self.loop_values:
+            return self.loop_values[name]
+        if self.outer is not None or isinstance(self.node, ast.ClassDef):
+            return UNKNOWN
+        values = []
+        for scope, call in self.scopes.calls(self.node):
+            given = given_to(call, self.node.args, name)
+            values.append(UNKNOWN if given is None else scope.value(given, depth // 2))
+        return replace(agreed(values), born=None)
+
+    def given(self, name: str) -> list[ast.expr]:
+        """The expressions that calls of the function give to a parameter, as far as known."""
+        if isinstance(self.node, ast.ClassDef):
+            return []
+        calls = self.scopes.calls(self.node)
+        found = [(scope, given_to(call, self.node.args, name)) for scope, call in calls]
+        return [scope.stands_for(one) for scope, one in found if one is not None]
+
+    def _bound(self, how: str, expression: ast.expr, depth: int) -> Value:
+        if how == "is":
+            return self.value(expression, depth)
+        if how == "each":
+            return self._element(expression, depth)
+        made = isinstance(expression, ast.Subscript) and self.api(expression.value)
+        return Value("indices") if made == ROLES["index_grid"] else UNKNOWN
+
+    def _element(self, iterable: ast.expr, depth: int) -> Value:
+        """What a loop over an expression goes through."""
+        if isinstance(iterable, ast.Call):
+            called = self.api(iterable.func)
+            if called in ROLES["dynamic_ranges"]:
+                return Value("index")
+            plain = isinstance(iterable.func, ast.Name) and iterable.func.id == "range"
+            if called in ROLES["traced_ranges"] or plain:
+                return Value("integer")
+        return self._common(iterable, depth)
+
+    def _common(self, node: ast.expr, depth: int) -> Value:
+        """What the elements of a list of this function have in common."""
+        name = f"{node.id}[]" if isinstance(node, ast.Name) else ""
+        if name in self._open or not depth:
+            return UNKNOWN
+        if name not in self._values:
+            self._open.add(name)
+            found = agreed(self.value(one, depth - 1) for one in self.elements(node) or ())
+            self._open.discard(name)
+            if not name:
+                return found
+            self._values[name] = found
+        return self._values[name]
+
+    # --- expressions ---------------------------------------------------------------------------
+
+    def value(self, node: ast.expr, depth: int = DEPTH) -> Value:
+        """What an expression is."""
+        if depth < DEPTH:
+            return self._value(node, depth) if depth > 0 else UNKNOWN
+        if node not in self._of_nodes:
+            self._of_nodes[node] = self._value(node, depth)
+        return self._of_nodes[node]
+
+    def _value(self, node: ast.expr, depth: int) -> Value:
+        match node:
+            case ast.Constant() | ast.JoinedStr():
+                return HOST
+            case ast.Name():
+                return self.named(node.id, depth)
+            case ast.Call():
+                return self._called(node, depth - 1)
+            case ast.Subscript():
+                return self._part(node, depth - 1)
+            case ast.Attribute():
+                return self._attribute(node, depth - 1)
+            case ast.IfExp():
+                return agreed(self.value(one, depth - 1) for one in (node.body, node.orelse))
+            case ast.BinOp():
+                return self._computed([node.left, node.right], depth - 1)
+            case ast.UnaryOp():
+                return self._computed([node.operand], depth - 1)
+            case ast.NamedExpr():
+                return self.value(node.value, depth - 1)
+            case ast.Compare():
+                if all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
+                    return HOST
+                found = self._computed([node.left, *node.comparators], depth - 1)
+                return replace(found, compared=found.kind == "tensor")
+        return UNKNOWN
+
+    def _attribute(self, node: ast.Attribute, depth: int) -> Value:
+        """What is assigned to an attribute of an object that is made in this function."""
+        name = name_of(node) or ""
+        first = name.partition(".")[0]
+        if (
+            name not in self.bindings
+            or len(self.bindings.get(first, ())) != 1
+            or name in self._open
+        ):
+            return UNKNOWN
+        self._open.add(name)
+        found = agreed(self._bound(how, one, depth) for how, one in self.bindings[name])
+        self._open.discard(name)
+        return found
+
+    def _computed(self, operands: Sequence[ast.expr], depth: int) -> Value:
+        kinds = [self.value(one, depth).kind for one in operands]
+        for kind in ("tensor", "register", "index", "indices"):
+            if kind in kinds:
+                return Value(kind, "sbuf" if kind == "tensor" else None)
+        if all(kind in ("integer", "host") for kind in kinds):
+            return Value("integer") if "integer" in kinds else HOST
+        return UNKNOWN
+
+    def _called(self, call: ast.Call, depth: int) -> Value:
+        name = self.api(call.func)
+        if name:
+            return self._of_the_api(name, call)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ROLES["views"]:
+            viewed = self.value(call.func.value, depth)
+            shape = shape_of_view(call)
+            return Value("tensor", viewed.memory, shape) if viewed.kind == "tensor" else UNKNOWN
+        return self._returned(call.func, depth)
+
+    def _of_the_api(self, name: str, call: ast.Call) -> Value:
+        if name in ROLES["registers"]:
+            return Value("register")
+        if name == ROLES["index_maker"]:
+            return Value("indices")
+        if name in ROLES["allocations"]:
+            return Value("tensor", self._memory(call), self._shape(call), call)
+        form = form_in(name, self.release)
+        if form is None or form.parameters is None:
+            return UNKNOWN
+        if name.startswith("nki.language.") and name not in ROLES["values"]:
+            compared = name in ROLES["comparisons"]
+            memory, shape = self._result_memory(name, call), self._loaded(name, call)
+            return Value("tensor", memory, shape, compared=compared)
+        if name.startswith("nki.isa.") and not self.is_older:
+            return Value("instruction")
+        return UNKNOWN
+
+    def _result_memory(self, name: str, call: ast.Call) -> str | None:
+        """Where functions of nki.language leave their results; the older API's compiler chooses."""
+        if name in ROLES["in_psum"]:
+            return "psum"
+        chosen = any(one.arg in (None, "buffer") for one in call.keywords)
+        return None if chosen or self.is_older else "sbuf"
+
+    def _loaded(self, name: str, call: ast.Call) -> Shape | None:
+        """The shape of a tensor that is loaded from a part of another."""
+        if name in ROLES["loads"] and call.args and isinstance(call.args[0], ast.Subscript):
+            return sizes(call.args[0].slice)
+        return None
+
+    def _memory(self, call: ast.Call) -> str | None:
+        """The memory that an allocation names; where it names none, that of tiles."""
+        given = argument(call, 2, "buffer")
+        if given is None:
+            return "sbuf" if len(call.args) <= 2 else None
+        found: str | None = ROLES["memories"].get(self.api(given))
+        return found
+
+    def _shape(self, call: ast.Call) -> Shape | None:
+        given = argument(call, 0, "shape")
+        if not isinstance(given, ast.Tuple | ast.List):
+            return None
+        return numbers(given.elts)
+
+    def _part(self, node: ast.Subscript, depth: int) -> Value:
+        whole = self.value(node.value, depth)
+        if whole.kind == "tensor":
+            shape = sizes(node.slice, whole.shape)
+            return Value("tensor", whole.memory, shape, compared=whole.compared)
+        if whole.kind == "indices":
+            return whole
+        if isinstance(node.slice, ast.Slice):
+            return UNKNOWN  # a list of the elements, not one of them
+        number = literal(node.slice)
+        if isinstance(node.value, ast.List | ast.Tuple) and number is not None:
+            return agreed(self.value(one, depth) for one in node.value.elts[number : number + 1])
+        return self._common(node.value, depth)
+
+    def _returned(self, function: ast.expr, depth: int) -> Value:
+        """What a function of the file, or of another, gives back."""
+        scope = self.scope_of(function)
+        if scope is None:
+            return UNKNOWN
+        made = [one.value for one in scope.of(ast.Return)]
+        found = agreed(scope.value(one, depth // 2) if one else HOST for one in made)
+        return replace(found, born=None, shape=None)
+
+    def makes_its_result(self) -> bool:
+        """Whether a function returns a tensor that it makes."""
+        made = [one.value for one in self.of(ast.Return) if one.value is not None]
+        return bool(made) and all(self.value(one).born is not None for one in made)
+
+    def scope_of(self, function: ast.expr) -> Scope | None:
+        """The function that an expression names: of this one, of the file, or of another."""
+        scope: Scope | None = self
+        while isinstance(function, ast.Name) and scope is not None:
+            if function.id in scope.inner:
+                return scope.inner[function.id]
+            if function.id in scope.bindings:
+                return None
+            scope = scope.outer
+        found = self.program.modules.meaning(self.module, function)
+        if not isinstance(found, tuple) or isinstance(found[1], ast.ClassDef):
+            return None
+        if self.program.is_launched(*found):  # what a launch returns is the host's
+            return None
+        return self.scopes.of(Device(found[0], found[1], is_kernel=False))

@@ -1,0 +1,265 @@
+"""Which functions of the files become a program of the device: kernels and all that they call."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.base.structs import dataclass
+from neuroncore.lint.modules import Module, Modules
+from neuroncore.lint.nodes import Definition, inside, name_of
+from neuroncore.lint.releases import ROLES
+
+
+@dataclass(frozen=True)
+class Device:
+    """A function, or a class, that the compiler reads; a kernel is what launches call."""
+
+    module: Module
+    node: Definition
+    is_kernel: bool
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+
+class Program:
+    """A file's kernels, and what they call in it and in others."""
+
+    def __init__(self, modules: Modules, kernel: str | None) -> None:
+        self.modules = modules
+        self.functions: list[Device] = []
+        self._seen: set[int] = set()
+        self._called: set[int] = set()
+        self._handed_on: set[int] = set()
+        roots = self._roots(kernel)
+        for module, node in roots or self._without_kernels():
+            self._handed_on.add(id(node))
+            self._add(module, node, is_kernel=bool(roots))
+        self._started = {id(device.node) for _, device in self.launches()}
+        self._started |= {id(node) for _, node in roots if kernel is not None}
+        self._started |= {id(node) for _, node in roots if self._is_named_nowhere(node)}
+        for found in self._given():
+            self._add(*found, is_kernel=False)
+
+    @property
+    def files(self) -> list[str]:
+        """The files that were read for them, the first that of the user."""
+        found = [str(self.modules.first.path), *(str(one.module.path) for one in self.functions)]
+        return list(dict.fromkeys(found))
+
+    def api_name(self, module: Module, expression: ast.expr) -> str | None:
+        """What the API calls what an expression names; None if it isn't the API's."""
+        dotted = name_of(expression)
+        return None if dotted is None else self.api_name_of(module, dotted)
+
+    def api_name_of(self, module: Module, dotted: str) -> str | None:
+        """The same of a dotted name."""
+        found = self.modules.meaning_of(module, dotted)
+        return found if isinstance(found, str) and found.split(".")[0] == "nki" else None
+
+    def is_launched(self, module: Module, node: Definition) -> bool:
+        """Whether a decorator makes a function something that launches."""
+        return any(self.launcher(module, one) for one in node.decorator_list)
+
+    def is_called_by_kernels(self, node: Definition) -> bool:
+        """Whether a function of the device calls a function by its name."""
+        return id(node) in self._called
+
+    def _is_named_nowhere(self, node: Definition) -> bool:
+        """Whether nothing uses the name of a kernel, so that only the host can call it: nothing in
+        the file, which is in no package. Modules of a package are imported by kernels elsewhere."""
+        if self.modules.first.path.with_name("__init__.py").exists():
+            return False
+        names = (name_of(one) for one in self.modules.first.nodes if isinstance(one, ast.Name))
+        return node.name not in names
+
+    def is_more_than_called(self, node: Definition) -> bool:
+        """Whether a function is a kernel or what the file begins with, or is passed on."""
+        return id(node) in self._handed_on
+
+    def starts(self, node: Definition) -> bool:
+        """Whether a kernel is launched by the file, or asked for: what it returns is the host's."""
+        return id(node) in self._started
+
+    def launcher(self, module: Module, decorator: ast.expr) -> str | None:
+        """What of the API a decorator is, with arguments or without, if it makes kernels."""
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        name = self.api_name(module, called)
+        if name is None and isinstance(decorator, ast.Call) and decorator.args:
+            name = self.api_name(module, decorator.args[0])  # functools.partial(nki.jit, ...)
+        return name if name in ROLES["launchers"] else None
+
+    def _roots(self, kernel: str | None) -> list[tuple[Module, Definition]]:
+        first = self.modules.first
+        if kernel is not None and (found := self._definition(first, ast.Name(kernel))) is not None:
+            return [found]
+        if kernel is not None and kernel not in {**first.values, **first.imports}:
+            hint = did_you_mean(kernel, first.definitions)
+            raise UsageError(f"{first.path} has no {kernel}" + (f"; {hint}" if hint else ""))
+        own = [(first, one) for one in _functions(first) if self.is_launched(first, one)]
+        return [*own, *self._handed_over()]
+
+    def _given(self) -> Iterator[tuple[Module, Definition]]:
+        """Classes of which the file gives objects to kernels."""
+        given = [one for _, _, values in self.arguments() for one in values]
+        for device in self.functions:
+            if device.is_kernel and not isinstance(device.node, ast.ClassDef):
+                given += device.node.args.defaults
+        for value in given:
+            known = self.modules.first.values
+            held = known.get(value.id) if isinstance(value, ast.Name) else value
+            if isinstance(held, ast.Call):
+                yield from self._classes(self.modules.first, held)
+
+    def _classes(
+        self, module: Module, call: ast.Call, depth: int = 3
+    ) -> Iterator[tuple[Module, Definition]]:
+        """The classes of what a call gives, of a class or of a function that makes objects."""
+        found = self._definition(module, call.func) if depth else None
+        if found is not None and isinstance(found[1], ast.ClassDef):
+            yield found
+        elif found is not None:
+            for one in inside(found[1]):
+                if isinstance(one, ast.Return) and isinstance(one.value, ast.Call):
+                    yield from self._classes(found[0], one.value, depth - 1)
+
+    def arguments(self) -> Iterator[tuple[Device, ast.expr, list[ast.expr]]]:
+        """What the file gives to kernels that it launches, each with what it is: of a name, all
+        that is assigned to it in the file."""
+        assigned: dict[str, list[ast.expr]] = {}
+        first = self.modules.first
+        for one in first.nodes:
+            for target in one.targets if isinstance(one, ast.Assign) else ():
+                if isinstance(target, ast.Name) and isinstance(one, ast.Assign):
+                    assigned.setdefault(target.id, []).append(one.value)
+        for call, device in self.launches():
+            for given in (*call.args, *(one.value for one in call.keywords)):
+                named = given.id if isinstance(given, ast.Name) else None
+                values = [given] if named is None else assigned.get(named, [])
+                yield device, given, values
+                yield from ((device, given, [one]) for held in values for one in _parts(held))
+
+    def launches(self) -> Iterator[tuple[ast.Call, Device]]:
+        """The calls by which the file launches kernels: k(...), k[2](...), nki.jit(k)(...),
+        nki.simulate(k)(...)."""
+        kernels = {one.node: one for one in self.functions if one.is_kernel}
+        first = self.modules.first
+        own = (one.node for one in self.functions if one.module is first)
+        within = {inner for node in own for inner in inside(node)}
+        for call in first.nodes:
+            if isinstance(call, ast.Call) and call not in within:
+                found = self._launched(call)
+                if found is not None and found[1] in kernels:
+                    yield call, kernels[found[1]]
+
+    def _launched(self, call: ast.Call) -> tuple[Module, Definition] | None:
+        first, called = self.modules.first, call.func
+        if isinstance(called, ast.Subscript):
+            called = called.value
+        if isinstance(called, ast.Call) and called.args:
+            if self.api_name(first, called.func) not in ROLES["launchers"]:
+                return None
+            called = called.args[0]
+        return self._definition(first, called)
+
+    def _without_kernels(self) -> list[tuple[Module, Definition]]:
+        """What kernels of other files will call, in a file that has none; tests are no such."""
+        first = self.modules.first
+        helpers = (one for one in _functions(first) if not one.name.startswith("test"))
+        return [(first, one) for one in helpers if self._issues(first, one)]
+
+    def _handed_over(self) -> Iterator[tuple[Module, Definition]]:
+        """What the file launches of other files, and what it gives to a launcher by a call."""
+        first = self.modules.first
+        for call in (one for one in first.nodes if isinstance(one, ast.Call)):
+            if self.api_name(first, call.func) in ROLES["launchers"] and call.args:
+                if (found := self._definition(first, call.args[0])) is not None:
+                    yield found
+                continue
+            found = self._definition(first, call.func)
+            if found is not None and self.is_launched(*found):
+                yield found
+
+    def _issues(self, module: Module, node: ast.AST) -> bool:
+        """Whether a function calls instructions by itself."""
+        calls = (one.func for one in inside(node) if isinstance(one, ast.Call))
+        return any((self.api_name(module, one) or "").startswith("nki.isa.") for one in calls)
+
+    def _definition(self, module: Module, expression: ast.expr) -> tuple[Module, Definition] | None:
+        return _defined(self.modules.meaning(module, expression))
+
+    def _add(self, module: Module, node: Definition, is_kernel: bool) -> None:
+        """A function and, after it, what it names."""
+        if id(node) in self._seen:
+            return
+        self._seen.add(id(node))
+        self.functions.append(Device(module, node, is_kernel))
+        body = [one for statement in node.body for one in inside(statement)]
+        self._called |= {id(found[1]) for found in self._calls(module, body)}
+        for name, is_called in _names_of_the_file(node, body):
+            if (found := _defined(self.modules.meaning_of(module, name))) is not None:
+                if not is_called:
+                    self._handed_on.add(id(found[1]))
+                self._add(*found, is_kernel=False)
+            elif isinstance(held := module.values.get(name.partition(".")[0]), ast.Call):
+                for made in [*self._classes(module, held)]:
+                    self._add(*made, is_kernel=False)
+
+    def _calls(
+        self, module: Module, body: Sequence[ast.AST]
+    ) -> Iterator[tuple[Module, Definition]]:
+        """What a function calls, also with a launch grid."""
+        for call in (one for one in body if isinstance(one, ast.Call)):
+            called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
+            if (found := self._definition(module, called)) is not None:
+                yield found
+
+
+def _defined(meaning: object) -> tuple[Module, Definition] | None:
+    return meaning if isinstance(meaning, tuple) else None
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """What is in a tuple, a list or a dictionary that stands in the source."""
+    match node:
+        case ast.Tuple() | ast.List():
+            return node.elts
+        case ast.Dict():
+            return node.values
+        case ast.Call(func=ast.Name("dict")):
+            return [one.value for one in node.keywords]
+    return []
+
+
+def _functions(module: Module) -> Iterator[Definition]:
+    for one in module.definitions.values():
+        if not isinstance(one, ast.ClassDef):
+            yield one
+
+
+def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[str, bool]]:
+    """Names, also with attributes, in the body of a function or a class that are of the file, and
+    whether they are called, each once; not those in its decorators and annotations."""
+    own: set[str] = set()
+    called: set[ast.expr] = set()
+    read: list[ast.expr] = []
+    given = [] if isinstance(node, ast.ClassDef) else inside(node.args)
+    for one in (*body, *(one for one in given if isinstance(one, ast.arg))):
+        if isinstance(one, ast.Name | ast.Attribute):
+            if isinstance(one.ctx, ast.Load):
+                read.append(one)
+            elif isinstance(one, ast.Name):
+                own.add(one.id)
+        elif isinstance(one, ast.Call):
+            called.add(one.func)
+        elif isinstance(one, ast.arg):
+            own.add(one.arg)
+    names = dict.fromkeys((name_of(one), one in called) for one in read)
+    return [
+        (name, is_called)
+        for name, is_called in names
+        if name is not None and name.partition(".")[0] not in own
+    ]

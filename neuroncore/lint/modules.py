@@ -1,0 +1,266 @@
+"""Files of Python as text and trees, and what names in them mean, found without executing any."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from neuroncore.base.errors import UsageError
+from neuroncore.base.source import Place
+from neuroncore.base.structs import dataclass
+from neuroncore.lint.nodes import DEFINITIONS, Definition, inside, name_of, statements
+from neuroncore.lint.releases import ROLES, forms
+
+API = ("nki", "neuronxcc.nki")
+# no kernel calls what these define, or it isn't the user's
+NOT_KERNELS = {
+    *sys.stdlib_module_names,
+    *("neuroncore", "numpy", "ml_dtypes", "scipy", "torch", "jax", "jaxlib", "pytest"),
+}
+
+
+@dataclass(eq=False)
+class Module:
+    """A file that was read."""
+
+    path: Path
+    tree: ast.Module
+
+    @cached_property
+    def folder(self) -> Path:
+        return self.path.resolve().parent
+
+    @cached_property
+    def imports(self) -> dict[str, tuple[int, str]]:
+        """What names of imports stand for, wherever in the file they are: how many folders up the
+        search begins, 0 for an absolute one, and a dotted name."""
+        found: dict[str, tuple[int, str]] = {}
+        for node in statements(self.tree.body):
+            if isinstance(node, ast.Import):
+                for one in node.names:
+                    whole = one.name if one.asname else one.name.partition(".")[0]
+                    found[one.asname or whole] = (0, whole)
+            elif isinstance(node, ast.ImportFrom):
+                for one in node.names:
+                    dotted = f"{node.module}.{one.name}" if node.module else one.name
+                    found[one.asname or one.name] = (node.level, dotted)
+        return found
+
+    @cached_property
+    def definitions(self) -> dict[str, Definition]:
+        """Functions and classes of the file itself, also those under an `if` or a `try`."""
+        return {one.name: one for one in _top(self.tree.body) if isinstance(one, DEFINITIONS)}
+
+    @cached_property
+    def values(self) -> dict[str, ast.expr]:
+        """What is assigned to names of the file itself."""
+        found: dict[str, ast.expr] = {}
+        for one in _top(self.tree.body):
+            if isinstance(one, ast.Assign):
+                found |= {at.id: one.value for at in one.targets if isinstance(at, ast.Name)}
+            elif isinstance(one, ast.AnnAssign) and one.value and isinstance(one.target, ast.Name):
+                found[one.target.id] = one.value
+        return found
+
+    @cached_property
+    def changed(self) -> frozenset[str]:
+        """Names of the file that it assigns to again, also to elements, where it is run."""
+        runs = [one for one in self.tree.body if isinstance(one, ast.If) and asks_if_run(one.test)]
+        found: set[str] = set()
+        for one in statements([part for run in runs for part in run.body]):
+            targets = one.targets if isinstance(one, ast.Assign) else []
+            targets = [one.target] if isinstance(one, ast.AugAssign) else targets
+            found |= {(name_of(_root(target)) or "").partition(".")[0] for target in targets}
+        outside = (one for one in self.tree.body if one not in runs)
+        own = {
+            name_of(target)
+            for one in _top([*outside])
+            for target in (one.targets if isinstance(one, ast.Assign) else [])
+        }
+        return frozenset(found & own)
+
+    @cached_property
+    def is_older(self) -> bool:
+        """Whether it uses the API of releases up to SDK 2.26, and not today's."""
+        origins = [origin for _, origin in self.imports.values()]
+        older = any(origin.startswith("neuronxcc.nki") for origin in origins)
+        return older and not any(origin.partition(".")[0] == "nki" for origin in origins)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the file."""
+        return inside(self.tree)
+
+    def place(self, node: ast.AST, function: str = "") -> Place:
+        """Where a node is."""
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        if isinstance(node, DEFINITIONS):  # its first line alone
+            return Place(str(self.path), line, column, line, column + len(node.name), function)
+        end = getattr(node, "end_lineno", None) or line
+        end_column = getattr(node, "end_col_offset", None) or column + 1
+        return Place(str(self.path), line, column, end, end_column, function)
+
+
+def asks_if_run(test: ast.expr) -> bool:
+    """Whether a condition asks if the file is run, and not imported."""
+    return any(isinstance(one, ast.Name) and one.id == "__name__" for one in inside(test))
+
+
+def _root(target: ast.expr) -> ast.expr:
+    while isinstance(target, ast.Subscript | ast.Starred):
+        target = target.value
+    return target
+
+
+def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of a file that are in none of its functions."""
+    for one in body:
+        yield one
+        if isinstance(one, ast.If | ast.Try | ast.With | ast.For | ast.While):
+            yield from _top(one.body)
+            yield from _top(getattr(one, "orelse", []))
+            for handler in getattr(one, "handlers", []):
+                yield from _top(handler.body)
+
+
+def parsed(path: Path) -> Module:
+    """A file as a Module. Raises UsageError for what can't be read, or is no Python."""
+    try:
+        return Module(path, ast.parse(path.read_bytes(), str(path)))
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}") from None
+    except (MemoryError, RecursionError):  # as Python has it of what is nested without end
+        raise UsageError(f"{path} is nested too deeply") from None
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        raise UsageError(f"{path}:{line}: {getattr(error, 'msg', error)}") from None
+
+
+class Modules:
+    """The files that a file imports, as far as they are kernels' or lie beside it."""
+
+    def __init__(self, first: Path) -> None:
+        self.first = parsed(first)
+        self._read: dict[Path, Module | None] = {first.resolve(): self.first}
+        self._known: dict[tuple[Module, str], object] = {}
+        self._entered: set[tuple[Module, str]] = set()  # names that are being looked up
+        self._found: dict[tuple[Path, int, str], Module | None] = {}
+
+    def meaning(self, module: Module, expression: ast.expr) -> object:
+        """What a name, or an attribute of one, stands for in a file: a dotted name of the API such
+        as "nki.isa.iota" (of either), a (Module, Definition), a dotted name of something else that
+        was imported, or None."""
+        dotted = name_of(expression)
+        return None if dotted is None else self.meaning_of(module, dotted)
+
+    def meaning_of(self, module: Module, dotted: str) -> object:
+        """The same of a dotted name."""
+        if (module, dotted) not in self._known:
+            self._known[module, dotted] = self._meaning(module, dotted)
+        return self._known[module, dotted]
+
+    def _meaning(self, module: Module, dotted: str) -> object:
+        first, _, rest = dotted.partition(".")
+        if not rest and first in module.definitions:
+            return module, module.definitions[first]
+        if first in module.values and first not in module.imports:
+            return self._of_a_value(module, module.values[first], rest)
+        if first not in module.imports and (whole := self._of_a_star(module, dotted)) is not None:
+            return whole
+        return self._imported(module, first, rest, 8)
+
+    def _of_a_star(self, module: Module, dotted: str) -> str | None:
+        """The name of the API that `from nki.language import *` gives."""
+        _, origin = module.imports.get("*", (0, ""))
+        known = of_the_api(origin.removesuffix("*") + dotted)
+        return known if known in forms() else None
+
+    def _of_a_value(self, module: Module, value: ast.expr, rest: str) -> object:
+        """What a name means that the file assigns another name to, or a function that is made a
+        kernel there, or is given arguments."""
+        dotted = name_of(value)
+        if isinstance(value, ast.Call) and value.args and not rest:
+            made = self.meaning(module, value.func)
+            if made == "functools.partial" or made in ROLES["launchers"]:
+                dotted = name_of(value.args[0])
+        if dotted is None or (module, dotted) in self._entered:
+            return None
+        self._entered.add((module, dotted))
+        found = self.meaning_of(module, f"{dotted}.{rest}" if rest else dotted)
+        self._entered.discard((module, dotted))
+        return found
+
+    def _imported(self, module: Module, first: str, rest: str, more: int) -> object:
+        if first not in module.imports or not more:
+            return None
+        level, origin = module.imports[first]
+        whole = f"{origin}.{rest}" if rest else origin
+        if not level and (known := of_the_api(whole)) is not None:
+            return known
+        found = self._defined(module, level, whole, more)
+        return found or (None if level else whole)
+
+    def _defined(self, module: Module, level: int, whole: str, more: int) -> object:
+        """A definition, by the file that has it or the one that passes it on."""
+        parts = whole.split(".")
+        for count in range(len(parts) - 1, -1, -1):
+            home = self._find(module, level, parts[:count])
+            if home is None:
+                continue
+            left = parts[count:]
+            if len(left) == 1 and left[0] in home.definitions:
+                return home, home.definitions[left[0]]
+            if left:
+                return self._imported(home, left[0], ".".join(left[1:]), more - 1)
+        return None
+
+    def _find(self, module: Module, level: int, parts: Sequence[str]) -> Module | None:
+        """The file of a dotted name, from a file's folder up, or where Python looks."""
+        if not level and (not parts or parts[0] in NOT_KERNELS):
+            return None
+        key = module.folder, level, ".".join(parts)
+        if key not in self._found:
+            self._found[key] = self._looked_for(*key)
+        return self._found[key]
+
+    def _looked_for(self, folder: Path, level: int, dotted: str) -> Module | None:
+        parts = dotted.split(".") if dotted else []
+        above = [folder, *folder.parents]
+        known = [Path(one) for one in sys.path if one]
+        folders = [above[level - 1]] if level else [*above[:8], *known]
+        for number, folder in enumerate(folders):
+            path = _file(folder, parts)
+            if path is not None:
+                return self._load(path, beside=bool(level) or number < 8)
+        return None
+
+    def _load(self, path: Path, beside: bool) -> Module | None:
+        """A file; None if it isn't Python, or neither near nor about kernels."""
+        if path not in self._read:
+            self._read[path] = None
+            try:
+                if beside or b"nki" in path.read_bytes():
+                    self._read[path] = parsed(path)
+            except (OSError, UsageError):
+                pass
+        return self._read[path]
+
+
+def _file(folder: Path, parts: Sequence[str]) -> Path | None:
+    """The file of a module or of a package that has one."""
+    base = folder.joinpath(*parts)
+    for path in (base.with_suffix(".py") if parts else None, base / "__init__.py"):
+        if path is not None and path.is_file():
+            return path
+    return None
+
+
+def of_the_api(dotted: str) -> str | None:
+    """The name that today's API gives what a dotted name means, if it is of the API."""
+    for root in API:
+        if dotted == root or dotted.startswith(f"{root}."):
+            return "nki" + dotted.removeprefix(root)
+    return None

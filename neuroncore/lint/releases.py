@@ -1,0 +1,80 @@
+"""Releases of the API: which names and parameters each has, and which one a kernel is written for.
+
+0.1 is the older API, neuronxcc.nki of SDK 2.21 to 2.26; 0.2 is nki of SDK 2.27 and 2.28, and 0.3 to
+0.6 of 2.29 to 2.32. `api/signatures.json` has of each name the first and the last release of a form
+with its parameters, "=" behind those with a default, as the reference pages of those SDKs list
+them and nki-library of the same SDK uses them. Pages before 0.3 leave out much that kernels use.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from neuroncore.base.structs import dataclass
+
+RELEASES = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6")
+COMPLETE = "0.3"  # from here on the SDK has the declarations themselves
+HOME = Path(__file__).with_name("api")
+ROLES: Mapping[str, Any] = tomllib.loads((HOME / "roles.toml").read_text("utf-8"))
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a name takes in releases from `first` to `last`; None for what isn't called."""
+
+    first: str
+    last: str
+    parameters: tuple[str, ...] | None
+
+    def holds_in(self, release: str) -> bool:
+        return self.first <= release <= self.last
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The parameters without what says that they have a default."""
+        return tuple(one.rstrip("=") for one in self.parameters or ())
+
+    @cached_property
+    def takes_any(self) -> bool:
+        return self.parameters is None or any(one.startswith("**") for one in self.parameters)
+
+
+@cache
+def forms() -> Mapping[str, Sequence[Form]]:
+    """All names that some release has."""
+    table = json.loads((HOME / "signatures.json").read_text("utf-8"))
+    return {name: [_form(*row) for row in rows] for name, rows in table.items()}
+
+
+def _form(first: str, last: str, parameters: str | None) -> Form:
+    return Form(first, last, None if parameters is None else tuple(parameters.split()))
+
+
+@cache
+def form_in(name: str, release: str) -> Form | None:
+    """What a name takes in a release; None if that doesn't have it, or no release is known to."""
+    return next((one for one in forms().get(name, ()) if one.holds_in(release)), None)
+
+
+def elsewhere(rows: Sequence[Form], release: str) -> str:
+    """The releases of some forms, "0.1" or "0.3 to 0.6", if a release is known not to be one: it
+    comes after them, or before, and so does a release whose listing is complete. Else empty."""
+    if not rows:
+        return ""
+    first, last = rows[0].first, rows[-1].last
+    if last < release or first > max(release, COMPLETE):
+        return first if first == last else f"{first} to {last}"
+    return ""
+
+
+def is_in(releases: str, release: str) -> bool:
+    """Whether a release is in a range such as "0.3-0.5", "0.3-" or "0.1"; all are in ""."""
+    if not releases:
+        return True
+    first, dash, last = releases.partition("-")
+    return first <= release <= (last or (RELEASES[-1] if dash else first))

@@ -1,0 +1,174 @@
+"""What the source of a kernel tells, of the file and of all that it calls; nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from neuroncore.base.errors import UsageError
+from neuroncore.base.findings import Finding, Severity, rule
+from neuroncore.base.structs import dataclass
+from neuroncore.lint import api_calls as calls
+from neuroncore.lint import dynamic, older, purity, signatures, subset
+from neuroncore.lint.inference import Scopes
+from neuroncore.lint.kernels import Program
+from neuroncore.lint.modules import Module, Modules, asks_if_run
+from neuroncore.lint.nodes import name_of
+from neuroncore.lint.releases import RELEASES, is_in
+from neuroncore.lint.walk import Rule, Spot, Told, spots
+
+MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "note"}
+KINDS = (subset.RULES, dynamic.RULES, purity.RULES, older.RULES, calls.RULES)
+OfNodes = Mapping[type[ast.AST], Sequence[Rule]]
+RULES: OfNodes = {
+    node: [tell for kind in KINDS for tell in kind.of.get(node, ())]
+    for node in {node for kind in KINDS for node in kind.of}
+}
+# those that tell codes which are forms of a release
+OF_FORMS: OfNodes = {ast.Compare: [subset.identity], ast.Call: [subset.identity, calls.kinds]}
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was found in which files, for which release, and whether the file, or the kernel that
+    is asked for, can be run without being given arguments."""
+
+    findings: Sequence[Finding]
+    files: Sequence[str]
+    api: str
+    runs: bool
+
+
+def read(file: Path, kernel: str | None, api: str | None) -> Read:
+    """Read a file, hold it against a release, by default the latest of those that it fits best.
+    Raises UsageError as `check` does."""
+    if api is not None and api not in RELEASES:
+        raise UsageError(f"{api!r} is no release of the API: {', '.join(RELEASES)}")
+    collects = gc.isenabled()
+    gc.disable()  # which would go through the trees again and again while they grow
+    try:
+        return _read(Modules(file), kernel, api)
+    except RecursionError:
+        raise UsageError(f"{file} is nested too deeply") from None
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _read(modules: Modules, kernel: str | None, api: str | None) -> Read:
+    program = Program(modules, kernel)
+    scopes = Scopes(program, api or RELEASES[-1])
+    seen = _spots(scopes)
+    uses = [one for one in seen if calls.of_the_api(one)]
+    others: list[str] = []
+    found: list[Finding] = []
+    if api is None:
+        forms = [one for one in _told(scopes, seen, OF_FORMS) if rule(one.code).form_of]
+        *others, release = _fitting(scopes, uses, forms)
+        scopes.hold_against(release)
+        found = [*_of_other_releases(uses, release, others), *_forms(forms, release)]
+    found += [*_told(scopes, seen, RULES), *_issues(uses, scopes.release)]
+    return Read(found, program.files, scopes.release, _runs(modules.first.tree, kernel))
+
+
+def _spots(scopes: Scopes) -> list[Spot]:
+    return [spot for scope in scopes.all() for spot in spots(scope)]
+
+
+def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> list[str]:
+    """The releases that fit best what the functions use of the API, by names and parameters, and
+    the forms that the latest refuses and an older one takes."""
+    if latest.program.modules.first.is_older or any(one.is_older for one in latest.all()[:1]):
+        return [RELEASES[0]]
+    alike = [(spots[0], len(spots)) for spots in calls.alike(uses)]
+    strange = {
+        release: sum(many for spot, many in alike for _ in calls.misfits(spot, release))
+        for release in RELEASES[1:]
+    }
+    for one in forms:
+        for release in RELEASES[1:]:
+            strange[release] += release > rule(one.code).form_of
+    fewest = min(strange.values())
+    return [release for release, count in strange.items() if count == fewest]
+
+
+def _told(scopes: Scopes, seen: Sequence[Spot], rules: OfNodes) -> Iterator[Finding]:
+    """All that rules tell, as far as their codes hold in the release."""
+    for scope in scopes.all():
+        for one in (*signatures.kernels(scope), *signatures.decorators(scope)):
+            yield from _finding(scope.module, scope.release, one, scope.device.name)
+    silent: set[object] = set()
+    for spot in seen:
+        asked = rules.get(type(spot.node))
+        name = _name(spot) if asked else None
+        if not asked or name in silent:
+            continue
+        told = [one for tell in asked for one in tell(spot)]
+        if name is not None and not told:
+            silent.add(name)
+        for one in told:
+            scope = spot.scope
+            yield from _finding(scope.module, scope.release, one, scope.device.name)
+    for one in signatures.launches(scopes.program):
+        yield from _finding(scopes.program.modules.first, scopes.release, one, "")
+
+
+def _name(spot: Spot) -> tuple[object, ...] | None:
+    """What rules tell of a name or an attribute of one depends on; None for other nodes. It is
+    asked for once where nothing is told of it."""
+    node = spot.node
+    if isinstance(node, ast.Name | ast.Attribute):
+        return spot.scope, type(node.ctx), name_of(node)
+    return None
+
+
+def _finding(module: Module, release: str, told: Told, function: str) -> Iterator[Finding]:
+    code, node, sentence = told
+    if is_in(rule(code).releases, release):
+        yield Finding(code, sentence, module.place(node, function))
+
+
+def _of_other_releases(
+    uses: Sequence[Spot], release: str, others: Sequence[str]
+) -> Iterator[Finding]:
+    """Of a release that was not asked for: what the latest doesn't have any more, a step milder,
+    and known issues of the older ones that the kernels would fit as well, as notes."""
+    for spot in uses if release not in (RELEASES[0], RELEASES[-1]) else ():
+        for code, node, sentence in calls.misfits(spot, RELEASES[-1]):
+            place = spot.scope.module.place(node, spot.scope.device.name)
+            said = f"{sentence}; the file is held against {release}"
+            yield Finding(code, said, place, MILDER[rule(code).severity])
+    told = {(one.code, one.place) for one in _issues(uses, release)}
+    for other in others:
+        for one in _issues(uses, other):
+            if (one.code, one.place) not in told:
+                yield replace(one, severity="note")
+
+
+def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
+    """What later releases refuse of a file that is held against an older one, a step milder."""
+    for one in forms:
+        if not is_in(rule(one.code).releases, release):
+            said = f"{one.message}; the file is held against {release}"
+            yield replace(one, message=said, severity=MILDER[rule(one.code).severity])
+
+
+def _issues(uses: Sequence[Spot], release: str) -> Iterator[Finding]:
+    """What the vendor lists of a release."""
+    for spot in uses:
+        for one in calls.known_issues(spot, release):
+            place = spot.scope.module.place(spot.node, spot.scope.device.name)
+            said = {"because": one.because, "hint": one.hint, "source": one.source}
+            text = f"{one.sentence} (releases {one.releases})"
+            yield Finding(one.code, text, place, **said)  # type: ignore[arg-type]
+
+
+def _runs(tree: ast.Module, kernel: str | None) -> bool:
+    """Whether there is something to run: a function `inputs` for a kernel, or a part of the file
+    that asks if it is run."""
+    if kernel is not None:
+        return any(isinstance(one, ast.FunctionDef) and one.name == "inputs" for one in tree.body)
+    return any(isinstance(one, ast.If) and asks_if_run(one.test) for one in tree.body)

@@ -1,0 +1,233 @@
+"""The Python that the compiler of kernels reads, which is a part of Python: constructs outside it.
+
+It speaks of the front end that parses a kernel's source, which is the usual one. Each rule gets a
+Spot and yields what it tells; in which releases a code holds stands in its row of the table.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from neuroncore.lint.inference import Scope
+from neuroncore.lint.releases import ROLES
+from neuroncore.lint.syntax import argument, literal
+from neuroncore.lint.walk import Rules, Spot, Told
+
+RULES = Rules()
+CONSTRUCTS = (
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Yield, ast.YieldFrom),
+    *(ast.Lambda, ast.Set, ast.Call, ast.Try, ast.TryStar, ast.Await, ast.AsyncFor, ast.AsyncWith),
+    *(ast.AsyncFunctionDef, ast.NamedExpr, ast.Match),
+)
+NUMBERS = ("cmath", "decimal", "fractions")  # modules of the language's library
+WIDE = ("int64", "uint64", "float64", "longdouble", "complex64", "complex128")
+LARGEST = 2**32  # of what 32 bits hold, with a sign or without
+
+
+@RULES.about(*CONSTRUCTS)
+def constructs(spot: Spot) -> Iterator[Told]:
+    """Expressions and statements that are no part of the language, whatever is in them."""
+    match spot.node:
+        case ast.ListComp() | ast.SetComp() | ast.DictComp():
+            yield "COMPREHENSION", spot.node, "a comprehension in a kernel"
+        case ast.GeneratorExp():
+            yield "GENERATOR", spot.node, "a generator expression in a kernel"
+        case ast.Yield() | ast.YieldFrom():
+            yield "GENERATOR", spot.node, f"{spot.scope.node.name} is a generator: it yields"
+        case ast.Lambda():
+            yield "LAMBDA", spot.node, "a lambda in a kernel"
+        case ast.Set():
+            yield "SET", spot.node, "a set in a kernel"
+        case ast.Call(func=ast.Name(id="set" | "frozenset")):
+            yield "SET", spot.node, "a set in a kernel"
+        case ast.Try() | ast.TryStar():
+            yield "TRY", spot.node, "exceptions are caught in a kernel"
+        case ast.Await() | ast.AsyncFor() | ast.AsyncWith() | ast.AsyncFunctionDef():
+            yield "ASYNC", spot.node, "async code in a kernel"
+        case ast.Match():
+            yield "MATCH", spot.node, "a match statement in a kernel"
+        case ast.NamedExpr():
+            yield "WALRUS", spot.node, "an assignment inside an expression"
+
+
+@RULES.about(ast.Compare, ast.Call)
+def identity(spot: Spot) -> Iterator[Told]:
+    """`is` between values; None, and one tensor to another, are compared so in kernels that the
+    vendor ships."""
+    node, scope = spot.node, spot.scope
+    if isinstance(node, ast.Call) and len(node.args) == 2:
+        called = scope.program.modules.meaning(scope.module, node.func)
+        if called in ("operator.is_", "operator.is_not"):
+            yield _identity(spot, node.args, f"{called}")
+    if not isinstance(node, ast.Compare):
+        return
+    operands = [node.left, *node.comparators]
+    for number, operator in enumerate(node.ops):
+        both = operands[number : number + 2]
+        to_none = any(isinstance(one, ast.Constant) and one.value is None for one in both)
+        if isinstance(operator, ast.Is | ast.IsNot) and not to_none:
+            yield _identity(spot, both, "'is'" if isinstance(operator, ast.Is) else "'is not'")
+
+
+def _identity(spot: Spot, operands: Sequence[ast.expr], word: str) -> Told:
+    scope = spot.scope
+    known = any(isinstance(one, ast.Constant) or scope.api(one) for one in operands)
+    code = "IDENTITY" if known else "IDENTITY_OF_OBJECTS"
+    return code, spot.node, f"{word} compares which object it is, not its value"
+
+
+@RULES.about(ast.Constant, ast.Call, ast.BinOp, ast.UnaryOp)
+def values(spot: Spot) -> Iterator[Told]:
+    """Values that the language doesn't have."""
+    match spot.node:
+        case ast.Constant(value=complex()) | ast.Call(func=ast.Name(id="complex")):
+            yield "VALUE_TYPE", spot.node, "a complex number in a kernel"
+        case ast.Constant(value=bytes()) | ast.Call(func=ast.Name(id="bytes" | "bytearray")):
+            yield "VALUE_TYPE", spot.node, "bytes in a kernel"
+        case ast.Constant() | ast.BinOp() | ast.UnaryOp() if _is_wide(spot.node):
+            number = literal(spot.node)
+            yield "VALUE_TYPE", spot.node, f"the integer {number} needs more than 32 bits"
+
+
+@RULES.about(ast.Name, ast.Attribute)
+def values_of_the_file(spot: Spot) -> Iterator[Told]:
+    """The same of what a kernel takes from its file, or from modules that make such values."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Name | ast.Attribute)
+    if isinstance(node, ast.Name) and (held := scope.module.values.get(node.id)) is not None:
+        if _is_wide(held):
+            yield "VALUE_TYPE", node, f"{node.id}, {literal(held)}, needs more than 32 bits"
+        if isinstance(held, ast.Set) or _calls_one_of(held, ("set", "frozenset")):
+            yield "SET", node, f"{node.id} of the file is a set"
+    found = scope.program.modules.meaning(scope.module, node)
+    if isinstance(found, str) and "." in found and found.partition(".")[0] in NUMBERS:
+        yield "VALUE_TYPE", node, f"{found} in a kernel"
+
+
+@RULES.about(ast.Call)
+def wide_values(spot: Spot) -> Iterator[Told]:
+    """Numbers of numpy's that are wider than the language's."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    found = scope.program.modules.meaning(scope.module, node.func)
+    if isinstance(found, str) and found.removeprefix("numpy.") in WIDE and found[:6] == "numpy.":
+        yield "VALUE_TYPE", node, f"{found} makes a number that is wider than 32 bits"
+
+
+def _calls_one_of(node: ast.expr, names: Sequence[str]) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Name) and called.id in names
+
+
+def _is_wide(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant) and type(node.value) is not int:
+        return False
+    number = literal(node) if isinstance(node, ast.expr) else None
+    return number is not None and abs(number) >= LARGEST
+
+
+@RULES.about(ast.Dict, ast.Subscript, ast.Call)
+def keys(spot: Spot) -> Iterator[Told]:
+    """Dictionaries whose keys are no strings."""
+    node, scope = spot.node, spot.scope
+    if isinstance(node, ast.Dict):
+        for key in node.keys:
+            if key is not None and (kind := _not_a_string(scope, key)):
+                yield "DICT_KEY", key, f"a dictionary has {kind} as a key"
+    elif isinstance(node, ast.Subscript) and _is_dictionary(scope, node.value):
+        kind = _not_a_string(scope, node.slice)
+        if kind:
+            yield "DICT_KEY", node, f"a dictionary has {kind} as a key"
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        asked = node.func.attr in ("get", "setdefault", "pop") and _is_dictionary(
+            scope, node.func.value
+        )
+        if asked and (kind := _not_a_string(scope, node.args[0])):
+            yield "DICT_KEY", node, f"a dictionary is asked for {kind}"
+
+
+def _not_a_string(scope: Scope, key: ast.expr) -> str:
+    match key:
+        case ast.Constant(value=str()):
+            return ""
+        case ast.Constant(value=value):
+            return f"{value!r}"
+        case ast.Tuple():
+            return "a tuple"
+        case ast.Attribute() if scope.api(key):
+            return f"{ast.unparse(key)}"
+    return "an integer" if scope.value(key).kind == "integer" else ""
+
+
+def _is_dictionary(scope: Scope, node: ast.expr) -> bool:
+    made = scope.stands_for(node)
+    return isinstance(made, ast.Dict) or _calls_one_of(made, ("dict",))
+
+
+@RULES.about(ast.FunctionDef)
+def functions(spot: Spot) -> Iterator[Told]:
+    """Functions that are defined in a kernel, and are not the body of a loop of the device."""
+    outer = spot.scope.outer
+    if spot.node is not spot.scope.node or outer is None or isinstance(outer.node, ast.ClassDef):
+        return
+    program, device = spot.scope.program, outer.device
+    in_kernel = device.is_kernel or program.is_called_by_kernels(device.node)
+    launches = program.is_launched(spot.scope.module, spot.scope.node)
+    if in_kernel and not launches and not spot.scope.is_loop_body:
+        name = spot.scope.node.name
+        yield "INNER_FUNCTION", spot.node, f"{name} is defined inside a kernel"
+
+
+@RULES.about(ast.Assign)
+def targets(spot: Spot) -> Iterator[Told]:
+    """Elements among what a tuple is unpacked into."""
+    if not isinstance(spot.node, ast.Assign):
+        return
+    for target in spot.node.targets:
+        parts = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+        for one in parts:
+            if what := WHERE.get(type(one)):
+                yield "UNPACKING", spot.node, f"a tuple is unpacked into {what}: {ast.unparse(one)}"
+
+
+WHERE: dict[type[ast.expr], str] = {
+    ast.Subscript: "an element",
+    ast.Attribute: "an attribute",
+    ast.Starred: "a starred name",
+}
+
+
+@RULES.about(ast.Call)
+def objects(spot: Spot) -> Iterator[Told]:
+    """Objects of classes that Python makes of names."""
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.Call)
+    made = scope.stands_for(node.func)
+    maker = made.func if isinstance(made, ast.Call) else made
+    known = scope.program.modules.meaning(scope.module, maker)
+    if known in ("collections.namedtuple", "types.SimpleNamespace"):
+        yield "NOT_NKI_OBJECT", node, f"{ast.unparse(node.func)} is made by {known}"
+
+
+@RULES.about(ast.ClassDef)
+def classes(spot: Spot) -> Iterator[Told]:
+    """Classes that are defined in a kernel."""
+    if isinstance(spot.node, ast.ClassDef) and spot.node is not spot.scope.node:
+        yield "NOT_NKI_OBJECT", spot.node, f"class {spot.node.name} is defined inside a kernel"
+
+
+@RULES.about(ast.Call)
+def printing(spot: Spot) -> Iterator[Told]:
+    """The prefix of what the device prints."""
+    node, scope = spot.node, spot.scope
+    if not isinstance(node, ast.Call) or scope.api(node.func) not in ROLES["printing"]:
+        return
+    prefix = argument(node, 0, "print_prefix")
+    prefix = None if prefix is None else scope.stands_for(prefix)
+    is_text = isinstance(prefix, ast.Constant) and isinstance(prefix.value, str)
+    composed = isinstance(prefix, ast.JoinedStr | ast.BinOp | ast.Constant | ast.Call)
+    if prefix is None or is_text:
+        return
+    if composed or scope.value(prefix).kind != "unknown":
+        yield "PRINT_PREFIX", node, f"the prefix {ast.unparse(prefix)} is no constant string"

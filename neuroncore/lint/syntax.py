@@ -1,0 +1,161 @@
+"""What stands in the source itself: numbers, sizes, arguments of calls, what is bound to names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from neuroncore.lint.nodes import name_of
+
+Shape = tuple[int | None, ...]
+BINDING = (
+    *(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.AugAssign, ast.For, ast.comprehension),
+    *(ast.withitem, ast.FunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal),
+)
+
+
+def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    """An argument of a call, by its position or its name."""
+    if position < len(call.args):
+        return call.args[position]
+    return next((one.value for one in call.keywords if one.arg == name), None)
+
+
+def given_to(call: ast.Call, parameters: ast.arguments, name: str) -> ast.expr | None:
+    """What a call gives to a parameter, or its default; None if that isn't known."""
+    if any(isinstance(one, ast.Starred) for one in call.args) or None in _named(call):
+        return None
+    positional = [one.arg for one in (*parameters.posonlyargs, *parameters.args)]
+    by_name = [one.value for one in call.keywords if one.arg == name]
+    if by_name:
+        return by_name[0]
+    if name in positional and positional.index(name) < len(call.args):
+        return call.args[positional.index(name)]
+    return default_of(parameters, name)
+
+
+def _named(call: ast.Call) -> list[str | None]:
+    return [one.arg for one in call.keywords]
+
+
+def default_of(parameters: ast.arguments, name: str) -> ast.expr | None:
+    """The default of a parameter, if it has one."""
+    positional = [one.arg for one in (*parameters.posonlyargs, *parameters.args)]
+    defaults = positional[len(positional) - len(parameters.defaults) :]
+    named = [one.arg for one in parameters.kwonlyargs]
+    found = {**dict(zip(defaults, parameters.defaults, strict=True))}
+    found |= {key: one for key, one in zip(named, parameters.kw_defaults, strict=True) if one}
+    return found.get(name)
+
+
+def literal(node: ast.expr | None) -> int | None:
+    """An integer that stands in the source, also as a sum, a product or a power of some."""
+    match node:
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            found = literal(inner)
+            return None if found is None else -found
+        case ast.BinOp(left=left, op=op, right=right):
+            return _folded(literal(left), op, literal(right))
+    return None
+
+
+def _folded(left: int | None, op: ast.operator, right: int | None) -> int | None:
+    if left is None or right is None or max(abs(left), abs(right)) >= 1 << 64:
+        return None
+    match op:
+        case ast.Add():
+            return left + right
+        case ast.Sub():
+            return left - right
+        case ast.Mult():
+            return left * right
+        case ast.LShift() if 0 <= right < 128:
+            return left << right
+        case ast.Pow() if 0 <= right < 128 and abs(left) < 4096:
+            return int(left**right)
+    return None
+
+
+def sizes(index: ast.expr, whole: Shape | None = None) -> Shape | None:
+    """How many elements slices with plain numbers take of each axis of a whole."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    axes = whole if whole is not None and len(whole) == len(parts) else (None,) * len(parts)
+    found: list[int | None] = []
+    for one, size in zip(parts, axes, strict=True):
+        if not isinstance(one, ast.Slice) or one.step is not None:
+            return None
+        first = 0 if one.lower is None else literal(one.lower)
+        last = size if one.upper is None else literal(one.upper)
+        known = first is not None and last is not None and 0 <= first <= last
+        found.append(last - first if known else None)  # type: ignore[operator]
+    return tuple(found)
+
+
+def numbers(parts: Sequence[ast.expr]) -> Shape:
+    """A shape, None for what is no number that stands there."""
+    found = [literal(one) for one in parts]
+    return tuple(None if one is None or one < 0 else one for one in found)
+
+
+def shape_of_view(call: ast.Call) -> Shape | None:
+    """The shape that tensor.reshape(shape) or tensor.ap(pattern) gives, where it stands there."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    given = argument(call, 0, {"reshape": "shape", "ap": "pattern"}.get(method, ""))
+    if method not in ("reshape", "ap") or not isinstance(given, ast.Tuple | ast.List):
+        return None
+    if method == "reshape":
+        return numbers(given.elts)
+    pairs = [one.elts for one in given.elts if isinstance(one, ast.Tuple | ast.List)]
+    if len(pairs) != len(given.elts) or any(len(one) != 2 for one in pairs):
+        return None
+    return numbers([count for _, count in pairs])
+
+
+def bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:
+    """What is bound to names in a function, also to attributes of names, and how: it "is" an
+    expression, "each" element of one, or a part of one ("part")."""
+    found: dict[str, list[tuple[str, ast.expr]]] = {}
+
+    def bind(target: ast.expr, how: str, source: ast.expr) -> None:
+        if (name := name_of(target)) is not None:
+            found.setdefault(name, []).append((how, source))
+        elif isinstance(target, ast.Starred):
+            bind(target.value, "part", source)
+        elif isinstance(target, ast.Tuple | ast.List):
+            pairs = how == "is" and isinstance(source, ast.Tuple | ast.List)
+            same = pairs and len(source.elts) == len(target.elts)  # type: ignore[attr-defined]
+            for number, one in enumerate(target.elts):
+                if same:
+                    bind(one, "is", source.elts[number])  # type: ignore[attr-defined]
+                else:
+                    bind(one, "part", source)
+
+    shared: set[str] = set()
+    for node in nodes:
+        match node:
+            case ast.Global() | ast.Nonlocal():
+                shared.update(node.names)
+            case ast.Assign():
+                for target in node.targets:
+                    bind(target, "is", node.value)
+            case ast.AnnAssign(value=ast.expr() as given):
+                bind(node.target, "is", given)
+            case ast.NamedExpr():
+                bind(node.target, "is", node.value)
+            case ast.AugAssign():
+                bind(node.target, "is", ast.BinOp(_loaded_name(node.target), node.op, node.value))
+            case ast.For():
+                bind(node.target, "each", node.iter)
+            case ast.comprehension():
+                bind(node.target, "each", node.iter)
+            case ast.withitem(optional_vars=ast.expr() as name):
+                bind(name, "part", node.context_expr)
+            case ast.FunctionDef() | ast.ClassDef():
+                found.setdefault(node.name, []).append(("part", ast.Constant(None)))
+    return {name: bound for name, bound in found.items() if name not in shared}
+
+
+def _loaded_name(target: ast.expr) -> ast.expr:
+    return ast.Name(target.id) if isinstance(target, ast.Name) else target

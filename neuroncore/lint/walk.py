@@ -1,0 +1,136 @@
+"""Every node of the functions of a kernel, with the loops and blocks of the device around it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from neuroncore.lint.inference import Scope
+from neuroncore.lint.nodes import DEFINITIONS, children
+from neuroncore.lint.releases import ROLES
+
+
+class Spot(NamedTuple):
+    """A node of a function. `loops` are those of the device around it, the outermost first, and
+    `traced` those that the older API runs once for all; `ordered` says that it is in a block that
+    keeps the order of instructions."""
+
+    node: ast.AST
+    scope: Scope
+    loops: tuple[ast.AST, ...] = ()
+    traced: tuple[ast.For, ...] = ()
+    ordered: bool = False
+    nested: bool = False  # in a loop of any kind
+
+
+Around = tuple[Scope, tuple[ast.AST, ...], tuple[ast.For, ...], bool, bool]  # a Spot's other fields
+AROUND = frozenset((ast.For, ast.While, ast.With))  # what is around the nodes in it
+DEFINED = frozenset(DEFINITIONS)
+UNASKED = frozenset((ast.keyword, ast.Slice, ast.FormattedValue, ast.Expr))  # of no rule
+# What a rule tells: a code, the node at fault, and a sentence.
+Told = tuple[str, ast.AST, str]
+Rule = Callable[[Spot], Iterator[Told]]
+
+
+class Rules:
+    """Functions that tell something of nodes, `of` the types of these."""
+
+    def __init__(self) -> None:
+        self.of: dict[type[ast.AST], list[Rule]] = {}
+
+    def about(self, *types: type[ast.AST]) -> Callable[[Rule], Rule]:
+        """Decorates what is asked about nodes of some types."""
+
+        def add(rule: Rule) -> Rule:
+            for one in types:
+                self.of.setdefault(one, []).append(rule)
+            return rule
+
+        return add
+
+
+def spots(scope: Scope) -> list[Spot]:
+    """All nodes of a function and of those in it, each once."""
+    found: list[Spot] = []
+    loops = (scope.node,) if scope.is_loop_body else ()
+    _enter(scope.node, (scope, loops, (), False, False), found)
+    for inner in scope.inner.values():
+        found += spots(inner)
+    return found
+
+
+@lru_cache(64)  # else every file that was ever read would be kept
+def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
+    """The loops of the device around the assignments to each name of a function, where all have
+    the same."""
+    found: dict[str, set[tuple[ast.AST, ...]]] = {}
+    for spot in spots(scope):
+        if spot.scope is scope and isinstance(spot.node, ast.Assign):
+            for target in spot.node.targets:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, set()).add(spot.loops)
+    return {name: next(iter(loops)) for name, loops in found.items() if len(loops) == 1}
+
+
+def _enter(node: ast.AST, around: Around, found: list[Spot]) -> None:
+    """What is read by the compiler: not decorators, defaults and annotations."""
+    kind = type(node)
+    if kind not in UNASKED:
+        found.append(Spot(node, *around))
+    if kind in AROUND:
+        around = _entered(Spot(node, *around))
+    for child in _read(node):
+        kind = type(child)
+        if kind is ast.Name or kind is ast.Attribute:
+            if not _is_own(around[0], child):
+                _enter(child, around, found)
+        elif kind is ast.ClassDef:
+            found.append(Spot(child, *around))
+        elif kind not in DEFINED and not (kind is ast.Constant and _is_plain(child)):
+            _enter(child, around, found)
+
+
+def _is_plain(node: ast.AST) -> bool:
+    """Whether it is a constant that every release has."""
+    return isinstance(node, ast.Constant) and type(node.value) in (str, bool, float, type(None))
+
+
+def _read(node: ast.AST) -> Sequence[ast.AST]:
+    if isinstance(node, DEFINITIONS):
+        return node.body
+    if isinstance(node, ast.AnnAssign):
+        return [one for one in (node.target, node.value) if one is not None]
+    return children(node)
+
+
+def _is_own(scope: Scope, node: ast.AST) -> bool:
+    """Whether it is a name that the function binds itself, or an attribute of one: no rule asks
+    for those but as a part of something else."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id in scope.own_names
+
+
+def _entered(spot: Spot) -> Around:
+    """What is around the nodes in a loop or a block."""
+    node, scope = spot.node, spot.scope
+    loops, traced, ordered = spot.loops, spot.traced, spot.ordered
+    if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
+        called = scope.api(node.iter.func)
+        loops += (node,) if called in ROLES["dynamic_ranges"] else ()
+        traced += (node,) if called in ROLES["traced_once"] else ()
+    elif isinstance(node, ast.While) and scope.value(node.test).kind == "register":
+        loops += (node,)
+    elif isinstance(node, ast.With):
+        ordered = ordered or any(_keeps_order(scope, one) for one in node.items)
+    nested = spot.nested or isinstance(node, ast.For | ast.While)
+    return scope, loops, traced, ordered, nested
+
+
+def _keeps_order(scope: Scope, item: ast.withitem) -> bool:
+    given = scope.stands_for(item.context_expr)
+    return (
+        scope.api(given.func if isinstance(given, ast.Call) else given) in ROLES["ordered_blocks"]
+    )

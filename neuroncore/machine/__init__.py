@@ -1,0 +1,24 @@
+"""What a machine is, as data: cores, the chips and instances that they are bought as, their links.
+
+* `Machine` and `load`: one core and its numbers, from `isa/machines/<name>.toml`.
+* `world`: how many cores and ranks a launch has.
+* `chip`, `instance` and `topology`: chips, instances and how they are joined; `collective_time`
+  says how long cores need to communicate, `runtime` what the runtime allows.
+"""
+
+from neuroncore.machine.machine import Dma as Dma
+from neuroncore.machine.machine import Fact as Fact
+from neuroncore.machine.machine import FactReader as FactReader
+from neuroncore.machine.machine import Fixed as Fixed
+from neuroncore.machine.machine import Hbm as Hbm
+from neuroncore.machine.machine import Limits as Limits
+from neuroncore.machine.machine import Machine as Machine
+from neuroncore.machine.machine import Psum as Psum
+from neuroncore.machine.machine import Sbuf as Sbuf
+from neuroncore.machine.machine import aliases as aliases
+from neuroncore.machine.machine import api_number as api_number
+from neuroncore.machine.machine import api_versions as api_versions
+from neuroncore.machine.machine import isa as isa
+from neuroncore.machine.machine import load as load
+from neuroncore.machine.machine import names as names
+from neuroncore.machine.machine import parse as parse

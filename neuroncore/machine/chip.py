@@ -1,0 +1,86 @@
+"""A chip is data: `isa/chips/<name>.toml`, every number with its source and its grade."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+
+from neuroncore import machine
+from neuroncore.base.errors import UsageError
+from neuroncore.base.structs import dataclass
+from neuroncore.machine import Fact, FactReader, Machine
+
+NUMBERS = (
+    "cores", "dies", "hbm_banks", "hbm_bank_bytes", "hbm_gigabytes_per_s", "dma_engines",
+    "host_dma_engines", "cc_cores", "cc_streams", "logical_core_sizes", "inline_compression",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One package: physical cores, and banks of HBM that the cores of a bank share.
+
+    `host_dma_engines` are beside `dma_engines`. `cc_cores` wait and signal for collectives, at most
+    `cc_streams` at a time; a logical core is one of `logical_core_sizes` physical ones, first the
+    default. `inline_compression` says what is published of it.
+    """
+
+    name: str
+    machine: str
+    description: str
+    cores: int
+    dies: int
+    hbm_banks: int
+    hbm_bank_bytes: int
+    hbm_gigabytes_per_s: float
+    dma_engines: int
+    host_dma_engines: int
+    cc_cores: int
+    cc_streams: int
+    logical_core_sizes: tuple[int, ...]
+    inline_compression: str
+    facts: Mapping[str, Fact]
+    sources: Mapping[str, str]
+
+    @property
+    def core(self) -> Machine:
+        """One of its cores."""
+        return machine.load(self.machine)
+
+    def logical_cores(self, size: int) -> int:
+        """How many logical cores of so many physical ones it has.
+
+        Raises UsageError if there are none of that size.
+        """
+        if size not in self.logical_core_sizes:
+            sizes = " or ".join(map(str, self.logical_core_sizes))
+            raise UsageError(
+                f"a logical core of {self.description.partition(',')[0]} is {sizes} physical "
+                f"cores, not {size}"
+            )
+        return self.cores // size
+
+
+@cache
+def load(name: str) -> Chip:
+    """The chip of that name. Raises DefinitionError if its file is wrong."""
+    where = f"isa/chips/{name}.toml"
+    return parse((machine.isa() / "chips" / f"{name}.toml").read_text("utf-8"), where)
+
+
+def parse(text: str, where: str) -> Chip:
+    """A chip from the text of its file; `where` names the file in errors."""
+    reader = FactReader(tomllib.loads(text), where)
+    reader.exactly(reader.raw, ("name", "machine", "description", "sources", "chip"), "")
+    reader.exactly(reader.raw["chip"], NUMBERS, "chip")
+    numbers = reader.numbers("chip", reader.raw["chip"])
+    numbers["logical_core_sizes"] = tuple(numbers["logical_core_sizes"])
+    return Chip(
+        name=reader.raw["name"],
+        machine=reader.raw["machine"],
+        description=reader.raw["description"],
+        facts=reader.facts,
+        sources=reader.raw["sources"],
+        **numbers,
+    )

@@ -1,0 +1,270 @@
+"""How long a collective takes: launch + steps x latency + bytes / bandwidth.
+
+The numbers are those of one published table (`CollectiveTable`). Everything else is scaled from it:
+by the bytes that a chip takes in, and by what its links carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from math import log2, prod
+from typing import NamedTuple
+
+from neuroncore.base.structs import dataclass
+from neuroncore.machine import instance as instances
+from neuroncore.machine.instance import AlgorithmNumbers, Instance
+from neuroncore.machine.runtime import world_limits
+
+SCALED = "scaled, not measured"
+
+# What each pattern of communication does, one after the other. A reduce is a scatter and a gather
+# (aws-neuron-sdk neuron-runtime/explore/intranode-collective-comm.rst).
+STAGES = {
+    "gather": ("gather",),
+    "scatter": ("scatter",),
+    "reduce": ("scatter", "gather"),
+    "exchange": ("exchange",),
+    "shift": ("shift",),
+}
+
+
+class CollectiveTime(NamedTuple):
+    """An estimate. `size_bytes` is the whole collective: the output of a gather, the input of a
+    scatter, the tensor of a reduce; of an exchange and of a shift one rank's tensor."""
+
+    pattern: str
+    algorithm: str
+    ranks: int
+    size_bytes: int
+    steps: int
+    ns: float
+    basis: str  # which table, or SCALED
+
+    @property
+    def algorithm_bandwidth(self) -> float:
+        """GB/s (decimal)."""
+        return self.size_bytes / self.ns
+
+    @property
+    def bus_bandwidth(self) -> float:
+        """GB/s that links see, whatever the number of ranks: of each stage (n - 1) / n of the
+        bytes, as nccom-test and NCCL's tests count."""
+        if self.pattern == "shift":
+            return self.algorithm_bandwidth
+        shares = len(STAGES[self.pattern]) * (self.ranks - 1) / self.ranks
+        return self.algorithm_bandwidth * shares
+
+
+class _Part(NamedTuple):
+    """What one algorithm does at one level: its name, steps, and ns."""
+
+    algorithm: str
+    steps: int
+    ns: float
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Chips that one kind of links joins: how many of a group, and GB/s into each of them."""
+
+    chips: int
+    gigabytes_per_s: float
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Ranks of one collective, as far as time depends on them."""
+
+    instance: Instance
+    lnc: int
+    ranks: int
+    per_chip: int  # of the fullest chip
+    whole_chips: bool
+    levels: tuple[_Level, ...]  # from the innermost out; empty within one chip
+
+
+def collective_time(
+    instance: Instance, lnc: int, pattern: str, size_bytes: int, ranks: Sequence[int]
+) -> CollectiveTime:
+    """The time of one collective of these ranks, alone on its links, once the last rank is there.
+
+    Raises UsageError if the instance has no such logical cores or ranks.
+    """
+    group = _group(instance, lnc, ranks)
+    parts = [part for stage in STAGES[pattern] for part in _stage(group, stage, size_bytes)]
+    return CollectiveTime(
+        pattern=pattern,
+        algorithm=" + ".join(dict.fromkeys(part.algorithm for part in parts)),
+        ranks=len(ranks),
+        size_bytes=size_bytes,
+        steps=sum(part.steps for part in parts),
+        ns=1e3 * instance.collectives.launch_us + sum(part.ns for part in parts),
+        basis=_basis(group, pattern, size_bytes),
+    )
+
+
+@lru_cache(1 << 10)
+def known_time(
+    instance: str, lnc: int, pattern: str, size_bytes: int, ranks: tuple[int, ...]
+) -> CollectiveTime:
+    """The same on an instance by its name, of which all ranks of a group ask."""
+    return collective_time(instances.load(instance), lnc, pattern, size_bytes, ranks)
+
+
+def _basis(group: _Group, pattern: str, size_bytes: int) -> str:
+    own, table = group.instance, group.instance.collectives
+    covered = (
+        not own.scaled_from
+        and group.lnc == table.lnc
+        and group.ranks == own.ranks(table.lnc)
+        and pattern in ("gather", "scatter", "reduce")
+        and table.least_bytes <= size_bytes <= table.most_bytes
+    )
+    return f"fitted to {own.name}, {group.ranks} ranks" if covered else SCALED
+
+
+def _group(instance: Instance, lnc: int, ranks: Sequence[int]) -> _Group:
+    chips = [instance.place(rank, lnc).chip for rank in ranks]
+    counts = [chips.count(chip) for chip in dict.fromkeys(chips)]
+    return _Group(
+        instance=instance,
+        lnc=lnc,
+        ranks=len(ranks),
+        per_chip=max(counts),
+        whole_chips=min(counts) == instance.chip.logical_cores(lnc),
+        levels=tuple(_levels(instance, sorted(set(chips)))),
+    )
+
+
+def _levels(instance: Instance, chips: Sequence[int]) -> Iterator[_Level]:
+    """Level by level if the chips fill a grid of the instance's axes, else as if they were one.
+
+    Of a kind of links the group uses those along axes on which its chips differ (assumed: a row of
+    a torus has the two links of a chip within it).
+    """
+    at = [instance.topology.coordinates(chip) for chip in chips]
+    axes = enumerate(instance.topology.axes)
+    spread = {axis: len({coordinates[place] for coordinates in at}) for place, axis in axes}
+    if prod(spread.values()) != len(chips):
+        yield _Level(len(chips), instance.links_each_way)
+        return
+    for links in instance.links:
+        used = [axis for axis in links.axes if spread[axis] > 1]
+        if used:
+            rate = links.each_way * len(used) / len(links.axes)
+            yield _Level(prod(spread[axis] for axis in used), rate)
+
+
+def _stage(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
+    if stage == "shift":
+        yield _shift(group, size_bytes)
+    elif not group.levels:
+        yield _inside_a_chip(group, "mesh", size_bytes * (group.ranks - 1) / group.ranks)
+    elif stage == "exchange":
+        yield _exchange(group, size_bytes)
+    else:
+        yield from _hierarchy(group, stage, size_bytes)
+
+
+def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
+    """Within the innermost level all of it; at each level further out, chips at the same place
+    within exchange their share of it, in a ring whose numbers are KangaRing's (assumed)."""
+    inner, *outer = group.levels
+    ranks = group.per_chip * inner.chips
+    name = _algorithm(group, inner, ranks, size_bytes / ranks)
+    yield _part(group, name, _steps(name, ranks, inner.chips), stage, inner, size_bytes)
+    within = inner.chips
+    for level in outer:
+        yield _part(group, "ring", level.chips - 1, stage, level, size_bytes / within)
+        within *= level.chips
+
+
+def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) -> str:
+    """The smallest that takes so many bytes of a rank (assumed: the table's sizes are of all its
+    ranks, and one table of 16 ranks agrees). RDH needs a power of two of chips, KangaRing whole
+    chips and not too many ranks (documented); a ring is what is left."""
+    table = group.instance.collectives
+    of_table = _reference(group.instance).ranks(table.lnc)
+    larger = [
+        name
+        for name, own in table.algorithms.items()
+        if bytes_per_rank <= own.most_bytes / of_table
+    ]
+    name = larger[0] if larger else list(table.algorithms)[-1]
+    if name == "rdh" and log2(level.chips) % 1:
+        name = "kangaring"
+    fits = group.whole_chips and ranks <= world_limits().kangaring_ranks and ranks % 2 == 0
+    return "ring" if name == "kangaring" and not fits else name
+
+
+def _steps(algorithm: str, ranks: int, chips: int) -> int:
+    """Of a gather or a scatter (documented): an all_reduce does both."""
+    match algorithm:
+        case "mesh":
+            return 2
+        case "rdh":
+            return int(log2(chips)) + 1
+        case "kangaring":
+            return ranks // 2 - 1
+        case _:
+            return ranks - 1
+
+
+def _part(
+    group: _Group, algorithm: str, steps: int, stage: str, level: _Level, size_bytes: float
+) -> _Part:
+    """A gather or scatter of so many bytes among the chips of a level."""
+    taken = size_bytes * (level.chips - 1) / level.chips
+    numbers = _numbers(group.instance, algorithm)
+    rate = level.gigabytes_per_s * _share_of_links(group.instance, numbers, stage)
+    return _Part(algorithm, steps, 1e3 * steps * numbers.step_us + taken / rate)
+
+
+def _exchange(group: _Group, size_bytes: int) -> _Part:
+    """Every rank sends a piece to every other, over the mesh, as slowly as the slowest links let
+    the other chips' pieces in."""
+    chips = prod(level.chips for level in group.levels)
+    taken = group.per_chip * size_bytes * (chips - 1) / chips
+    numbers = _numbers(group.instance, "mesh")
+    slowest = min(level.gigabytes_per_s for level in group.levels)
+    rate = slowest * _share_of_links(group.instance, numbers, "gather")
+    return _Part("mesh", 2, 1e3 * 2 * numbers.step_us + taken / rate)
+
+
+def _shift(group: _Group, size_bytes: int) -> _Part:
+    """Every rank sends to the next, over one link where that is on another chip."""
+    if not group.levels:
+        return _inside_a_chip(group, "ring", size_bytes)
+    numbers = _numbers(group.instance, "ring")
+    slowest = min(links.gigabytes_per_s for links in group.instance.links)
+    rate = slowest * _share_of_links(group.instance, numbers, "gather")
+    return _Part("ring", 1, 1e3 * numbers.step_us + size_bytes / rate)
+
+
+def _inside_a_chip(group: _Group, algorithm: str, size_bytes: float) -> _Part:
+    """One step, in which each rank reads and writes half of what its bank of HBM gives (assumed: no
+    bandwidth within a chip is published)."""
+    chip = group.instance.chip
+    rate = chip.hbm_gigabytes_per_s / max(chip.hbm_banks, group.per_chip) / 2
+    return _Part(algorithm, 1, 1e3 * _numbers(group.instance, "mesh").step_us + size_bytes / rate)
+
+
+def _reference(instance: Instance) -> Instance:
+    """The instance whose table it is."""
+    return instances.load(instance.scaled_from or instance.name)
+
+
+def _numbers(instance: Instance, algorithm: str) -> AlgorithmNumbers:
+    """A ring's are KangaRing's, which also goes from rank to rank (assumed)."""
+    known = instance.collectives.algorithms
+    return known[algorithm] if algorithm in known else known["kangaring"]
+
+
+def _share_of_links(instance: Instance, numbers: AlgorithmNumbers, stage: str) -> float:
+    """What an algorithm takes into a chip of what the links of the table's instance carry."""
+    reference = _reference(instance)
+    whole = (
+        numbers.scatter_gigabytes_per_s if stage == "scatter" else numbers.gather_gigabytes_per_s
+    )
+    return whole * (reference.chips - 1) / reference.chips / reference.links_each_way

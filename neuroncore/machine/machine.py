@@ -1,0 +1,398 @@
+"""A machine is data: `isa/machines/<name>.toml`, every number with its source and its grade."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache, cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self, TypeVar, get_type_hints
+
+from neuroncore.base.errors import DefinitionError, UsageError, did_you_mean
+from neuroncore.base.structs import dataclass
+
+GRADES = ("documented", "measured", "assumed")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One number of a machine file: what it is, how we know, and from where."""
+
+    value: Any
+    grade: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an operand may be. Sizes count elements; partitions count rows of SBUF and PSUM."""
+
+    partitions: int
+    stationary_free: int
+    moving_free_float32: int  # by the format of the destination
+    moving_free_bfloat16: int
+    array_part: int  # the fewest rows or columns of the array that a product may take of it
+    vector_transpose: int
+    quadrant: int  # partitions, of which each has its index and its scales
+    indirect_partitions: int  # that share the offsets of an indirect view
+    indirect_partitions_tensor: int  # the same of the Tensor engine
+    free_dims: int
+    free_elements_sbuf: int
+    free_elements_psum: int
+    iota_dims: int
+    gpsimd_core_partitions: int  # of each of its processors
+    gpsimd_dma_elements: int
+    gather_indices: int  # of one GpSimd core
+    dma_sources: int  # that one transfer adds up
+    transposed_rows: int  # at a time, where descriptors are made at run time
+    search_free: int  # of the instructions that look for eight values
+    search_free_dims: int
+    bn_stats_free: int
+    topk_elements: int
+    topk_results: int
+
+
+@dataclass(frozen=True)
+class Sbuf:
+    partitions: int
+    partition_bytes: int
+    usable_bytes: int
+    min_align_bytes: int
+
+
+@dataclass(frozen=True)
+class Psum:
+    partitions: int
+    partition_bytes: int
+    banks: int
+    bank_bytes: int
+    min_align_bytes: int
+
+
+@dataclass(frozen=True)
+class Hbm:
+    """One core's share; a core that runs alone can draw what its stack gives."""
+
+    capacity_bytes: int
+    gigabytes_per_s: float
+    stack_gigabytes_per_s: float
+    cores_per_stack: int
+
+    @property
+    def stack_bytes(self) -> int:
+        return self.capacity_bytes * self.cores_per_stack
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`rate` gives elements per lane and cycle (PE: columns per cycle) by kind of work.
+
+    An instruction keeps its engine for max(min_interval, overhead + work / rate) cycles; its
+    result is there `latency_ns` after that. Its overhead is that of setting up an access to PSUM;
+    to begin an access to SBUF takes `sbuf_access_cycles` more, and fetching [P, 1] columns of
+    scalars first `column_cycles`.
+    """
+
+    clock_ghz: float
+    min_interval_cycles: int
+    overhead_cycles: int
+    sbuf_access_cycles: int
+    column_cycles: int
+    latency_ns: float
+    rate: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Dma:
+    """The 16 engines that serve one core. A packet is a row of elements, contiguous or apart by one
+    step; each contiguous run in it takes `run_ns` at least, and an element of HBM that is read
+    again and again takes `repeated_read_ns`.
+
+    A queue is kept for `issue_ns` by a transfer whose descriptors are there, by software for each
+    descriptor, and for `hardware_issue_ns` where one of `hardware_generators` writes those of all
+    engines. `software_start_ns` is only what bench/instructions.py predicts for single DMAs.
+    """
+
+    engines: int
+    partitions_per_engine: int
+    efficient_bytes: int  # of neighbours, below which the documentation calls a move inefficient
+    gigabytes_per_s_per_engine: float
+    packet_ns: float
+    run_ns: float
+    repeated_read_ns: float
+    transfer_ns: float
+    issue_ns: float
+    load_latency_ns: float
+    store_latency_ns: float
+    software_descriptor_ns: float
+    software_start_ns: float  # what GpSimd takes to begin writing descriptors
+    hardware_issue_ns: float
+    hardware_generators: int
+    transpose_from_hbm: float  # the share of the bandwidth that a transpose gets
+    transpose_from_sbuf: float
+    accumulate: float  # the share that sums get
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Costs of single events.
+
+    A port of SBUF or PSUM gives an engine `sector_bytes` side by side in `sector_cycles`, however
+    few of them it wants. The Tensor engine that has done little for `warmup_ns` runs at
+    `cold_clock_share` of its clock until it has worked for as long on more than half of its rows.
+    Work on no more than half of them uses that up, `cooling_share` of its own time, and keeps it
+    warm for at most `cooling_ns`. Its results are there `weights_latency_ns` later if it has to
+    wait for the stationary tile.
+    """
+
+    semaphore_ns: float
+    activation_table_ns: float
+    accumulator_read_cycles: int
+    gpsimd_start_cycles: int
+    gpsimd_gather_elements: int  # per partition, for which a gather starts once
+    dynamic_address_cycles: int
+    register_load_ns: float
+    sector_bytes: int
+    sector_cycles: int
+    float32_passes: int
+    weights_columns_per_cycle: float
+    float32_weights_cycles: int  # for one that 16 bits take
+    weights_by_sectors: bool
+    weights_hidden: bool
+    weights_latency_ns: float
+    weights_bytes_per_cycle: float
+    warmup_ns: float
+    cooling_ns: float
+    cooling_share: float
+    cold_clock_share: float
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One NeuronCore. `has` and the numbers are all that other code may ask about a generation."""
+
+    name: str
+    generation: str
+    api_version: str  # what get_nc_version() says: gen and a number
+    aliases: tuple[str, ...]
+    description: str
+    products: tuple[str, ...]
+    features: Mapping[str, Fact]
+    limits: Limits
+    start_partitions: Mapping[str, Any]
+    sbuf: Sbuf
+    psum: Psum
+    hbm: Hbm
+    engines: Mapping[str, Engine]
+    dma: Dma
+    fixed: Fixed
+    peak_tflops: Mapping[str, float]
+    facts: Mapping[str, Fact]
+    sources: Mapping[str, str]  # by the keys that facts name them with
+
+    def has(self, feature: str) -> bool:
+        return feature in self.features
+
+    def starts(self, partitions: int) -> tuple[int, ...]:
+        """Where an access of so many partitions may start."""
+        fits = (int(most) for most in self.start_partitions if partitions <= int(most))
+        return tuple(self.start_partitions[str(min(fits))])
+
+    def beside(self, cores: int) -> Machine:
+        """The machine as one of so many cores sees it that run at once, first on one HBM stack."""
+        sharing = max(1, min(cores, self.hbm.cores_per_stack))
+        share = self.hbm.stack_gigabytes_per_s / sharing
+        if sharing == 1:
+            return self
+        return replace(self, hbm=replace(self.hbm, stack_gigabytes_per_s=share))
+
+    @cached_property
+    def descriptors_ahead(self) -> Machine:
+        """The machine where what hardware could write of DMAs is there before the kernel runs."""
+        return replace(self, dma=replace(self.dma, hardware_issue_ns=self.dma.issue_ns))
+
+    @property
+    def pe_cells(self) -> int:
+        """Processing elements of the Tensor engine: rows x columns."""
+        return self.limits.partitions * self.limits.stationary_free
+
+
+SECTIONS = ("limits", "sbuf", "psum", "hbm", "dma", "fixed")
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
+
+
+@cache
+def isa() -> Path:
+    """The folder of isa/. Its files are read without loading the instructions."""
+    spec = find_spec("neuroncore.isa")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def _folder() -> Path:
+    return isa() / "machines"
+
+
+def names() -> list[str]:
+    """The machines there are, by name."""
+    found = (entry.name for entry in _folder().iterdir())
+    return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
+
+
+def _text(name: str) -> str:
+    return (_folder() / f"{name}.toml").read_text("utf-8")
+
+
+@cache
+def load(name: str) -> Machine:
+    """The machine of that name, or of which that is another name.
+
+    Raises UsageError if there is none, DefinitionError if its file is wrong.
+    """
+    if name not in names():
+        return load(_meant(name))
+    where = f"isa/machines/{name}.toml"
+    found = parse(_text(name), where)
+    if found.name != name:
+        raise DefinitionError(f"{where}: name is {found.name!r}; it must be that of the file")
+    return found
+
+
+def _meant(alias: str) -> str:
+    known = aliases()
+    if alias not in known:
+        there = ", ".join([*names(), *known])
+        raise UsageError(f"no machine is called {alias!r}; there are {there}")
+    return known[alias]
+
+
+@cache
+def aliases() -> dict[str, str]:
+    """Other names of machines, and which machines they mean.
+
+    Raises DefinitionError where one means two.
+    """
+    found: dict[str, str] = {}
+    for name in names():
+        for alias in load(name).aliases:
+            other = alias if alias in names() else found.get(alias)
+            if other is not None:
+                raise DefinitionError(
+                    f"isa/machines/{name}.toml: aliases has {alias!r}, which means {other}"
+                )
+            found[alias] = name
+    return found
+
+
+def api_versions() -> list[str]:
+    """What get_nc_version() may say, oldest first. Of each file only its first lines are read."""
+    heads = (tomllib.loads(_text(name).partition("\n[")[0]) for name in names())
+    return sorted({head["api_version"] for head in heads}, key=api_number)
+
+
+def api_number(version: str) -> int:
+    return int(version.removeprefix("gen"))
+
+
+def parse(text: str, where: str) -> Machine:
+    """A machine from the text of its file; `where` names the file in errors."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise DefinitionError(f"{where}: {error}") from None
+    return _Reader(raw, where).machine()
+
+
+T = TypeVar("T")
+
+
+class FactReader:
+    """Takes a file apart; every key must be known and every number must say how it is known."""
+
+    def __init__(self, raw: dict[str, Any], where: str) -> None:
+        self.raw, self.where = raw, where
+        self.facts: dict[str, Fact] = {}
+
+    @classmethod
+    def of(cls, file: str) -> Self:
+        """Of a file of isa/."""
+        text = (isa() / file).read_text("utf-8")
+        return cls(tomllib.loads(text), f"isa/{file}")
+
+    def section(self, cls: type[T], path: str, table: dict[str, Any]) -> T:
+        fields = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        self.exactly(table, fields, path)
+        values = {name: self.value(f"{path}.{name}", entry) for name, entry in table.items()}
+        return cls(**values)
+
+    def value(self, path: str, entry: Any) -> Any:
+        if isinstance(entry, dict) and "value" not in entry:
+            return self.numbers(path, entry)
+        return self.fact(entry, path).value
+
+    def numbers(self, path: str, table: dict[str, Any]) -> dict[str, Any]:
+        return {name: self.fact(entry, f"{path}.{name}").value for name, entry in table.items()}
+
+    def fact(self, entry: Any, path: str) -> Fact:
+        if not isinstance(entry, dict) or set(entry) != {"value", "grade", "source"}:
+            raise DefinitionError(f"{self.where}: {path} must give value, grade and source")
+        if entry["grade"] not in GRADES:
+            raise DefinitionError(f"{self.where}: {path}: grade must be one of {', '.join(GRADES)}")
+        for key in entry["source"].split(","):
+            self.known({key.strip(): 0}, self.raw["sources"], "sources")
+        self.facts[path] = Fact(**entry)
+        return self.facts[path]
+
+    def exactly(self, table: Mapping[str, Any], names: Sequence[str], path: str) -> None:
+        """All of these keys and no others."""
+        self.known(table, names, path)
+        missing = [name for name in names if name not in table]
+        if missing:
+            raise DefinitionError(f"{self.where}: [{path}] lacks {', '.join(missing)}")
+
+    def known(self, table: Mapping[str, Any], names: Any, path: str) -> None:
+        for key in table:
+            if key not in names:
+                hint = did_you_mean(key, names)
+                message = f"{self.where}: [{path}] has the unknown key {key!r}"
+                raise DefinitionError(f"{message}; {hint}" if hint else message)
+
+
+class _Reader(FactReader):
+    def machine(self) -> Machine:
+        tables = ("sources", "features", "start_partitions", "engine", "peak_tflops", *SECTIONS)
+        own = ("name", "generation", "api_version", "aliases", "description", "products")
+        self.exactly(self.raw, (*own, *tables), "")
+        self.exactly(self.raw["engine"], ENGINES, "engine")
+        hints = get_type_hints(Machine)
+        features = self.raw["features"]
+        return Machine(
+            name=self.raw["name"],
+            generation=self.raw["generation"],
+            api_version=self.api_version(),
+            aliases=tuple(self.raw["aliases"]),
+            description=self.raw["description"],
+            products=tuple(self.raw["products"]),
+            features={n: self.fact(v, f"features.{n}") for n, v in features.items()},
+            start_partitions=self.numbers("start_partitions", self.raw["start_partitions"]),
+            engines={n: self.section(Engine, f"engine.{n}", t) for n, t in self.engines()},
+            peak_tflops=self.numbers("peak_tflops", self.raw["peak_tflops"]),
+            facts=self.facts,
+            sources=self.raw["sources"],
+            **{name: self.section(hints[name], name, self.raw[name]) for name in SECTIONS},
+        )
+
+    def api_version(self) -> str:
+        version: str = self.raw["api_version"]
+        if not re.fullmatch(r"gen\d+", version):
+            raise DefinitionError(
+                f"{self.where}: api_version must be gen and a number: {version!r}"
+            )
+        return version
+
+    def engines(self) -> list[tuple[str, Any]]:
+        return list(self.raw["engine"].items())

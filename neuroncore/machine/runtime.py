@@ -1,0 +1,35 @@
+"""What the runtime takes of worlds of ranks: `isa/runtime.toml`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from neuroncore.base.structs import dataclass
+from neuroncore.machine import FactReader
+
+
+@dataclass(frozen=True)
+class WorldLimits:
+    """A world has one of the numbers of `ranks`, or a multiple of `multiple`; a rank is in at most
+    `replica_groups`. A group has `channels_of_servers` if it has all chips of its servers, else
+    `channels`; KangaRing takes at most `kangaring_ranks`."""
+
+    ranks: Sequence[int]
+    multiple: int
+    replica_groups: int
+    kangaring_ranks: int
+    channels_of_servers: int
+    channels: int
+
+    def allow(self, ranks: int) -> bool:
+        """Whether a world may have so many ranks."""
+        return ranks in self.ranks or (ranks > 0 and ranks % self.multiple == 0)
+
+
+@cache
+def world_limits() -> WorldLimits:
+    """Raises DefinitionError if the file is wrong."""
+    reader = FactReader.of("runtime.toml")
+    reader.exactly(reader.raw, ("sources", "worlds"), "")
+    return reader.section(WorldLimits, "worlds", reader.raw["worlds"])

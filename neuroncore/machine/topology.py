@@ -1,0 +1,101 @@
+"""Graphs of chips: who is whose neighbour, and how far apart two are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+
+from neuroncore.base.errors import UsageError
+from neuroncore.base.structs import dataclass
+
+KINDS = ("chain", "torus", "switched")
+
+Coordinates = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Chips at the points of a grid, numbered with the last coordinate fastest.
+
+    * chain: neighbours along each axis;
+    * torus: the same, and each axis closes to a ring;
+    * switched: chips reach each other through switches, and chips that differ only along one of the
+      `straight` axes over a link of their own as well. `hops` are profiles: how many switches are
+      passed, by the first axis along which two chips differ.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+    straight: tuple[str, ...]
+    hops: Mapping[str, tuple[int, ...]]
+
+    @property
+    def chips(self) -> int:
+        return prod(self.shape)
+
+    def coordinates(self, chip: int) -> Coordinates:
+        """Where a chip is. Raises UsageError if there is no such chip."""
+        if not 0 <= chip < self.chips:
+            raise UsageError(f"there is no chip {chip}: they are 0 to {self.chips - 1}")
+        found = []
+        for size in reversed(self.shape):
+            chip, place = divmod(chip, size)
+            found.append(place)
+        return tuple(reversed(found))
+
+    def chip_at(self, coordinates: Coordinates) -> int:
+        chip = 0
+        for place, size in zip(coordinates, self.shape, strict=True):
+            chip = chip * size + place
+        return chip
+
+    def neighbours(self, chip: int) -> list[int]:
+        """The chips at the other ends of its links, in order; what is behind a switch is none."""
+        at = self.coordinates(chip)
+        return sorted({self.chip_at(other) for other in self._beside(at)} - {chip})
+
+    def _beside(self, at: Coordinates) -> Iterator[Coordinates]:
+        for axis, (name, size) in enumerate(zip(self.axes, self.shape, strict=True)):
+            for place in (at[axis] - 1, at[axis] + 1):
+                inside = 0 <= place < size
+                if name in self.straight and (inside or self.kind != "chain"):
+                    yield (*at[:axis], place % size, *at[axis + 1 :])
+
+    def links(self) -> set[tuple[int, int]]:
+        """Every pair of neighbours, once."""
+        pairs = ((chip, other) for chip in range(self.chips) for other in self.neighbours(chip))
+        return {(low, high) for low, high in pairs if low < high}
+
+    def distance(self, chip: int, other: int, profile: str = "") -> int:
+        """Links on the shortest way, or switches of that profile, the first one by default."""
+        ends = list(zip(self.coordinates(chip), self.coordinates(other), strict=True))
+        if self.kind == "switched":
+            hops = self.hops[profile or next(iter(self.hops))]
+            return next((hops[axis] for axis, (a, b) in enumerate(ends) if a != b), 0)
+        apart = (abs(a - b) for a, b in ends)
+        if self.kind == "chain":
+            return sum(apart)
+        return sum(min(d, size - d) for d, size in zip(apart, self.shape, strict=True))
+
+    def distances(self, profile: str = "") -> list[int]:
+        """Of every pair of chips."""
+        return [
+            self.distance(a, b, profile)
+            for a in range(self.chips)
+            for b in range(a + 1, self.chips)
+        ]
+
+
+def disjoint_rings(size: int) -> tuple[list[int], list[int]]:
+    """Two Hamiltonian cycles of a torus of size x size that share no link, and use all of them.
+
+    One goes size - 1 rows back, then one column back, again and again; the other is its mirror
+    image in the diagonal. That such pairs carry rings is documented, which ones is not.
+    """
+    walk = [
+        (-(turn * (size - 1) + step) % size, -turn % size)
+        for turn in range(size)
+        for step in range(size)
+    ]
+    return [row * size + column for row, column in walk], [c * size + r for r, c in walk]

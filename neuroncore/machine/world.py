@@ -1,0 +1,68 @@
+"""Who runs a kernel together: ranks, each of so many cores, numbered rank by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from neuroncore.base.structs import dataclass
+
+
+@dataclass(frozen=True)
+class World:
+    """`ranks` that run one kernel, each on its own HBM with so many `cores`: 1 or 2 physical ones
+    (LNC). The cores of all ranks have numbers, those of rank r from r * cores on. `instance` names
+    what the ranks are in, if that was asked for."""
+
+    ranks: int = 1
+    cores: int = 1
+    instance: str | None = None
+
+    @property
+    def size(self) -> int:
+        """How many cores there are in all."""
+        return self.ranks * self.cores
+
+    def rank(self, number: int) -> int:
+        """The rank of a core."""
+        return number // self.cores
+
+    def core(self, number: int) -> int:
+        """Which one of its rank's cores it is."""
+        return number % self.cores
+
+    def cores_of(self, rank: int) -> range:
+        """The numbers of a rank's cores."""
+        return range(rank * self.cores, (rank + 1) * self.cores)
+
+    def named(self, number: int) -> str:
+        """What people call a core."""
+        if self.ranks == 1:
+            return f"core {number}"
+        return f"rank {self.rank(number)}" + (
+            f" (core {self.core(number)})" if self.cores > 1 else ""
+        )
+
+    def all_named(self, numbers: Iterable[int]) -> str:
+        """The same of several: of ranks that are all there the ranks."""
+        found = sorted(numbers)
+        whole = sorted({self.rank(n) for n in found})
+        if self.ranks > 1 and len(found) == len(whole) * self.cores:
+            return ("rank " if len(whole) == 1 else "ranks ") + listed(whole)
+        return ", ".join(map(self.named, found))
+
+    def several(self, numbers: Iterable[int]) -> bool:
+        """Whether they are more than one rank, or in a world of one rank more than one core."""
+        return len({n if self.ranks == 1 else self.rank(n) for n in numbers}) > 1
+
+
+ALONE = World()
+
+
+def listed(numbers: Iterable[int]) -> str:
+    """Numbers in ascending order, runs of three and more by their ends: "0 to 5, 7"."""
+    runs = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    ends = [[number for _, number in run] for _, run in runs]
+    return ", ".join(
+        f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in ends
+    )

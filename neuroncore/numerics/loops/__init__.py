@@ -1,0 +1,1 @@
+"""Compiled loops over numbers: formats, products, elementary functions, folds, random numbers."""

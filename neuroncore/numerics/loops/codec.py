@@ -1,0 +1,164 @@
+"""Narrow floats and integers from float32, round-to-nearest-even, over contiguous arrays."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.native.jit import compiled
+from neuroncore.numerics.loops.lanes import STEP, Lanes, elementwise
+
+Array = npt.NDArray[Any]
+U = np.uint32  # numba promotes uint32 <op> uint32 to uint64: narrow again after every step
+
+SIGN, MAGNITUDE = 0x80000000, 0x7FFFFFFF  # of a float32
+EXPONENT, QUIET_NAN = 0x7F800000, 0x7FC00000
+
+
+@compiled
+def float32_from_bfloat16(codes: Array, out: Array) -> None:
+    """uint16 codes -> uint32 bits of float32."""
+    for i in range(codes.shape[0]):
+        out[i] = U(U(codes[i]) << U(16))
+
+
+@compiled
+def float32_from_narrow(codes: Array, out: Array, numbers: Array) -> None:
+    """8- or 16-bit codes -> uint32 bits of float32; every NaN becomes the canonical one. `numbers`
+    is `numerics.codec.widening` of the format.
+
+    Subnormals are made from integers: reading them as float32 subnormals would be a hundred
+    times slower on many processors.
+    """
+    shift, sign_shift, rebias = numbers[0], numbers[1], numbers[2]
+    min_normal, infinity, largest = numbers[3], numbers[4], numbers[5]
+    min_subnormal = U(numbers[6]).view(np.float32)
+    for i in range(codes.shape[0]):
+        code = U(codes[i])
+        magnitude = U(code & U(U(U(1) << sign_shift) - U(1)))
+        normal = U(U(magnitude << shift) + rebias)
+        subnormal = np.float32(np.float32(np.int32(magnitude)) * min_subnormal).view(np.uint32)
+        bits = subnormal if magnitude < min_normal else normal
+        bits = U(0x7FC00000) if magnitude > largest else bits
+        bits = U(0x7F800000) if magnitude == infinity else bits
+        out[i] = U(bits | U(U(code >> sign_shift) << U(31)))
+
+
+# --- formats with the exponent of float32: bfloat16, and TF32 in its container -------------------
+#
+# Formulas for `lanes.elementwise`: `u` holds the bits of float32, `width` is that of a code. Their
+# results are in the upper bits.
+
+
+def cut(width: int) -> int:
+    """How many low bits of a float32 the format lacks."""
+    return 13 if width == 32 else 16
+
+
+def any_nan(vectors: list[Lanes]) -> Lanes:
+    """The sum of vectors is NaN if any of them is (and for opposite infinities)."""
+    return reduce(add, [u.as_float() for u in vectors]).is_nan()
+
+
+def kept(width: int, u: Lanes) -> Lanes:
+    """Without what is below the cut, where storing alone doesn't take it off."""
+    return u & 0x100000000 - (1 << cut(width)) if width == 32 else u
+
+
+def canonical(u: Lanes, rounded: Lanes) -> Lanes:
+    """The quiet NaN of the same sign for any NaN."""
+    return (u & SIGN | QUIET_NAN).where(u.as_float().is_nan(), rounded)
+
+
+def _nearest(width: int, u: Lanes) -> Lanes:
+    """Half a step less a bit is added, or half a step where the last bit above the cut is set."""
+    half = 1 << cut(width) - 1
+    odd = (u & 1 << cut(width)) > 0
+    return kept(width, u + u.all(half).where(odd, half - 1))
+
+
+def _nearest_or_nan(width: int, u: Lanes) -> Lanes:
+    return canonical(u, _nearest(width, u))
+
+
+_wide_step = elementwise(any_nan, _nearest, _nearest_or_nan, upper=True)
+_wide_one = elementwise(any_nan, _nearest, _nearest_or_nan, upper=True, single=True)
+
+
+@compiled
+def wide_from(values: Array, out: Array) -> None:
+    """float32 -> codes of bfloat16, 16 bits wide, or of TF32, 32 bits."""
+    whole = values.shape[0] - values.shape[0] % STEP
+    for i in range(0, whole, STEP):
+        _wide_step((values,), out, i, ())
+    for i in range(whole, values.shape[0]):
+        _wide_one((values,), out, i, ())
+
+
+# --- formats with less exponent -----------------------------------------------------------------
+#
+# Their numbers: `ceiling`, the float32 whose code is what larger ones become; `nan`, the code of
+# NaN; `down`, which brings the sign of a float32 to its place in a code, `sign`; `least`, the
+# exponent of the smallest normal; `shift`, the difference of mantissas; `magic`, see below.
+
+
+def any_overflow(vectors: list[Lanes], ceiling: Lanes, *_: Lanes) -> Lanes:
+    return reduce(Lanes.greatest, [u & MAGNITUDE for u in vectors]) > ceiling
+
+
+def _steps(magnitude: Lanes, least: Lanes, shift: Lanes, magic: Lanes) -> Lanes:
+    """The code without its sign, and anything above the width of a code.
+
+    To add 2^(23 - mantissa) times the power of two of the result, at least that of the smallest
+    normal, leaves it to the processor to round the rest away. The last bits of the sum then count
+    steps from that power; those up to it are in its exponent. `magic` is 23 - mantissa as an
+    exponent, less the steps that `least` would count, which saves to subtract them.
+    """
+    exponent = (magnitude & EXPONENT).greatest(least)
+    aligned = (magnitude.as_float() + (exponent + magic).as_float()).as_word()
+    return aligned - exponent + (exponent >> shift)
+
+
+def _narrow(
+    width: int, u: Lanes, ceiling: Lanes, nan: Lanes, down: Lanes, sign: Lanes, *rest: Lanes
+) -> Lanes:
+    return _steps(u & MAGNITUDE, *rest) | u >> down & sign
+
+
+def _narrow_or_special(
+    width: int, u: Lanes, ceiling: Lanes, nan: Lanes, down: Lanes, sign: Lanes, *rest: Lanes
+) -> Lanes:
+    magnitude = u & MAGNITUDE
+    code = _steps(magnitude.least(ceiling), *rest)
+    return nan.where(magnitude > EXPONENT, code) | u >> down & sign
+
+
+_narrow_step = elementwise(any_overflow, _narrow, _narrow_or_special)
+_narrow_one = elementwise(any_overflow, _narrow, _narrow_or_special, single=True)
+
+
+@compiled
+def narrow_from(values: Array, out: Array, numbers: Array) -> None:
+    """float32 -> codes, 8 or 16 bits wide, of the format that the numbers describe."""
+    n = numbers
+    shared = (n[0], n[1], n[2], n[3], n[4], n[5], n[6])
+    whole = values.shape[0] - values.shape[0] % STEP
+    for i in range(0, whole, STEP):
+        _narrow_step((values,), out, i, shared)
+    for i in range(whole, values.shape[0]):
+        _narrow_one((values,), out, i, shared)
+
+
+@compiled
+def integer_from(values: Array, out: Array, low: float, high: float) -> None:
+    """float32 -> integers of any width: nearest even, then saturate; NaN is 0."""
+    for i in range(values.shape[0]):
+        x = np.rint(np.float64(values[i]))
+        x = high if x > high else x
+        x = low if x < low else x
+        x = 0.0 if x != x else x
+        out[i] = np.int64(x)

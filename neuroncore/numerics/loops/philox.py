@@ -1,0 +1,127 @@
+"""Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011):
+random numbers as a function of a counter and a key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from neuroncore.native.jit import compiled, generated, inlined
+from neuroncore.numerics.loops.lanes import (
+    LANES,
+    Lanes,
+    interleaved,
+    lower_halves,
+    splat,
+    store_pairs,
+)
+
+Array = npt.NDArray[Any]
+
+MULTIPLY0, MULTIPLY1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+WEYL0, WEYL1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+LOW = np.uint64(0xFFFFFFFF)
+HALF = np.uint64(32)
+ZERO, ONE, TWO, THREE = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)
+TOP = np.uint64(62)
+BLOCK_STEP = LANES  # blocks computed at a time
+BLOCK_WORDS = 4 * BLOCK_STEP
+
+
+def _rounds(a: Any, b: Any, c: Any, d: Any, k0: Any, k1: Any, upper: Any) -> Any:
+    """Words of a counter and of a key in 64 bits each -> the four random words of a block, in the
+    lower 32; `upper` takes the upper half of 64 bits."""
+    for _ in range(10):
+        x, y = MULTIPLY0 * (a & LOW), MULTIPLY1 * (c & LOW)
+        a, b, c, d = upper(y) ^ b ^ k0, y & LOW, upper(x) ^ d ^ k1, x & LOW
+        k0, k1 = (k0 + WEYL0) & LOW, (k1 + WEYL1) & LOW
+    return a, b, c, d
+
+
+_scalar_rounds = inlined(_rounds)
+
+
+@inlined
+def _upper(x: Any) -> Any:
+    return x >> HALF
+
+
+@inlined
+def _block(low: Any, high: Any, key: Any, words: Any) -> None:
+    """The four numbers of one block, whose number is high * 2^64 + low."""
+    words[0], words[1], words[2], words[3] = _scalar_rounds(
+        low & LOW, low >> HALF, high & LOW, high >> HALF, key & LOW, key >> HALF, _upper
+    )
+
+
+@inlined
+def _joined(state: Any, word: int) -> Any:
+    return np.uint64(state[word]) | np.uint64(state[word + 1]) << HALF
+
+
+@compiled
+def draw(states: Array, out: Array) -> None:
+    """The next numbers of every lane: states [P, S, 6], which move on, and out [P, N].
+
+    A state is a counter of 128 bits and a key of 64, least significant word first. Number n of a
+    state is word n % 4 of block n // 4. The S states of a lane count together and take turns, four
+    numbers each, by the counter of the first.
+    """
+    streams, count = states.shape[1], out.shape[1]
+    words = np.empty(4, np.uint64)
+    for p in range(states.shape[0]):
+        first = np.uint64(states[p, 0, 0])
+        for s in range(streams):
+            state = states[p, s]
+            low, high, key = _joined(state, 0), _joined(state, 2), _joined(state, 4)
+            fresh = True
+            for i in range(count):
+                if np.int64((first + np.uint64(i)) >> TWO) % streams == s:
+                    if fresh or low & THREE == ZERO:
+                        _block(low >> TWO | high << TOP, high >> TWO, key, words)
+                        fresh = False
+                    out[p, i] = np.uint32(words[np.int64(low & THREE)])
+                else:
+                    fresh = True
+                low += ONE
+                if low == ZERO:
+                    high += ONE
+            state[0], state[1] = np.uint32(low & LOW), np.uint32(low >> HALF)
+            state[2], state[3] = np.uint32(high & LOW), np.uint32(high >> HALF)
+
+
+@generated
+def _blocks(typingctx: Any, out: Any, i: Any, low: Any, middle: Any, high: Any, key: Any) -> Any:
+    """out[i : i + BLOCK_WORDS] = the words of BLOCK_STEP blocks from `low` on, which are 32 bits
+    of a counter, as `middle` is; `high` is the other 64."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        low, middle, high, key = (splat(builder, v, BLOCK_STEP) for v in values[2:])
+        blocks = (low + low.each(range(BLOCK_STEP))) & LOW
+        counter = blocks, middle, high & LOW, high >> HALF
+        a, b, c, d = _rounds(*counter, key & LOW, key >> HALF, Lanes.upper)
+        pairs = interleaved(lower_halves(a, b), lower_halves(c, d))
+        store_pairs(context, out, values[0], values[1], pairs)
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, *[types.uint64] * 4), generate
+
+
+@compiled
+def words(stream: Array, block: int, out: Array, ones: int) -> None:
+    """The words of a stream from the first of `block`, a multiple of BLOCK_STEP, on, of which bits
+    set in `ones` are set.
+
+    `stream` is the counter above the number of the block, then the key, of 64 bits each. Behind
+    `out` there must be room for BLOCK_WORDS: whole steps are written.
+    """
+    high, key = stream[0], stream[1]
+    for i in range(0, out.shape[0], BLOCK_WORDS):
+        number = np.uint64(block + i // 4)
+        _blocks(out, i, number & LOW, number >> HALF, high, key)
+    if ones != 0:
+        for i in range(out.shape[0]):
+            out[i] |= np.uint32(ones)

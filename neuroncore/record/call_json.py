@@ -1,0 +1,98 @@
+"""What calls hold, as JSON: what the package defines by name is its name, and is what it is when
+the file is read, so that a record is timed by the costs and the machine files of that day."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import fields
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from neuroncore import machine
+from neuroncore.base import enums
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import UsageError
+from neuroncore.clause.alu import FUNCTIONS, OPERATORS, SIMULATED, Function, Operator
+from neuroncore.clause.instruction import INSTRUCTIONS, Instruction
+from neuroncore.machine import Machine
+from neuroncore.memory.geometry import View, view
+from neuroncore.numerics.formats import Format, lookup
+
+NAMED: dict[type, tuple[str, Callable[[str], Any]]] = {
+    Instruction: ("instruction", INSTRUCTIONS.__getitem__),
+    Operator: ("operator", lambda name: OPERATORS.get(name) or SIMULATED[name]),
+    Function: ("function", FUNCTIONS.__getitem__),
+    Machine: ("machine", machine.load),
+    Format: ("format", lookup),
+}
+FOUND = dict(NAMED.values())
+ENUMS = {
+    kind.__name__: kind
+    for kind in vars(enums).values()
+    if isinstance(kind, type) and issubclass(kind, Enum)
+}
+
+
+def plain(value: Any) -> Any:
+    """A value of a call as JSON has it. Raises UsageError for what has no place in a record."""
+    if type(value) in NAMED:
+        kind, _ = NAMED[type(value)]
+        return {kind: str(value.name)}
+    if isinstance(value, Enum):
+        return {"enum": [type(value).__name__, value.name]}
+    if isinstance(value, View):
+        return {"view": [plain(getattr(value, field.name)) for field in fields(value)]}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return {"float": value.hex()} if value == value else {"nan": struct.pack("<d", value).hex()}
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    raise UsageError(f"a record can't hold {value!r:.60}")
+
+
+def value(given: Any) -> Any:
+    """What `plain` was given; lists are tuples. Raises ValueError, or the KeyError or UsageError of
+    a name that nothing has."""
+    if isinstance(given, list):
+        return tuple(value(item) for item in given)
+    if not isinstance(given, dict):
+        return given
+    ((kind, what),) = given.items()
+    if kind == "enum":
+        return ENUMS[what[0]][what[1]]
+    if kind == "view":
+        return _view([value(item) for item in what])
+    if kind == "nan":
+        (nan,) = struct.unpack("<d", bytes.fromhex(what))
+        return nan
+    return float.fromhex(what) if kind == "float" else FOUND[kind](what)
+
+
+def _view(given: list[Any]) -> View:
+    shape, strides, dtype, region, *numbers, index, read = given
+    if not isinstance(dtype, Format) or not isinstance(region, MemoryRegion):
+        raise ValueError(f"a view of {dtype} in {region}")
+    if not are_dims(shape) or not are_dims(strides) or not len(shape) == len(strides) > 0:
+        raise ValueError(f"a view of shape {shape} and strides {strides}")
+    if not all(isinstance(number, int) for number in (*numbers, read)):
+        raise ValueError(f"a view at {numbers}")
+    if min(*shape, *numbers) < 0 or 0 in shape:
+        raise ValueError("a view of no elements")
+    if not 0 <= read < 1 << 16:  # a row of a program has no more windows
+        raise ValueError(f"a view moved by {read} indices")
+    if not (index is None or isinstance(index, View)):
+        raise ValueError(f"a view picked by {index}")
+    return view(*given)
+
+
+def are_dims(given: Any) -> bool:
+    """Whether these are the sizes or the strides of axes, which loops keep in 64 bits."""
+    return isinstance(given, tuple) and all(
+        type(size) is int and abs(size) < 1 << 63 for size in given
+    )

@@ -1,0 +1,215 @@
+"""What the instructions of a program work with beside their tiles: all that is needed, with the
+rows, to execute it again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import field
+from math import copysign
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.options import Options
+from neuroncore.base.source import Place
+from neuroncore.base.structs import dataclass
+from neuroncore.machine import Machine
+from neuroncore.machine.world import ALONE, World
+from neuroncore.memory.register import OPERATIONS, VirtualRegister
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Tile
+from neuroncore.numerics.formats import Format
+from neuroncore.record.columns import ANYWHERE
+
+Array = npt.NDArray[Any]
+
+
+class _NegativeZero:
+    """-0.0 as a part of a key: it equals 0.0."""
+
+    def __repr__(self) -> str:
+        return "-0.0"
+
+
+NEGATIVE_ZERO = _NegativeZero()
+
+
+def zero(value: Any) -> Any:
+    """A value that is false, so that different ones differ as parts of a key."""
+    floating = isinstance(value, float | np.floating)
+    return NEGATIVE_ZERO if floating and copysign(1, value) < 0 else value
+
+
+def value_of(part: Any, kind: type[Any]) -> Any:
+    """The value of which `zero` made a part of a key."""
+    return kind(-0.0) if part is NEGATIVE_ZERO else part
+
+
+class Leaf(NamedTuple):
+    """A tensor among a kernel's results: a storage, and a window on it by the number of its
+    geometry and its offset in elements."""
+
+    storage: int
+    geometry: int
+    offset: int
+
+
+class Input(NamedTuple):
+    """An array that a kernel was launched with, the storage that it became, and on which rank: of
+    several ranks each has a name of its own."""
+
+    name: str
+    storage: int
+    shape: tuple[int, ...]
+    dtype: Format
+    rank: int = 0
+
+    def on(self, rank: int) -> Input:
+        """The same as one of a rank of several."""
+        return self._replace(name=f"{self.name}@{rank}", rank=rank)
+
+    @property
+    def parameter(self) -> str:
+        """What the kernel calls it."""
+        return self.name.removesuffix(f"@{self.rank}")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a launch's programs ran in."""
+
+    machine: Machine
+    options: Options
+    grid: tuple[int, ...]
+    inputs: tuple[Input, ...]
+    arrays: Mapping[str, Array]
+    """The inputs as they were given, by name, as far as they were kept."""
+    world: World = ALONE
+    """Whose cores the programs are of, rank by rank; `grid` is that of each rank."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a launch: results, of which tensors are arrays, findings as code, message and
+    place, the programs of the grid that each core ran, and the arguments that the kernel changed,
+    by their places among all arrays."""
+
+    results: Any
+    findings: Sequence[tuple[str, str, Place | None]]
+    shares: Sequence[Sequence[int]]
+    changed: Mapping[int, Array]
+
+
+@dataclass
+class Data:
+    """Numbers are those of a Program: of rows, lines, windows, geometries. Storages have their
+    ids.
+
+    * `values`: the numbers and registers that calls have beside tiles, by tuples of them, each
+      followed by its type; a row has the number of one.
+    * `registers`: threes, an operation of `memory.register.OPERATIONS` and two operands, which are
+      registers; of a constant its value, of a load the row that loads it.
+    * `branches`: fours, the row before which Python decided, on which register, that had which
+      value, in which line.
+    * `places`: pairs, of each window that moves, since its place is only known at run time, the
+      geometry of the tile, and its offset without what is added at run time.
+    * `moves`: fives, the number of such a window among them, how its index moves it
+      (`memory.tile.Dynamic`): 0 all of it, 1 each row, 2 each element; its step and limit; and 1
+      for a register, 0 for a tile.
+    * `programs`: pairs, a row and the program of the grid that begins there.
+    * `iterations`: threes, a row before which an iteration of a parallel loop begins, the number of
+      that loop and the value of its variable; where the loop ends, ~ its number and 0. `carried`
+      are storages that such iterations share by right, such as sums.
+    * `constants`: the bytes of arrays of the host that entered by themselves, by storage.
+    * `copies`: where the host took a tensor from that it made of one on the chip, by storage.
+    * `results`: what the kernel returned, of tuples, lists and dicts; tensors are a Leaf.
+    """
+
+    values: dict[tuple[Hashable, ...], int] = field(default_factory=dict)
+    registers: array[int] = field(default_factory=lambda: array("q"))
+    branches: array[int] = field(default_factory=lambda: array("q"))
+    places: array[int] = field(default_factory=lambda: array("q"))
+    moves: array[int] = field(default_factory=lambda: array("q"))
+    programs: array[int] = field(default_factory=lambda: array("q"))
+    iterations: array[int] = field(default_factory=lambda: array("q"))
+    carried: set[int] = field(default_factory=set)
+    constants: dict[int, bytes] = field(default_factory=dict)
+    _contents: dict[bytes, bytes] = field(default_factory=dict)  # of loops that put the same
+    copies: dict[int, Leaf] = field(default_factory=dict)
+    results: Any = None
+    skipped: int = 0  # accesses that the host left out, or followed, by what indices were
+
+    def value(self, key: tuple[Hashable, ...]) -> int:
+        """The number of values, each followed by its type."""
+        return self.values.setdefault(key, len(self.values))
+
+    def derive(self, operation: str, left: int, right: int) -> int:
+        """A register by how it is made of others."""
+        self.registers.extend((OPERATIONS.index(operation), left, right))
+        return len(self.registers) // 3 - 1
+
+    def register(self, register: VirtualRegister) -> int:
+        """The number of what a register holds."""
+        if register.load is None:
+            return self.derive("constant", register.value, 0)
+        return register.load.number
+
+    def moving(self, tile: Tile, geometry: int) -> int:
+        """Note how the window that a tile is moves; its number among those that do."""
+        number = len(self.places) // 2
+        self.places.extend((geometry, tile.offset))
+        for move in tile.dynamic:
+            kind = 2 if move.picks else int(move.vector)
+            by_register = isinstance(move.index, VirtualRegister)
+            self.moves.extend((number, kind, move.step, move.limit, int(by_register)))
+        return number
+
+    def offsets(self) -> Array:
+        """Where each window that moves begins: what elements are picked from, at its offset, others
+        ANYWHERE."""
+        moves, places = (np.array(one, np.int64) for one in (self.moves, self.places))
+        offset = np.full(len(places) // 2, ANYWHERE)
+        number, kind = moves.reshape(-1, 5)[:, :2].T
+        picks = number[kind == 2]
+        offset[picks] = places.reshape(-1, 2)[picks, 1]
+        return offset
+
+    def constant(self, storage: Storage) -> None:
+        """Note what the host has put into a tensor."""
+        content = storage.data.tobytes()
+        self.constants[storage.id] = self._contents.setdefault(content, content)
+
+
+def mapped(value: Any, made: Callable[[Any], Any], among: Callable[[Any], bool]) -> Any:
+    """A kernel's result with what is made of each of the values that are `among` those."""
+    if among(value):
+        return made(value)
+    if isinstance(value, dict):
+        return {key: mapped(one, made, among) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return like(value, [mapped(one, made, among) for one in value])
+    return value
+
+
+def is_tile(value: Any) -> bool:
+    return isinstance(value, Tile)
+
+
+def is_leaf(value: Any) -> bool:
+    return isinstance(value, Leaf)
+
+
+def like(original: Any, items: list[Any]) -> Any:
+    """A list or a tuple of the original's own type, which may be a named tuple."""
+    make = getattr(type(original), "_make", type(original))
+    return make(items)
+
+
+def leaves(results: Any) -> list[Leaf]:
+    """The tensors of a kernel's result."""
+    found: list[Leaf] = []
+    mapped(results, found.append, is_leaf)
+    return found

@@ -1,0 +1,172 @@
+"""The bytes that windows touch, and which of them share any: `neuroncore.record`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.native.jit import compiled
+from neuroncore.record.loops.hashing import mixed, next_slot, no_slots, slot_of
+
+Array = npt.NDArray[Any]
+FEW = 64  # rows that a dict tells apart sooner than plain Python the loop's way
+ANYWHERE = -1  # in place of an offset that is only known when the instruction runs
+# Columns of a table of geometries: bytes of an element and of a row; how many rows a window of it
+# reaches before and behind that of its first element, and how many bytes within them; where the
+# storage is, and whether the window fills its box; the least and the greatest element; rows of the
+# storage and their bytes; those of the area, if it is a whole memory, else 0; and the form.
+ITEM, PITCH, UP, DOWN, LEFT, RIGHT, ROW0, BYTE0, FILLED = range(9)
+LEAST, GREATEST, ROWS, ROW_BYTES, AREA_ROW_BYTES, FORM = range(9, 15)
+# Columns of the result, after the area.
+ROW, ROW_END, BYTE, BYTE_END, DENSE, START, OWN_FORM = range(1, 8)
+
+
+@compiled
+def extents(geometry: Array, offset: Array, lies: Array, found: Array) -> None:
+    """Rows, bytes within each, and whether the window fills that box; if not, where in its area its
+    pattern begins and which form it has, else -1. It is all of the storage if it is nobody knows
+    where in it."""
+    for w in range(geometry.shape[0]):
+        g = geometry[w]
+        found[w, START], found[w, OWN_FORM] = -1, -1
+        if offset[w] == ANYWHERE:
+            found[w, ROW], found[w, ROW_END] = lies[g, ROW0], lies[g, ROW0] + lies[g, ROWS]
+            found[w, BYTE], found[w, BYTE_END] = lies[g, BYTE0], lies[g, BYTE0] + lies[g, ROW_BYTES]
+            found[w, DENSE] = 1
+            continue
+        item, pitch = lies[g, ITEM], lies[g, PITCH]
+        start = offset[w] * item
+        row, byte = start // pitch, start % pitch
+        low, high = byte + lies[g, LEFT], byte + item + lies[g, RIGHT]
+        if low < 0 or high > pitch:  # runs on over the ends of rows
+            found[w, ROW] = (start + lies[g, LEAST] * item) // pitch
+            found[w, ROW_END] = -(-(start + (lies[g, GREATEST] + 1) * item) // pitch)
+            found[w, BYTE], found[w, BYTE_END], found[w, DENSE] = 0, pitch, 0
+        else:
+            row0, byte0 = lies[g, ROW0], lies[g, BYTE0]
+            found[w, ROW], found[w, ROW_END] = row0 + row + lies[g, UP], row0 + row + lies[g, DOWN]
+            found[w, BYTE], found[w, BYTE_END] = byte0 + low, byte0 + high
+            found[w, DENSE] = lies[g, FILLED]
+        if not found[w, DENSE]:
+            if lies[g, AREA_ROW_BYTES] > 0:  # the area is a memory, whose rows are longer
+                row, byte = start // lies[g, ROW_BYTES], start % lies[g, ROW_BYTES]
+                start = (lies[g, ROW0] + row) * lies[g, AREA_ROW_BYTES] + lies[g, BYTE0] + byte
+            found[w, START], found[w, OWN_FORM] = start, lies[g, FORM]
+
+
+def distinct(rows: Array) -> tuple[Array, Array]:
+    """Where each distinct row of integers is first, in that order, and the number of each row among
+    those."""
+    if len(rows) <= FEW:
+        return _few_distinct(rows)
+    count, rows = len(rows), np.ascontiguousarray(rows)
+    first, number = np.empty(count, np.int64), np.empty(count, np.int64)
+    slots = no_slots(count)
+    different = _distinct.over(count)(rows, slots, first, number)
+    return first[:different], number
+
+
+def _few_distinct(rows: Array) -> tuple[Array, Array]:
+    numbers: dict[tuple[int, ...], int] = {}
+    number = [numbers.setdefault(row, len(numbers)) for row in map(tuple, rows.tolist())]
+    first = dict(zip(reversed(number), range(len(number) - 1, -1, -1), strict=True))
+    return np.array([first[n] for n in range(len(numbers))], np.int64), np.array(number, np.int64)
+
+
+@compiled
+def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
+    """Keeps in `slots`, from that of its hash on, the number of each that is different: as many
+    steps as rows, as long as hashes differ where rows do."""
+    different, width = 0, rows.shape[1]
+    for i in range(rows.shape[0]):
+        key = 0
+        for k in range(width):
+            key = mixed(key, rows[i, k])
+        slot = slot_of(key, slots.shape[0])
+        while slots[slot] >= 0:
+            other = first[slots[slot]]
+            k = 0
+            while k < width and rows[i, k] == rows[other, k]:
+                k += 1
+            if k == width:
+                break
+            slot = next_slot(slot, slots.shape[0])
+        if slots[slot] < 0:
+            slots[slot], first[different] = different, i
+            different += 1
+        number[i] = slots[slot]
+    return different
+
+
+@compiled
+def overlap_counts(order: Array, start: Array, end: Array, box: Array, counts: Array) -> None:
+    """How many boxes of the same area each box overlaps, itself included.
+
+    `order` sorts boxes by area and first row; `start[a]:end[a]` is the area's part of it. A box is
+    [row, row_end, byte, byte_end].
+    """
+    for a in range(start.shape[0]):
+        for i in range(start[a], end[a]):
+            p = order[i]
+            counts[p] += 1
+            for j in range(i + 1, end[a]):
+                q = order[j]
+                if box[q, 0] >= box[p, 1]:
+                    break
+                if box[q, 2] < box[p, 3] and box[p, 2] < box[q, 3]:
+                    counts[p] += 1
+                    counts[q] += 1
+
+
+@compiled
+def overlap_pairs(
+    order: Array, start: Array, end: Array, box: Array, place: Array, neighbours: Array
+) -> None:
+    """The boxes themselves: those of box p go to `neighbours` from place[p] on, and place[p] moves
+    behind them."""
+    for a in range(start.shape[0]):
+        for i in range(start[a], end[a]):
+            p = order[i]
+            neighbours[place[p]] = p
+            place[p] += 1
+            for j in range(i + 1, end[a]):
+                q = order[j]
+                if box[q, 0] >= box[p, 1]:
+                    break
+                if box[q, 2] < box[p, 3] and box[p, 2] < box[q, 3]:
+                    neighbours[place[p]] = q
+                    place[p] += 1
+                    neighbours[place[q]] = p
+                    place[q] += 1
+
+
+@compiled
+def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
+    """The piece that each box is in, and whether all of it; of each piece its first box, and its
+    ends in rows and bytes.
+
+    A box is [area, row, row_end, byte, byte_end, dense]; `in_order` sorts boxes by area and first
+    byte. A piece ends before a box that begins behind all that are in it.
+    """
+    of_box, first = np.zeros(boxes.shape[0], np.int64), np.zeros(boxes.shape[0], np.int64)
+    extents = np.zeros((boxes.shape[0], 4), np.int64)
+    last = -1
+    for b in in_order:
+        same_area = last >= 0 and boxes[b, 0] == boxes[first[last], 0]
+        if not same_area or (on_chip[b] and boxes[b, 3] >= extents[last, 3]):
+            last += 1
+            first[last] = b
+            for k in range(4):
+                extents[last, k] = boxes[b, 1 + k]
+        of_box[b] = last
+        extents[last, 0] = min(extents[last, 0], boxes[b, 1])
+        extents[last, 1] = max(extents[last, 1], boxes[b, 2])
+        extents[last, 3] = max(extents[last, 3], boxes[b, 4])
+    whole = np.zeros(boxes.shape[0], np.bool_)
+    for b in range(boxes.shape[0]):
+        whole[b] = boxes[b, 5] > 0
+        for k in range(4):
+            whole[b] &= boxes[b, 1 + k] == extents[of_box[b], k]
+    return of_box, whole, first[: last + 1].copy(), extents[: last + 1].copy()

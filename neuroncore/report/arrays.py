@@ -1,0 +1,161 @@
+"""The instructions, source lines and tiles of a run, as structured arrays of numpy.
+
+`pandas.DataFrame(table)` takes each as it is. Times are nanoseconds of the estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.time.queues import QUEUES
+from neuroncore.time.schedule import Timeline
+from neuroncore.time.timeline import before_in_queue
+
+Array = npt.NDArray[Any]
+
+INSTRUCTION = np.dtype([
+    ("core", np.int16),
+    ("name", object),
+    ("opcode", object),
+    ("queue", object),
+    ("place", object),
+    ("begin_ns", np.float64),
+    ("busy_ns", np.float64),
+    ("done_ns", np.float64),
+    ("end_ns", np.float64),
+    ("waited_for", np.int32),
+    ("critical", np.bool_),
+])  # fmt: skip
+LINE = np.dtype([
+    ("place", object),
+    ("text", object),
+    ("count", np.int64),
+    ("busy_ns", np.float64),
+    ("instruction_ns", np.float64),
+    ("critical_ns", np.float64),
+    ("transfers", np.int64),
+    ("transfer_bytes", np.int64),
+])  # fmt: skip
+TILE = np.dtype([
+    ("core", np.int16),
+    ("name", object),
+    ("memory", object),
+    ("partitions", np.int64),
+    ("row_bytes", np.int64),
+    ("place", object),
+    ("accesses", np.int64),
+    ("first", np.int64),
+    ("last", np.int64),
+])  # fmt: skip
+
+
+def instructions(timelines: Sequence[Timeline]) -> Array:
+    """A row for each recorded instruction, core after core, in order of the program.
+
+    It begins at `begin_ns`, keeps its queue for `busy_ns`, has done its work at `done_ns`, and its
+    result can be read at `end_ns`. `waited_for` is the row, counted within its core, of the
+    instruction that let it begin, -1 for none; `critical` says that it is on the critical path.
+    """
+    return _together([_instructions(core, t) for core, t in enumerate(timelines)], INSTRUCTION)
+
+
+def _instructions(core: int, timeline: Timeline) -> Array:
+    program, columns = timeline.program, timeline.columns
+    rows = np.zeros(len(columns.call), INSTRUCTION)
+    rows["core"] = core
+    rows["name"] = _objects([call.name for call in program.calls])[columns.call]
+    rows["opcode"] = _objects([c.instruction.opcode for c in program.calls])[columns.call]
+    rows["queue"] = _objects(QUEUES)[timeline.queue]
+    rows["place"] = _places(timeline)[columns.line]
+    for name in ("begin", "busy", "done", "end"):
+        rows[f"{name}_ns"] = getattr(timeline, name)
+    in_turn = before_in_queue(timeline.queue, timeline.begin)
+    rows["waited_for"] = np.where(timeline.cause == -2, in_turn, timeline.cause)
+    rows["critical"][timeline.critical_path] = True
+    return rows
+
+
+def lines(timelines: Sequence[Timeline]) -> Array:
+    """A row for each source line that issued something, of all cores together, those first that
+    keep the critical path longest.
+
+    `instruction_ns` sums the times until results could be read, `busy_ns` those for which queues
+    were kept, and `critical_ns` is the line's part of the critical paths, waits for its results
+    included. Transfers are the DMA instructions that the program has, and their bytes.
+    """
+    rows: dict[str, Array] = {}
+    for timeline in timelines:
+        for row in _lines(timeline):
+            if (known := rows.setdefault(row["place"], row)) is not row:
+                for name in LINE.names[2:]:  # type: ignore[index]
+                    known[name] += row[name]
+    found = np.array([tuple(row) for row in rows.values()], LINE)
+    order = np.lexsort((-found["instruction_ns"], -found["critical_ns"]))
+    return found[order]
+
+
+def _lines(timeline: Timeline) -> Array:
+    program, columns, line = timeline.program, timeline.columns, timeline.columns.line
+    count = len(program.lines)
+    rows = np.zeros(count, LINE)
+    rows["place"] = _places(timeline)
+    rows["text"] = _objects([program.place(i).text.strip() for i in range(count)])
+    rows["count"] = np.bincount(line, minlength=count)
+    rows["busy_ns"] = np.bincount(line, timeline.busy, count)
+    rows["instruction_ns"] = np.bincount(line, timeline.end - timeline.begin, count)
+    path = np.array(timeline.critical_path, np.int64)
+    until = np.append(timeline.begin[path[1:]], timeline.end[path[-1:]])
+    rows["critical_ns"] = np.bincount(line[path], until - timeline.begin[path], count)
+    moved, size = timeline.moves, np.zeros(len(program.calls))
+    for call in np.unique(columns.call[moved]).tolist():
+        size[call] = program.calls[call].written_bytes
+    rows["transfers"] = np.bincount(line[moved], minlength=count)
+    rows["transfer_bytes"] = np.bincount(line[moved], size[columns.call[moved]], count)
+    return rows[rows["count"] > 0]
+
+
+def tiles(timelines: Sequence[Timeline]) -> Array:
+    """A row for each tensor that instructions touched, core after core, in order of first use.
+
+    `row_bytes` are those in each of its `partitions`; `place` is the line that made it, empty for
+    arguments and for tensors at addresses of the kernel's choice, which are one row a memory;
+    `first` and `last` are rows of `instructions`, counted within the core.
+    """
+    return _together([_tiles(core, t) for core, t in enumerate(timelines)], TILE)
+
+
+def _tiles(core: int, timeline: Timeline) -> Array:
+    program, columns = timeline.program, timeline.columns
+    area = program.box_table()[:, 0][columns.operands]
+    numbers, which, counts = np.unique(area, return_inverse=True, return_counts=True)
+    user = np.repeat(np.arange(len(columns.call)), np.diff(columns.start))
+    rows = np.zeros(len(numbers), TILE)
+    rows["core"], rows["accesses"], rows["first"] = core, counts, len(user)
+    np.minimum.at(rows["first"], which, user)
+    np.maximum.at(rows["last"], which, user)
+    found = [program.area(number) for number in numbers.tolist()]
+    rows["name"] = _objects([area.name for area in found])
+    rows["memory"] = _objects([area.region.value for area in found])
+    rows["partitions"] = [area.partitions for area in found]
+    rows["row_bytes"] = [area.row_bytes for area in found]
+    places = np.append(_places(timeline), "")  # -1 is the last
+    rows["place"] = places[[area.line for area in found]]
+    return rows[np.argsort(rows["first"], kind="stable")]
+
+
+def _together(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+    return np.concatenate(parts) if parts else np.zeros(0, dtype)
+
+
+def _places(timeline: Timeline) -> Array:
+    return _objects([str(timeline.program.place(i)) for i in range(len(timeline.program.lines))])
+
+
+def _objects(values: Sequence[str]) -> Array:
+    made = np.empty(len(values), object)
+    made[:] = values
+    return made

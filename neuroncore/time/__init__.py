@@ -1,0 +1,11 @@
+"""When everything happens: a program and a machine in, a timeline out, and what bounds it.
+
+* `compiled`: what the device's compiler leaves of a program: which instructions, on which engines,
+  what is loaded once (`residency`), which copies are written in place (`copies`), what it may do
+  (`policy`), and what it costs (`costs`, `queues`).
+* `schedule`: the timeline of compiled programs, from what `prepare` makes of their dependencies and
+  costs; `timeline` is what it gives, `meetings` where ranks wait for each other.
+* `verdict`, `path`, `changes`, `alternatives`, `lines`, `promise` and `variation`: what bounds a
+  run, and schedules of what might be.
+* `loops/`: the compiled loops of all of these.
+"""

@@ -1,0 +1,157 @@
+"""What might be different, and what that would change: the same instructions, scheduled again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from neuroncore.base.structs import dataclass
+from neuroncore.machine import Machine
+from neuroncore.machine.world import World
+from neuroncore.record.program import Order, Program
+from neuroncore.time.path import Parts
+from neuroncore.time.queues import QUEUES, SYNC
+from neuroncore.time.schedule import Timeline
+from neuroncore.time.variation import AS_IT_IS, Variation, schedule_varied
+
+ENDLESS = 1 << 20  # times as large: SBUF and PSUM that nothing fills
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """What is changed, and how, in words; and what a launch is then."""
+
+    what: str
+    how: str
+    programs: Sequence[Program]
+    machine: Machine
+    order: Order
+    variations: Sequence[Variation]
+    world: World
+
+    def scheduled(self, core: int) -> Timeline:
+        return schedule_varied(
+            self.programs, self.machine, self.order, self.variations, self.world
+        )[core]
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.how}"
+
+
+@dataclass(frozen=True)
+class Resource:
+    """What a kernel may lack. `saves` is the most that its change can save of the critical path as
+    it is, in nanoseconds: what waits for nothing else waits for that still."""
+
+    name: str
+    how: str
+    machine: Callable[[Machine], Machine]
+    saves: Callable[[Parts], float]
+    renamed: bool = False
+
+    def change(self, base: Change) -> Change:
+        """More of it, beside what is changed already."""
+        variations = [replace(v, renamed=self.renamed or v.renamed) for v in base.variations]
+        machine = self.machine(base.machine)
+        return replace(base, what=self.name, how=self.how, machine=machine, variations=variations)
+
+
+def as_it_is(timeline: Timeline) -> Change:
+    """No change."""
+    return Change(
+        what="nothing",
+        how="",
+        programs=timeline.launch,
+        machine=timeline.machine,
+        order=timeline.order,
+        variations=[AS_IT_IS] * len(timeline.launch),
+        world=timeline.world,
+    )
+
+
+def _faster(engine: str, machine: Machine) -> Machine:
+    unit = machine.engines[engine]
+    twice = replace(unit, clock_ghz=2 * unit.clock_ghz)
+    return replace(machine, engines={**machine.engines, engine: twice})
+
+
+def _with_dma(machine: Machine, **numbers: Any) -> Machine:
+    return replace(machine, dma=replace(machine.dma, **numbers))
+
+
+def _bandwidth(machine: Machine) -> Machine:
+    hbm, dma = machine.hbm, machine.dma
+    stack = replace(hbm, stack_gigabytes_per_s=2 * hbm.stack_gigabytes_per_s)
+    twice = 2 * dma.gigabytes_per_s_per_engine
+    return replace(_with_dma(machine, gigabytes_per_s_per_engine=twice), hbm=stack)
+
+
+def _rows(machine: Machine) -> Machine:
+    names = ("packet_ns", "run_ns", "repeated_read_ns", "transfer_ns")
+    return _with_dma(machine, **dict.fromkeys(names, 0.0))
+
+
+def _issue(machine: Machine) -> Machine:
+    names = ("issue_ns", "hardware_issue_ns", "software_descriptor_ns")
+    return _with_dma(machine, **dict.fromkeys(names, 0.0))
+
+
+def _transfer_latency(machine: Machine) -> Machine:
+    names = ("load_latency_ns", "store_latency_ns")
+    return _with_dma(machine, **dict.fromkeys(names, 0.0))
+
+
+def _engines(machine: Machine, **numbers: Any) -> Machine:
+    units = {name: replace(unit, **numbers) for name, unit in machine.engines.items()}
+    return replace(machine, engines=units)
+
+
+def _latency(machine: Machine) -> Machine:
+    return _fixed(_engines(machine, latency_ns=0.0), semaphore_ns=0.0)
+
+
+def _overhead(machine: Machine) -> Machine:
+    names = ("min_interval_cycles", "overhead_cycles", "sbuf_access_cycles", "column_cycles")
+    more = ("accumulator_read_cycles", "gpsimd_start_cycles", "dynamic_address_cycles")
+    return _fixed(_engines(machine, **dict.fromkeys(names, 0)), **dict.fromkeys(more, 0))
+
+
+def _fixed(machine: Machine, **numbers: Any) -> Machine:
+    return replace(machine, fixed=replace(machine.fixed, **numbers))
+
+
+def _space(machine: Machine) -> Machine:
+    sbuf = replace(machine.sbuf, usable_bytes=ENDLESS * machine.sbuf.usable_bytes)
+    psum = replace(machine.psum, partition_bytes=ENDLESS * machine.psum.partition_bytes)
+    return replace(machine, sbuf=sbuf, psum=psum)
+
+
+def _of_queue(name: str, parts: Parts) -> float:
+    return parts.work.get(name, 0.0) / 2
+
+
+def _work(parts: Parts) -> float:
+    return sum(parts.work.values())
+
+
+ENGINES = tuple(
+    Resource(name, "twice as fast", partial(_faster, name.lower()), partial(_of_queue, name))
+    for name in QUEUES[:SYNC]
+)
+RESOURCES = (
+    *ENGINES,
+    Resource("DMA bandwidth", "twice as high", _bandwidth, lambda p: p.moves),
+    Resource("DMA rows", "free", _rows, lambda p: p.moves),
+    Resource("DMA issue", "free", _issue, lambda p: p.issue + p.moves),
+    Resource("DMA latency", "gone", _transfer_latency, lambda p: p.transfer_latency),
+    Resource("latency", "gone", _latency, lambda p: p.latency + p.transfer_latency),
+    Resource("overhead", "gone", _overhead, _work),
+    Resource("warm-up", "gone", partial(_fixed, warmup_ns=0.0), partial(_of_queue, "Tensor")),
+    Resource(
+        "activation tables", "loaded at once", partial(_fixed, activation_table_ns=0.0),
+        lambda p: p.work.get("Scalar", 0.0),
+    ),
+    Resource("space", "without end", _space, lambda p: float("inf"), renamed=True),
+)  # fmt: skip

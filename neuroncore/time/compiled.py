@@ -1,0 +1,110 @@
+"""What the device's compiler makes of a program: which instructions are left, on which engines, and
+what SBUF can't hold. The schedule, counters and reports read this, so that they can't disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.structs import dataclass
+from neuroncore.clause.instruction import Call
+from neuroncore.machine import Machine
+from neuroncore.record.program import Order, Program
+from neuroncore.time.copies import bypassed, merged
+from neuroncore.time.costs import CallTable
+from neuroncore.time.loops import dependencies
+from neuroncore.time.policy import Policy, policy_of
+from neuroncore.time.queues import QUEUES
+from neuroncore.time.residency import NO_MOVES, Moves, loads_and_spills
+
+Array = npt.NDArray[Any]
+ISSUED, REPEATED, BYPASSED = range(3)  # what becomes of an instruction
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A program as a machine gets it. Instruction i is row[i] of the table of calls.
+
+    fate[i] says what becomes of it: it is ISSUED, or another one stands for it, instead[i]: the one
+    whose result it would load or make again (REPEATED), the product that is read where it is
+    (BYPASSED). heads[i] is the copy out of PSUM that i is one with, or -1. `accesses` are of what
+    is left, and the flow of data too.
+    """
+
+    program: Program
+    order: Order
+    policy: Policy
+    table: CallTable
+    row: Array
+    accesses: dependencies.Accesses
+    flow: dependencies.Flow
+    fate: Array
+    instead: Array
+    heads: Array
+    moves: Moves
+
+    @property
+    def read_in_psum(self) -> Array:
+        """Of each operand whether it is read there though the program has it in SBUF."""
+        moved: Array = self.accesses.operands != self.program.columns().operands
+        return moved
+
+    @cached_property
+    def queue(self) -> Array:
+        """What takes each instruction, if it is issued."""
+        taken: Array = self.table.queue.take(self.row)
+        return taken
+
+
+def compiled(program: Program, machine: Machine, order: Order | None = None) -> Compiled:
+    """`order` is the program's own if not given."""
+    columns, order = program.columns(), order or program.order
+    policy, nobody = policy_of(program, order), np.full(len(program), -1, np.int32)
+    table = CallTable(program.calls, machine, policy)
+    heads = merged(program, machine.psum.bank_bytes) if policy.rewrites else nobody
+    row = table.rows_for(columns.call, policy, heads)
+    queue, weights, reads = (of.take(row) for of in (table.queue, table.weights, table.reads))
+    accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
+    flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, policy.rewrites)
+    fate, instead, moves = np.zeros(len(program), np.int8), nobody, NO_MOVES
+    if policy.rewrites:
+        loaded, moves = loads_and_spills(program, reads, machine.sbuf.usable_bytes)
+        products, operands = nobody, accesses.operands
+        if machine.has("psum_read_in_place"):
+            products, operands = bypassed(program, accesses, flow)
+        if (products >= 0).any():  # found by definitions, and changes who waits for whom
+            accesses = accesses._replace(operands=operands)
+            flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, True)
+        made = dependencies.recomputed(columns.call, accesses, _compared(program.calls), flow)
+        repeated = np.where(loaded < 0, made, loaded)
+        instead = nobody.copy()
+        for rule, found in ((BYPASSED, products), (REPEATED, repeated)):
+            fate[found >= 0], instead[found >= 0] = rule, found[found >= 0]
+    return Compiled(
+        program=program,
+        order=order,
+        policy=policy,
+        table=table,
+        row=row,
+        accesses=accesses,
+        flow=flow,
+        fate=fate,
+        instead=instead,
+        heads=heads,
+        moves=moves,
+    )
+
+
+def _compared(calls: Sequence[Call]) -> Array:
+    """How many operands a call has to share with one before it to have its result; 0 if it is made
+    again anyhow. The SDK's mamba on trn1 and kda-for-trainium's on trn2 make a sum of the same
+    tiles once: the Vector engine is too busy for more."""
+
+    def once(call: Call) -> bool:
+        return call.instruction.older_compiler.once and not call.dynamic
+
+    return np.array([len(call.reads) if once(call) else 0 for call in calls], np.int32)

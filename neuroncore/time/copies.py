@@ -1,0 +1,115 @@
+"""Copies that the older API's compiler leaves out, and those that it makes in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.enums import engine
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.legality import stays_legal
+from neuroncore.clause.operand import PSUM, SBUF
+from neuroncore.record.program import Program
+from neuroncore.time.loops.dependencies import Accesses, Flow
+
+Array = npt.NDArray[Any]
+
+
+def merged(program: Program, bank_bytes: int) -> Array:
+    """The first of the copies out of PSUM that one instruction makes, for each of the others; -1
+    for all else.
+
+    They are the same call of the same line, each right behind a transpose, write next to each
+    other, and read no more than one bank together: so profiles of attention on trn2 have it, whose
+    four transposes of 128 columns share a bank (trainium-kernel-fusion).
+    """
+    columns, found = program.columns(), np.full(len(program), -1, np.int32)
+    read = (call.view(call.reads[0]) if _empties_psum(call) else None for call in program.calls)
+    size = np.array([v.free_size * v.dtype.itemsize if v else 0 for v in read], np.int64)
+    transposes = _flags(lambda call: call.transposes, program.calls)
+    own = 1 + np.flatnonzero((size > 0)[columns.call[1:]] & transposes[columns.call[:-1]])
+    if not len(own):
+        return found
+    own = own[np.lexsort((own, columns.line[own], columns.call[own]))]
+    boxes = program.box_table()[columns.operands[columns.start[own + 1] - 1], :5]
+    rows, begin, end = boxes[:, :3], boxes[:, 3], boxes[:, 4]
+    same = np.diff(columns.call[own], prepend=-1) == 0
+    same &= np.diff(columns.line[own], prepend=-1) == 0
+    same[1:] &= (rows[1:] == rows[:-1]).all(axis=1) & (begin[1:] == end[:-1])
+    order = np.arange(len(own))
+    place = order - np.maximum.accumulate(np.where(same, 0, order))
+    place %= np.maximum(bank_bytes // size[columns.call[own]], 1)
+    found[own[place > 0]] = own[(order - place)[place > 0]]
+    return found
+
+
+def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, Array]:
+    """The product whose result the readers of each copy take from PSUM instead, -1 if they don't,
+    and the operands of all with that.
+
+    Such copies are between equal formats, of just what one instruction wrote; their readers all
+    read exactly what was copied, and may read it in PSUM, where it stays until then, in no more
+    time than in SBUF: so do reductions and exponentials in profiles of attention on trn2
+    (trainium-kernel-fusion).
+    """
+    calls, call = program.calls, program.columns().call
+    start, operands = accesses.start, accesses.operands
+    source, plain = np.full(len(call), -1, np.int32), _flags(_is_plain, calls)[call]
+    copies = np.flatnonzero(plain)
+    if not len(copies):
+        return source, operands
+    makers, last_operand = flow.reaching[start[copies]], start[1:] - 1
+    exact = (makers >= 0) & (operands[last_operand[makers]] == operands[start[copies]])
+    plain[copies], copies, makers = exact, copies[exact], makers[exact]
+    uses = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & plain[flow.reaching])
+    copy, reader = flow.reaching[uses], accesses.user[uses]
+    fits = operands[uses] == operands[last_operand[copy]]
+    fits &= np.bincount(reader, minlength=len(call))[reader] == 1  # no pair of operands in PSUM
+    each = np.column_stack((call[reader], call[copy], uses - start[reader]))
+    kinds, kind = np.unique(each, axis=0, return_inverse=True)
+    may_read = (_may_read(calls[one], calls[other], place) for one, other, place in kinds.tolist())
+    fits &= np.array([*may_read], np.bool_)[kind.reshape(-1)]
+    last, refused = np.full(len(call), -1), np.zeros(len(call), np.bool_)
+    np.maximum.at(last, copy, reader)
+    refused[copy[~fits]] = True
+    left_out = (last[copies] >= 0) & ~refused[copies] & (flow.killer[makers] > last[copies])
+    source[copies[left_out]] = makers[left_out]
+    uses, copy, operands = uses[source[copy] >= 0], copy[source[copy] >= 0], operands.copy()
+    operands[uses] = operands[start[copy]]
+    return source, operands
+
+
+def _flags(rule: Callable[[Call], bool], calls: list[Call]) -> Array:
+    return np.array([rule(call) for call in calls], np.bool_)
+
+
+def _empties_psum(call: Call) -> bool:
+    """Whether it copies from PSUM, and the kernel names no engine for that."""
+    if not call.instruction.traits.copies_out or call.dynamic or len(call.reads) != 1:
+        return False
+    return call["engine"] is engine.unknown and call.view(call.reads[0]).region is PSUM
+
+
+def _is_plain(call: Call) -> bool:
+    """Whether it copies from PSUM to SBUF, on no engine of the kernel's choosing, and no format
+    changes."""
+    if not _empties_psum(call):
+        return False
+    src, dst = call.view(call.reads[0]), call.view(call.writes[0])
+    return dst.region is SBUF and src.dtype is dst.dtype
+
+
+def _may_read(reader: Call, copy: Call, place: int) -> bool:
+    """Whether a call may read, as that operand, what a copy reads, and takes no longer then."""
+    if reader.dynamic or place >= len(reader.reads):
+        return False
+    name, src = reader.reads[place], copy.view(copy.reads[0])
+    made = replace(reader, arguments={**reader.arguments, name: src})
+    if reader.view(name).shape != src.shape or not stays_legal(made):
+        return False
+    from_psum, from_sbuf = (c.cost(c.machine).busy_ns for c in (made, reader))
+    return bool(from_psum <= from_sbuf)

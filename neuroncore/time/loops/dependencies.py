@@ -1,0 +1,275 @@
+"""Who waits for whom, for want of data: `neuroncore.time.prepare`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.native import buffers
+from neuroncore.native.jit import borrowing, compiled
+from neuroncore.record.loops.hashing import mixed, next_slot, no_slots, slot_of
+
+Array = npt.NDArray[Any]
+INT32 = np.dtype(np.int32)
+READERS = 32  # of a box, that an instruction which overwrites it waits for one by one
+
+
+class Accesses(NamedTuple):
+    """The operands of instruction i are the boxes operands[start[i]:start[i + 1]], of which the
+    first reads[i] are read; box b shares bytes with near[near_start[b]:near_start[b + 1]]."""
+
+    start: Array
+    operands: Array
+    reads: Array
+    near: Array
+    near_start: Array
+
+    @property
+    def user(self) -> Array:
+        """Whose each operand is."""
+        return np.repeat(np.arange(len(self.reads)), np.diff(self.start))
+
+    @property
+    def is_read(self) -> Array:
+        """Whether each operand is."""
+        found: Array = np.arange(len(self.operands)) < (self.start[:-1] + self.reads)[self.user]
+        return found
+
+
+class Flow(NamedTuple):
+    """What comes of it. i waits for needs[first[i]:first[i + 1]]: the last writers of all that it
+    reads or overwrites and up to READERS of those that read what it overwrites, the last ones of
+    each box; and for previous[i, q], the last instruction of queue q that reads what i overwrites.
+    Whether the stationary tile of i differs from the one in the array (`reload`); the definition
+    that reaches operand k, who wrote it last; who first kills, overwrites, any of what i wrote.
+    Reaching definitions are left out where there is no room for them."""
+
+    first: Array
+    needs: Array
+    previous: Array
+    reload: Array
+    reaching: Array
+    killer: Array
+
+
+class Users(NamedTuple):
+    """Of each box: who wrote it last, the last of each queue to read it, and all who did since it
+    was written, as a chain of operands from the latest to `earlier` ones; reading[k] is whose
+    operand k is. Of each instruction the last one that is known to wait for it (`noted`); and the
+    box in the PE array and who wrote that (`loaded`)."""
+
+    writer: Array
+    reader: Array
+    latest: Array
+    earlier: Array
+    reading: Array
+    noted: Array
+    loaded: Array
+
+
+def dependencies(
+    queue: Array, queues: int, accesses: Accesses, weights: Array, defines: bool
+) -> Flow:
+    """The flow of data of instructions on so many queues; with `defines`, of definitions too.
+
+    weights[i] is which operand of i is a stationary tile, or -1.
+    """
+    count, boxes, operands = len(queue), len(accesses.near_start) - 1, len(accesses.operands)
+    flow = Flow(
+        first=np.zeros(count + 1, np.int64),
+        needs=buffers.array((4 * count + 64,), INT32),
+        previous=buffers.filled((count, queues), -1, np.int32),
+        reload=np.zeros(count, np.bool_),
+        reaching=np.zeros(operands if defines else 0, np.int32),
+        killer=np.full(count, count, np.int32),
+    )
+    users = Users(
+        writer=np.full(boxes, -1, np.int32),
+        reader=buffers.filled((boxes, queues), -1, np.int32),
+        latest=np.full(boxes, -1, np.int32),
+        earlier=buffers.array((operands,), INT32),
+        reading=buffers.array((operands,), INT32),
+        noted=np.full(count, -1, np.int32),
+        loaded=np.full(2, -1, np.int32),
+    )
+    done = 0
+    while done < count:
+        done = _dependencies.over(count)(done, queue, accesses, weights, users, flow)
+        if done < count:
+            flow = flow._replace(needs=np.concatenate((flow.needs, np.empty_like(flow.needs))))
+    return flow._replace(needs=flow.needs[: flow.first[-1]])
+
+
+@compiled
+def _dependencies(
+    done: int, queue: Array, accesses: Accesses, weights: Array, users: Users, flow: Flow
+) -> int:
+    """How many instructions are done: all, or those for which there was room in `needs`."""
+    start, operands, reads = accesses.start, accesses.operands, accesses.reads
+    near, near_start, noted = accesses.near, accesses.near_start, users.noted
+    first, needs = flow.first, flow.needs
+    for i in range(done, queue.shape[0]):
+        found, stationary, made_by = first[i], -1, -1
+        for k in range(start[i], start[i + 1]):
+            own, definition = operands[k], -1
+            for n in range(near_start[own], near_start[own + 1]):
+                if found + READERS >= needs.shape[0]:
+                    for again in range(first[i], found):
+                        noted[needs[again]] = -1
+                    return i
+                b = near[n]
+                w = users.writer[b]
+                if w >= 0:
+                    definition = max(definition, w)
+                    found = _waiting(i, w, noted, needs, found)
+                if k >= start[i] + reads[i]:
+                    _overwritten(i, b, w, users, flow)
+                    found = _waiting_for_readers(i, b, users, needs, found)
+            if flow.reaching.shape[0]:
+                flow.reaching[k] = definition
+            if k - start[i] == weights[i]:
+                stationary, made_by = own, definition
+        if stationary >= 0:
+            flow.reload[i] = stationary != users.loaded[0] or made_by != users.loaded[1]
+            users.loaded[0], users.loaded[1] = stationary, made_by
+        _use(i, queue[i], accesses, users)
+        first[i + 1] = found
+    return len(queue)
+
+
+@borrowing
+def _waiting(i: int, other: Any, noted: Array, needs: Array, found: int) -> int:
+    """The length of `needs` with one more to wait for, unless i is known to."""
+    if noted[other] != i:
+        noted[other], needs[found] = i, other
+        found += 1
+    return found
+
+
+@borrowing
+def _waiting_for_readers(i: int, b: Any, users: Users, needs: Array, found: int) -> int:
+    operand = users.latest[b]
+    for _ in range(READERS):
+        if operand < 0:
+            break
+        found = _waiting(i, users.reading[operand], users.noted, needs, found)
+        operand = users.earlier[operand]
+    return found
+
+
+@borrowing
+def _overwritten(i: int, b: Any, writer: Any, users: Users, flow: Flow) -> None:
+    """Instruction i kills what a writer, or nobody, has put into box b."""
+    if writer >= 0:
+        flow.killer[writer] = min(flow.killer[writer], i)
+    for q in range(flow.previous.shape[1]):
+        flow.previous[i, q] = max(flow.previous[i, q], users.reader[b, q])
+
+
+@borrowing
+def _use(i: int, q: Any, accesses: Accesses, users: Users) -> None:
+    """Note what instruction i of queue q reads and writes, when all that it waits for is known."""
+    start, first_write = accesses.start, accesses.start[i] + accesses.reads[i]
+    for k in range(start[i], start[i + 1]):
+        own = accesses.operands[k]
+        if k >= first_write:
+            users.writer[own], users.latest[own] = i, -1
+        else:
+            users.reader[own, q] = i
+            users.earlier[k], users.reading[k] = users.latest[own], i
+            users.latest[own] = k
+
+
+def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> Array:
+    """The last instruction before each that did the same with the same data, if its result is still
+    there, else -1. compared[c] is how many operands of call c have to be the same, 0 if it is
+    always made again."""
+    before = np.full(len(call), -1, np.int32)
+    slots = no_slots(len(call))
+    _recomputed.over(len(call))(call, accesses, compared, flow, slots, before)
+    return before
+
+
+@compiled
+def _recomputed(
+    call: Array, accesses: Accesses, compared: Array, flow: Flow, slots: Array, before: Array
+) -> None:
+    """Keeps in `slots`, from that of its hash on, the last of those that do the same."""
+    start, operands, reaching = accesses.start, accesses.operands, flow.reaching
+    for i in range(call.shape[0]):
+        count = compared[call[i]]
+        if count == 0:
+            continue
+        key = mixed(0, call[i])
+        for k in range(start[i], start[i] + count):
+            key = mixed(mixed(key, operands[k]), reaching[k])
+        slot = slot_of(key, slots.shape[0])
+        while slots[slot] >= 0:
+            one, k = slots[slot], 0
+            if call[one] == call[i]:
+                ours, theirs = start[i], start[one]
+                while (
+                    k < count
+                    and operands[ours + k] == operands[theirs + k]
+                    and reaching[ours + k] == reaching[theirs + k]
+                ):
+                    k += 1
+                if k == count:
+                    break
+            slot = next_slot(slot, slots.shape[0])
+        one, slots[slot] = slots[slot], i
+        if one >= 0 and flow.killer[one] >= i:
+            before[i] = one
+
+
+class Overwritten(NamedTuple):
+    """Of each box: who wrote it last, and which operand read it last since any of it was written;
+    of each operand the one that did before it (`earlier`), and whose operand it is (`reading`)."""
+
+    writer: Array
+    latest: Array
+    earlier: Array
+    reading: Array
+
+
+def first_uses(accesses: Accesses, moving: Array) -> Array:
+    """The first instruction to read or overwrite what each one that is `moving` wrote; its own
+    place if there is none, of others, and if what it reads is overwritten, which waits for it
+    then: it is not moving any more."""
+    count, boxes = len(accesses.reads), len(accesses.near_start) - 1
+    state = Overwritten(
+        writer=np.full(boxes, -1, np.int32),
+        latest=np.full(boxes, -1, np.int64),
+        earlier=np.full(len(accesses.operands), -1, np.int64),
+        reading=np.zeros(len(accesses.operands), np.int32),
+    )
+    used = np.arange(count)
+    _first_uses.over(count)(accesses, moving, state, used)
+    return used
+
+
+@compiled
+def _first_uses(accesses: Accesses, moving: Array, state: Overwritten, used: Array) -> None:
+    start, operands, near = accesses.start, accesses.operands, accesses.near
+    writer, latest, earlier, reading = state.writer, state.latest, state.earlier, state.reading
+    for i in range(used.shape[0]):
+        first_write = start[i] + accesses.reads[i]
+        for k in range(start[i], start[i + 1]):
+            own = operands[k]
+            for n in range(accesses.near_start[own], accesses.near_start[own + 1]):
+                w = writer[near[n]]
+                if w >= 0 and used[w] == w and moving[w]:
+                    used[w] = i
+                if k >= first_write:
+                    e = latest[near[n]]
+                    latest[near[n]] = -1
+                    while e >= 0:
+                        used[reading[e]], moving[reading[e]] = reading[e], False
+                        e = earlier[e]
+        for k in range(start[i], start[i + 1]):
+            if k >= first_write:
+                writer[operands[k]] = i if moving[i] else -1
+            elif moving[i]:
+                earlier[k], reading[k], latest[operands[k]] = latest[operands[k]], i, k

@@ -1,0 +1,307 @@
+"""Loops of what the older API's compiler leaves out and spills: `neuroncore.time.residency`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.native.jit import borrowing, compiled, inlined
+from neuroncore.record.loops.hashing import MIX
+
+Array = npt.NDArray[Any]
+BEFORE, AFTER = 0, 1
+
+
+class Accesses(NamedTuple):
+    """The operands of instruction i are start[i]:start[i + 1], of which the first reads[i] are
+    read; operand k is in piece[k], and all of it where whole[k] says so."""
+
+    start: Array
+    reads: Array
+    piece: Array
+    whole: Array
+
+
+class Contents(NamedTuple):
+    """What tells whether pieces have the same content: call[i] of each instruction, and where the
+    box operands[k] that operand k is lies in its piece, by the rows of both (`pieces`)."""
+
+    call: Array
+    operands: Array
+    boxes: Array
+    extents: Array
+
+
+class Tiles(NamedTuple):
+    """Of each piece: whether it is loaded whole, whether it may be moved, and its bytes, in each
+    partition and in all."""
+
+    loaded: Array
+    movable: Array
+    width: Array
+    nbytes: Array
+
+
+@compiled
+def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
+    """For each piece the first one that is loaded from the same bytes, itself if there is none; and
+    the instruction that loads it, -1 if it isn't loaded whole or is written again."""
+    start, reads, piece, _ = accesses
+    call, operands, boxes, extents = contents
+    count = on_chip.shape[0]
+    same_as, load = np.arange(count), np.full(count, -1)
+    writers, final, alone, first_read = _history(start, reads, piece, count)
+    key = np.ones(count, np.uint64)  # of how its content is made
+    inputs = np.zeros(count, np.int64)
+    external = np.ones(count, np.bool_)
+    known = np.full(2 * count + 1, -1)  # pieces, by key
+    for i in range(call.shape[0]):
+        first_write = start[i] + reads[i]
+        if first_write == start[i + 1]:
+            continue
+        own = piece[first_write]
+        if not alone[own] or not on_chip[own] or final[own] >= first_read[own]:
+            continue
+        for k in range(start[i], first_write):
+            external[own] &= not on_chip[piece[k]] and writers[piece[k]] == 0
+        if not external[own]:
+            continue
+        key[own] = _mixed(key[own], call[i])
+        for k in range(start[i], first_write):
+            key[own] = _mixed(key[own], piece[k])
+        inputs[own] += reads[i]
+        for k in range(start[i], start[i + 1]):
+            if not on_chip[piece[k]]:
+                key[own] = _mixed(key[own], operands[k])
+                continue
+            for n in range(4):  # from its first row and byte
+                start_of_piece = extents[piece[k], n // 2 * 2]
+                key[own] = _mixed(key[own], boxes[operands[k], 1 + n] - start_of_piece)
+        if i < final[own] or inputs[own] == 0:
+            continue
+        if writers[own] == 1:
+            load[own] = i
+        slot = np.int64(key[own] % np.uint64(known.shape[0]))
+        while known[slot] >= 0 and key[known[slot]] != key[own]:
+            slot = (slot + 1) % known.shape[0]
+        if known[slot] < 0:
+            known[slot] = own
+        same_as[own] = known[slot]
+    return same_as, load
+
+
+@inlined
+def _history(start: Array, reads: Array, piece: Array, count: int) -> Any:
+    """Of each piece: how many instructions write it, the last of them, whether none of them writes
+    anything besides; and the first instruction that reads it."""
+    writers, final = np.zeros(count, np.int64), np.full(count, -1)
+    alone = np.ones(count, np.bool_)
+    first_read = np.full(count, reads.shape[0])
+    for i in range(reads.shape[0]):
+        first_write = start[i] + reads[i]
+        for k in range(start[i], first_write):
+            first_read[piece[k]] = min(first_read[piece[k]], i)
+        for k in range(first_write, start[i + 1]):
+            writers[piece[k]] += 1
+            final[piece[k]] = i
+            alone[piece[k]] &= start[i + 1] - first_write == 1
+    return writers, final, alone, first_read
+
+
+@inlined
+def _mixed(key: Any, value: Any) -> Any:
+    product = (key ^ np.uint64(value)) * MIX
+    return product ^ (product >> np.uint64(32))
+
+
+@compiled
+def repeated(accesses: Accesses, same_as: Array) -> Array:
+    """The instruction that has made what each one would make again, the last one to write it; -1
+    for those that write nothing or a piece that is no repetition."""
+    start, reads, piece, _ = accesses
+    found, maker = np.full(reads.shape[0], -1, np.int32), np.full(same_as.shape[0], -1)
+    for i in range(found.shape[0]):
+        for k in range(start[i] + reads[i], start[i + 1]):
+            maker[piece[k]] = i
+    for i in range(found.shape[0]):
+        for k in range(start[i] + reads[i], start[i + 1]):
+            if same_as[piece[k]] == piece[k]:
+                found[i] = -1
+                break
+            if k == start[i] + reads[i]:
+                found[i] = maker[same_as[piece[k]]]
+    return found
+
+
+class Residents(NamedTuple):
+    """The tiles that are in SBUF, as a list with the one that has not been used for the longest
+    time first; of these, in a list of the same kind, the `idle` ones that only stay so that a load
+    can be left out. Of each tile, whether it has been there, whether HBM has it too (`clean`), and
+    which instruction used it last.
+
+    links[BEFORE, p] and links[AFTER, p] are the neighbours of p, -1 if it is not in the list, a
+    ring through an entry for its ends.
+    """
+
+    links: Array
+    idle: Array
+    seen: Array
+    clean: Array
+    last_use: Array
+
+
+class Moves(NamedTuple):
+    """The transfers that the compiler adds, of which counts[MADE] are made: rows of its kind, the
+    instruction that each comes before, and the piece. counts[USED] bytes of `width` are in use."""
+
+    rows: Array
+    counts: Array
+
+
+MADE, USED = range(2)
+SAVED, RELOADED, REREAD = range(3)
+
+
+def replay(accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int) -> Array:
+    """Go through the program with at most `capacity` bytes of `width` at a time; the rows of
+    transfers that this takes. Pieces that are read again, where they were loaded from, are those
+    that would have had to stay."""
+    count = len(same_as)
+    residents = Residents(
+        links=_no_tiles(count),
+        idle=_no_tiles(count),
+        seen=np.zeros(count, np.bool_),
+        clean=np.zeros(count, np.bool_),
+        last_use=np.full(count, -1),
+    )
+    runs = repeated(accesses, same_as) < 0
+    uses = _uses(accesses, same_as, tiles.movable, runs)
+    most = 2 * np.count_nonzero(uses[0] >= 0)  # a tile that makes room was brought before
+    moves = Moves(np.empty((most, 3), np.int64), np.zeros(2, np.int64))
+    _replay(accesses, same_as, tiles, capacity, runs, uses, residents, moves)
+    return moves.rows[: moves.counts[MADE]].copy()
+
+
+@compiled
+def _replay(
+    accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int, runs: Array, uses: Any,
+    residents: Residents, moves: Moves,
+) -> None:  # fmt: skip
+    start, reads, piece, _ = accesses
+    used_as, used_next_as = uses
+    links, idle, seen, clean, _ = residents
+    loaded, width, counts = tiles.loaded, tiles.width, moves.counts
+    for i in range(runs.shape[0]):
+        if not runs[i]:
+            continue
+        for k in range(start[i], start[i + 1]):
+            if used_as[k] >= 0:
+                _bring(same_as[piece[k]], used_as[k], i, tiles, residents, moves)
+        while counts[USED] > capacity and _spilled(i, tiles, residents, moves):
+            pass
+        for k in range(start[i] + reads[i], start[i + 1]):
+            clean[same_as[piece[k]]] = False
+        for k in range(start[i], start[i + 1]):
+            if used_as[k] < 0:
+                continue
+            tile = same_as[piece[k]]
+            if used_next_as[k] < 0:
+                _take_out(links, tile)
+                counts[USED] -= width[tile]
+                seen[tile] = clean[tile] = False
+            elif used_next_as[k] != used_as[k] and loaded[tile]:
+                _put_last(idle, tile)
+
+
+@borrowing
+def _bring(
+    tile: Any, used_as: Any, i: int, tiles: Tiles, residents: Residents, moves: Moves
+) -> None:
+    """Have a tile there for instruction i, which uses it as a piece."""
+    if residents.links[AFTER, tile] < 0:
+        moves.counts[USED] += tiles.width[tile]
+        if residents.seen[tile] and tiles.loaded[tile]:
+            _move(REREAD, i, used_as, moves)
+        elif residents.seen[tile]:
+            _move(RELOADED, i, tile, moves)
+    residents.seen[tile], residents.last_use[tile] = True, i
+    _take_out(residents.idle, tile)
+    _take_out(residents.links, tile)
+    _put_last(residents.links, tile)
+
+
+@borrowing
+def _spilled(i: int, tiles: Tiles, residents: Residents, moves: Moves) -> bool:
+    """Make room by the tile that has been idle, or unused, for the longest time, if instruction i
+    doesn't use it; what HBM doesn't have is saved."""
+    ends = residents.seen.shape[0]
+    victim = residents.idle[AFTER, ends]
+    if victim == ends:
+        victim = residents.links[AFTER, ends]
+    if victim == ends or residents.last_use[victim] == i:
+        return False
+    _take_out(residents.idle, victim)
+    _take_out(residents.links, victim)
+    moves.counts[USED] -= tiles.width[victim]
+    if not tiles.loaded[victim] and not residents.clean[victim]:
+        _move(SAVED, i, victim, moves)
+        residents.clean[victim] = True
+    return True
+
+
+@borrowing
+def _move(kind: int, i: int, piece: Any, moves: Moves) -> None:
+    row = moves.counts[MADE]
+    moves.rows[row, 0], moves.rows[row, 1], moves.rows[row, 2] = kind, i, piece
+    moves.counts[MADE] += 1
+
+
+@compiled
+def _uses(accesses: Accesses, same_as: Array, movable: Array, runs: Array) -> Any:
+    """Of the first operand in each tile that an instruction uses: as which piece it uses the tile,
+    and as which piece it is used next, -1 if never before all of it is written. Other operands have
+    -1 for both."""
+    start, reads, piece, whole = accesses
+    used_as, used_next_as = np.full(piece.shape[0], -1), np.full(piece.shape[0], -1)
+    following = np.full(same_as.shape[0], -1)
+    first = np.full(same_as.shape[0], piece.shape[0])  # the operand
+    for i in range(runs.shape[0] - 1, -1, -1):
+        if not runs[i]:
+            continue
+        for k in range(start[i], start[i + 1]):
+            tile = same_as[piece[k]]
+            if not movable[tile]:
+                continue
+            if first[tile] >= start[i + 1]:
+                first[tile] = k
+                used_next_as[k] = following[tile]
+            used_as[first[tile]] = following[tile] = piece[k]
+        first_write = start[i] + reads[i]
+        for k in range(first_write, start[i + 1]):
+            if whole[k] and piece[k] not in piece[start[i] : first_write]:
+                following[same_as[piece[k]]] = -1
+    return used_as, used_next_as
+
+
+def _no_tiles(ends: int) -> Array:
+    links = np.full((2, ends + 1), -1)
+    links[:, ends] = ends
+    return links
+
+
+@borrowing
+def _take_out(links: Array, tile: Any) -> None:
+    if links[AFTER, tile] >= 0:
+        before, after = links[BEFORE, tile], links[AFTER, tile]
+        links[AFTER, before], links[BEFORE, after] = after, before
+        links[AFTER, tile] = -1
+
+
+@borrowing
+def _put_last(links: Array, tile: Any) -> None:
+    ends = links.shape[1] - 1
+    last = links[BEFORE, ends]
+    links[AFTER, last] = links[BEFORE, ends] = tile
+    links[BEFORE, tile], links[AFTER, tile] = last, ends

@@ -1,0 +1,356 @@
+"""When each instruction runs: `neuroncore.time.schedule`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.native.jit import borrowing, compiled
+from neuroncore.time.loops.contention import Units, completed, idle_units, shared, warmed
+
+Array = npt.NDArray[Any]
+UNKNOWN = -1.0
+OWN_QUEUE = -2  # what an instruction waited for that could have begun before its queue was free
+
+
+class Work(NamedTuple):
+    """The instructions of all cores. i waits for the writers needs[first[i]:first[i + 1]] and for
+    instructions previous[i, q] of each queue q of its core, unless -1."""
+
+    queue: Array
+    first: Array
+    needs: Array
+    previous: Array
+    partner: Array  # in a ring, what other cores have to have done for i to end; -1 for nothing
+    busy: Array  # how long it keeps its queue; longer while the PE is cold or a way is shared
+    latency: Array  # after which its result is there
+    lane: Array  # the first and last DMA engine of a transfer, or -1
+    lane_ns: Array  # what it takes of each
+    filled: Array  # products with more than half of the PE's rows
+    fresh: Array  # what reads nothing
+    shares: Array  # what goes the way to SBUF that Vector and GpSimd have in common
+
+
+class Queues(NamedTuple):
+    """The instructions of queue q are order[start[q]:start[q + 1]]. The one that can begin first
+    among limits[q, 0] does; those that are fresh do among limits[q, 1], and don't count."""
+
+    order: Array
+    start: Array
+    limits: Array
+
+
+class Core(NamedTuple):
+    """Which of a core's queues are those of the Tensor, Vector and GpSimd engines, and the costs of
+    its machine that depend on when something happens."""
+
+    tensor: int
+    vector: int
+    gpsimd: int
+    semaphore_ns: float
+    warmup_ns: float
+    cooling_ns: float
+    cooling_share: float
+    cold_clock_share: float
+
+
+FIXED = Core._fields[3:]  # of `neuroncore.machine.Fixed`, as floats
+
+
+class Times(NamedTuple):
+    """When each instruction begins, has done its work, and when its result is there, in
+    nanoseconds, -1 before it is known; and what it waited for: -1 nothing, OWN_QUEUE."""
+
+    begin: Array
+    done: Array
+    end: Array
+    cause: Array
+
+
+class Windows(NamedTuple):
+    """What each queue may begin next. Places are those of `Queues.order`: all before reached[q]
+    were in its reach, which goes to allowed[q], and those before admitted[q] that read something
+    are let in; held[q] of them it has not begun.
+
+    What is let in waits for an end that is not known yet, in the chain of waiting[p], the first
+    place that waits for instruction p, and `following`; all that i waits for before number asked[i]
+    is known. Or its entry k of queue q is one of those from low[q] to high[q], in the order of the
+    queue: place[q, k] is ready at ready[q, k], when why[q, k] has ended. The one at choice[q] can
+    begin soonest, unless queue q is stale.
+    """
+
+    allowed: Array
+    reached: Array
+    admitted: Array
+    held: Array
+    waiting: Array
+    following: Array
+    asked: Array
+    low: Array
+    high: Array
+    place: Array
+    ready: Array
+    why: Array
+    choice: Array
+    soonest: Array
+    stale: Array
+
+
+def timeline(work: Work, queues: Queues, core: Core, times: Times) -> None:
+    """Fill in `times`, on cores of work.previous.shape[1] queues each.
+
+    Of all queues, the one that can begin first does. A transfer then occupies DMA engines
+    lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each, first come first served; in a queue in
+    order it is not complete before those ahead of it: all engines count every transfer on one
+    semaphore (DMAO). Where cores meet, i ends when all of its ring of partners have done theirs.
+    Instructions of the PE get busier while it is cold. Those of Vector and GpSimd that `shares`
+    flags have one way to SBUF: each takes twice as long while the other one works.
+    """
+    run = _run.over(len(work.queue))
+    run(_windows(work, queues), idle_units(work, queues), work, queues, core, times)
+
+
+def _windows(work: Work, queues: Queues) -> Windows:
+    count, room = len(queues.limits), 2 * int(queues.limits.max())
+    begin = queues.start[:-1].astype(np.int64)
+    return Windows(
+        allowed=begin + queues.limits[:, 1],
+        reached=begin.copy(),
+        admitted=begin,
+        held=np.zeros(count, np.int32),
+        waiting=np.full(len(work.queue), -1),
+        following=np.empty(len(work.queue), np.int64),
+        asked=work.first[:-1].copy(),
+        low=np.zeros(count, np.int64),
+        high=np.zeros(count, np.int64),
+        place=np.zeros((count, room), np.int32),
+        ready=np.zeros((count, room)),
+        why=np.zeros((count, room), np.int32),
+        choice=np.zeros(count, np.int64),
+        soonest=np.zeros(count),
+        stale=np.ones(count, np.bool_),
+    )
+
+
+@compiled
+def _run(
+    windows: Windows, units: Units, work: Work, queues: Queues, core: Core, times: Times
+) -> None:
+    for _ in range(work.queue.shape[0]):
+        q = _choose(windows, units, work, queues, core, times.end)
+        if q < 0:
+            raise RuntimeError("the instructions wait for each other in a circle")
+        i = _begin(q, windows, units, work, queues, core, times)
+        completed(i, q, units, work, queues, times)
+        _finish(i, windows, work, queues, core, times)
+
+
+@borrowing
+def _choose(
+    windows: Windows, units: Units, work: Work, queues: Queues, core: Core, end: Array
+) -> int:
+    """The queue that can begin something first; -1 if none can."""
+    best, best_time = -1, np.inf
+    for q in range(windows.low.shape[0]):
+        if windows.stale[q]:
+            _let_in(q, windows, work, queues, core, end)
+            _look(q, windows, units.free[q])
+        if windows.soonest[q] < best_time:
+            best, best_time = q, windows.soonest[q]
+    return best
+
+
+@borrowing
+def _let_in(q: int, windows: Windows, work: Work, queues: Queues, core: Core, end: Array) -> None:
+    """Let into the window of queue q what has come in its reach."""
+    reached, admitted, held = windows.reached[q], windows.admitted[q], windows.held[q]
+    within = min(windows.allowed[q], queues.start[q + 1])
+    while reached < within or (admitted < reached and held < queues.limits[q, 0]):
+        if reached < within:
+            place, wanted = reached, True
+            reached += 1
+        else:
+            place, wanted = admitted, False
+            admitted += 1
+        if work.fresh[queues.order[place]] == wanted:
+            _settle(place, windows, work, queues, core, end)
+            held += not wanted
+    windows.reached[q], windows.admitted[q], windows.held[q] = reached, admitted, held
+
+
+@borrowing
+def _settle(
+    place: Any, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
+) -> None:
+    """Put what is at a place among what is known of its queue, or let it wait for what isn't."""
+    i = queues.order[place]
+    q = work.queue[i]
+    begin, first = windows.asked[i], work.first[i + 1]
+    while True:
+        time, cause = _ready(i, begin, work, core, end)
+        if time < 0.0 or begin == work.first[i]:
+            break
+        begin = work.first[i]
+    if time < 0.0:
+        windows.asked[i] = cause
+        producer = work.needs[cause] if cause < first else work.previous[i, cause - first]
+        windows.following[place] = windows.waiting[producer]
+        windows.waiting[producer] = place
+        return
+    if windows.high[q] == windows.place.shape[1]:
+        _to_the_front(q, windows)
+    k, low = windows.high[q], windows.low[q]
+    windows.high[q] += 1
+    windows.stale[q] = True
+    while k > low and windows.place[q, k - 1] > place:
+        _move(q, k - 1, k, windows)
+        k -= 1
+    windows.place[q, k], windows.ready[q, k], windows.why[q, k] = place, time, cause
+
+
+@borrowing
+def _to_the_front(q: Any, windows: Windows) -> None:
+    low, high = windows.low[q], windows.high[q]
+    for k in range(low, high):
+        _move(q, k, k - low, windows)
+    windows.low[q], windows.high[q] = 0, high - low
+
+
+@borrowing
+def _move(q: Any, source: Any, target: Any, windows: Windows) -> None:
+    windows.place[q, target] = windows.place[q, source]
+    windows.ready[q, target] = windows.ready[q, source]
+    windows.why[q, target] = windows.why[q, source]
+
+
+@borrowing
+def _look(q: int, windows: Windows, free: Any) -> None:
+    """Find what queue q can begin soonest."""
+    soonest = np.inf
+    for k in range(windows.low[q], windows.high[q]):
+        time = max(windows.ready[q, k], free)
+        if time < soonest:
+            windows.choice[q], soonest = k, time
+        if time <= free:
+            break  # those behind it can't begin sooner
+    windows.stale[q], windows.soonest[q] = False, soonest
+
+
+@borrowing
+def _ready(i: Any, begin: Any, work: Work, core: Core, end: Array) -> Any:
+    """When all that instruction i waits for, from number `begin` on, is there, and what was last;
+    UNKNOWN and a number, if the end of what has that isn't known yet. On the PE results needn't be
+    there for the next."""
+    queues, first, q = work.previous.shape[1], work.first[i + 1], work.queue[i]
+    chained = q % queues == core.tensor
+    time, waited = 0.0, -1
+    for k in range(begin, first + queues):
+        p = work.needs[k] if k < first else work.previous[i, k - first]
+        if p < 0:
+            continue
+        if end[p] < 0.0:
+            return UNKNOWN, k
+        own = work.queue[p] == q
+        if own and chained and work.partner[p] < 0:
+            continue
+        there = end[p] + (0.0 if own else core.semaphore_ns)
+        if there > time:
+            time, waited = there, p
+    return time, waited
+
+
+@borrowing
+def _begin(
+    q: int, windows: Windows, units: Units, work: Work, queues: Queues, core: Core, times: Times
+) -> Any:
+    """Begin what queue q can begin soonest, and say what that is: it takes longer on a cold PE, or
+    when it goes a way to SBUF that another has taken."""
+    k, time = windows.choice[q], windows.soonest[q]
+    i = queues.order[windows.place[q, k]]
+    times.begin[i] = time
+    free = windows.ready[q, k] >= units.free[q]
+    times.cause[i] = windows.why[q, k] if free else OWN_QUEUE
+    _take_out(q, k, work.fresh[i], windows)
+    number, unit = divmod(q, work.previous.shape[1])
+    if unit == core.tensor and core.warmup_ns > 0.0:
+        work.busy[i] = warmed(time, work.busy[i], work.filled[i], core, number, units)
+    if work.shares[i]:
+        rival = q - unit + (core.gpsimd if unit == core.vector else core.vector)
+        longer = shared(i, units.sharing[rival], time, work.busy, times)
+        if longer > 0.0:
+            units.free[rival] += longer
+            windows.stale[rival] = True
+            _look_again(number, time, windows, work, queues, core, times.end)
+        units.sharing[q] = i
+    units.free[q] = time + work.busy[i]
+    return i
+
+
+@borrowing
+def _take_out(q: int, k: int, fresh: Any, windows: Windows) -> None:
+    """Take what queue q has begun out of its window; the entries on the shorter side move up."""
+    low, high = windows.low[q], windows.high[q]
+    if k - low < high - k:
+        for entry in range(k, low, -1):
+            _move(q, entry - 1, entry, windows)
+        windows.low[q] += 1
+    else:
+        for entry in range(k, high - 1):
+            _move(q, entry + 1, entry, windows)
+        windows.high[q] -= 1
+    if windows.low[q] == windows.high[q]:
+        windows.low[q] = windows.high[q] = 0
+    windows.allowed[q] += 1
+    windows.held[q] -= not fresh
+    windows.stale[q] = True
+
+
+@borrowing
+def _look_again(
+    number: Any, time: float, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
+) -> None:
+    """See when all of a core is ready that is so after a time: perhaps by an end of its own that
+    has changed."""
+    each = work.previous.shape[1]
+    for q in range(number * each, (number + 1) * each):
+        for k in range(windows.low[q], windows.high[q]):
+            if windows.ready[q, k] > time:
+                i = queues.order[windows.place[q, k]]
+                windows.ready[q, k], windows.why[q, k] = _ready(i, work.first[i], work, core, end)
+                windows.stale[q] = True
+
+
+@borrowing
+def _finish(i: Any, windows: Windows, work: Work, queues: Queues, core: Core, times: Times) -> None:
+    """When the result of i is there, if that is known, and look again at what waited to know it."""
+    met, other = times.done[i], work.partner[i]
+    while other >= 0 and other != i:
+        if times.begin[other] < 0.0:
+            return
+        met, other = max(met, times.done[other]), work.partner[other]
+    if other >= 0:
+        met += core.semaphore_ns
+    times.end[i] = met + work.latency[i]
+    other = work.partner[i]
+    while other >= 0 and other != i:
+        times.end[other] = met + work.latency[other]
+        other = work.partner[other]
+    while True:  # for the others of the ring, and i as the last
+        other = work.partner[other] if other >= 0 else i
+        _tell(other, windows, work, queues, core, times.end)
+        if other == i:
+            break
+
+
+@borrowing
+def _tell(
+    producer: Any, windows: Windows, work: Work, queues: Queues, core: Core, end: Array
+) -> None:
+    """Look again at what waited to know when an instruction ends."""
+    place = windows.waiting[producer]
+    while place >= 0:
+        following = windows.following[place]
+        _settle(place, windows, work, queues, core, end)
+        place = following

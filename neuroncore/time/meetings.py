@@ -1,0 +1,88 @@
+"""Where cores of a world wait for each other: which instructions are one meeting, and how long what
+ranks do together takes on the instance that they are in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.clause.cost import Collective
+from neuroncore.machine import instance as instances
+from neuroncore.machine.collective_time import CollectiveTime, known_time
+from neuroncore.machine.world import World
+from neuroncore.record.program import Program
+from neuroncore.time.compiled import Compiled
+from neuroncore.time.loops.timeline import Work
+
+Array = npt.NDArray[Any]
+
+
+def partners(programs: Sequence[Program], at: Array, world: World) -> Array:
+    """For each instruction of all cores, those of core c from at[c] on, the next core's of the same
+    meeting, in a ring; -1 where a core meets nobody."""
+    partner = np.full(at[-1], -1, np.int32)
+    for meeting in together(programs, world):
+        ring = [int(at[number]) + instruction for number, instruction in meeting.items()]
+        partner[ring] = np.roll(ring, -1)
+    return partner
+
+
+def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
+    """Every meeting of several cores: by the numbers of the cores, their instructions.
+
+    The k-th meeting of some cores is the k-th of each. One that not all have come to, because a
+    record ended before, is none.
+    """
+    found: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
+    for number, program in enumerate(programs):
+        members = {
+            index: tuple(sorted(call.instruction.meets(call, world, number)))
+            for index, call in enumerate(program.calls)
+            if call.instruction.meets is not None
+        }
+        column, met = program.columns().call, Counter[tuple[int, ...]]()
+        for i in np.flatnonzero(np.isin(column, list(members))).tolist():
+            who = members[column[i]]
+            found.setdefault((who, met[who]), {})[number] = i
+            met[who] += 1
+    return [there for (who, _), there in found.items() if len(there) == len(who) > 1]
+
+
+def collectives(form: Compiled) -> list[tuple[int, Collective]]:
+    """The instructions of a program that are collectives, in order."""
+    done = {row: one for row, one in enumerate(form.table.collectives) if one is not None}
+    own = np.flatnonzero(np.isin(form.row, list(done))) if done else ()
+    return [(int(i), done[form.row[i]]) for i in own]
+
+
+def time_of(done: Collective, world: World, number: int, machine: str) -> CollectiveTime | None:
+    """How long it takes the group of a core, on the world's instance or else on the smallest that
+    has so many ranks; None if there is none, or if the instance has fewer."""
+    group = done.group(world.rank(number))
+    most = max(world.ranks, 1 + max(group))
+    named = instances.find(world.instance) if world.instance else None
+    one = named or instances.holding(machine, world.cores, most)
+    if one is None or world.cores not in one.chip.logical_core_sizes:
+        return None
+    if max(group) >= one.ranks(world.cores):
+        return None
+    return known_time(one.name, world.cores, done.pattern, done.size_bytes, group)
+
+
+def lay_out(form: Compiled, work: Work, world: World, number: int, machine: str) -> None:
+    """Put the times of collectives into the latencies, and let each wait for the end of the one
+    before: a core's CC-cores work on one stream where no other is named
+    (compute-comm-overlap.rst)."""
+    before = -1
+    for i, done in collectives(form):
+        taken = time_of(done, world, number, machine)
+        if taken is not None:
+            work.latency[i] = taken.ns
+        if before >= 0:
+            queue = work.queue[before]
+            work.previous[i, queue] = max(work.previous[i, queue], before)
+        before = i

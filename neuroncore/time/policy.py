@@ -1,0 +1,92 @@
+"""How far each API's compiler departs from the order that a kernel issues instructions in:
+`isa/compilers.toml`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from neuroncore.base.structs import dataclass
+from neuroncore.clause.instruction import Call
+from neuroncore.machine import FactReader, Machine
+from neuroncore.record.program import Order, Program
+
+NUMBERS = "window", "reach", "transfers", "horizon_ns", "by_first_use"  # of an order, in the file
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How far a compiler departs from the order of a program.
+
+    Among the first `window` instructions that an engine has not begun (`transfers` for DMA), the
+    one that can begin first does; what reads nothing, like memset, may be moved up from further
+    behind, among the first `reach`. With `horizon_ns`, what the kernel names no engine for goes to
+    Vector or Scalar, whichever has less to do and is not behind by more than that; what is loaded
+    again is there already, while it fits (`residency`); `copies` are left out or made in one go;
+    and descriptors that hardware could write are written before the kernel runs, but for `dge`:
+    hardware writes them then, of loads and stores in one ring. With `by_first_use`, loads come in
+    the order in which their data are used.
+    """
+
+    said: str
+    window: int
+    reach: int
+    transfers: int
+    horizon_ns: float
+    by_first_use: bool
+    dge: bool = False
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether the compiler does more to a program than reorder it."""
+        return self.horizon_ns > 0
+
+    def on(self, machine: Machine) -> Machine:
+        """The machine as such a compiler uses it: the older one may write descriptors ahead."""
+        return machine if not self.rewrites or self.dge else machine.descriptors_ahead
+
+    def has_one_ring(self, machine: Machine) -> bool:
+        """Whether stores take turns with loads: one generator writes the descriptors of both."""
+        return self.rewrites and self.dge and machine.has("hardware_dge")
+
+
+SAID: dict[Order, str] = {
+    "in-order": "every engine in the order of the program",
+    "scheduled": "reordered as today's compiler does",
+    "compiled": "reordered as the older API's compiler does",
+}
+
+
+def _read() -> tuple[dict[Order, Policy], dict[str, str]]:
+    """The policies and the effects of flags that the file has. Raises DefinitionError if it is
+    wrong."""
+    reader = FactReader.of("compilers.toml")
+    raw = reader.raw
+    reader.exactly(raw, ("sources", "orders", "flags"), "")
+    reader.exactly(raw["orders"], [*SAID], "orders")
+    policies: dict[Order, Policy] = {}
+    for order, said in SAID.items():
+        reader.exactly(raw["orders"][order], NUMBERS, f"orders.{order}")
+        policies[order] = Policy(said, **reader.numbers(f"orders.{order}", raw["orders"][order]))
+    return policies, reader.numbers("flags", raw["flags"])
+
+
+POLICIES, FLAGS = _read()
+
+
+def policy_of(program: Program, order: Order) -> Policy:
+    """What the compiler that a program was given to does in that order."""
+    policy = POLICIES[order]
+    return replace(policy, dge=True) if policy.rewrites and program.dge else policy
+
+
+def effects(flags: Sequence[str]) -> list[str]:
+    """What each flag changes of an estimate, in words."""
+    return [f"{flag}: {FLAGS.get(flag.partition('=')[0]) or 'no effect known'}" for flag in flags]
+
+
+def variants(call: Call, policy: Policy) -> list[Call]:
+    """A call on each engine that may run it."""
+    if not policy.rewrites or call.instruction.older_compiler.engines is None:
+        return [call]
+    return [replace(call, engine=unit) for unit in call.instruction.older_compiler.engines(call)]

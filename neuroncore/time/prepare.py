@@ -1,0 +1,184 @@
+"""What a core has to do: its instructions, what each takes and waits for, as arrays.
+
+SBUF and PSUM are space that a tile waits for: it takes over what has been free the longest. What
+the older API's compiler can't fit it spills, to make room for results but not for what transfers
+bring: published kernels that spill (conv1d, swiglu, lora, mamba) run no slower in between.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.structs import dataclass
+from neuroncore.machine import Machine
+from neuroncore.native import buffers
+from neuroncore.record.boxes import Box
+from neuroncore.time.compiled import ISSUED, REPEATED, Compiled
+from neuroncore.time.loops import allocation, dependencies
+from neuroncore.time.loops.spills import RELOADED, SAVED
+from neuroncore.time.loops.timeline import Queues, Work
+from neuroncore.time.queues import LOADS, QUEUES, SCALAR, STORES, SYNC
+from neuroncore.time.residency import Moves
+
+Array = npt.NDArray[Any]
+BYTE_END = Box._fields.index("byte_end")
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A program on a machine, ready to be timed. Peaks are bytes per partition."""
+
+    compiled: Compiled
+    work: Work
+    queues: Queues
+    peak_sbuf: int
+    peak_psum: int
+    spill_ns: float
+
+
+def prepared(form: Compiled, machine: Machine) -> Prepared:
+    """A compiled program on a machine."""
+    work = _work(form, machine)
+    waits = (work.lane[:, 0] >= 0) | (not form.policy.rewrites)
+    sbuf = _wait_for_space(form, work, waits, MemoryRegion.sbuf, machine.sbuf.usable_bytes)
+    psum = _wait_for_space(form, work, waits, MemoryRegion.psum, machine.psum.partition_bytes)
+    _leave_out(work, form)
+    _hold_up(work, form)
+    queues = _queues(form, work.queue)
+    return Prepared(form, work, queues, sbuf, psum, spill_ns(form.moves, machine))
+
+
+def _work(form: Compiled, machine: Machine) -> Work:
+    """What each instruction takes, and waits for by the flow of data and as the kernel says."""
+    table, row, program = form.table, form.row, form.program
+    first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
+    previous = buffers.array(form.flow.previous.shape, form.flow.previous.dtype)
+    previous[:] = form.flow.previous
+    previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
+    return Work(
+        queue=form.queue,
+        first=first,
+        needs=needs,
+        previous=previous,
+        partner=np.full(len(row), -1, np.int32),
+        busy=_busy(form, machine),
+        latency=table.latency.take(row),
+        lane=table.lane.take(row, axis=0),
+        lane_ns=table.lane_ns.take(row),
+        filled=table.filled.take(row),
+        fresh=(table.reads == 0).take(row),
+        shares=table.shares.take(row),
+    )
+
+
+def _busy(form: Compiled, machine: Machine) -> Array:
+    """How long each instruction keeps its queue, with what depends on the one before it: the
+    weights that are in the array already, the activation table that is loaded. What is one with
+    another is set up only there."""
+    table, row, joined = form.table, form.row, form.heads >= 0
+    taken: Array = table.busy.take(row)
+    taken[joined] -= table.set_up_ns[row[joined]]
+    if table.weights_ns.any():
+        loaded = form.flow.reload | table.picks_weights.take(row)
+        weights = np.where(loaded, table.weights_ns[row], 0.0)
+        taken = np.maximum(taken, weights) if machine.fixed.weights_hidden else taken + weights
+    if (table.table >= 0).any():
+        loads = np.flatnonzero((form.queue == SCALAR) & (table.table[row] >= 0))
+        changed = np.diff(table.table[row[loads]], prepend=-1) != 0
+        taken[loads[changed]] += machine.fixed.activation_table_ns
+    return taken
+
+
+def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tuple[Array, Array]:
+    """`first` and `needs` of instructions that have more to wait for."""
+    if not len(consumers):
+        return first, needs
+    own = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    order = np.argsort(np.concatenate((own, consumers)), kind="stable")
+    more = np.bincount(consumers, minlength=len(first) - 1)
+    first = first + np.concatenate(([0], np.cumsum(more)))
+    return first, np.concatenate((needs, producers))[order]
+
+
+def _wait_for_space(
+    form: Compiled, work: Work, waits: Array, region: MemoryRegion, capacity: int
+) -> int:
+    """Let tiles that the system places in one memory wait for space; the peak bytes per partition.
+
+    Tiles at addresses of the kernel's choosing overlap as it chose, and are counted by their end.
+    waits[i] says that a tile whose first user is instruction i waits even where something has to be
+    spilled.
+    """
+    boxes, accesses = form.program.boxes(), form.accesses
+    areas, own = boxes.areas, [kind.region is region for kind in boxes.areas.kinds]
+    placed = [here and kind.placed for here, kind in zip(own, areas.kinds, strict=True)]
+    peak = 0
+    if any(placed):
+        peak = int(boxes.table[areas.each_box(placed, np.bool_), BYTE_END].max(initial=0))
+    if sum(own) == sum(placed):
+        return peak
+    free = (np.array(own) & ~np.array(placed))[areas.kind]
+    tile = np.where(free, np.cumsum(free) - 1, -1)
+    uses = allocation.Uses(accesses.start, accesses.operands, tile.take(areas.of_box), form.queue)
+    size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
+    lives = allocation.Lives(
+        *buffers.filled((2, len(size)), -1, np.int32),
+        *buffers.array((2, len(size), len(QUEUES)), np.dtype(np.int32)),
+    )
+    reuse = allocation.reuse_of_space.over(len(work.queue))
+    return max(peak, reuse(uses, size, waits, capacity, lives, work.previous))
+
+
+def spill_ns(moves: Moves, machine: Machine) -> float:
+    """How long spilled tiles are on their way to HBM and back, at the full rate of all DMA engines.
+
+    Published mamba kernels that spill take longer by just that: nothing runs beside it.
+    """
+    per_engine = machine.hbm.stack_gigabytes_per_s / machine.dma.engines
+    rate = min(machine.dma.gigabytes_per_s_per_engine, per_engine) * machine.dma.engines
+    return (moves.bytes_of(SAVED) + moves.bytes_of(RELOADED)) / rate
+
+
+def _leave_out(work: Work, form: Compiled) -> None:
+    """What is left out takes no time and no space. What repeats another waits for its result."""
+    gone = np.flatnonzero(form.fate != ISSUED)
+    if not len(gone):
+        return
+    work.busy[gone] = work.latency[gone] = work.lane_ns[gone] = 0.0
+    work.lane[gone] = -1
+    work.shares[gone] = False
+    again = np.flatnonzero(form.fate == REPEATED)
+    work.previous[again] = -1
+    work.previous[again, work.queue[form.instead[again]]] = form.instead[again]
+
+
+def _hold_up(work: Work, form: Compiled) -> None:
+    """An engine that waits for the other core begins nothing that comes after; DMA rings go on."""
+    barrier = (form.table.meets & (form.table.lane[:, 0] < 0)).take(form.row)
+    for q in set(work.queue[barrier].tolist()):
+        own = np.flatnonzero(work.queue == q)
+        last = np.maximum.accumulate(np.where(barrier[own], own, -1))
+        work.previous[own[1:], q] = np.maximum(work.previous[own[1:], q], last[:-1])
+
+
+def _queues(form: Compiled, queue: Array) -> Queues:
+    """What each queue has to do, in order of the program but for loads, and how far it may look:
+    among how many it chooses, and of fresh ones."""
+    policy, edges = form.policy, form.program.edges()
+    order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
+    start = np.zeros(len(QUEUES) + 1, np.int32)
+    np.cumsum(np.bincount(queue, minlength=len(QUEUES)), out=start[1:])
+    if policy.by_first_use and start[LOADS] < start[LOADS + 1]:
+        moving = (form.queue == LOADS) & ~form.table.stays.take(form.row)
+        used = dependencies.first_uses(form.accesses, moving)
+        np.minimum.at(used, edges[:, 1], edges[:, 0])
+        loads = order[start[LOADS] : start[LOADS + 1]]
+        loads[:] = loads[np.argsort(used[loads], kind="stable")]
+    limits = np.tile([policy.window, policy.reach], (len(QUEUES), 1))
+    limits[[LOADS, STORES]] = policy.transfers
+    limits[SYNC] = 1  # registers and what they decide
+    return Queues(order, start, limits)

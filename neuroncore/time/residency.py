@@ -1,0 +1,63 @@
+"""What the older API's compiler makes of loads, and of tiles that don't fit into SBUF.
+
+It loads bytes once that a kernel loads repeatedly, as long as the tile can stay. A tile that has to
+make room for another is saved to HBM and reloaded when it is needed. Counters of published
+profiles show all this; which tile makes room they don't say. Here it is the one that has not been
+used for the longest time, in the order of the program, and tiles are gone after their last use.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.record.program import Program
+from neuroncore.time.loops import spills
+
+Array = npt.NDArray[Any]
+
+
+class Moves(NamedTuple):
+    """Transfers that the compiler adds, in their order: the `kind` of each (SAVED, RELOADED or
+    REREAD, `neuroncore.time.loops.spills`), the instruction that it comes before, the piece of the
+    record that it moves (`Boxes.pieces`), and its bytes. All that counters, the schedule and lists
+    say of spills is of these."""
+
+    kind: Array
+    before: Array
+    piece: Array
+    nbytes: Array
+
+    def bytes_of(self, kind: int) -> int:
+        return int(self.nbytes[self.kind == kind].sum())
+
+
+NO_MOVES = Moves(*np.zeros((4, 0), np.int64))
+
+
+def loads_and_spills(program: Program, reads: Array, capacity: int) -> tuple[Array, Moves]:
+    """Replay a program, of which instruction i reads reads[i] operands, in an SBUF that has
+    `capacity` bytes per partition for its tiles: the instruction that each is left out for
+    repeating, or -1, and tiles saved to HBM and reloaded, and loaded ones that are read again where
+    they came from."""
+    columns, pieces, moves = program.columns(), program.boxes().pieces, NO_MOVES
+    piece, whole = (of.take(columns.operands) for of in (pieces.of_box, pieces.whole))
+    accesses = spills.Accesses(columns.start, reads, piece, whole)
+    contents = spills.Contents(columns.call, columns.operands, program.box_table(), pieces.extents)
+    repetitions = spills.repetitions.over(len(program))
+    with np.errstate(over="ignore"):  # hashes wrap around in plain Python as in compiled loops
+        same_as, load = repetitions(accesses, contents, pieces.on_chip)
+    if pieces.width[pieces.movable].sum() > capacity:  # somebody has to make room
+        tiles = spills.Tiles(load >= 0, pieces.movable, pieces.width, pieces.nbytes)
+        kind, before, moved = spills.replay(accesses, same_as, tiles, capacity).T
+        loaded = np.flatnonzero(load >= 0)
+        line = columns.line[load[loaded]]
+        reread = np.isin(loaded, moved[kind == spills.REREAD])
+        again = loaded[np.isin(line, line[reread])]
+        if (same_as[again] != again).any():
+            same_as[again] = again
+            kind, before, moved = spills.replay(accesses, same_as, tiles, capacity).T
+        moves = Moves(kind, before, moved, pieces.nbytes[moved])
+    return spills.repeated.over(len(program))(accesses, same_as), moves

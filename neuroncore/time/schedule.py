@@ -1,0 +1,120 @@
+"""Timing: a program and a machine in, a timeline out. Data is never looked at.
+
+Each engine takes its instructions in an order that may differ from the program's by as much as a
+compiler would change it (`policy`), and so do the DMA rings, those of loads and those of stores, so
+that a store that waits does not hold up loads. An instruction waits for what it reads, overwrites
+(`loops.dependencies`) or displaces (`prepare`), and where cores meet, for the others (`meetings`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.machine import Machine
+from neuroncore.machine.world import World
+from neuroncore.record.program import Order, Program
+from neuroncore.time.compiled import compiled
+from neuroncore.time.loops import timeline as native
+from neuroncore.time.meetings import lay_out, partners
+from neuroncore.time.prepare import Prepared, prepared
+from neuroncore.time.queues import GPSIMD, QUEUES, TENSOR, VECTOR
+from neuroncore.time.timeline import Timeline as Timeline
+
+Array = npt.NDArray[Any]
+
+
+def schedule(program: Program, machine: Machine, order: Order | None = None) -> Timeline:
+    """Time a program on a machine, which may be another than the one it was recorded on. `order`
+    is the program's own if not given. Another core keeps it waiting nowhere."""
+    return schedule_cores([program], machine, order)[0]
+
+
+def schedule_cores(
+    programs: Sequence[Program],
+    machine: Machine,
+    order: Order | None = None,
+    world: World | None = None,
+) -> list[Timeline]:
+    """Time the programs of the cores of one launch, those of one rank without a world."""
+    of = world or World(1, len(programs))
+    shared = machine.beside(of.cores)
+    return timed([prepared(compiled(own, shared, order), shared) for own in programs], machine, of)
+
+
+def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Timeline]:
+    """Time the cores of one launch: those of a rank share what HBM gives, as the machine has it
+    that they were prepared for, and all wait for each other where they meet."""
+    if not works:
+        return []
+    for number, each in enumerate(works):
+        lay_out(each.compiled, each.work, world, number, machine.name)
+    at = np.cumsum([0, *(len(each.work.queue) for each in works)])
+    work, queues = _side_by_side(works, at, world)
+    begin, done, end = (np.full(at[-1], -1.0) for _ in range(3))
+    times = native.Times(begin, done, end, np.full(at[-1], -1, np.int32))
+    fixed = (float(getattr(machine.fixed, name)) for name in native.FIXED)
+    native.timeline(work, queues, native.Core(TENSOR, VECTOR, GPSIMD, *fixed), times)
+    programs = tuple(each.compiled.program for each in works)
+    found = []
+    for core, each in enumerate(works):
+        own = slice(at[core], at[core + 1])
+        cause = times.cause[own]
+        if core:
+            cause[cause >= 0] -= own.start
+        found.append(
+            Timeline(
+                compiled=each.compiled,
+                machine=machine,
+                queue=each.work.queue,
+                begin=begin[own],
+                busy=work.busy[own],
+                done=done[own],
+                end=end[own],
+                cause=cause,
+                transfer_ns=work.lane_ns[own],
+                lane=work.lane[own],
+                peak_sbuf=each.peak_sbuf,
+                peak_psum=each.peak_psum,
+                launch=programs,
+                core=core,
+                spill_ns=each.spill_ns,
+                world=world,
+            )
+        )
+    return found
+
+
+def _side_by_side(
+    works: Sequence[Prepared], at: Array, world: World
+) -> tuple[native.Work, native.Queues]:
+    """The instructions of all cores, one after the other, those of core c from at[c] on; its queues
+    are those from c * len(QUEUES) on."""
+    parts = [each.work for each in works]
+    busy = np.concatenate([part.busy for part in parts])  # what the timeline changes
+    if len(parts) == 1:
+        return parts[0]._replace(busy=busy), works[0].queues
+    queues_at = range(0, len(parts) * len(QUEUES), len(QUEUES))
+    needs_at = np.cumsum([0, *(len(part.needs) for part in parts)])
+    work = native.Work(*map(np.concatenate, zip(*parts, strict=True)))._replace(
+        queue=_shifted([part.queue for part in parts], queues_at),
+        first=_shifted([part.first[c > 0 :] for c, part in enumerate(parts)], needs_at),
+        needs=_shifted([part.needs for part in parts], at),
+        previous=_shifted([part.previous for part in parts], at),
+        partner=partners([each.compiled.program for each in works], at, world),
+    )
+    own = [each.queues for each in works]
+    return work, native.Queues(
+        order=_shifted([each.order for each in own], at),
+        start=_shifted([each.start[c > 0 :] for c, each in enumerate(own)], at),
+        limits=np.concatenate([each.limits for each in own]),
+    )
+
+
+def _shifted(arrays: Sequence[Array], at: Sequence[int] | Array) -> Array:
+    """One after the other; what counts up to `at[k]` in the whole counts from 0 in the kth."""
+    shifted = (np.where(a >= 0, a + a.dtype.type(k), a) for a, k in zip(arrays, at, strict=False))
+    return np.concatenate(list(shifted))

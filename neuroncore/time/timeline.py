@@ -1,0 +1,109 @@
+"""What a schedule says: when everything happened, and what waited for what."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.structs import dataclass
+from neuroncore.machine import Machine
+from neuroncore.machine.world import ALONE, World
+from neuroncore.record.program import Columns, Order, Program
+from neuroncore.time.compiled import Compiled
+from neuroncore.time.queues import LOADS, QUEUES, is_transfer
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """When everything happened, in nanoseconds: instruction i begins at begin[i], keeps its queue
+    for busy[i], has done its work at done[i] (a DMA: moved its bytes), and its result can be read
+    at end[i].
+
+    cause[i] is the instruction that i waited for: -1 none, -2 the one before it in its queue.
+    """
+
+    compiled: Compiled
+    machine: Machine
+    queue: Array
+    begin: Array
+    busy: Array
+    done: Array
+    end: Array
+    cause: Array
+    transfer_ns: Array  # what a DMA takes of each engine it uses
+    lane: Array  # the first and the last of those, -1 for none
+    peak_sbuf: int  # bytes per partition of the tiles alive at one point of the program
+    peak_psum: int
+    launch: tuple[Program, ...]  # the programs of all cores,
+    core: int  # and which of them is its own
+    spill_ns: float = 0.0  # what moving tiles that don't fit into SBUF adds, with nothing beside it
+    world: World = ALONE  # the cores of the launch, rank by rank
+
+    @property
+    def program(self) -> Program:
+        return self.compiled.program
+
+    @property
+    def order(self) -> Order:
+        return self.compiled.order
+
+    @property
+    def columns(self) -> Columns:
+        return self.program.columns()
+
+    @cached_property
+    def moves(self) -> Array:
+        """Which instructions are transfers: those of the rings, and those that GpSimd issues."""
+        rule = [is_transfer(c, q) for c in self.program.calls for q in range(len(QUEUES))]
+        moves: Array = np.array(rule, np.bool_)[self.columns.call * len(QUEUES) + self.queue]
+        return moves
+
+    @cached_property
+    def engines_used(self) -> Array:
+        """How many DMA engines each uses."""
+        used: Array = self.lane[:, 1] - self.lane[:, 0] + (self.lane[:, 0] >= 0)
+        return used
+
+    @cached_property
+    def total_ns(self) -> float:
+        span = float(self.end.max() - self.begin.min()) if len(self.end) else 0.0
+        return span + self.spill_ns
+
+    @cached_property
+    def busy_share(self) -> dict[str, float]:
+        """Of each compute engine and of the DMA engines together, the part of the time it works."""
+        total = self.total_ns or 1.0
+        shares = {
+            name: float(self.busy[self.queue == q].sum()) / total
+            for q, name in enumerate(QUEUES[:LOADS])
+        }
+        moved = float((self.transfer_ns * self.engines_used).sum())
+        shares["DMA"] = moved / (total * self.machine.dma.engines)
+        return shares
+
+    @cached_property
+    def critical_path(self) -> list[int]:
+        """The chain of instructions that ends last, in order: each waited for the one before."""
+        if not len(self.end):
+            return []
+        before = before_in_queue(self.queue, self.begin)
+        path = [int(np.argmax(self.end))]
+        while True:
+            cause = int(self.cause[path[-1]])
+            cause = int(before[path[-1]]) if cause == -2 else cause
+            if cause < 0:
+                return path[::-1]
+            path.append(cause)
+
+
+def before_in_queue(queue: Array, begin: Array) -> Array:
+    """The instruction that its queue began before each one; -1 for the first."""
+    before, order = np.full(len(queue), -1, np.int32), np.lexsort((begin, queue))
+    in_turn = queue[order[1:]] == queue[order[:-1]]
+    before[order[1:][in_turn]] = order[:-1][in_turn]
+    return before

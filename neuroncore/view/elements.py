@@ -1,0 +1,225 @@
+"""What tiles held, from the record executed again: all elements, or small pictures of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.options import Options
+from neuroncore.clause.instruction import Call
+from neuroncore.machine import Machine
+from neuroncore.numerics.formats import Format
+from neuroncore.record.inputs import Setting
+from neuroncore.record.program import Program
+from neuroncore.report.counters import product
+from neuroncore.view.columns import packed, text
+
+Array = npt.NDArray[Any]
+ROOM = 3 << 20  # bytes of elements that a page has in full, unless steps are named
+MOST = 6000  # operands that a page has pictures of
+SIDE = 16  # of a small picture, in pixels
+BINS = 24  # of a histogram
+
+
+class Held(Protocol):
+    """Elements, and flags of those that nothing has written; None if all were."""
+
+    @property
+    def elements(self) -> Array: ...
+    @property
+    def unwritten(self) -> Array | None: ...
+
+
+class Steps(Protocol):
+    """A record that is executed again, as far as it is asked to (`neuroncore.replay`)."""
+
+    @property
+    def setting(self) -> Setting: ...
+
+    def tile(self, instruction: int, name: str, core: int = 0, *, after: bool = False) -> Held: ...
+
+
+def values(
+    program: Program, steps: Steps, core: int, shown: range, wanted: range | None
+) -> dict[str, Any]:
+    """What each operand of the instructions `shown` held, those that are read before their
+    instruction and those that are written after it: `of_operand` numbers `tiles` from 1, 0 for what
+    is left out.
+
+    The instructions that are `wanted` have all elements. If none are named, that are the first of
+    each line and as many others as there is room for.
+    """
+    start, held = program.columns().start[shown.start : shown.stop + 1], Tiles()
+    full = in_full(program, shown) if wanted is None else set(wanted) & set(shown)
+    found = np.zeros(start[-1] - start[0], np.int64)
+    few = int(np.searchsorted(start - start[0], MOST, side="right")) - 1
+    for i in sorted(full | set(shown[:few])):
+        own = slice(*(start[i - shown.start : i - shown.start + 2] - start[0]))
+        found[own] = held.of(program, steps, core, i, i in full)
+    return {"of_operand": packed(found), **held.document(steps.setting.options)}
+
+
+def step(program: Program, steps: Steps, core: int, instruction: int) -> dict[str, Any]:
+    """The same of one instruction, in full; `of_operand` are plain numbers."""
+    held = Tiles()
+    found = held.of(program, steps, core, instruction, full=True)
+    return {"of_operand": found, **held.document(steps.setting.options)}
+
+
+def in_full(program: Program, shown: range) -> set[int]:
+    """The first instruction of each line, and the others in their order while there is room."""
+    columns, part = program.columns(), slice(shown.start, shown.stop)
+    size = np.array([_size(call) for call in program.calls], np.int64)[columns.call[part]]
+    _, first = np.unique(columns.line[part], return_index=True)
+    rest = np.setdiff1d(np.arange(len(shown)), first)
+    order = np.concatenate([np.sort(first), rest])
+    return set((order[np.cumsum(size[order]) <= ROOM] + shown.start).tolist())
+
+
+def _size(call: Call) -> int:
+    return sum(view.nbytes for view in call.views(*call.reads, *call.writes))
+
+
+class Tiles:
+    """Tiles by what they hold: one that is read holds what was written."""
+
+    def __init__(self) -> None:
+        self.tiles: list[dict[str, Any]] = []
+        self.formats: dict[str, dict[str, Any]] = {}
+        self._known: dict[tuple[str, bytes], int] = {}
+
+    def of(
+        self, program: Program, steps: Steps, core: int, instruction: int, full: bool
+    ) -> list[int]:
+        """The numbers of what an instruction's operands held, 0 for one that it lacks."""
+        call = program.calls[program.columns().call[instruction]]
+        names = [*call.reads, *call.indices, *call.writes]
+        first_write = len(names) - len(call.writes)
+        found = [0] * len(names)
+        for n, name in enumerate(names):
+            if name in call.arguments:
+                tile = steps.tile(instruction, name, core, after=n >= first_write)
+                found[n] = self.add(tile, call.arguments[name].dtype, full)
+        return found
+
+    def document(self, options: Options) -> dict[str, Any]:
+        return {
+            "tiles": self.tiles,
+            "formats": self.formats,
+            "four_passes": options.fp32_matmul == "four_pass",
+            "chain": options.matmul == "chain",
+        }
+
+    def add(self, held: Held, form: Format, full: bool) -> int:
+        """The number of a tile, from 1 on; in full if any operand that holds it is."""
+        elements = np.ascontiguousarray(held.elements)
+        elements = elements.reshape(len(elements), -1) if elements.ndim else elements.reshape(1, 1)
+        lost = None if held.unwritten is None else held.unwritten.reshape(elements.shape)
+        bits = elements.view(np.uint8).tobytes()
+        key = f"{form} {elements.shape}", _digest(bits, lost)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.tiles) + 1
+            shape = list(elements.shape)
+            self.tiles.append({"format": form.name, "shape": shape, **picture(elements, lost)})
+            self.formats[form.name] = layout(form, elements.dtype.itemsize)
+        if full and "data" not in self.tiles[number - 1]:
+            self.tiles[number - 1]["data"] = text(bits)
+            if lost is not None:
+                self.tiles[number - 1]["lost"] = text(
+                    np.packbits(lost, bitorder="little").tobytes()
+                )
+        return number
+
+
+def _digest(bits: bytes, lost: Array | None) -> bytes:
+    found = hashlib.blake2b(bits, digest_size=16)
+    found.update(b"" if lost is None else lost.tobytes())
+    return found.digest()
+
+
+def layout(form: Format, itemsize: int) -> dict[str, Any]:
+    """How the page reads an element: what its bits are."""
+    fields = {"bytes": itemsize, "kind": form.kind, "exponent": form.exponent}
+    more = {"mantissa": form.mantissa, "bias": form.bias, "infinite": form.infinite}
+    return {**fields, **more, "nan": form.nan}
+
+
+def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
+    """Figures of a tile [P, F], and a small picture: means of what is finite, from the least (1) to
+    the greatest (254); 0 where something was never written, 255 where some is not finite.
+
+    `low` and `high` are None where nothing is finite; `bins` counts from the one to the other.
+    """
+    numbers, unwritten, finite = _sorted_out(elements, lost)
+    counts = {
+        "unwritten": int(unwritten.sum()),
+        "nan": int((np.isnan(numbers) & ~unwritten).sum()),
+        "infinite": int((np.isinf(numbers) & ~unwritten).sum()),
+    }
+    inside = numbers[finite]
+    if not len(inside):
+        return {"low": None, "high": None, **counts}
+    low, high = float(inside.min()), float(inside.max())
+    span = high - low
+    bins = np.minimum((inside - low) * (BINS / span) if span else 0 * inside, BINS - 1)
+    return {
+        "low": low,
+        "high": high,
+        "mean": float(inside.mean()),
+        **counts,
+        "bins": np.bincount(bins.astype(np.int64), minlength=BINS).tolist(),
+        "small": text(levels(elements, lost, SIDE).tobytes()),
+    }
+
+
+def _sorted_out(elements: Array, lost: Array | None) -> tuple[Array, Array, Array]:
+    """The numbers, and flags of those never written and of those that are finite."""
+    numbers = elements.astype(np.float64)
+    unwritten = np.zeros(elements.shape, np.bool_) if lost is None else lost.astype(np.bool_)
+    return numbers, unwritten, np.isfinite(numbers) & ~unwritten
+
+
+def levels(elements: Array, lost: Array | None, side: int) -> Array:
+    """The picture of a tile [P, F] as `picture` describes it, at most `side` pixels each way."""
+    numbers, unwritten, finite = _sorted_out(elements, lost)
+    edges = [np.arange(0, n, -(-n // side)) for n in numbers.shape]
+    inside = numbers[finite]
+    low, high = (inside.min(), inside.max()) if len(inside) else (0.0, 0.0)
+    scaled = np.where(finite, (numbers - low) / ((high - low) or 1.0), 0.0)
+    total, count, lost = (_blocks(each, edges) for each in (scaled, finite, unwritten))
+    whole = _blocks(np.ones(numbers.shape), edges)
+    level = np.rint(1 + 253 * total / np.maximum(count, 1)).astype(np.uint8)
+    return np.where(lost > 0, 0, np.where(count < whole, 255, level)).astype(np.uint8)
+
+
+def _blocks(values: Array, edges: Sequence[Array]) -> Array:
+    """Sums of blocks."""
+    rows: Array = np.add.reduceat(values.astype(np.float64), edges[0], axis=0)
+    return np.asarray(np.add.reduceat(rows, edges[1], axis=1))
+
+
+def array(call: Call, machine: Machine) -> dict[str, Any] | None:
+    """What the Tensor engine's array does of a call: which operand stays in it and which streams
+    past, and for how many cycles; None of what doesn't use it, and of packed formats."""
+    if product(call, machine) is None:
+        return None
+    said = call.instruction.traits
+    weights = call.view(said.weights)
+    if weights.dtype.element is not None:
+        return None
+    cost = call.instruction.cost(call, machine)
+    group = weights.free_size // call.view("dst").shape[0]
+    return {
+        "stationary": said.weights,
+        "moving": said.streams,
+        "rows": weights.partitions,
+        "columns": weights.free_size // group,
+        "group": group,
+        "at": call.arguments.get("tile_position") or [0, 0],
+        "cycles": round(cost.busy_ns * machine.engines["tensor"].clock_ghz, 3),
+    }

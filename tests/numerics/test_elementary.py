@@ -1,0 +1,149 @@
+"""What the compiled loops are made of: fused multiply-adds, folds and scans in a fixed order."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from device import bits
+from every import for_all
+from neuroncore.isa.operators import OPERATORS
+
+from neuroncore.clause import arithmetic as numeric
+from neuroncore.native.jit import compiled
+from neuroncore.numerics.loops import fold, intrinsics
+
+ROWS = (1, 7, 8, 9, 33)  # loops take eight at a time
+EDGES = [0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, np.nan]
+
+
+def step(name, a, b):
+    """One operator on float32 columns, by numpy."""
+    if name in ("maximum", "minimum"):  # numpy leaves the sign of a zero open
+        chosen = np.where(np.signbit(a) == (name == "minimum"), a, b)
+        return np.where((a == 0) & (b == 0), chosen, getattr(np, name)(a, b))
+    return np.float32(1) * getattr(np, name)(a, b)
+
+
+def matrix(rows, columns, seed=0):
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=(rows, columns)) * 10.0 ** rng.integers(-3, 4, (rows, columns))).astype(
+        np.float32
+    )
+
+
+@compiled
+def fused(a, b, c, out):
+    for i in range(a.shape[0]):
+        out[i] = intrinsics.fma(a[i], b[i], c[i])
+
+
+@compiled
+def extremes(a, b, greatest, least):
+    for i in range(a.shape[0]):
+        greatest[i] = intrinsics.maximum(a[i], b[i])
+        least[i] = intrinsics.minimum(a[i], b[i])
+
+
+def test_a_fused_multiply_add_rounds_once():
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=(2, 500))
+    c = -(a * b) * rng.choice([1, 1 + 2**-40, 0.5], 500)
+    out = np.empty(500)
+    fused(a, b, c, out)
+    exact = [Fraction(x) * Fraction(y) + Fraction(z) for x, y, z in zip(a, b, c, strict=True)]
+    assert out.tolist() == [float(e) for e in exact]
+    assert (out != a * b + c).any()
+
+
+def test_extremes_of_edge_values():
+    a, b = (x.astype(np.float32).ravel() for x in np.meshgrid(EDGES, EDGES))
+    greatest, least = np.empty_like(a), np.empty_like(a)
+    extremes(a, b, greatest, least)
+    for values, name in ((greatest, "maximum"), (least, "minimum")):
+        expected = step(name, a, b)
+        nan = np.isnan(a) | np.isnan(b)
+        assert np.array_equal(np.isnan(values), nan)
+        assert np.array_equal(bits(values)[~nan], bits(expected.astype(np.float32))[~nan])
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum"])
+def test_a_fold_runs_from_left_to_right(name, rows):
+    x, state = matrix(rows, 50), matrix(rows, 1, 9)[:, 0].copy()
+    expected = state.copy()
+    for j in range(50):
+        expected = step(name, expected, x[:, j])
+    getattr(fold, name)(x, state)
+    assert np.array_equal(bits(state), bits(expected))
+
+
+REDUCING = [n for n, op in OPERATORS.items() if op.reduces and op.kind == "arithmetic"]
+
+
+@pytest.mark.parametrize("shape, axes", [((3, 7), 1), ((33, 5, 4), 1), ((9, 5, 4), 2), ((1, 1), 1)])
+@pytest.mark.parametrize("name", REDUCING)
+def test_a_reduction_starts_from_its_first_element(name, shape, axes):
+    values = matrix(shape[0], int(np.prod(shape[1:]))).reshape(shape)
+    values[..., 0] = np.where(values[..., 0] > 0, values[..., 0], -0.0)
+    kept = shape[: len(shape) - axes]
+    columns = values.reshape(int(np.prod(kept)), -1)
+    expected = columns[:, 0].copy()
+    for j in range(1, columns.shape[1]):
+        expected = step(name, expected, columns[:, j])
+    result = numeric.reduce(OPERATORS[name], values, axes)
+    assert result.shape == kept
+    assert np.array_equal(bits(result), bits(expected.reshape(kept)))
+
+
+@pytest.mark.parametrize("name", ["bitwise_and", "bitwise_or", "bitwise_xor"])
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32"])
+def test_bit_patterns_reduce_as_they_are(name, dtype):
+    info = np.iinfo(dtype)
+    values = np.random.default_rng(2).integers(info.min, info.max, (5, 3, 4), dtype, endpoint=True)
+    expected = getattr(np, name).reduce(values.reshape(5, -1), axis=1)
+    result = numeric.reduce(OPERATORS[name], values, 2)
+    assert result.dtype == dtype and np.array_equal(result, expected)
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum"])
+def test_a_neutral_start_changes_nothing_and_an_identity_is_one(name):
+    op = OPERATORS[name]
+    alone = np.array([[v] for v in EDGES], np.float32)
+    for start in (op.neutral, op.identity):
+        state = np.full(len(EDGES), start, np.float32)
+        numeric.fold(op, alone, state)
+        nan = np.isnan(alone[:, 0])
+        assert np.isnan(state[nan]).all() and np.array_equal(state[~nan], alone[~nan, 0])
+        if start is op.neutral:
+            assert np.array_equal(bits(state)[~nan], bits(alone[:, 0])[~nan])
+
+
+@for_all("swap0", [False, True])
+@for_all("swap1", [False, True])
+@pytest.mark.parametrize("names", [(a, b) for a in fold.SCANNED for b in fold.SCANNED])
+def test_a_scan_carries_its_state(names, swap0, swap1):
+    check_scan(names, swap0, swap1)
+
+
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize(
+    "names", [("greater", "add"), ("multiply", "logical_or"), ("less", "less")]
+)
+def test_a_scan_of_any_operators(names, swap):
+    check_scan(names, swap, not swap)
+
+
+def check_scan(names, swap0, swap1):
+    first, second = matrix(5, 12, 3), matrix(5, 12, 4)
+    state = matrix(5, 1, 5)[:, 0].copy()
+    r, out = state.copy(), np.empty_like(first)
+    expected = []
+    for j in range(12):
+        r = step(names[0], *((r, first[:, j]) if swap0 else (first[:, j], r)))
+        r = step(names[1], *((second[:, j], r) if swap1 else (r, second[:, j])))
+        expected.append(r)
+    with np.errstate(all="ignore"):
+        op0, op1 = (OPERATORS[n] for n in names)
+        numeric.scan(op0, op1, first, second, state, out, swap0, swap1)
+    assert np.array_equal(bits(out), bits(np.array(expected, np.float32).T))
+    assert np.array_equal(bits(state), bits(out[:, -1]))

@@ -1,0 +1,31 @@
+"""Tables of many rows are found by hashes that differ where the rows do."""
+
+import numpy as np
+import pytest
+
+from neuroncore.record.loops import boxes
+from neuroncore.record.loops.hashing import mixed, no_slots, slot_of
+
+
+def test_boxes_of_a_loop_nest_share_few_slots():
+    """As of tiles in order, of which each reads a column of a tensor of its own."""
+    slots = len(no_slots(4000))
+    taken = set()
+    for tile in range(4000):
+        key = 0
+        for value in (tile // 2, 0, 8, tile % 250 * 16, tile % 250 * 16 + 16, 1, -1, -1):
+            key = mixed(key, value)
+        taken.add(slot_of(key, slots))
+    assert len(taken) > 3000  # 3,500 of so many at random
+
+
+@pytest.mark.parametrize("few", [0, 1 << 20], ids=["by hashes", "by a dict"])
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (50, 1), (200, 3)])
+def test_distinct_rows_come_in_the_order_of_their_first(shape, few, monkeypatch):
+    monkeypatch.setattr(boxes, "FEW", few)
+    rows = np.random.default_rng(0).integers(-2, 3, shape)
+    first, number = boxes.distinct(rows[:, ::-1])
+    listed = rows[:, ::-1].tolist()
+    assert first.tolist() == sorted({listed.index(row) for row in listed})
+    assert first.dtype == number.dtype == np.int64
+    assert [listed[first[n]] for n in number] == listed

@@ -1,0 +1,35 @@
+"""Who waits for whom, of instructions on one box of memory."""
+
+import numpy as np
+
+from neuroncore.time.loops.dependencies import READERS, Accesses, dependencies
+
+
+def flow(queues, reads):
+    """Instructions on queues, each of which reads the box or overwrites it."""
+    count = len(queues)
+    accesses = Accesses(
+        start=np.arange(count + 1),
+        operands=np.zeros(count, np.int64),
+        reads=np.array(reads, np.int64),
+        near=np.zeros(1, np.int64),
+        near_start=np.array([0, 1]),
+    )
+    queue = np.array(queues)
+    return dependencies(queue, 2, accesses, np.full(count, -1), defines=False)
+
+
+def needs(found, i):
+    return found.needs[found.first[i] : found.first[i + 1]].tolist()
+
+
+def test_what_overwrites_waits_for_the_last_readers_and_the_last_of_each_queue():
+    readers = READERS + 8
+    found = flow([1] * readers + [0], [1] * readers + [0])
+    assert needs(found, readers) == [*range(readers - 1, 7, -1)]
+    assert found.previous[readers].tolist() == [-1, readers - 1]
+
+
+def test_what_has_read_before_the_last_writer_is_not_waited_for():
+    found = flow([0, 1, 0], [1, 0, 0])
+    assert needs(found, 1) == [0] and needs(found, 2) == [1]

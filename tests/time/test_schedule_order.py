@@ -1,0 +1,399 @@
+"""What compilers make of the order of instructions: how far each order departs from the program's,
+which engines get copies, which load comes first, who chooses and who tells."""
+
+import json
+from typing import get_args
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from device import TARGETS, Device, launched
+from neuronxcc import nki as older
+from neuronxcc.nki import language as older_nl
+
+from neuroncore import machine
+from neuroncore.base.options import Order
+from neuroncore.cli import main
+from neuroncore.record.program import Program
+from neuroncore.record.saved import Record, load, save
+from neuroncore.report import saved
+from neuroncore.report.summary import summary
+from neuroncore.report.text import estimated
+from neuroncore.time.policy import POLICIES
+from neuroncore.time.queues import QUEUES
+from neuroncore.time.schedule import schedule
+
+VECTOR, SCALAR, GPSIMD = nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd
+SHARED = {"Vector", "Scalar"}
+ORDERS = tuple(POLICIES)
+FEW = np.ones((4, 8), np.float32)
+
+
+def in_order(device, order):
+    return schedule(device.core.program, device.core.machine, order)
+
+
+def copy(device, dst, src, engine=None):
+    named = {} if engine is None else {"engine": engine}
+    device.issue("tensor_copy", dst, src, **named)
+
+
+def engines(timeline):
+    return [QUEUES[q] for q in timeline.queue]
+
+
+def test_every_order_has_a_policy():
+    assert get_args(Order) == ORDERS
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+def blocked(count, then="copy"):
+    """A load, so many copies that wait for it, and something that needn't, all on one engine."""
+    device = Device()
+    late, ready = device.empty((128, 64)), device.zeros((128, 64))
+    device.issue("dma_copy", late, device.zeros((128, 64), buffer="hbm"))
+    for _ in range(count):
+        copy(device, device.empty((128, 64)), late, VECTOR)
+    if then == "copy":
+        copy(device, device.empty((128, 64)), ready, VECTOR)
+    else:
+        device.issue("memset", device.empty((128, 64)), 0.0, engine=VECTOR)
+    return device
+
+
+def begins_at_once(device, order):
+    """Whether the last instruction does."""
+    return bool(in_order(device, order).begin[-1] == 0)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("count", [0, 1, 2, 127, 128])
+def test_an_engine_looks_as_far_ahead_as_its_window(order, count):
+    assert begins_at_once(blocked(count), order) is (POLICIES[order].window > count)
+
+
+def test_reordering_helps_where_much_waits():
+    """The older compiler's descriptors are there before; hardware writes those of today's."""
+    times = {order: in_order(blocked(1), order).total_ns for order in ORDERS}
+    assert times["compiled"] < times["scheduled"] < times["in-order"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_order_helps_where_each_needs_the_one_before(target):
+    device = Device(target)
+    tile = device.empty((128, 64))
+    descriptors = nisa.dge_mode.none
+    device.issue("dma_copy", tile, device.zeros((128, 64), buffer="hbm"), dge_mode=descriptors)
+    for i in range(12):
+        following = device.empty((128, 64))
+        if i % 2:
+            device.issue("activation", following, nl.exp, tile)
+        else:
+            device.issue("tensor_scalar", following, tile, nl.subtract, 2.0)
+        tile = following
+    out = device.empty((128, 64), buffer="hbm")
+    device.issue("dma_copy", out, tile, dge_mode=descriptors)
+    first, *others = (in_order(device, order) for order in ORDERS)
+    for timeline in others:
+        assert np.array_equal(timeline.begin, first.begin)
+        assert np.array_equal(timeline.end, first.end)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 127, 128])
+def test_transfers_have_a_window_of_their_own(order, count):
+    """So many stores of what is not there yet, and one of what is."""
+    device = Device()
+    late, ready = device.empty((128, 64)), device.zeros((128, 64))
+    device.issue("dma_copy", late, device.zeros((128, 64), buffer="hbm"))
+    for tile in (*(late,) * count, ready):
+        device.issue("dma_copy", device.empty((128, 64), buffer="hbm"), tile)
+    assert begins_at_once(device, order) is (POLICIES[order].transfers > count)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_short_transfer_overtakes_a_long_one_unless_rings_are_in_order(order):
+    """They share no engine: the first is of 64 partitions, the second of the others."""
+    device = Device()
+    long, short = device.empty((64, 8192)), device.empty((128, 8))
+    device.issue("dma_copy", long, device.zeros((64, 8192), buffer="hbm"))
+    device.issue("dma_copy", short[64:128, :], device.zeros((64, 8), buffer="hbm"))
+    timeline = in_order(device, order)
+    if POLICIES[order].transfers == 1:
+        assert timeline.done[1] == timeline.done[0]
+    else:
+        assert timeline.done[1] < timeline.done[0] / 2
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("count", [0, 1, 2, 15, 16, 127, 128])
+def test_what_reads_nothing_is_moved_up_from_further_behind(order, count):
+    assert begins_at_once(blocked(count, "memset"), order) is (POLICIES[order].reach > count)
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+def copies(count, engine=None, buffers=("sbuf", "sbuf"), target="trn2"):
+    device = Device(target)
+    dst, src = (device.zeros((128, 256), buffer=b) for b in buffers)
+    for _ in range(count):
+        copy(device, dst, src, engine)
+    return device
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("engine", [VECTOR, SCALAR, GPSIMD])
+def test_a_copy_stays_on_the_engine_that_the_kernel_names(order, engine):
+    (name,) = set(engines(in_order(copies(30, engine), order)))
+    assert name.lower() == engine.name
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("buffers", [("sbuf", "sbuf"), ("sbuf", "psum"), ("psum", "sbuf")])
+def test_copies_that_name_no_engine_are_shared_out_by_the_older_compiler(target, buffers):
+    device = copies(30, buffers=buffers, target=target)
+    for order in ("in-order", "scheduled"):
+        assert set(engines(in_order(device, order))) == {"Vector"}
+    shared = {"Scalar"} if buffers[1] == "psum" else SHARED
+    timeline = in_order(device, "compiled")
+    assert set(engines(timeline)) == shared
+    given = [timeline.busy[timeline.queue == QUEUES.index(name)].sum() for name in shared]
+    assert max(given) - min(given) <= timeline.busy.max() + 1e-6
+
+
+def test_a_shared_copy_costs_what_it_costs_on_its_engine():
+    shared = in_order(copies(30), "compiled")
+    for engine in (VECTOR, SCALAR):
+        (alone,) = set(in_order(copies(1, engine), "compiled").busy)
+        (found,) = set(shared.busy[[name.lower() == engine.name for name in engines(shared)]])
+        assert found == alone
+
+
+def test_nothing_else_is_shared_out():
+    """Nothing but copies and what Scalar's multiplier and adder can do."""
+    device = Device()
+    x, y, z = (device.zeros((128, 64)) for _ in range(3))
+    for _ in range(9):
+        device.issue("tensor_scalar", x, x, nl.subtract, 1.0)
+        device.issue("tensor_tensor", y, z, y, nl.add)
+        device.issue("memset", z, 0.0)
+    timelines = [in_order(device, order) for order in ORDERS]
+    assert all(engines(t) == engines(timelines[0]) for t in timelines)
+
+
+@pytest.mark.parametrize("ahead", [5_000, 10_000, 100_000])
+def test_an_engine_that_is_behind_takes_copies_for_as_long_as_the_horizon(ahead):
+    """Vector has so many nanoseconds of other work; then come copies."""
+    device = copies(0)
+    dst, src = device.zeros((128, 256)), device.zeros((128, 256))
+    device.issue("tensor_scalar", dst, src, nl.subtract, 1.0)
+    each = device.timeline().busy[0]
+    for _ in range(round(ahead / each) - 1):
+        device.issue("tensor_scalar", dst, src, nl.subtract, 1.0)
+    before = len(device.core.program)
+    for _ in range(300):
+        copy(device, dst, src)
+    timeline = in_order(device, "compiled")
+    first = before + engines(timeline)[before:].index("Vector")
+    taken = {
+        name: timeline.busy[before:first][timeline.queue[before:first] == QUEUES.index(name)].sum()
+        for name in ("Scalar",)
+    }
+    horizon = min(ahead, POLICIES["compiled"].horizon_ns)
+    for ns in taken.values():
+        assert ns == pytest.approx(horizon, abs=2 * timeline.busy[before:].max())
+
+
+# --- loads ----------------------------------------------------------------------------------------
+
+
+def weights_first(others=10):
+    """Large loads that are used at the end, then a small one that is used at once."""
+    device = Device()
+    large = [device.empty((128, 256)) for _ in range(others)]
+    for tile in large:
+        device.issue("dma_copy", tile, device.zeros((128, 256), buffer="hbm"))
+    small = device.empty((1, 1))
+    device.issue("dma_copy", small, device.zeros((1, 1), buffer="hbm"))
+    for tile in (small, *large):
+        copy(device, device.empty((1, 1)), tile[:1, :1], VECTOR)
+    return device
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_of_today_s_loads_the_one_comes_first_that_is_used_first(order):
+    timeline = in_order(weights_first(), order)
+    loads = np.argsort(timeline.begin[:11])
+    assert loads.tolist() == ([10, *range(10)] if order == "scheduled" else [*range(11)])
+
+
+def test_a_load_goes_before_any_number_of_others():
+    begin = in_order(weights_first(300), "scheduled").begin[:301]
+    assert np.argsort(begin)[0] == 300
+
+
+def other_loads(device, shape):
+    """300 tiles that are loaded, each for one copy."""
+    for _ in range(300):
+        tile = device.empty(shape)
+        device.issue("dma_copy", tile, device.zeros(shape, buffer="hbm"))
+        copy(device, device.empty((1, 1)), tile[:1, :1], VECTOR)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_nothing_is_overwritten_before_it_is_loaded(in_place):
+    """Data in HBM that are loaded 40 times, first for what uses them last; a tile, likewise."""
+    device = Device()
+    hbm, tile = device.zeros((128, 64), buffer="hbm"), device.zeros((128, 64))
+    source = tile if in_place else hbm
+    first = device.empty((128, 64))
+    device.issue("dma_copy", first, source)
+    for _ in range(40):
+        again = device.empty((128, 64))
+        device.issue("dma_copy", again, source)
+        copy(device, device.empty((1, 1)), again[:1, :1], VECTOR)
+    overwrite = len(device.core.program)
+    device.issue("dma_copy", *((tile, hbm) if in_place else (hbm, tile)))
+    other_loads(device, (128, 64))
+    copy(device, device.empty((1, 1)), first[:1, :1], VECTOR)
+    timeline = in_order(device, "scheduled")
+    assert timeline.begin[overwrite] >= timeline.end[0]
+
+
+def test_a_tile_s_space_is_taken_over_after_it_has_been_read():
+    device = Device()
+    room = device.core.machine.sbuf.usable_bytes // 4 - 3000
+    tile, first, second = device.zeros((128, room)), *(device.empty((128, 64)) for _ in range(2))
+    device.issue("memset", tile, 0.0, engine=VECTOR)
+    for part in (first, second):
+        device.issue("dma_copy", part, tile[:, :64])
+    copy(device, device.empty((1, 1)), second[:1, :1], VECTOR)
+    device.issue("memset", device.empty((128, room)), 1.0, engine=VECTOR)
+    other_loads(device, (128, 1))
+    copy(device, device.empty((1, 1)), first[:1, :1], VECTOR)
+    timeline = in_order(device, "scheduled")
+    assert timeline.begin[4] >= timeline.end[1]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("read", [False, True])
+def test_loads_that_are_never_used_keep_nobody_waiting(order, read):
+    """Each tile is loaded, and loaded again, which has to wait for the first load."""
+    device = Device()
+    hbm, tile = device.zeros((128, 8), buffer="hbm"), device.empty((128, 8))
+    for _ in range(400):
+        device.issue("dma_copy", tile, hbm)
+        device.issue("memset", tile[:, :1], 0.0)
+        if read:
+            copy(device, device.empty((128, 7)), tile[:, 1:], VECTOR)
+    timeline = in_order(device, order)
+    assert (timeline.begin >= 0).all()
+
+
+# --- who chooses ----------------------------------------------------------------------------------
+
+
+@nki.jit
+def today(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.add(nl.load(x), 1.0))
+    return out
+
+
+@older.jit
+def before(x):
+    out = older_nl.ndarray(x.shape, x.dtype, buffer=older_nl.shared_hbm)
+    older_nl.store(out, older_nl.add(older_nl.load(x), 1.0))
+    return out
+
+
+@pytest.mark.parametrize(("kernel", "order"), [(today, "scheduled"), (before, "compiled")])
+def test_each_api_has_the_order_of_its_compiler(kernel, order):
+    program = launched(kernel, FEW).core.program
+    timeline = schedule(program, machine.load("trn2"))
+    assert program.order == timeline.order == order
+
+
+@pytest.mark.parametrize("kernel", [today, before])
+@pytest.mark.parametrize("order", ORDERS)
+def test_options_choose_before_the_api_does(kernel, order):
+    assert launched(kernel, FEW, order=order).core.program.order == order
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_schedule_takes_another_order_than_the_program_s(order):
+    device = copies(30)
+    device.core.program.order = "compiled"
+    timeline = in_order(device, order)
+    assert timeline.order == order
+    device.core.program.order = order
+    assert np.array_equal(in_order(device, None).begin, timeline.begin)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_record_keeps_its_order(order, tmp_path):
+    device = copies(30)
+    device.core.program.order = order
+    save(Record([device.core.program]), tmp_path / "x")
+    (program,) = load(tmp_path / "x").programs
+    assert program.order == order
+    again = schedule(program, device.core.machine)
+    assert np.array_equal(again.queue, in_order(device, order).queue)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_empty_program_has_an_order(order):
+    timeline = schedule(Program(), machine.load("trn2"), order)
+    assert (timeline.order, timeline.total_ns) == (order, 0)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_report_says_which_order_it_is_of(order):
+    timeline = in_order(copies(3), order)
+    assert summary(timeline)["order"] == order
+    (line,) = [line for line in estimated(timeline) if line.startswith("order ")]
+    assert line == f"order      {POLICIES[order].said}"
+
+
+@pytest.mark.parametrize("order", [None, *ORDERS])
+def test_the_command_takes_an_order_and_tells_it(order, capsys, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import nki, nki.language as nl\n"
+        "def copied(x):\n"
+        "    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)\n"
+        "    nl.store(out, nl.load(x))\n"
+        "    return out\n"
+    )
+    command = [
+        "run",
+        f"{file}::copied",
+        "--args",
+        "float32[4,8]",
+        *(["--order", order] * bool(order)),
+    ]
+    assert main(command) == 0
+    assert POLICIES[order or "scheduled"].said in capsys.readouterr().out
+    assert main([*command, "--json"]) == 0
+    (launched,) = json.loads(capsys.readouterr().out)["launches"]
+    assert launched["estimate"]["order"] == (order or "scheduled")
+
+
+def test_the_command_refuses_an_order_that_there_is_not(capsys):
+    with pytest.raises(SystemExit) as leaving:
+        main(["run", "mine.py::kernel", "--order", "any"])
+    assert leaving.value.code == 2
+    assert "'any'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kernel", [today, before])
+def test_a_saved_profile_has_the_order(kernel, tmp_path):
+    kept = launched(kernel, FEW)
+    saved.save(kept, None, tmp_path / "x.ntff")
+    (figures,) = saved.summaries(saved.read(tmp_path / "x.ntff", "ntff")).values()
+    assert figures["order"] == kept.core.program.order

@@ -1,0 +1,42 @@
+"""What a queue may begin ahead of what is before it."""
+
+import numpy as np
+
+from neuroncore.time.loops.timeline import Core, Queues, Times, Work, timeline
+
+QUEUES = 3
+
+
+def begun(queue, needs, busy, fresh, limits):
+    """When instructions begin that each wait for those of a list."""
+    count = len(queue)
+    first = np.cumsum([0, *map(len, needs)])
+    work = Work(
+        queue=np.array(queue),
+        first=first,
+        needs=np.array([one for each in needs for one in each], np.int32),
+        previous=np.full((count, QUEUES), -1, np.int32),
+        partner=np.full(count, -1, np.int32),
+        busy=np.array(busy, float),
+        latency=np.zeros(count),
+        lane=np.full((count, 2), -1),
+        lane_ns=np.zeros(count),
+        filled=np.zeros(count, bool),
+        fresh=np.array(fresh),
+        shares=np.zeros(count, bool),
+    )
+    order = np.argsort(queue, kind="stable")
+    start = np.searchsorted(np.array(queue)[order], np.arange(QUEUES + 1))
+    core = Core(0, 1, 2, 0.0, 0.0, 0.0, 0.0, 0.0)
+    times = Times(*np.full((3, count), -1.0), np.full(count, -1, np.int32))
+    timeline(work, Queues(order, start, np.array([limits] * QUEUES)), core, times)
+    return times.begin.tolist()
+
+
+def test_what_reads_nothing_does_not_count_among_those_that_a_queue_chooses_from():
+    """The window holds one instruction that reads: the second one waits until the first has begun,
+    also when one that reads nothing began before both."""
+    queue, needs = [0, 1, 1, 1], [[], [], [0], []]
+    fresh = [False, True, False, False]
+    assert begun(queue, needs, [100, 1, 1, 1], fresh, [1, 3]) == [0, 0, 100, 101]
+    assert begun(queue, needs, [100, 1, 1, 1], fresh, [2, 3]) == [0, 0, 100, 1]

@@ -1,0 +1,255 @@
+"""Schedules of what might be: other times, fewer waits, other calls; and what they are beside."""
+
+from dataclasses import replace
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+import pytest
+from device import Device
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neuroncore import run
+from neuroncore.base.enums import engine
+from neuroncore.clause.operand import PSUM
+from neuroncore.machine.world import World
+from neuroncore.numerics.formats import bfloat16, float8_e4m3
+from neuroncore.time import alternatives, lines
+from neuroncore.time.changes import ENGINES, RESOURCES, as_it_is
+from neuroncore.time.queues import QUEUES, VECTOR
+from neuroncore.time.variation import Variation, schedule_varied
+from neuroncore.time.verdict import bound, bound_of, outcome, pair
+
+SHAPE = (128, 512)
+
+
+def add(device, dst, data, **where):
+    device.issue("tensor_scalar", dst, data, nl.add, 1.0, **where)
+
+
+def one_tile(rounds=4):
+    """Loads into one tile, each of which waits for the reader of the one before."""
+    device = Device()
+    tile = device.empty(SHAPE)
+    for _ in range(rounds):
+        device.issue("dma_copy", tile, device.zeros(SHAPE, buffer="hbm"))
+        add(device, device.empty(SHAPE), tile)
+    return device
+
+
+def varied(device, order=None, **changes):
+    program, machine = device.core.program, device.core.machine
+    return schedule_varied(
+        [program], machine, order or program.order, [Variation(**changes)], World()
+    )[0]
+
+
+def calls(device):
+    program = device.core.program
+    assert program is not None
+    return program.calls
+
+
+def change(timeline, name):
+    (found,) = (r for r in RESOURCES if r.name == name)
+    return found.change(as_it_is(timeline))
+
+
+def test_nothing_varied_is_the_schedule_itself():
+    device = one_tile()
+    base, same = device.timeline(), varied(device, times=np.ones(8), loose=np.zeros(8, bool))
+    for name in ("begin", "busy", "done", "end", "cause"):
+        assert np.array_equal(getattr(base, name), getattr(same, name))
+
+
+def test_a_result_with_a_place_of_its_own_waits_for_no_reader():
+    device = one_tile()
+    base, found = device.timeline(), varied(device, "in-order", renamed=True)
+    loads, adds = np.arange(0, 8, 2), np.arange(1, 8, 2)
+    assert (base.begin[loads[1:]] > base.end[adds[:-1]]).all()
+    assert (found.begin[loads[1:]] < found.end[adds[:-1]]).all()
+    assert (found.begin[adds] > found.end[loads]).all()  # what reads waits still
+    assert found.total_ns < base.total_ns
+
+
+MOVES = st.tuples(st.sampled_from(["load", "add", "scale", "sum"]), *[st.integers(0, 2)] * 3)
+
+
+@given(
+    moves=st.lists(MOVES, min_size=1, max_size=25), order=st.sampled_from(["in-order", "scheduled"])
+)
+@settings(max_examples=40)
+def test_what_is_read_is_waited_for_whatever_has_a_place_of_its_own(order, moves):
+    device, writer, reads = Device(), {}, []
+    tiles, source = [device.zeros(SHAPE) for _ in range(3)], device.zeros(SHAPE, buffer="hbm")
+    for number, (what, dst, one, other) in enumerate(moves):
+        used = {"load": (), "sum": (one, other)}.get(what, (one,))
+        reads += [(number, writer[tile]) for tile in used if tile in writer]
+        if what == "load":
+            device.issue("dma_copy", tiles[dst], source)
+        elif what == "sum":
+            device.issue("tensor_tensor", tiles[dst], tiles[one], tiles[other], nl.add)
+        else:
+            unit = engine.vector if what == "add" else engine.scalar
+            device.issue("tensor_scalar", tiles[dst], tiles[one], nl.add, 1.0, engine=unit)
+        writer[dst] = number
+    found = varied(device, order, renamed=True)
+    assert all(found.begin[number] >= found.end[wrote] for number, wrote in reads)
+
+
+def test_sums_of_products_keep_their_order_with_places_of_their_own():
+    device = Device()
+    left, right, total = device.zeros((128, 64)), device.zeros((128, 64)), device.empty(
+        (64, 64), buffer="psum"
+    )  # fmt: skip
+    for _ in range(3):
+        add(device, left, left, engine=engine.vector)
+        device.issue("nc_matmul", total, left, right)
+    found = varied(device, renamed=True)
+    assert (np.diff(found.begin[1::2]) > 0).all() and (found.begin[1::2] > found.end[::2]).all()
+
+
+def test_space_without_end_keeps_no_tile_waiting():
+    device = Device()
+    for _ in range(6):
+        tile = device.empty((128, 16384))  # 64 KiB per partition, of 192
+        device.issue("dma_copy", tile, device.zeros((128, 16384), buffer="hbm"))
+        add(device, device.empty(SHAPE), tile[:, :512])
+        add(device, tile[:, :512], tile[:, :512])
+    base = device.timeline()
+    assert outcome(change(base, "space"), base).gain > 0
+
+
+def test_what_is_loose_waits_for_nothing_and_nothing_for_it():
+    device = one_tile()
+    timeline = varied(device, loose=np.arange(8) % 2 == 0)
+    assert timeline.begin[1] == 0 and set(timeline.cause.tolist()) <= {-1, -2}
+    base, overlapped = device.timeline(), varied(device, loose=np.ones(8, bool))
+    busiest = max(overlapped.busy[overlapped.queue == q].sum() for q in range(len(QUEUES)))
+    assert busiest <= overlapped.total_ns < base.total_ns
+
+
+def test_times_are_multiplied_row_by_row():
+    device = one_tile()
+    base, times = device.timeline(), np.where(np.arange(8) == 3, 3.0, 1.0)
+    longer = varied(device, times=times)
+    assert np.array_equal(longer.busy, base.busy * times)
+    assert longer.end[3] - longer.begin[3] == pytest.approx(3 * (base.end[3] - base.begin[3]))
+
+
+@pytest.mark.parametrize("resource", ENGINES, ids=lambda r: r.name)
+def test_an_engine_twice_as_fast_is_one_with_twice_the_clock(resource):
+    device = Device()
+    for unit in (resource.name.lower(), "scalar"):  # Vector and GpSimd share a way
+        if unit != "tensor":
+            tiles = device.empty(SHAPE), device.zeros(SHAPE)
+            device.issue("tensor_copy", *tiles, engine=engine[unit])
+    device.issue("nc_transpose", device.empty((64, 64), buffer="psum"), device.zeros((64, 64)))
+    base = device.timeline()
+    faster = resource.change(as_it_is(base)).scheduled(0)
+    own = base.queue == QUEUES.index(resource.name)
+    assert faster.busy[own] == pytest.approx(base.busy[own] / 2)
+    assert np.array_equal(faster.busy[~own], base.busy[~own])
+
+
+def test_a_bound_without_the_unlikely_is_the_best_of_all():
+    device = one_tile()
+    add(device, device.empty((1, 1)), device.zeros((1, 1)))
+    base = device.timeline()
+    every = [outcome(r.change(as_it_is(base)), base) for r in RESOURCES]
+    best, found = max(every, key=lambda one: one.gain), bound(base)
+    assert (found.what, found.gain) == (best.change.what, best.gain)
+
+
+def test_what_bounds_it_then_is_asked_of_what_is_changed():
+    device = Device()
+    for _ in range(6):
+        add(device, device.empty((128, 4096)), device.zeros((128, 4096)), engine=engine.vector)
+    device.issue("dma_copy", device.empty((1, 1)), device.zeros((1, 1), buffer="hbm"))
+    base = device.timeline()
+    assert bound(base).what == "Vector"
+    free = replace(
+        as_it_is(base), variations=[Variation(times=np.where(base.queue == VECTOR, 0, 1))]
+    )
+    assert bound_of(free, free.scheduled(0)).what == "DMA latency"
+
+
+def test_two_engines_that_are_as_busy_bound_a_run_together():
+    device = Device()
+    for unit in (engine.vector, engine.scalar) * 6:
+        add(device, device.empty((128, 4096)), device.zeros((128, 4096)), engine=unit)
+    unequal = device.timeline()
+    vector = unequal.queue == VECTOR
+    times = np.where(vector, unequal.busy[~vector].sum() / unequal.busy[vector].sum(), 1.0)
+    base = replace(as_it_is(unequal), variations=[Variation(times=times)])
+    equal = base.scheduled(0)
+    alone = bound_of(base, equal)
+    assert alone.gain < 0.1 and "no one resource" in str(alone)
+    found = pair(equal, [outcome(r.change(base), equal) for r in RESOURCES])
+    assert set(found.change.what.split(" and ")) == {"Vector", "Scalar"} and found.gain > 0.4
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def test_lines_on_the_path_are_all_of_it():
+    base = one_tile().timeline()
+    found = lines.on_the_path(base)
+    assert sum(line.ns for line in found) == pytest.approx(base.total_ns)
+    assert sum(line.steps for line in found) == len(base.critical_path)
+    assert [line.ns for line in found] == sorted((line.ns for line in found), reverse=True)
+
+
+@nki.jit
+def twice(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    tile, more = (nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf) for _ in range(2))
+    nisa.dma_copy(tile, x)
+    nisa.tensor_scalar(more, tile, nl.add, 1.0, engine=nisa.engine.vector)  # one
+    nisa.tensor_scalar(tile, more, nl.add, 1.0, engine=nisa.engine.vector)  # other
+    nisa.dma_copy(out, tile)
+    return out
+
+
+def test_a_line_is_free_or_elsewhere_by_itself():
+    base = run(twice, np.ones(SHAPE, np.float32), target="trn2").timelines[0]
+    found = {line.place.text.rpartition("# ")[2]: line for line in lines.on_the_path(base)}
+    changed = {c.how: c.scheduled(0) for c in lines.changes(as_it_is(base), found["other"])}
+    own = np.array([False, False, True, False])
+    assert np.array_equal(changed["free"].busy, np.where(own, 0, base.busy))
+    assert changed["without dependencies"].begin[2] == 0
+    elsewhere = np.where(own, QUEUES.index("Scalar"), base.queue)
+    assert np.array_equal(changed["on Scalar"].queue, elsewhere)
+    narrower = changed["in a narrower format"]
+    assert narrower.busy[2] < base.busy[2] and np.array_equal(narrower.busy[~own], base.busy[~own])
+
+
+def test_a_narrower_call_is_one_that_the_machine_takes():
+    device = Device()
+    add(device, device.empty(SHAPE), device.zeros(SHAPE))
+    device.issue(
+        "nc_matmul",
+        device.empty((64, 64), buffer="psum"),
+        device.zeros((128, 64), "bfloat16"),
+        device.zeros((128, 64), "bfloat16"),
+    )
+    device.issue("max8", device.empty((128, 8)), device.zeros(SHAPE))
+    device.issue("iota", device.empty((128, 8), "int32"), [[1, 8]])
+    sums, product, _, numbers = calls(device)
+    made = [alternatives.narrower(call) for call in (sums, product)]
+    formats = [{v.dtype for v in call.views() if v.region is not PSUM} for call in made if call]
+    assert formats == [{bfloat16}, {float8_e4m3}]
+    assert alternatives.narrower(numbers) is None  # no floats
+
+
+def test_a_call_moves_to_engines_that_run_it_and_reach_its_tiles():
+    device = Device()
+    device.issue("tensor_copy", device.empty((64, 64)), device.zeros((64, 64), buffer="psum"))
+    (copy,) = calls(device)
+    assert set(alternatives.engines([copy])) == {engine.scalar, engine.gpsimd}
+    moved = alternatives.on(engine.scalar, copy)
+    assert moved is not None and moved.engine is engine.scalar
+    assert alternatives.on(engine.gpsimd, copy) is None  # no way to PSUM
+    assert alternatives.on(engine.tensor, copy) is None
