@@ -1,14 +1,20 @@
 """The table of codes: every row is whole, and every example does what its row says."""
 
+import ast
+import inspect
+
 import pytest
 
 from neuroncore.base.findings import rules
 from neuroncore.checks.check import check
 from neuroncore.cli.explain import pages
+from neuroncore.lint import calls, dynamic, older, purity, subset
 from neuroncore.lint.releases import is_in
 
 PAGES = pages()
 # of modules that read the source, whose examples aren't run
+# whose examples no command prints (test_spellings.py, test_static.py)
+TRIED = {"DYNAMIC_CTRL", "NAME_OF_RELEASE", "PARAMETER_OF_RELEASE", "UNKNOWN_NAME"}
 OF_SOURCE = [code for code, one in rules().items() if one.releases and one.example]
 
 
@@ -38,3 +44,16 @@ def test_it_is_told_at_a_marked_line_and_not_in_the_legal_twin(code, tmp_path):
 def test_releases_are_ranges():
     assert is_in("0.3-", "0.6") and is_in("", "0.1") and is_in("0.1", "0.1")
     assert not is_in("0.3-0.5", "0.6") and not is_in("0.1", "0.2")
+
+
+@pytest.mark.parametrize("module", [subset, dynamic, purity, older, calls])
+def test_every_code_that_a_rule_of_the_source_names_has_an_example_that_is_tried(module):
+    nodes = ast.walk(ast.parse(inspect.getsource(module)))
+    named = {one.value for one in nodes if isinstance(one, ast.Constant)} & set(rules())
+    assert named and named - set(OF_SOURCE) <= TRIED
+
+
+def test_every_construct_that_is_asked_about_is_told():
+    source = ast.parse(inspect.getsource(subset.constructs))
+    cases = {one.cls.attr for one in ast.walk(source) if isinstance(one, ast.MatchClass)}
+    assert cases - {"Name"} == {one.__name__ for one in subset.CONSTRUCTS}
