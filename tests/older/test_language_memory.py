@@ -236,11 +236,12 @@ def test_sums_of_a_row_that_repeats_are_all_there(kernel):
     assert np.array_equal(nki.simulate_kernel(kernel, x, rows, start), want)
 
 
-def test_atomic_rmw_adds_a_number():
+@pytest.mark.parametrize("op", [np.add, nl.add])
+def test_atomic_rmw_adds_a_number(op):
     def kernel(index):
         out = nl.ndarray((P, F), nl.float32, buffer=nl.shared_hbm)
         nl.store(out, 1.0)
-        nl.atomic_rmw(out[nl.load(index), nl.arange(F)[None, :]], 2.5, np.add)
+        nl.atomic_rmw(out[nl.load(index), nl.arange(F)[None, :]], 2.5, op)
         return out
 
     rows = np.array([[3], [70]], np.int32)
@@ -249,14 +250,15 @@ def test_atomic_rmw_adds_a_number():
     assert np.array_equal(nki.simulate_kernel(kernel, rows), want)
 
 
-def test_atomic_rmw_only_adds():
+@pytest.mark.parametrize("op", [np.maximum, nl.maximum, nl.copy])
+def test_atomic_rmw_only_adds(op):
     def kernel(index, values):
         out = nl.ndarray((P, F), nl.float32, buffer=nl.shared_hbm)
         nl.store(out, 1.0)
-        nl.atomic_rmw(out[nl.load(index), nl.arange(F)[None, :]], nl.load(values), np.maximum)
+        nl.atomic_rmw(out[nl.load(index), nl.arange(F)[None, :]], nl.load(values), op)
         return out
 
-    with pytest.raises(OperatorError, match="maximum"):
+    with pytest.raises(OperatorError, match="can.t combine by"):
         nki.simulate_kernel(kernel, np.zeros((P, 1), np.int32), numbers(P, F))
 
 

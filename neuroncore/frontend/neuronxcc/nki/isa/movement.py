@@ -45,7 +45,7 @@ def dma_copy(
         write("dma_copy", dst, mask, src=source, **modes)
         return
     op = token(dst_rmw_op)
-    if op is not newer.add:
+    if getattr(op, "operator", None) is not newer.add.operator:  # the dialect has its own nl.add
         raise OperatorError(f"dma_copy can't combine by {op!r}", expected="np.add, or None")
     sums = {"srcs": [source, dst], "reduce_op": op, "oob_mode": modes["oob_mode"]}
     # its compiler lets sums of the same row wait for each other (SDK 2.26, nki.isa.dma_copy)
