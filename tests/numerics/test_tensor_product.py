@@ -12,7 +12,7 @@ from fractions import Fraction
 import llvmlite.binding
 import numpy as np
 import pytest
-from chains import chain, normal
+from chains import chain, fused, normal
 from device import bits
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +23,15 @@ ODD = [
     *[(1, 1, 1), (2, 1, 70), (2, 70, 1), (5, 9, 17), (7, 8, 16), (3, 4, 48), (3, 12, 49)],
     *[(128, 3, 64), (6, 17, 65), (4, 33, 96), (9, 7, 113), (130, 15, 31), (1, 128, 512)],
 ]
+
+
+def test_a_link_of_the_chain_is_the_exact_sum_rounded_once():
+    a, b, c = normal((3, 500))
+    for *terms, got in zip(a, b, c, fused(a, b, c), strict=True):
+        p, q, r = (Fraction(float(term)) for term in terms)
+        near = (got, np.nextafter(got, np.float32(-9)), np.nextafter(got, np.float32(9)))
+        away = [abs(p * q + r - Fraction(float(value))) for value in near]
+        assert away[0] == min(away)
 
 
 @pytest.mark.parametrize("accumulate", [False, True])
