@@ -45,7 +45,7 @@ FORMS = {**FORMATS, **OPAQUE}
 FLAGS = ("stepped", "moved", "gathered", "picked", "alone")
 PICKED = 16  # elements that each column of an index picks
 LETTER = re.compile("[A-Z]$")
-LITERAL = re.compile(r"[-(\['\"]|\d+(\.|$)|None$|True$|False$")
+LITERAL = re.compile(r"[-(\['\"]|\d+(\.|$)|(None|True|False|nan|inf)$")
 
 
 def call(instruction: Instruction, machine: Machine, changes: str = "") -> Call:
@@ -112,7 +112,7 @@ def _words_of(text: str) -> dict[str, Any]:
 def _argument(p: Parameter, asked: str | None) -> Any:
     declared = p.declared
     if isinstance(declared, Operand):
-        value = literal_eval(asked or "1.0")
+        value = literal(asked or "1.0")
         return value if value is None or declared.many else "number"
     if asked is not None:
         return _named(declared, asked)
@@ -136,7 +136,12 @@ def _named(declared: Declared, asked: str) -> Any:
         return declared.members[asked]
     if isinstance(declared, Act) and asked in FUNCTIONS:
         return FUNCTIONS[asked]
-    return literal_eval(asked)
+    return literal(asked)
+
+
+def literal(text: str) -> Any:
+    """The value of a literal; nan and inf are floats."""
+    return float(text) if text in ("nan", "inf", "-inf") else literal_eval(text)
 
 
 def _tiles(call: Call, p: Parameter, texts: list[str], sizes: dict[str, int]) -> Any:

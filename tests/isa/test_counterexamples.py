@@ -2,7 +2,6 @@
 clause has one that breaks it."""
 
 import tomllib
-from ast import literal_eval
 from functools import partial
 
 import pytest
@@ -13,6 +12,7 @@ from neuroncore import machine
 from neuroncore.base.errors import KernelError
 from neuroncore.clause import counterexample, example
 from neuroncore.clause.counterexample import LEGAL
+from neuroncore.clause.immediate import Register
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.legality import of_argument, whole_call
 from neuroncore.memory.geometry import View
@@ -54,8 +54,10 @@ def arguments(device, call, changes):
             value = [tile(device, view) for view in value]
         elif isinstance(value, View):
             value = tile(device, value)
+        elif isinstance(p.declared, Register):
+            value = VirtualRegister(0)
         elif value == "number":
-            value = literal_eval(written.get(p.name, ["1.0"])[-1])
+            value = example.literal(written.get(p.name, ["1.0"])[-1])
         yield p.name, value
 
 

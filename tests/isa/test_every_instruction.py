@@ -1,6 +1,5 @@
 """Every instruction of nki.isa and nki.collectives against the plain reading: on every machine,
-with every format that some operand may have, at odd sizes; and a twin that is refused for what its
-clause excludes."""
+with every format that some operand may have, at odd sizes."""
 
 from functools import partial
 
@@ -10,7 +9,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from accepted import accepted, takes
+from accepted import accepted
 from calls import ONE_CORE, SIZES, Case
 from collective_worlds import in_hbm
 from device import TARGETS, Device
@@ -25,7 +24,6 @@ from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.core import Core
 from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import FORMATS, OPAQUE
 
 CORES = ("core_barrier", "sendrecv")
 
@@ -76,50 +74,6 @@ def kept(run):
     else:
         inside = [cell.cell_contents for cell in getattr(run, "__closure__", None) or ()]
     return [*inside, *(one for each in inside for one in kept(each))]
-
-
-# --- the twin that is refused ---------------------------------------------------------------------
-
-PLACES = {"sbuf": MemoryRegion.sbuf, "psum": MemoryRegion.psum, "hbm": MemoryRegion.shared_hbm}
-
-
-def excluded(case, name, tile):
-    """Tiles that the clause excludes in a tile's place: in another memory, of a format that the
-    operand doesn't take, of one element more."""
-    declared = case.declared(name)
-    others = [place for place, region in PLACES.items() if region not in declared.regions]
-    yield from (case.device.zeros(tile.shape, tile.dtype, place) for place in others)
-    own = next(place for place, region in PLACES.items() if region is tile.region)
-    forms = [form for form in (*FORMATS, *OPAQUE) if not takes(declared, form, case.machine)]
-    yield from (case.device.zeros(tile.shape, form, own) for form in forms)
-    if has_told_size(case, name):
-        yield case.device.zeros((*tile.shape[:-1], tile.shape[-1] + 1), tile.dtype, own)
-
-
-def has_told_size(case, name):
-    """Whether a number or another operand says how many elements per partition an operand has."""
-    given = [n for n, value in case.arguments.items() if isinstance(value, Tile)]
-    shapes = {n: shape for n, shape in case.instruction.shapes.items() if n in given}
-    if name not in shapes or (letter := shapes[name][1].letter) is None:
-        return name in shapes
-    alike = [term for shape in shapes.values() for term in shape if term.letter == letter]
-    return len(alike) > 1 and all(isinstance(term.times, int) for term in alike)
-
-
-@pytest.mark.parametrize("name", [name for name in ONE_CORE if INSTRUCTIONS[name].operands])
-def test_what_a_clause_excludes_is_refused_and_leaves_no_trace(name):
-    target = next(t for t in ("trn2", "trn3") if accepted(name, t))
-    case = Case(Device(target), name, lanes=3, free=17)
-    case.issue()
-    twins = 0
-    for operand in (p.name for p in case.instruction.operands):
-        given = case.arguments[operand]
-        tile = given[0] if isinstance(given, list) else given
-        for wrong in excluded(case, operand, tile) if isinstance(tile, Tile) else ():
-            twin = case.arguments | {operand: [wrong] if isinstance(given, list) else wrong}
-            case.device.refuses(KernelError, name, **twin)
-            twins += 1
-    assert twins
 
 
 # --- what ranks do together -----------------------------------------------------------------------
