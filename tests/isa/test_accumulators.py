@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import reduce_cmd
 
-from neuroncore.base.errors import DtypeError, OperatorError, ShapeError, SignatureError
+from neuroncore.base.errors import ShapeError
 
 IDLE, RESET, REDUCE = reduce_cmd.idle, reduce_cmd.reset, reduce_cmd.reduce
 RESET_REDUCE, LOAD_REDUCE = reduce_cmd.reset_reduce, reduce_cmd.load_reduce
@@ -148,14 +148,6 @@ def test_the_sum_may_go_into_dst_or_data():
     device.agrees()
 
 
-@pytest.mark.parametrize("command", ["reset", 22, None, LOAD_REDUCE])
-def test_activation_has_no_other_command(command):
-    device = Device()
-    tiles = device.tile(noise((3, 4))), nl.copy, device.tile(noise((3, 4)))
-    kind = OperatorError if command is LOAD_REDUCE else SignatureError
-    device.refuses(kind, "activation", *tiles, reduce_cmd=command, words=["reduce_cmd"])
-
-
 # --- tensor_scalar_reduce -------------------------------------------------------------------------
 
 
@@ -211,57 +203,6 @@ def test_a_reduction_may_stay_in_the_registers():
     assert got[1].tolist() == [[10]] * 3
 
 
-def test_operands_are_not_swapped():
-    device = Device()
-    given = device.tile(noise((3, 4))), device.tile(noise((3, 4))), nl.subtract, 1.0, nl.add
-    words = ["reverse0", "not supported"]
-    error = device.refuses(
-        OperatorError, "tensor_scalar_reduce", *given, reverse0=True, words=words
-    )
-    assert error.code == "UNSUPPORTED_OP_COMBO"
-    device.issue("tensor_scalar_reduce", *given, reverse0=False)
-
-
-@pytest.mark.parametrize("options", [{"reduce_cmd": LOAD_REDUCE}, {"reduce_init": 1.0}])
-def test_a_start_goes_with_load_reduce(options):
-    device = Device()
-    given = device.tile(noise((3, 4))), device.tile(noise((3, 4))), nl.add, 1.0, nl.add
-    words = ["reduce_init", "load_reduce"]
-    error = device.refuses(OperatorError, "tensor_scalar_reduce", *given, words=words, **options)
-    assert error.code == "UNSUPPORTED_OP_COMBO"
-
-
-@pytest.mark.parametrize("command", [IDLE, RESET])
-def test_tensor_scalar_reduce_always_reduces(command):
-    device = Device()
-    given = device.tile(noise((3, 4))), device.tile(noise((3, 4))), nl.add, 1.0, nl.add
-    words = ["reduce_cmd", command.name, "load_reduce"]
-    device.refuses(OperatorError, "tensor_scalar_reduce", *given, reduce_cmd=command, words=words)
-
-
-@pytest.mark.parametrize("place", ["operand0", "reduce_init"])
-@pytest.mark.parametrize("form", ["bfloat16", "int32", "float8_e4m3"])
-def test_columns_of_tensor_scalar_reduce_are_float32(form, place):
-    device = Device()
-    x = device.tile(noise((3, 4)))
-    options = {"operand0": 1.0, "reduce_init": 1.0, "reduce_cmd": LOAD_REDUCE}
-    options[place] = device.zeros((3, 1), form)
-    given = {"dst": x, "data": x, "op0": nl.add, "reduce_op": nl.add}
-    words = [place, form, "float32"]
-    device.refuses(DtypeError, "tensor_scalar_reduce", words=words, **given, **options)
-
-
-@pytest.mark.parametrize(
-    "ops", [("bitwise_and", "add"), ("power", "add"), ("add", "subtract"), ("add", "bitwise_or")]
-)
-def test_operators_that_tensor_scalar_reduce_does_not_have(ops):
-    device = Device()
-    x = device.tile(noise((3, 4)))
-    op0, reduce_op = (getattr(nl, op) for op in ops)
-    wrong = ops[0] if ops[0] != "add" else ops[1]
-    device.refuses(OperatorError, "tensor_scalar_reduce", x, x, op0, 1.0, reduce_op, words=[wrong])
-
-
 # --- the registers of the Vector engine are shared ------------------------------------------------
 
 
@@ -290,14 +231,6 @@ def test_an_idle_select_may_clobber_the_registers():
     device.agrees()
 
 
-@pytest.mark.parametrize("command", [RESET, LOAD_REDUCE])
-def test_select_has_no_other_command(command):
-    device = Device()
-    given = device.tile(noise((3, 4))), device.zeros((3, 4), "uint8"), device.zeros((3, 4)), 0.0
-    words = ["reduce_cmd", command.name, "reset_reduce"]
-    device.refuses(OperatorError, "select_reduce", *given, reduce_cmd=command, words=words)
-
-
 def test_the_two_engines_have_registers_of_their_own():
     device = Device()
     ones = np.ones((3, 4), np.float32)
@@ -319,22 +252,6 @@ def test_vector_registers_belong_to_lanes_too():
         )  # fmt: skip
         times = 2 if command is RESET_REDUCE else 4
         assert np.array_equal(res.numpy()[:, 0], times * np.arange(start, start + 64))
-
-
-@pytest.mark.parametrize("columns", [2, 3])
-def test_a_reduction_is_one_number_per_partition(columns):
-    device = Device()
-    x, res = device.tile(noise((3, 4))), device.zeros((3, columns))
-    words = ["reduce_res", "one element per partition"]
-    for name, options in (
-        ("activation", {"op": nl.copy}),
-        ("activation_reduce", {"op": nl.copy, "reduce_op": nl.add}),
-        ("tensor_scalar_reduce", {"op0": nl.add, "operand0": 1.0, "reduce_op": nl.add}),
-    ):
-        error = device.refuses(
-            ShapeError, name, dst=x, data=x, reduce_res=res, words=words, **options
-        )
-        assert error.code == "SHAPE_MISMATCH"
 
 
 @pytest.mark.parametrize("command", [{}, {"reduce_cmd": 0}])

@@ -3,16 +3,13 @@
 from itertools import product
 
 import numpy as np
-import pytest
 from calls import values
 from device import TARGETS, Device, converted, noise, same
 from every import for_all
 from nki.isa import engine
 
-from neuroncore.base.errors import BufferKindError, DtypeError, SignatureError, TargetError
 from neuroncore.numerics.formats import FORMATS, lookup
 
-INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 UNITS = (engine.vector, engine.scalar, engine.gpsimd)
 
 
@@ -27,18 +24,6 @@ def test_copies_between_all_pairs_of_formats(unit):
         device.issue("tensor_copy", device.empty((3, 65), after), src, engine=unit)
     device.agrees()
     assert not device.findings
-
-
-@pytest.mark.parametrize("target", ["trn1", "trn2"])
-@pytest.mark.parametrize("role", [0, 1])
-def test_older_machines_have_no_ocp_floats(target, role):
-    device = Device(target)
-    forms = ["float32", "float32"]
-    forms[role] = "float8_e4m3fn"
-    dst, src = (device.zeros((3, 4), form) for form in forms)
-    words = ["dst" if role == 0 else "src", "float8_e4m3fn", target]
-    error = device.refuses(TargetError, "tensor_copy", dst, src, words=words)
-    assert error.code == "TARGET" and "NCC_EVRF051" in error.also
 
 
 @for_all("unit", UNITS)
@@ -83,43 +68,6 @@ def test_tiles_may_be_in_any_quadrant_and_over_one_another(target, start):
     same(src.numpy(), np.hstack([numbers[:, :1], numbers[:, :5]]))
 
 
-def test_on_v2_the_scalar_engine_does_not_copy():
-    device = Device("trn1")
-    dst, src = device.empty((3, 5)), device.tile(noise((3, 5)))
-    words = ["tensor_copy", "scalar", "trn1"]
-    error = device.refuses(TargetError, "tensor_copy", dst, src, engine=engine.scalar, words=words)
-    assert error.code == "TARGET" and "activation" in error.hint
-
-
-@pytest.mark.parametrize("unit", [engine.tensor, engine.dma, engine.sync])
-def test_other_engines_do_not_copy(unit):
-    device = Device()
-    dst, src = device.empty((3, 5)), device.tile(noise((3, 5)))
-    error = device.refuses(BufferKindError, "tensor_copy", dst, src, engine=unit, words=[unit.name])
-    assert error.code == "BUFFER_KIND"
-
-
-@pytest.mark.parametrize(
-    ("dst_in", "src_in", "word"), [("psum", "sbuf", "dst"), ("sbuf", "psum", "src")]
-)
-def test_gpsimd_does_not_reach_psum(dst_in, src_in, word):
-    device = Device()
-    dst, src = device.empty((3, 5), buffer=dst_in), device.tile(noise((3, 5)), buffer=src_in)
-    error = device.refuses(
-        BufferKindError, "tensor_copy", dst, src, engine=engine.gpsimd, words=[word, "psum"]
-    )
-    assert error.code == "BUFFER_KIND"
-
-
-@pytest.mark.parametrize("unit", ["vector", 55, None])
-def test_an_engine_is_a_member_of_the_enumeration(unit):
-    device = Device()
-    dst, src = device.empty((3, 5)), device.tile(noise((3, 5)))
-    words = ["engine", "engine.vector"]
-    error = device.refuses(SignatureError, "tensor_copy", dst, src, engine=unit, words=words)
-    assert error.code == "SIGNATURE"
-
-
 # --- memset ---------------------------------------------------------------------------------------
 
 
@@ -143,41 +91,6 @@ def test_integers_are_filled_exactly():
     assert (dst.numpy() == 2**31 - 1).all()
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
-@pytest.mark.parametrize("value", [2.0, 0.5, np.float32(1), np.nan, np.inf])
-def test_integers_are_not_filled_with_floats(dtype, value):
-    device = Device()
-    dst = device.tile(noise((3, 4), dtype))
-    error = device.refuses(DtypeError, "memset", dst, value, words=["memset", dtype, "integer"])
-    assert error.code == "DTYPE_RULE"
-
-
-@pytest.mark.parametrize(
-    ("dtype", "value"),
-    [
-        ("uint8", -1),
-        ("uint8", 256),
-        ("int8", 128),
-        ("int8", -129),
-        ("uint16", 65536),
-        ("int32", 2**31),
-    ],
-)
-def test_integers_are_not_filled_with_what_they_can_not_hold(dtype, value):
-    device = Device()
-    dst = device.tile(noise((3, 4), dtype))
-    device.refuses(DtypeError, "memset", dst, value, words=[str(value), dtype, "from", "to"])
-
-
-@pytest.mark.parametrize("value", ["1", None, [1.0], np.ones(3), 1j])
-def test_a_fill_value_is_a_number(value):
-    device = Device()
-    for dtype in ("float32", "int8"):
-        dst = device.tile(noise((3, 4), dtype))
-        error = device.refuses(SignatureError, "memset", dst, value, words=["value", "number"])
-        assert error.code == "SIGNATURE"
-
-
 def test_a_fill_writes_every_element():
     device = Device()
     dst = device.empty((3, 4))
@@ -186,17 +99,3 @@ def test_a_fill_writes_every_element():
     assert device.findings == []
     device.issue("tensor_copy", device.empty((3, 4)), dst)
     assert device.findings == ["UNINIT_READ"]
-
-
-@pytest.mark.parametrize("unit", [engine.scalar, engine.tensor, engine.dma])
-def test_other_engines_do_not_fill(unit):
-    device = Device()
-    dst = device.tile(noise((3, 4)))
-    words = ["memset", unit.name, "vector or gpsimd"]
-    device.refuses(BufferKindError, "memset", dst, 0.0, engine=unit, words=words)
-
-
-def test_gpsimd_does_not_fill_psum():
-    device = Device()
-    dst = device.tile(noise((3, 4)), buffer="psum")
-    device.refuses(BufferKindError, "memset", dst, 0.0, engine=engine.gpsimd, words=["dst", "psum"])

@@ -10,15 +10,10 @@ from device import Device, noise
 from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
-from nki.isa import dge_mode, engine, oob_mode
+from nki.isa import dge_mode, oob_mode
 
 from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
     OutOfBoundsError,
-    ShapeError,
-    SignatureError,
-    TargetError,
 )
 from neuroncore.numerics.formats import FORMATS, lookup
 
@@ -44,15 +39,6 @@ def test_one_format_is_a_copy_of_bits(dtype):
 # --- places and shapes ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["dst", "src"])
-@pytest.mark.parametrize("other", ["sbuf", "hbm", "psum"])
-def test_psum_is_out_of_reach(name, other):
-    device = Device()
-    tiles = {n: device.tile(np.ones((3, 4), np.float32), buffer=other) for n in ("dst", "src")}
-    tiles[name] = device.tile(np.ones((3, 4), np.float32), buffer="psum")
-    device.refuses(BufferKindError, "dma_copy", words=["sbuf or hbm", "psum"], **tiles)
-
-
 SHAPES = [((6, 4), (3, 8)), ((24, 1), (4, 6)), ((2, 3, 4), (8, 3)), ((128, 2), (1, 256))]
 
 
@@ -64,17 +50,6 @@ def test_elements_keep_their_row_major_order_in_another_shape(source, where):
         src, dst = device.tile(numbers, "float32", source), device.empty(after, "int32", where)
         device.issue("dma_copy", dst, src)
         assert np.array_equal(dst.numpy().reshape(-1), numbers.reshape(-1))
-
-
-@pytest.mark.parametrize(("dst", "src"), [((3, 4), (3, 5)), ((3, 4), (4, 4)), ((2, 2), (1, 1))])
-@pytest.mark.parametrize(("source", "where"), PLACES)
-def test_a_different_number_of_elements_is_refused(dst, src, source, where):
-    device = Device()
-    tiles = [
-        device.tile(np.ones(s, np.float32), buffer=b) for s, b in ((dst, where), (src, source))
-    ]
-    counts = [f"{np.prod(src)} elements", f"{np.prod(dst)}"]
-    device.refuses(ShapeError, "dma_copy", *tiles, words=["src", "dst", *counts])
 
 
 def test_partitions_may_start_anywhere_and_views_have_any_axes():
@@ -186,71 +161,12 @@ def test_descriptors_may_come_from_anywhere(target, mode):
     assert (dst.numpy() == 1).all()
 
 
-def test_v2_has_no_hardware_descriptors():
-    device = Device("trn1")
-    words = ["hardware", "trn1"]
-    device.refuses(TargetError, "dma_copy", *pair(device), dge_mode=dge_mode.hwdge, words=words)
-    for mode in (dge_mode.unknown, dge_mode.swdge, dge_mode.none):
-        device.issue("dma_copy", *pair(device), dge_mode=mode)
-
-
-def test_hardware_descriptors_convert_nothing():
-    device = Device()
-    tiles = pair(device, "bfloat16")
-    words = ["float32", "bfloat16"]
-    device.refuses(DtypeError, "dma_copy", *tiles, dge_mode=dge_mode.hwdge, words=words)
-    device.issue("dma_copy", *tiles, dge_mode=dge_mode.swdge)
-
-
-@pytest.mark.parametrize("unit", [engine.sync, engine.scalar])
-def test_two_engines_command_hardware_descriptors(unit):
-    device = Device()
-    device.issue("dma_copy", *pair(device), dge_mode=dge_mode.hwdge, engine=unit)
-    for mode in (dge_mode.unknown, dge_mode.swdge, dge_mode.none):
-        words = ["engine=", "hwdge"]
-        device.refuses(
-            BufferKindError, "dma_copy", *pair(device), dge_mode=mode, engine=unit, words=words
-        )
-
-
-@pytest.mark.parametrize("unit", [engine.vector, engine.tensor, engine.gpsimd, engine.dma])
-def test_other_engines_do_not(unit):
-    device = Device()
-    options = {"dge_mode": dge_mode.hwdge, "engine": unit}
-    device.refuses(BufferKindError, "dma_copy", *pair(device), words=[unit.name], **options)
-
-
-@pytest.mark.parametrize("priority", range(4))
-def test_priorities_are_for_v4(priority):
-    device = Device("trn3")
-    device.issue("dma_copy", *pair(device), priority=priority)
-    for target in ("trn1", "trn2"):
-        device = Device(target)
-        words = ["priorities", target]
-        device.refuses(TargetError, "dma_copy", *pair(device), priority=priority, words=words)
-
-
-@pytest.mark.parametrize("priority", [-1, 4, 1.0, "high"])
-def test_there_are_four_priorities(priority):
-    device = Device("trn3")
-    words = ["priority", repr(priority)]
-    device.refuses(SignatureError, "dma_copy", *pair(device), priority=priority, words=words)
-
-
 @pytest.mark.parametrize("mode", list(oob_mode))
 def test_the_oob_mode_of_a_static_copy_does_not_matter(mode):
     device = Device()
     dst, src = pair(device)
     device.issue("dma_copy", dst, src, oob_mode=mode)
     assert (dst.numpy() == 1).all()
-
-
-@pytest.mark.parametrize("name", ["dst", "src"])
-@pytest.mark.parametrize("value", [None, 1.0, np.ones((3, 4), np.float32)])
-def test_only_tensors_will_do(name, value):
-    device = Device()
-    tiles = dict(zip(("dst", "src"), pair(device), strict=True))
-    device.refuses(SignatureError, "dma_copy", words=[name], **{**tiles, name: value})
 
 
 # --- what was never written -----------------------------------------------------------------------

@@ -13,12 +13,10 @@ from device import TARGETS, Device, noise
 from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
-from nki.isa import oob_mode, register_alloc
+from nki.isa import oob_mode
 
 from neuroncore.base.errors import (
     BufferKindError,
-    DynamicControlError,
-    OperatorError,
     OutOfBoundsError,
     ShapeError,
     SignatureError,
@@ -115,65 +113,6 @@ def test_calls_with_as_many_sources_are_recognised():
 
 
 # --- what is refused ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [0, 17])
-def test_one_to_sixteen_sources(count):
-    device = Device()
-    srcs = [device.zeros((3, 5)) for _ in range(count)]
-    words = ["srcs", str(count), "1 to 16"]
-    device.refuses(ShapeError, "dma_compute", device.zeros((3, 5)), srcs, nl.add, words=words)
-
-
-@pytest.mark.parametrize("wrong", [0, 1])
-def test_each_has_as_many_elements_as_the_sum(wrong):
-    device = Device()
-    srcs = [device.zeros((3, 5)), device.zeros((3, 5))]
-    srcs[wrong] = device.zeros((3, 4))
-    words = [f"srcs[{wrong}]", "12", "15"]
-    device.refuses(ShapeError, "dma_compute", device.zeros((3, 5)), srcs, nl.add, words=words)
-
-
-@pytest.mark.parametrize("op", [nl.subtract, nl.multiply, nl.maximum, nl.bitwise_or])
-def test_sums_only(op):
-    device = Device()
-    dst, src = device.zeros((3, 5)), device.zeros((3, 5))
-    device.refuses(OperatorError, "dma_compute", dst, [src], op, words=["reduce_op", "add"])
-
-
-@pytest.mark.parametrize("scales", [[2.0, 1.0], [1.0], [1.0, 1.0, 1.0], [1.0, -1.0]])
-def test_other_scales_are_refused(scales):
-    device = Device()
-    srcs = [device.zeros((3, 5)), device.zeros((3, 5))]
-    device.refuses(
-        OperatorError, "dma_compute", device.zeros((3, 5)), srcs, nl.add, scales,
-        words=["scales", "2 times 1.0"],
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("scales", [1.0, "ab", [[1.0, 1.0]], object()])
-def test_scales_are_a_list_of_numbers(scales):
-    device = Device()
-    srcs = [device.zeros((3, 5)), device.zeros((3, 5))]
-    words = ["scales", "a list of numbers or None"]
-    dst = device.zeros((3, 5))
-    device.refuses(SignatureError, "dma_compute", dst, srcs, nl.add, scales, words=words)
-
-
-def test_dma_does_not_reach_psum():
-    device = Device()
-    near, far = device.zeros((3, 5)), device.zeros((3, 5), buffer="psum")
-    for dst, srcs, name in [(far, [near, near], "dst"), (near, [near, far], "srcs[1]")]:
-        words = [name, "psum", "sbuf or hbm"]
-        device.refuses(BufferKindError, "dma_compute", dst, srcs, nl.add, words=words)
-
-
-def test_sources_are_a_list_of_tensors():
-    device = Device()
-    tile = device.zeros((3, 5))
-    for srcs in (None, 5, "srcs", tile, [1, 2], [tile, None], [tile, np.zeros((3, 5))]):
-        words = ["srcs", "a list of tensors"]
-        device.refuses(SignatureError, "dma_compute", tile, srcs, nl.add, words=words)
 
 
 def test_the_message_points_at_the_list():
@@ -293,25 +232,6 @@ def test_picked_rows_take_two_sources_one_of_them_the_sum():
         (tile, [view, other]), (view, [picked(device, tensor, ROWS[::-1]), tile]),
     ]:  # fmt: skip
         device.refuses(ShapeError, "dma_compute", dst, srcs, nl.add, words=["dst"])
-
-
-def test_picked_rows_meet_a_tile_of_sbuf():
-    device = Device()
-    tensor, far = device.zeros((10, 6), buffer="hbm"), device.zeros((5, 6), buffer="hbm")
-    view = picked(device, tensor, ROWS)
-    for dst, srcs in [(far, [view, far]), (view, [view, far])]:
-        device.refuses(BufferKindError, "dma_compute", dst, srcs, nl.add, words=["sbuf", "hbm"])
-
-
-@pytest.mark.parametrize("where", ["dst", "srcs"])
-def test_one_run_time_address_is_refused(where):
-    device = Device()
-    tensor, tile = device.zeros((4, 5, 6), buffer="hbm"), device.zeros((5, 6))
-    moved = tensor.select(0, device.call(register_alloc, 2))
-    dst, srcs = (moved, [tile, tile]) if where == "dst" else (tile, [tile, moved])
-    device.refuses(
-        DynamicControlError, "dma_compute", dst, srcs, nl.add, words=["run time", "constant"]
-    )
 
 
 # --- cost -----------------------------------------------------------------------------------------

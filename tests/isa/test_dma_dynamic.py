@@ -195,17 +195,6 @@ def test_gather_and_scatter_at_once():
     device.agrees()
 
 
-@pytest.mark.parametrize("mode", [dge_mode.hwdge, dge_mode.none])
-@pytest.mark.parametrize("name", ["dst", "src"])
-def test_only_software_descriptors_gather_and_scatter(name, mode):
-    device = Device()
-    tile = device.tile(np.ones((3, 6), np.float32))
-    picked = chosen(device, device.tile(TABLE, buffer="hbm"), [3, 2, 1])
-    tiles = {"dst": tile, "src": tile, name: picked}
-    device.refuses(BufferKindError, "dma_copy", dge_mode=mode, words=[mode.name, "swdge"], **tiles)
-    device.issue("dma_copy", dge_mode=dge_mode.swdge, **tiles)
-
-
 @for_all("mode", list(dge_mode))
 def test_a_scalar_offset_takes_any_descriptors(mode):
     device = Device()

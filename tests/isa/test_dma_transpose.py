@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 from nki.isa import dge_mode, oob_mode, register_alloc
 
 from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
     OutOfBoundsError,
     ShapeError,
-    SignatureError,
-    TargetError,
 )
 
 TWO_BYTES = ("bfloat16", "float16", "int16", "uint16")
@@ -189,107 +185,7 @@ def test_an_index_is_uint32(dtype):
     device.refuses(ShapeError, "dma_transpose", dst, src, words=["uint32", dtype])
 
 
-@pytest.mark.parametrize(
-    ("columns", "rows", "words"),
-    [((6,), 17, ["16"]), ((2, 2, 6), 16, ["1 along axis 1 or 2"])],
-)
-def test_a_gather_fits_its_descriptors(columns, rows, words):
-    device = Device()
-    table = np.zeros((40, *columns), np.uint16)
-    src = gather(device, table, np.zeros((128, 1), np.uint32), rows)
-    dst = device.zeros(tuple(src.shape[i] for i in ORDERS[len(src.shape)]), "uint16")
-    device.refuses(ShapeError, "dma_transpose", dst, src, words=["src", *words])
-
-
-@pytest.mark.parametrize("dtype", FOUR_BYTES)
-def test_a_gather_moves_two_bytes(dtype):
-    device = Device()
-    src = gather(device, np.zeros((10, 6), dtype), np.zeros((16, 1), np.uint32), 16)
-    dst = device.zeros((6, 16), dtype)
-    device.refuses(DtypeError, "dma_transpose", dst, src, words=["src", dtype, "2 bytes"])
-
-
-def test_a_gather_needs_v3():
-    device = Device("trn1")
-    src = gather(device, np.zeros((10, 6), np.uint16), np.zeros((16, 1), np.uint32), 16)
-    dst = device.zeros((6, 16), "uint16")
-    device.refuses(TargetError, "dma_transpose", dst, src, words=["trn1", "indirect_transpose"])
-
-
-@pytest.mark.parametrize("mode", [dge_mode.hwdge, dge_mode.none])
-def test_a_gathers_descriptors_are_written_by_software(mode):
-    device = Device()
-    src = gather(device, np.zeros((16, 6), np.uint16), np.zeros((16, 1), np.uint32), 16)
-    dst = device.zeros((6, 16), "uint16")
-    words = [mode.name, "gather", "unknown or swdge"]
-    device.refuses(SignatureError, "dma_transpose", dst, src, dge_mode=mode, words=words)
-    device.issue("dma_transpose", dst, src, dge_mode=dge_mode.swdge)
-
-
 # --- what is refused ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "float8_e4m3", "float8_e5m2", "bool"])
-def test_units_are_2_or_4_bytes(dtype):
-    device = Device()
-    src, dst = device.zeros((3, 5), dtype, "hbm"), device.zeros((5, 3), dtype)
-    wider = device.zeros((5, 3), "float16")
-    device.refuses(DtypeError, "dma_transpose", dst, src, words=["dst", dtype, "2 or 4 bytes"])
-    device.refuses(DtypeError, "dma_transpose", wider, src, words=["src", dtype, "2 or 4 bytes"])
-
-
-def test_nothing_is_converted():
-    device = Device()
-    src, dst = device.zeros((3, 5), "float32", "hbm"), device.zeros((5, 3), "bfloat16")
-    device.refuses(DtypeError, "dma_transpose", dst, src, words=["dst", "bfloat16", "float32"])
-
-
-@pytest.mark.parametrize(
-    ("src", "dst"),
-    [((3, 5), (3, 5)), ((3, 5), (5, 4)), ((3, 5), (5, 1, 3)), ((3, 4, 5), (5, 3, 4)),
-     ((2, 3, 4, 5), (5, 4, 3, 2)), ((2, 3, 4, 5), (5, 12, 2)), ((4, 4), (2, 8))],
-)  # fmt: skip
-def test_dst_has_the_shape_of_the_transpose(src, dst):
-    device = Device()
-    wanted = str(tuple(src[i] for i in ORDERS[len(src)]))
-    device.refuses(
-        ShapeError, "dma_transpose", device.zeros(dst), device.zeros(src, buffer="hbm"),
-        words=["dst", wanted, " x ".join(map(str, dst))],
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("shape", [(5,), (1, 2, 3, 4, 5)])
-def test_two_to_four_axes(shape):
-    device = Device()
-    src = device.zeros(shape, "uint16", "hbm")
-    for options in ({}, HARDWARE):
-        dst, words = device.zeros((5, 1), "uint16"), ["src", "2, 3 or 4"]
-        device.refuses(ShapeError, "dma_transpose", dst, src, words=words, **options)
-
-
-@pytest.mark.parametrize("rank", ORDERS)
-def test_axes_go_in_one_order(rank):
-    device = Device()
-    shape = (6, 5, 4, 3)[:rank]
-    src = device.zeros(shape, buffer="hbm")
-    dst = device.zeros(tuple(shape[i] for i in ORDERS[rank]))
-    for axes in [tuple(range(rank)), (1, 0, *range(2, rank + 1)), (0,), [2, 3, 1, 0]]:
-        device.refuses(
-            ShapeError, "dma_transpose", dst, src, axes, words=[str(ORDERS[rank]), str(tuple(axes))]
-        )
-
-
-@pytest.mark.parametrize("where", ["psum", "hbm"])
-def test_the_result_is_in_sbuf(where):
-    device = Device()
-    dst, src = device.zeros((5, 3), buffer=where), device.zeros((3, 5), buffer="hbm")
-    device.refuses(BufferKindError, "dma_transpose", dst, src, words=["dst", "sbuf", where])
-
-
-def test_dma_does_not_reach_psum():
-    device = Device()
-    dst, src = device.zeros((5, 3)), device.zeros((3, 5), buffer="psum")
-    device.refuses(BufferKindError, "dma_transpose", dst, src, words=["src", "psum"])
 
 
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
@@ -299,64 +195,6 @@ def test_shapes_of_hardware_descriptors(target):
         issue(device, device.tile(noise(shape), "bfloat16", "hbm"), **HARDWARE)
     issue(device, device.tile(noise((16, 64)), "bfloat16", "hbm"), dge_mode=dge_mode.none)
     device.agrees()
-
-
-@pytest.mark.parametrize(
-    ("shape", "words"),
-    [((15, 64), ["16 rows"]), ((32, 64), ["16 rows"]), ((3, 16, 9), ["1, 2, 4, 8 or 16"]),
-     ((32, 1, 1, 9), ["1, 2, 4, 8 or 16"]), ((4, 6, 9), ["multiple of 16", "axes 0 and 1"]),
-     ((2, 8, 4, 9), ["multiple of 16", "axes 0 and 2"])],
-)  # fmt: skip
-def test_hardware_descriptors_do_not_express_every_shape(shape, words):
-    device = Device()
-    src = device.zeros(shape, "bfloat16", "hbm")
-    dst = device.zeros(tuple(shape[i] for i in ORDERS[len(shape)]), "bfloat16")
-    device.refuses(ShapeError, "dma_transpose", dst, src, **HARDWARE, words=["src", *words])
-    device.issue("dma_transpose", dst, src)
-
-
-@pytest.mark.parametrize("dtype", FOUR_BYTES)
-def test_hardware_descriptors_move_two_bytes(dtype):
-    device = Device()
-    src, dst = device.zeros((16, 5), dtype, "hbm"), device.zeros((5, 16), dtype)
-    device.refuses(DtypeError, "dma_transpose", dst, src, **HARDWARE, words=[dtype, "2 bytes"])
-
-
-def test_v2_has_no_hardware_descriptors():
-    device = Device("trn1")
-    src, dst = device.zeros((16, 5), "bfloat16", "hbm"), device.zeros((5, 16), "bfloat16")
-    device.refuses(TargetError, "dma_transpose", dst, src, **HARDWARE, words=["trn1"])
-
-
-def test_software_does_not_write_descriptors_of_known_addresses():
-    device = Device()
-    src, dst = device.zeros((3, 5), buffer="hbm"), device.zeros((5, 3))
-    device.refuses(
-        SignatureError, "dma_transpose", dst, src, dge_mode=dge_mode.swdge,
-        words=["swdge", "static", "unknown or none or hwdge"],
-    )  # fmt: skip
-
-
-def test_only_run_time_indices_can_be_out_of_bounds():
-    device = Device()
-    src, dst = device.zeros((3, 5), buffer="hbm"), device.zeros((5, 3))
-    device.refuses(
-        SignatureError, "dma_transpose", dst, src, oob_mode=oob_mode.skip,
-        words=["out of bounds", "oob_mode.error"],
-    )  # fmt: skip
-
-
-def test_priorities_need_v4():
-    src_shape, dst_shape = (3, 5), (5, 3)
-    for target in ("trn1", "trn2"):
-        device = Device(target)
-        tiles = device.zeros(dst_shape), device.zeros(src_shape, buffer="hbm")
-        device.refuses(TargetError, "dma_transpose", *tiles, priority=1, words=[target])
-    device = Device("trn3")
-    tiles = device.zeros(dst_shape), device.zeros(src_shape, buffer="hbm")
-    for priority in range(4):
-        device.issue("dma_transpose", *tiles, priority=priority)
-    device.refuses(SignatureError, "dma_transpose", *tiles, priority=4, words=["0 (first) to 3"])
 
 
 # --- cost -----------------------------------------------------------------------------------------

@@ -4,17 +4,12 @@ from itertools import cycle, product
 
 import nki.language as nl
 import numpy as np
-import pytest
-from alu import MAGNITUDES, TWO_OPERANDS, UNARY, UNARY_V4
+from alu import MAGNITUDES, TWO_OPERANDS, UNARY
 from calls import values
 from device import Device, noise, same
 from every import for_all
 
-from neuroncore.base.errors import BufferKindError, OperatorError, SignatureError, TargetError
 from neuroncore.numerics.formats import FORMATS
-
-BITVEC = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
-
 
 # --- scalar_tensor_tensor -------------------------------------------------------------------------
 
@@ -57,16 +52,6 @@ def test_multiplication_and_addition_round_separately():
     assert got.numpy() == 0  # a fused multiply-add would leave 2^-24
 
 
-def test_both_tiles_may_not_be_in_psum():
-    device = Device()
-    dst, column = device.tile(noise((3, 4))), device.zeros((3, 1), buffer="psum")
-    data, other = (device.zeros((3, 4), buffer="psum") for _ in range(2))
-    given = dst, data, nl.add, column, nl.add, other
-    words = ["data", "operand1", "psum"]
-    error = device.refuses(BufferKindError, "scalar_tensor_tensor", *given, words=words)
-    assert error.code == "BUFFER_KIND" and "tensor_copy" in error.hint
-
-
 def test_strided_broadcast_and_differently_shaped_operands():
     device = Device()
     data, other = device.tile(noise((6, 9, 10))), device.tile(noise((6, 1, 4), seed=1))
@@ -76,55 +61,6 @@ def test_strided_broadcast_and_differently_shaped_operands():
         other.broadcast(1, 3),
     )  # fmt: skip
     device.agrees()
-
-
-@pytest.mark.parametrize("place", ["op0", "op1"])
-@pytest.mark.parametrize("op", [*BITVEC, "invert"])
-def test_bits_are_refused(op, place):
-    device = Device()
-    x = device.tile(noise((3, 4), "int32"))
-    ops = {"op0": nl.add, "op1": nl.add, place: getattr(nl, op)}
-    given = {"dst": x, "data": x, "operand0": 1, "operand1": x, **ops}
-    words = [place, op, "arithmetic"]
-    error = device.refuses(OperatorError, "scalar_tensor_tensor", words=words, **given)
-    assert error.code == "UNSUPPORTED_OP_COMBO"
-
-
-@pytest.mark.parametrize("op", [*UNARY, *UNARY_V4])
-def test_the_second_operator_has_two_operands(op):
-    device = Device("trn3")
-    x = device.tile(noise((3, 4)))
-    given = x, x, nl.add, 1.0, getattr(nl, op), x
-    device.refuses(OperatorError, "scalar_tensor_tensor", *given, words=["op1", op, "two operands"])
-
-
-@pytest.mark.parametrize("op", MAGNITUDES)
-def test_magnitudes_are_v4s(op):
-    device = Device("trn2")
-    x, operator = device.tile(noise((9, 5))), getattr(nl, op)
-    given = x, x, operator, 0.5, nl.add, x
-    device.refuses(TargetError, "scalar_tensor_tensor", *given, words=[op, "trn2"])
-
-
-@pytest.mark.parametrize("place", ["op0", "op1"])
-@pytest.mark.parametrize("op", ["power", "rsqrt"])
-def test_gpsimds_operators_are_refused(op, place):
-    device = Device()
-    x = device.tile(noise((3, 4)))
-    ops = {"op0": nl.add, "op1": nl.add, place: getattr(nl, op)}
-    given = {"dst": x, "data": x, "operand0": 0, "operand1": x, **ops}
-    device.refuses(OperatorError, "scalar_tensor_tensor", words=[op], **given)
-
-
-@pytest.mark.parametrize("value", ["1", None, [1.0], np.ones((3, 1), np.float32)])
-def test_the_scalar_is_a_number_or_a_tile(value):
-    device = Device()
-    x = device.tile(noise((3, 4)))
-    device.issue("scalar_tensor_tensor", x, x, nl.add, 1.0, nl.add, x)
-    error = device.refuses(
-        SignatureError, "scalar_tensor_tensor", x, x, nl.add, value, nl.add, x, words=["operand0"]
-    )
-    assert error.code == "SIGNATURE"
 
 
 STARTS = [(0, 0, 0), (0, 1, 0), (1, 0, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1), (2, 1, 0), (0, 9, 9)]

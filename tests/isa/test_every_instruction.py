@@ -18,8 +18,6 @@ from nki.collectives import ReplicaGroup
 
 import neuroncore
 from neuroncore import machine
-from neuroncore.base.enums import MemoryRegion
-from neuroncore.base.errors import KernelError
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.core import Core
 from neuroncore.memory.geometry import View

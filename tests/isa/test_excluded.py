@@ -10,11 +10,11 @@ from calls import ONE_CORE, Case
 from device import REGIONS, Device, tiles_in
 
 from neuroncore import machine
+from neuroncore.base.enums import ON_CHIP, engine
+from neuroncore.base.errors import KernelError, SignatureError
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.operand import Act, Op, Operand, Static
-from neuroncore.enums import ON_CHIP, engine
-from neuroncore.errors import KernelError, SignatureError
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import FORMATS, OPAQUE

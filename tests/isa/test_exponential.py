@@ -11,13 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import reduce_cmd
 
-from neuroncore.base.errors import (
-    DtypeError,
-    OperatorError,
-    ShapeError,
-    SignatureError,
-    TargetError,
-)
 from neuroncore.clause.alu import FUNCTIONS
 
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
@@ -111,49 +104,6 @@ def test_softmax_in_place_through_strides():
     device.agrees()
 
 
-def exponential_refuses(kind, *words, **change):
-    """One argument is replaced by a bad one, made on the device; the good ones are accepted."""
-    device = Device("trn3")
-    good = {"dst": device.zeros((4, 6)), "src": device.zeros((4, 6)), "max_value": 0.0}
-    bad = {**good, **{n: v(device) if callable(v) else v for n, v in change.items()}}
-    device.refuses(kind, "exponential", **bad, words=words)
-    device.issue("exponential", **good)
-
-
-def zeros(*args):
-    return lambda device: device.zeros(*args)
-
-
-def test_formats_of_exponentials():
-    for dtype in ("uint32", "float8_e4m3fn", "bool"):
-        exponential_refuses(DtypeError, "dst", dtype, dst=zeros((4, 6), dtype))
-    for dtype in ("tfloat32", "float8_e4m3fn", "bool"):
-        exponential_refuses(DtypeError, "src", dtype, src=zeros((4, 6), dtype))
-    for dtype in ("int32", "uint8"):
-        exponential_refuses(DtypeError, "reduce_res", dtype, reduce_res=zeros((4, 1), dtype))
-    half = zeros((4, 1), "bfloat16")
-    exponential_refuses(DtypeError, "max_value", "float32", max_value=half)
-    load = {"reduce_cmd": LOAD_REDUCE, "reduce_init": half}
-    exponential_refuses(DtypeError, "reduce_init", "float32", **load)
-
-
-def test_shapes_of_exponentials():
-    exponential_refuses(ShapeError, "src", "5", dst=zeros((4, 5)))
-    exponential_refuses(ShapeError, "src", "3", dst=zeros((3, 6)))
-    for name in ("max_value", "reduce_res", "reduce_init"):
-        command = {"reduce_cmd": LOAD_REDUCE} if name == "reduce_init" else {}
-        exponential_refuses(ShapeError, name, "one element", **{name: zeros((4, 2))}, **command)
-        exponential_refuses(ShapeError, name, "4 partitions", **{name: zeros((3, 1))}, **command)
-
-
-def test_what_goes_with_what():
-    exponential_refuses(OperatorError, "reduce_init", reduce_init=1.0)
-    exponential_refuses(OperatorError, "reduce_init", reduce_init=zeros((4, 1)))
-    exponential_refuses(OperatorError, "reduce_init", reduce_init=2.0, reduce_cmd=REDUCE)
-    exponential_refuses(OperatorError, "reset", "load_reduce", reduce_cmd=RESET)
-    exponential_refuses(SignatureError, "max_value", max_value="1")
-
-
 def test_exponentials_go_four_to_a_cycle():
     def busy(size):
         device = Device("trn3")
@@ -163,15 +113,6 @@ def test_exponentials_go_four_to_a_cycle():
 
     clock = Device("trn3").core.machine.engines["vector"].clock_ghz
     assert busy(5000) - busy(1000) == pytest.approx(4000 / 4 / clock)
-
-
-@pytest.mark.parametrize("target", ["trn1", "trn2"])
-def test_older_machines_have_neither(target):
-    device = Device(target)
-    dst, src = device.zeros((4, 6)), device.zeros((4, 6))
-    device.refuses(TargetError, "exponential", dst, src, words=[target, "exponential"])
-    operands = dst, nl.exp, src, 1.0, 0.0, nl.multiply, nl.add
-    device.refuses(TargetError, "activate2", *operands, words=[target, "activate2"])
 
 
 # --- activate2 ------------------------------------------------------------------------------------
@@ -261,63 +202,3 @@ def test_dst_may_hold_its_own_operands():
     tile = device.tile(noise((9, 5), special=False))
     device.issue("activate2", tile, nl.copy, tile, tile[:, 2:3], 1.0, nl.multiply, nl.add)
     device.agrees()
-
-
-def activate2_refuses(kind, *words, **change):
-    device = Device("trn3")
-    good = {
-        "dst": device.zeros((4, 6)),
-        "op": nl.exp,
-        "data": device.zeros((4, 6)),
-        "imm0": 1.0,
-        "imm1": 0.0,
-        "op0": nl.multiply,
-        "op1": nl.add,
-    }
-    bad = {**good, **change}
-    bad = {n: v(device) if getattr(v, "__name__", "") == "<lambda>" else v for n, v in bad.items()}
-    device.refuses(kind, "activate2", **bad, words=words)
-    device.issue("activate2", **good)
-
-
-OPERATORS = ("multiply", "add", "subtract", "bypass")
-
-
-@pytest.mark.parametrize("ops", sorted({(a, b) for a in OPERATORS for b in OPERATORS} - {*STEPS}))
-def test_there_are_six_pairs_of_operators(ops):
-    op0, op1 = (getattr(nl, op) for op in ops)
-    activate2_refuses(OperatorError, f"op0={op0}", f"op1={op1}", op0=op0, op1=op1)
-
-
-def test_other_operators_are_not_taken():
-    for name in ("op0", "op1"):
-        for op in (nl.maximum, nl.power, nl.bitwise_and, nl.abs):
-            activate2_refuses(OperatorError, name, repr(op), **{name: op})
-        activate2_refuses(SignatureError, name, **{name: None})
-    activate2_refuses(OperatorError, "op", "activation function", op=nl.add)
-
-
-def test_only_what_has_two_operands_is_turned_round():
-    bypassed = {"op0": nl.bypass, "op1": nl.bypass}
-    activate2_refuses(OperatorError, "reverse0", "nl.bypass", **bypassed, reverse0=True)
-    activate2_refuses(OperatorError, "reverse1", "nl.bypass", op1=nl.bypass, reverse1=True)
-
-
-def test_folds_are_five_and_named():
-    for op in (nl.multiply, nl.subtract, nl.bitwise_or):
-        activate2_refuses(OperatorError, "reduce_op", reduce_op=op, reduce_cmd=RESET_REDUCE)
-    for command in (RESET, REDUCE, RESET_REDUCE):
-        activate2_refuses(OperatorError, "needs reduce_op", command.name, reduce_cmd=command)
-    load = {"reduce_op": nl.add, "reduce_cmd": LOAD_REDUCE}
-    activate2_refuses(OperatorError, "load_reduce", **load)
-
-
-def test_shapes_and_formats_agree():
-    for name in ("imm0", "imm1", "relu_param", "reduce_res"):
-        activate2_refuses(ShapeError, name, "one element", **{name: zeros((4, 2))})
-        activate2_refuses(ShapeError, name, "4 partitions", **{name: zeros((3, 1))})
-    activate2_refuses(ShapeError, "data", "5", dst=zeros((4, 5)))
-    activate2_refuses(ShapeError, "data", "3", dst=zeros((3, 6)))
-    mixed = {"imm0": zeros((4, 1)), "imm1": zeros((4, 1), "bfloat16")}
-    activate2_refuses(DtypeError, "imm1", "bfloat16", "float32", **mixed)
-    activate2_refuses(SignatureError, "imm0", imm0=None)

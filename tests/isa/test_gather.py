@@ -8,12 +8,7 @@ import pytest
 from device import TARGETS, Device, noise
 
 from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
     OutOfBoundsError,
-    PartitionLimitError,
-    ShapeError,
-    SignatureError,
 )
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
@@ -94,88 +89,6 @@ def test_an_index_past_the_end_is_refused():
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("run", [0, 3, 64, -1])
-def test_a_run_is_a_power_of_two(run):
-    device = Device()
-    tiles = device.zeros((16, 48)), device.zeros((16, 99)), device.zeros((16, 1), "uint16")
-    words = ["num_elem_per_idx", "1, 2, 4, 8, 16, 32"]
-    device.refuses(ShapeError, "local_gather", *tiles, run, words=words)
-
-
-@pytest.mark.parametrize("junk", [2.5, "4", None, [1], np.float32(2)])
-@pytest.mark.parametrize("name", ["num_elem_per_idx", "num_valid_indices"])
-def test_a_run_and_a_count_are_integers(name, junk):
-    device = Device()
-    tiles = device.zeros((16, 48)), device.zeros((16, 99)), device.zeros((16, 3), "uint16")
-    if name == "num_elem_per_idx" or junk is not None:
-        words = [name, "an integer"]
-        device.refuses(SignatureError, "local_gather", *tiles, words=words, **{name: junk})
-    device.issue("local_gather", *tiles, **{name: np.int16(1 if "per" in name else 48)})
-
-
-@pytest.mark.parametrize("valid", [0, -1, 33])
-def test_no_more_valid_indices_than_indices(valid):
-    device = Device()
-    tiles = device.zeros((16, 32)), device.zeros((16, 99)), device.zeros((16, 2), "uint16")
-    device.refuses(
-        ShapeError, "local_gather", *tiles, num_valid_indices=valid, words=["indices", "1 to 32"]
-    )
-
-
-def test_a_core_takes_4096_indices():
-    device = Device()
-    data = device.zeros((16, 4), "int8")
-    dst, index = device.zeros((16, 4096), "int8"), device.zeros((16, 257), "uint16")
-    device.refuses(
-        ShapeError, "local_gather", device.zeros((16, 4112), "int8"), data, index,
-        words=["index", "4112", "4096"],
-    )  # fmt: skip
-    device.issue("local_gather", dst, data, index[:, :256])
-    device.issue("local_gather", dst, data, index, 1, 4096)
-    device.refuses(
-        ShapeError, "local_gather", device.zeros((16, 4097), "int8"), data, index, 1, 4097,
-        words=["4097", "1 to 4096"],
-    )  # fmt: skip
-
-
-def test_dst_holds_what_is_gathered():
-    device = Device()
-    data, index = device.zeros((16, 9)), device.zeros((16, 2), "uint16")
-    for width, options in [(31, {}), (32, {"num_elem_per_idx": 2}), (32, {"num_valid_indices": 5})]:
-        dst = device.zeros((16, width))
-        device.refuses(ShapeError, "local_gather", dst, data, index, **options, words=["dst"])
-
-
-@pytest.mark.parametrize("partitions", [1, 8, 17, 33])
-def test_cores_are_whole(partitions):
-    device = Device()
-    tiles = (
-        device.zeros((partitions, 16)),
-        device.zeros((partitions, 9)),
-        device.zeros((partitions, 1), "uint16"),
-    )
-    device.refuses(ShapeError, "local_gather", *tiles, words=["src_buffer", "multiple of 16"])
-
-
-def test_local_gather_wants_one_partition_count():
-    device = Device()
-    dst, data, index = (
-        device.zeros((32, 16)),
-        device.zeros((32, 9)),
-        device.zeros((32, 1), "uint16"),
-    )
-    for tiles in [(dst[:16], data, index), (dst, data[:16], index), (dst, data, index[:16])]:
-        device.refuses(ShapeError, "local_gather", *tiles, words=["partitions"])
-    device.issue("local_gather", dst, data, index)
-
-
-@pytest.mark.parametrize("dtype", ["int16", "uint32", "uint8", "float16"])
-def test_local_indices_are_uint16(dtype):
-    device = Device()
-    tiles = device.zeros((16, 16)), device.zeros((16, 9)), device.zeros((16, 1), dtype)
-    device.refuses(DtypeError, "local_gather", *tiles, words=["index", dtype, "uint16"])
-
-
 # --- nc_n_gather ----------------------------------------------------------------------------------
 
 
@@ -204,41 +117,12 @@ def test_an_index_past_the_partition_is_refused(place):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint16", "float32"])
-def test_indices_are_uint32(dtype):
-    device = Device()
-    tiles = device.zeros((3, 5)), device.zeros((3, 7)), device.zeros((3, 5), dtype)
-    device.refuses(DtypeError, "nc_n_gather", *tiles, words=["indices", dtype, "uint32"])
-
-
-def test_as_many_results_as_indices():
-    device = Device()
-    dst, data, indices = device.zeros((3, 5)), device.zeros((3, 7)), device.zeros((3, 5), "uint32")
-    for tiles in [
-        (dst, data, indices[:, :4]), (dst[:, :4], data, indices), (dst[:2], data, indices),
-        (dst, data[:2], indices), (dst, data, indices[:2]),
-    ]:  # fmt: skip
-        device.refuses(ShapeError, "nc_n_gather", *tiles, words=["dst"])
-    device.issue("nc_n_gather", dst, data, indices)
-
-
 # --- both -----------------------------------------------------------------------------------------
 
 LEGAL = {
     "local_gather": [((16, 16), "float32"), ((16, 9), "float32"), ((16, 1), "uint16")],
     "nc_n_gather": [((16, 5), "float32"), ((16, 9), "float32"), ((16, 5), "uint32")],
 }
-
-
-@pytest.mark.parametrize("name", LEGAL)
-@pytest.mark.parametrize("where", ["psum", "hbm"])
-@pytest.mark.parametrize("wrong", [0, 1, 2])
-def test_everything_is_in_sbuf(name, where, wrong):
-    device = Device()
-    tiles = [device.zeros(*form) for form in LEGAL[name]]
-    device.issue(name, *tiles)
-    tiles[wrong] = device.zeros(*LEGAL[name][wrong], where)
-    device.refuses(BufferKindError, name, *tiles, words=[where, "sbuf"])
 
 
 @pytest.mark.parametrize("name", LEGAL)
@@ -252,22 +136,6 @@ def test_packed_formats_and_scales_are_moved_too(name, dtype):
         device.zeros(*index),
     )  # fmt: skip
     assert not device.findings
-
-
-@pytest.mark.parametrize("name", LEGAL)
-def test_nothing_is_converted(name):
-    device = Device()
-    dst, data, index = (device.zeros(*form) for form in LEGAL[name])
-    other = device.zeros(data.shape, "int32")
-    device.refuses(DtypeError, name, dst, other, index, words=["float32", "int32"])
-
-
-@pytest.mark.parametrize("name", LEGAL)
-def test_lanes_end_at_128(name):
-    with pytest.raises(PartitionLimitError):
-        Device().zeros((144, 16))
-    device = Device()
-    device.issue(name, *(device.zeros((128, *shape[1:]), form) for shape, form in LEGAL[name]))
 
 
 @pytest.mark.parametrize("target", TARGETS)
