@@ -1,12 +1,15 @@
 """Tensor indirection (v4): an index in SBUF picks elements along the free axes of an operand."""
 
+from itertools import product
+
 import nki.language as nl
 import numpy as np
 import pytest
-from device import Device, converted, noise, same
+from device import Device, noise, same
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
-from indices import an_index, distinct, gathered, scattered
+from indices import an_index, distinct
 from nki.isa import engine, reduce_cmd
 
 from neuroncore.base.errors import UninitialisedError
@@ -25,17 +28,16 @@ def most(partitions, columns):
 # --- which elements -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
-@pytest.mark.parametrize("unit", ["vector", "scalar"])
-def test_offsets_run_down_the_rows_of_a_group_and_on_in_the_next_column(shape, buffer, unit):
+@for_all("buffer, unit", product(["sbuf", "psum"], ["vector", "scalar"]))
+def test_offsets_run_down_the_rows_of_a_group_and_on_in_the_next_column(buffer, unit):
     device = Device("trn3")
-    index = an_index((shape[0], 2), shape[1])
-    count = most(*index.shape)
-    x, dst = noise(shape), device.empty((shape[0], count))
-    view = device.tile(x, buffer=buffer).indirect(device.tile(index, "uint32"), count)
-    device.issue("tensor_copy", dst, view, engine=engine[unit])
-    same(dst.numpy(), gathered(x, index, count))
+    for rows, size in SHAPES:
+        index = an_index((rows, 2), size)
+        count = most(*index.shape)
+        view = device.tile(noise((rows, size)), buffer=buffer)
+        view = view.indirect(device.tile(index, "uint32"), count)
+        device.issue("tensor_copy", device.empty((rows, count)), view, engine=engine[unit])
+    device.agrees()
     assert not device.findings
 
 
@@ -57,34 +59,25 @@ def test_gather_and_scatter_of_any_size(data):
     rows = data.draw(st.integers(1, 128))
     columns, size = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 60))
     count = data.draw(st.integers(1, most(rows, columns)))
-    dtype = data.draw(st.sampled_from(["float32", BF16, "float16", "int8", "uint32"]))
+    before, after = (data.draw(st.sampled_from(["float32", BF16, "int8", "uint32"])) for _ in "st")
     form = data.draw(st.sampled_from(INDEX_DTYPES))
     source, target = (an_index((rows, columns), size, data.draw(st.integers(0, 9))) for _ in "st")
-    x, old = noise((rows, size), dtype), noise((rows, size), dtype, seed=1)
-    dst = device.tile(old)
-    src = device.tile(x).indirect(device.tile(source, form), count)
-    device.issue("tensor_copy", dst.indirect(device.tile(target, form), count), src)
-    same(dst.numpy(), scattered(old, gathered(x, source, count), target))
-
-
-def test_without_num_elem_there_are_as_many_as_the_index_has_elements():
-    device = Device("trn3")
-    x, index = noise((16, 50)), an_index((16, 3), 50)
-    view = device.tile(x).indirect(device.tile(index, "int32"))
-    assert view.shape == (16, 48) and view.is_indirect()
-    dst = device.empty((16, 48))
-    device.issue("tensor_copy", dst, view)
-    same(dst.numpy(), gathered(x, index, 48))
+    src = device.tile(noise((rows, size), before)).indirect(device.tile(source, form), count)
+    dst = device.tile(noise((rows, size), after)).indirect(device.tile(target, form), count)
+    device.issue("tensor_copy", dst, src)
+    device.agrees()
 
 
 def test_offsets_count_from_the_view_and_through_all_its_free_axes():
     device = Device("trn3")
-    x, index = noise((64, 4, 6)), an_index((32, 1), 12)
-    piece = device.tile(x)[32:64, 1:3]
-    spots = device.tile(np.vstack([index, index]), "uint16")[32:64]
-    dst = device.empty((32, 16))
-    device.issue("tensor_copy", dst, piece.indirect(spots, 16))
-    same(dst.numpy(), gathered(x[32:, 1:3], index, 16))
+    spots = device.tile(an_index((64, 1), 12), "uint16")[32:64]
+    piece = device.tile(noise((64, 4, 6)))[32:64, 1:3]
+    device.issue("tensor_copy", device.empty((32, 16)), piece.indirect(spots, 16))
+    index = device.tile(an_index((16, 3), 50), "int32")
+    view = device.tile(noise((16, 50))).indirect(index)  # as many as the index has elements
+    assert view.shape == (16, 48) and view.is_indirect()
+    device.issue("tensor_copy", device.empty((16, 48)), view)
+    device.agrees()
 
 
 def test_reads_come_before_writes():
@@ -95,14 +88,6 @@ def test_reads_come_before_writes():
     tile_of = tile.indirect
     device.issue("tensor_copy", tile_of(up, 16), tile_of(device.tile(down, "uint8"), 16))
     same(tile.numpy(), np.roll(x, 1, axis=1))
-
-
-def test_of_two_writes_to_one_place_the_later_stays():
-    device = Device("trn3")
-    index = np.zeros((16, 1), np.uint16)
-    x, dst = noise((16, 16), special=False), device.tile(np.ones((16, 3), F32))
-    device.issue("tensor_copy", dst.indirect(device.tile(index), 16), device.tile(x))
-    same(dst.numpy(), np.hstack([x[:, 15:], np.ones((16, 2), F32)]))
 
 
 def test_nothing_else_in_memory_changes():
@@ -168,7 +153,7 @@ ROWS, SIZE, COUNT = 40, 37, 8
 
 
 def issued(device, name, dst, lead, options):
-    """Issue an instruction of CALLS; its reduce_res, if it has one."""
+    """Issue an instruction of CALLS."""
     arguments = {CALLS[name][0]: lead}
     for key, value in {**CALLS[name][2], **options}.items():
         arguments[key] = value
@@ -177,65 +162,34 @@ def issued(device, name, dst, lead, options):
         elif isinstance(value, str):
             arguments[key] = device.tile(noise((ROWS, COUNT), value, seed=3, special=False))
     device.issue(name, dst=dst, **arguments)
-    return [arguments["reduce_res"].numpy()] if "reduce_res" in arguments else []
 
 
-@pytest.mark.parametrize(("use", "places"), PLACES)
+@for_all("use, places", PLACES)
 def test_an_instruction_does_to_picked_elements_what_it_does_to_a_tile(use, places):
     (name, options), device = use, Device("trn3")
     results = 1 if name == "tensor_reduce" else COUNT
     source, target = (distinct(ROWS, SIZE, 32, seed=s) for s in (0, 1))
-    x = noise((ROWS, SIZE), CALLS[name][1], special=False)
-    old = noise((ROWS, SIZE), seed=2, special=False)
-
-    expected = device.tile(gathered(old, target, results))
-    total = issued(device, name, expected, device.tile(gathered(x, source, COUNT)), options)
-
-    def pair():
-        return device.tile(x, buffer=places[0]), device.tile(old, buffer=places[1])
-
-    reads, writes = device.tile(source, "int16"), device.tile(target, "int16")
-    data, dst = pair()
-    both = issued(device, name, dst.indirect(writes, results), data.indirect(reads, COUNT), options)
-    same(dst.numpy(), scattered(old, expected.numpy(), target))
-    same(data.numpy(), x)
-
-    data, dst = pair()
-    dst = device.tile(gathered(old, target, results), buffer=places[1])
-    gather = issued(device, name, dst, data.indirect(reads, COUNT), options)
-    same(dst.numpy(), expected.numpy())
-
-    _, dst = pair()
-    data = device.tile(gathered(x, source, COUNT), buffer=places[0])
-    scatter = issued(device, name, dst.indirect(writes, results), data, options)
-    same(dst.numpy(), scattered(old, expected.numpy(), target))
-    for found in (*both, *gather, *scatter):
-        same(found, *total)
+    for gathers, scatters in ((True, True), (True, False), (False, True)):
+        shapes = [(ROWS, SIZE if gathers else COUNT), (ROWS, SIZE if scatters else results)]
+        data = device.tile(noise(shapes[0], CALLS[name][1], special=False), buffer=places[0])
+        dst = device.tile(noise(shapes[1], seed=2, special=False), buffer=places[1])
+        if gathers:
+            data = data.indirect(device.tile(source, "int16"), COUNT)
+        if scatters:
+            dst = dst.indirect(device.tile(target, "int16"), results)
+        issued(device, name, dst, data, options)
+    device.agrees()
     assert not device.findings
 
 
-def test_what_a_predicate_leaves_out_is_not_written_even_where_two_offsets_meet():
+def test_where_two_offsets_meet_the_later_write_stays_if_the_predicate_has_it():
     device = Device("trn3")
-    dst = device.tile(np.full((16, 4), 7, F32))
-    index = np.full((16, 1), 2)
-    chosen = np.zeros((16, 16), np.uint8)
-    chosen[:, 5] = 1
-    src = noise((16, 16), special=False)
-    spots = device.tile(index, "uint8")
-    device.issue(
-        "tensor_copy_predicated", dst.indirect(spots, 16), device.tile(src), device.tile(chosen)
-    )
-    want = np.full((16, 4), 7, F32)
-    want[:, 2] = src[:, 5]
-    same(dst.numpy(), want)
-
-
-def test_results_are_rounded_to_the_format_of_what_they_are_scattered_to():
-    device = Device("trn3")
-    x, old, index = noise((16, 16)), noise((16, 20), BF16), an_index((16, 1), 20)
-    dst = device.tile(old)
-    device.issue("tensor_copy", dst.indirect(device.tile(index, "uint8"), 16), device.tile(x))
-    same(dst.numpy(), scattered(old, converted(x, np.dtype(BF16)), index))
+    spots, predicate = device.tile(np.full((16, 1), 2), "uint8"), np.zeros((16, 16), np.uint8)
+    src, predicate[:, 5] = device.tile(noise((16, 16), special=False)), 1
+    dst = device.tile(np.full((16, 4), 7, F32)).indirect(spots, 16)
+    device.issue("tensor_copy_predicated", dst, src, device.tile(predicate))
+    device.issue("tensor_copy", device.tile(np.ones((16, 4), F32)).indirect(spots, 16), src)
+    device.agrees()
 
 
 # --- what was never written -----------------------------------------------------------------------
@@ -275,14 +229,15 @@ def test_it_can_be_an_error():
 
 
 def test_exactly_the_places_that_are_scattered_to_have_been_written():
-    device = Device("trn3")
-    tile, index = device.empty((32, 9)), an_index((32, 1), 9)
+    device, index = Device("trn3"), an_index((32, 1), 9)
+    tile = device.empty((32, 9))
     device.issue(
         "tensor_copy", tile.indirect(device.tile(index, "uint8"), 4), device.zeros((32, 4))
     )
-    want = np.zeros((32, 9), bool)
-    want = scattered(want, np.ones((32, 4), bool), index)
-    assert np.array_equal(~tile.missing(), want)
+    device.agrees()
+    assert [np.flatnonzero(~row).tolist() for row in tile.missing()[[0, 31]]] == [
+        sorted({*index[first : first + 4, 0].tolist()}) for first in (0, 16)
+    ]
 
 
 def test_of_the_index_only_what_is_used_is_read():
