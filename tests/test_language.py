@@ -18,7 +18,7 @@ DONE = [
     "CHANGELOG.md",
     "docs/counters.md",
     "kernels",
-    "neuroncore/cli/explanations",
+    "neuroncore/cli",
     "neuroncore/view/web",
     "docs/check.md",
     "docs/conformance.md",

@@ -107,7 +107,7 @@ def test_formulas_are_arithmetic_on_names():
 def test_the_check_prints_every_number_and_is_content(capsys):
     assert main(["machines", "--check"]) == 0
     out = capsys.readouterr().out
-    assert f"{len(LINES)} printed numbers, 0 that the machine files do not give" in out
+    assert f"{len(LINES)} published numbers, 0 that do not follow from the machine files" in out
     assert "8 * (P + 2*V + S + 2*G)" in out and "OFF" not in out
 
 

@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 all well, 1 a kernel or a comparison failed, 2 wrong usage, 3 a
+"""The command line. Exit codes: 0 success, 1 a kernel or a comparison failed, 2 wrong usage, 3 a
 fault of neuroncore."""
 
 from __future__ import annotations
@@ -17,27 +17,29 @@ from neuroncore.base.lazy import Lazy
 failures: Any = Lazy("neuroncore.cli.failures")
 installed: Any = Lazy("neuroncore.base.installed")
 
-# What the help says of each, and its module, which is imported when it is asked for: its `add_to`
-# gives the command's parser what it takes, and `command`, which carries it out.
+# The help of each command, and its module, which is imported on demand. The module's `add_to` adds
+# arguments and the function `command`, which executes it, to the parser.
 COMMANDS = {
     "run": ("run", "run a kernel, or a script that launches kernels"),
-    "check": ("check", "what is likely wrong with a kernel, or slow, without and with a run of it"),
-    "why": ("why", "why a kernel takes as long as it does, and what would help"),
-    "diff": ("diff", "which of two kernels is faster, how sure that is, and what else differs"),
-    "view": ("view", "write a page that shows a run, for a browser and without a network"),
-    "profile": ("profile", "show what kernels saved with save_neff_name and save_trace_name"),
+    "check": ("check", "find mistakes and slow operations in a kernel, from its source and a run"),
+    "why": ("why", "what limits a kernel, and what would make it faster"),
+    "diff": ("diff", "compare two kernels: which is faster, how certain that is, what differs"),
+    "view": ("view", "write an HTML page that shows a run (it needs no network)"),
+    "profile": (
+        "profile",
+        "print profiles that kernels saved with save_neff_name, save_trace_name",
+    ),
     "score": ("score", "compare estimates with a table of measurements"),
-    "machines": ("machines", "the machines and every number about them"),
+    "machines": ("machines", "machines, instances, and every number about them"),
     "isa": ("instructions", "the instruction set"),
-    "explain": ("explain", "what an error means, with an example"),
+    "explain": ("explain", "explain an error or a finding, with an example"),
     "alias-path": (
         "alias",
-        "the folder to put on PYTHONPATH so that `import nki` is ours in programs that start "
-        "others",
+        "print a folder for PYTHONPATH that makes `import nki` work in programs that start others",
     ),
     "tools-path": (
         "tools",
-        "the folder to put on PATH so that programs that start neuron-profile get ours",
+        "print a folder for PATH that provides neuron-profile to programs that start it",
     ),
 }
 
@@ -55,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _ended(arguments: argparse.Namespace) -> int:
-    """Carry out a command; the exit code."""
+    """Execute a command, and return the exit code."""
     if sys.stdout is None:
         print("neuroncore: the output is closed", file=sys.stderr)
         return 2
@@ -66,7 +68,7 @@ def _ended(arguments: argparse.Namespace) -> int:
     except UsageError as error:
         own = isinstance(error, failures.NotPython)  # which begins with the place
         print(error if own else f"neuroncore: {error}", file=sys.stderr)
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe
         _give_up_output()
         return 0
     except OSError as error:
@@ -83,13 +85,13 @@ def _ended(arguments: argparse.Namespace) -> int:
 
 
 def _give_up_output() -> None:
-    """What is still to be written would fail again when Python ends."""
+    """Discard pending output, which would fail again when Python exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser, complete for the command that is asked for. Of the others it knows the names, if
-    anything comes before that: it may be help that is wanted."""
+    """Return the parser, with the arguments of the requested command. It knows only the names of
+    the others, for the help."""
     parser = argparse.ArgumentParser(
         prog="neuroncore", description="Run NKI kernels on an emulated NeuronCore."
     )

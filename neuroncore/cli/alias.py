@@ -1,4 +1,4 @@
-"""neuroncore alias-path: where `import nki` is ours, for programs that start others."""
+"""neuroncore alias-path: a folder that provides `import nki` to programs that start others."""
 
 from __future__ import annotations
 

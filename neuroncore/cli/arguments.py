@@ -26,9 +26,9 @@ ARRAY = re.compile(r"(\w+)\[(\s*\d+\s*(?:,\s*\d+\s*)*),?\s*\]")
 
 
 def argument(text: str, rng: np.random.Generator) -> Any:
-    """`float32[128,512]` is an array of random numbers; anything else is a Python literal.
+    """Return an array of random numbers for `float32[128,512]`, or the value of a Python literal.
 
-    Raises UsageError for what is neither, and for arrays that the machine's HBM can't hold.
+    Raises UsageError for other texts, and for arrays that exceed the machine's HBM.
     """
     match = ARRAY.fullmatch(text.strip())
     if match is None:
@@ -36,18 +36,18 @@ def argument(text: str, rng: np.random.Generator) -> Any:
             return ast.literal_eval(text)
         except (ValueError, SyntaxError):
             raise UsageError(
-                f"--args {text!r} is neither an array such as float32[128,512] nor a Python literal"
+                f"--args {text!r} is not an array such as float32[128,512] or a Python literal"
             ) from None
     form = lookup(match[1])
     shape = tuple(int(n) for n in match[2].split(","))
     one, size = target_machine(), prod(shape) * form.itemsize
     if size > one.hbm.stack_bytes:
-        room = f"HBM of {one.name} holds {one.hbm.stack_bytes}"
-        raise UsageError(f"--args {text!r} can't be made: it is {size} bytes, and {room}")
+        room = f"the HBM of {one.name} has {one.hbm.stack_bytes}"
+        raise UsageError(f"--args {text!r} can't be created: it has {size} bytes, and {room}")
     try:
         return _random(form, shape, rng)
     except (MemoryError, ValueError) as error:
-        raise UsageError(f"--args {text!r} can't be made: {error}") from None
+        raise UsageError(f"--args {text!r} can't be created: {error}") from None
 
 
 def _random(form: Format, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
@@ -58,7 +58,7 @@ def _random(form: Format, shape: tuple[int, ...], rng: np.random.Generator) -> A
 
 
 def parsed(path: Path) -> ast.Module:
-    """The syntax of a file. Raises UsageError if it can't be read, and NotPython."""
+    """Return the syntax tree of a file. Raise UsageError if it cannot be read, or NotPython."""
     if not path.is_file():
         raise UsageError(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
     try:
@@ -79,30 +79,30 @@ def parsed(path: Path) -> ast.Module:
 
 
 def _not_text(path: Path, content: bytes) -> NotPython:
-    """The error at the first byte that is no text, where Python doesn't tell the line."""
+    """Return an error for the first byte that is not text, where Python has no line."""
     try:
         content.decode()
-        first, what = content.find(b"\0"), "a null byte, which no Python file has"
+        first, what = content.find(b"\0"), "a null byte, which Python does not allow"
     except UnicodeDecodeError as error:
-        first, what = error.start, f"byte {content[error.start]:#x} is no UTF-8"
+        first, what = error.start, f"byte {content[error.start]:#x} is not UTF-8"
     line = content.count(b"\n", 0, max(first, 0)) + 1
     return NotPython(f"{path}:{line}: {what}")
 
 
 class FromSource(SourceFileLoader):
-    """Reads the file itself: bytecode on disk goes by its size and second, and a search writes its
-    next variant of a kernel within one."""
+    """Read the source and ignore bytecode on disk, which is keyed by size and second: a search may
+    write two variants of a kernel within a second."""
 
     def path_stats(self, path: str) -> NoReturn:
         raise OSError
 
 
 def module(path: Path) -> ModuleType:
-    """A file as a module; its folder goes first on the path, as when Python runs it."""
+    """Import a file as a module, with its folder first on the path, as when Python runs it."""
     parsed(path)
     name = re.sub(r"\W", "_", path.stem)
     if path.suffix != ".py":
-        raise UsageError(f"{path} is not a Python file: its name doesn't end in .py")
+        raise UsageError(f"{path} is not a Python file: its name does not end in .py")
     loader = FromSource(name, str(path.absolute()))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
@@ -115,7 +115,7 @@ def module(path: Path) -> ModuleType:
 
 
 def function(text: str, home: ModuleType) -> Callable[..., Any]:
-    """NAME in the kernel's file, or FILE.py:NAME."""
+    """Return the function NAME in the kernel's file, or FILE.py:NAME."""
     file, _, name = text.rpartition(":")
     return member(module(Path(file.rstrip(":"))) if file else home, name)
 
@@ -133,24 +133,24 @@ def member(home: ModuleType, name: str) -> Callable[..., Any]:
 def check_call(
     called: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    """Raise UsageError if a kernel or a reference doesn't take such arguments."""
+    """Raise UsageError if a kernel or a reference does not accept these arguments."""
     try:
         signature = inspect.signature(called)
-    except ValueError:  # of a builtin that doesn't tell
+    except ValueError:  # a builtin without a signature
         return
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
         count = len(args) + len(kwargs)
-        given = "1 argument was given" if count == 1 else f"{count} arguments were given"
+        given = "1 argument was passed" if count == 1 else f"{count} arguments were passed"
         raise UsageError(f"{name}{signature}: {error}; {given}") from None
 
 
 def arguments_from(
     make: Callable[..., Any], rng: np.random.Generator, rank: int = 0
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments from a function; it gets a generator if it takes one, and
-    the rank if it has a parameter of that name."""
+    """Return positional and keyword arguments from a function, which gets a random generator if it
+    has a parameter for one, and the rank if it has a parameter of that name."""
     _, named = with_rank(make, ((), {}), rank)
     wants = inspect.signature(make).parameters.keys() - {"rank"}
     made = make(rng, **named) if wants else make(**named)

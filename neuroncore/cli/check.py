@@ -1,4 +1,4 @@
-"""neuroncore check: what is likely wrong with a kernel, from its source and from a run of it."""
+"""neuroncore check: likely mistakes in a kernel, from its source and from a run."""
 
 from __future__ import annotations
 
@@ -18,62 +18,72 @@ from neuroncore.checks.sarif import log
 from neuroncore.cli.world import add_world, check_world
 from neuroncore.lint.releases import RELEASES
 
-machine: Any = Lazy("neuroncore.machine")  # which loads numpy, for nothing if none is named
+machine: Any = Lazy("neuroncore.machine")  # which loads numpy, only if one is named
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Read a file of kernels and all that it calls, and tell what the device or its compiler "
-        "refuses, what is likely wrong there, and what is slow. A file that launches kernels when "
-        "it is run, and a kernel with arguments, is run as well, in a process of its own. FILE may "
-        "also be a run that was saved, of which the record is checked. "
+        "Read a file of kernels and everything that it calls, and report errors that the device or "
+        "its compiler would report, likely mistakes, and slow operations. Files that launch "
+        "kernels, and kernels with arguments, are also run, in a separate process. FILE may also "
+        "be a saved run, whose record is checked. "
         "Exit codes: 0 no errors, 1 errors, 2 wrong usage, 3 a fault of neuroncore."
     )
     parser.allow_abbrev = False
     parser.add_argument("files", nargs="+", metavar="FILE.py[::KERNEL]")
     given = parser.add_mutually_exclusive_group()
-    given.add_argument("--args", nargs="+", metavar="ARG", help="the kernel's, as `run` takes them")
-    given.add_argument("--inputs", metavar="FUNC", help="a function that makes them")
-    parser.add_argument(
-        "--api", choices=RELEASES, help="the release to hold it against; by default what it uses"
+    given.add_argument(
+        "--args", nargs="+", metavar="ARG", help="the kernel's arguments, as for `run`"
     )
-    parser.add_argument("--target", metavar="MACHINE", help="what it is to run on")
+    given.add_argument("--inputs", metavar="FUNC", help="a function that returns the arguments")
+    parser.add_argument(
+        "--api",
+        choices=RELEASES,
+        help="the release to check against (default: the release that fits the file)",
+    )
+    parser.add_argument("--target", metavar="MACHINE", help="the machine to run on")
     add_world(parser)
     parser.add_argument("--static", action="store_true", help="execute nothing")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--strict", action="store_true", help="also exit with 1 for warnings")
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.add_argument(
-        "--sarif", type=Path, metavar="OUT.sarif", help="also a file for code scanning and editors"
+        "--sarif",
+        type=Path,
+        metavar="OUT.sarif",
+        help="also write a SARIF file for code scanning and editors",
     )
     parser.add_argument(
         "--orders",
         type=int,
         default=0,
         metavar="N",
-        help="of a run: execute its record again in up to N other orders that the device may take",
+        help="execute the record of a run again in up to N other legal orders",
     )
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="of a run: compare its record with the plain reading of it (docs/verify.md)",
+        help="compare a run with the plain implementation (docs/verify.md)",
     )
     limits = Limits()
     parser.add_argument(
-        "--seconds", type=float, default=limits.seconds, help="a run may take (%(default)g)"
+        "--seconds",
+        type=float,
+        default=limits.seconds,
+        help="limit on the time of a run (default: %(default)g)",
     )
     parser.add_argument(
         "--memory",
         type=float,
         default=limits.memory / 2**30,
         metavar="GIB",
-        help="of address space a run may take (%(default)g)",
+        help="limit on the address space of a run (default: %(default)g)",
     )
     parser.set_defaults(command=command)
 
 
 def command(arguments: argparse.Namespace) -> int:
     if arguments.target:
-        machine.load(arguments.target)  # refuses unknown names before anything is read
+        machine.load(arguments.target)  # rejects unknown names before reading anything
     found = together([_checked(file, arguments) for file in arguments.files])
     if arguments.json:
         print(json.dumps(found.to_dict(), indent=2))
@@ -105,9 +115,9 @@ def _checked(what: str, arguments: argparse.Namespace) -> Checked:
 
 
 def _words(arguments: argparse.Namespace, kernel: str) -> list[str]:
-    """What a kernel is given, and on how many ranks it runs, as words of the command line."""
+    """Return the arguments and the number of ranks as words of the command line."""
     if not kernel and (arguments.args or arguments.inputs):
-        raise UsageError("--args and --inputs are a kernel's: FILE.py::KERNEL")
+        raise UsageError("--args and --inputs need a kernel: FILE.py::KERNEL")
     given = ["--args", *arguments.args] if arguments.args else []
     for name in ("inputs", "ranks", "lnc", "instance"):
         if (value := getattr(arguments, name)) is not None:
@@ -116,7 +126,7 @@ def _words(arguments: argparse.Namespace, kernel: str) -> list[str]:
 
 
 def lines(found: Checked) -> Iterator[str]:
-    """The findings, each with why and what to do, and what was done."""
+    """Yield the findings, each with its reason and hint, and a line about the checks done."""
     for one in found.findings:
         yield from _told(one)
     yield f"{found.counts} ({found.extent})"

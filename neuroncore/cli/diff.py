@@ -1,4 +1,4 @@
-"""neuroncore diff: two kernels, or saved runs, side by side."""
+"""neuroncore diff: compare two kernels or saved runs."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from neuroncore.report.compare import Agreement
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Run two kernels on the same arguments, or take runs that were saved, and say which is "
-        "faster, how sure that is, and what else differs: what bounds them, bytes, instructions, "
-        "source lines, and bits of the results. docs/diff.md explains it."
+        "Run two kernels on the same arguments, or read saved runs, and report which is faster, "
+        "how certain that is, and what else differs: bottlenecks, bytes, instructions, source "
+        "lines, and bits of the results. docs/diff.md explains the output."
     )
     parser.allow_abbrev = False
     parser.add_argument("old", metavar="OLD", help="FILE.py::KERNEL, FILE.py or a saved run")
     parser.add_argument("new", metavar="NEW", help="the same")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     add_launches(parser, named=False)
     parser.set_defaults(command=diff, is_script=lambda _: False)
 
 
 class Kept:
-    """The one launch of a session."""
+    """A document that keeps the launches of one side."""
 
     def __init__(self) -> None:
         self.failure: dict[str, Any] | None = None
         self.runs: list[Run] = []
 
     def header(self) -> None:
-        """Nothing is said before both have run."""
+        """Print nothing before both sides have run."""
 
     def add(self, run: Run, found: Agreement | None) -> None:
         self.runs.append(run)
@@ -56,7 +56,7 @@ def diff(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, file: str) -> Kept:
-    """The launch of one side; why it failed if it did, which has been told."""
+    """Return the launch of one side, or the exit code if it failed (and was reported)."""
     kept, own = Kept(), argparse.Namespace(**{**vars(arguments), "file": file})
     launch(own, Session(own, kept, keeps=True), options(own))
     if kept.failure is None and len(kept.runs) != 1:

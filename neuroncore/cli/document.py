@@ -1,4 +1,4 @@
-"""What neuroncore run says of launches: lines as they finish, or one JSON object at the end."""
+"""The output of neuroncore run: lines as launches finish, or one JSON object at the end."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ precision: Any = Lazy("neuroncore.report.precision")
 viewing: Any = Lazy("neuroncore.view.page")
 SCHEMA = "neuroncore.run/2"
 PACKAGES = ("numpy", "numba", "ml_dtypes")
-OPERATIONS = 8  # of ranks together, of which a line each is printed
+OPERATIONS = 8  # instructions of ranks that run together, which print a line each
 
 
 class Document:
-    """Everything that a command's launches left behind."""
+    """The results of all launches of a command."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
         self.timelines: list[Timeline] = []
-        self.shown: list[Shown] = []  # on the page that was asked for
+        self.shown: list[Shown] = []  # for the requested page
         self.launches: list[dict[str, Any]] = []  # for --json
         self.failure: dict[str, Any] | None = None
         self.differs = False
@@ -53,8 +53,8 @@ class Document:
         self.refused = False  # by --strict
 
     def read(self, findings: Sequence[Finding]) -> None:
-        """Tell what the source of the kernels has told: errors as warnings, unless --strict makes
-        them refuse the run."""
+        """Report the findings about the source: errors are warnings, unless --strict refuses
+        the run."""
         self.source = findings
         for one in findings:
             if one.severity == "error" and self.arguments.strict:
@@ -81,7 +81,7 @@ class Document:
             self.say(counted([replace(one, severity="warning") for one in same]))
 
     def add(self, run: Run, found: Agreement | None) -> None:
-        """Print or keep what came out of a finished launch."""
+        """Print or keep the results of a finished launch."""
         self.timelines += run.timelines
         asked = self.arguments
         if asked.html or asked.serve:
@@ -118,11 +118,11 @@ class Document:
 
     @property
     def _tries_orders(self) -> bool:
-        """Whether other orders were asked for: not every command takes that."""
+        """Return whether --orders was given; not every command has it."""
         return bool(getattr(self.arguments, "orders", 0))
 
     def _findings(self, findings: Sequence[Finding]) -> Iterator[str]:
-        """What a line of a kernel tells for the first time; of the others, how many there are."""
+        """Return the new findings of a launch, and a count of the repeated ones."""
         again: Counter[str] = Counter()
         for line, same in by_line(findings).items():
             if line in self.told:
@@ -131,10 +131,10 @@ class Document:
                 self.told.add(line)
                 yield counted(same)
         if again:
-            yield "as before  " + ", ".join(f"{code} {n}" for code, n in again.items())
+            yield "repeated   " + ", ".join(f"{code} {n}" for code, n in again.items())
 
     def close(self) -> int:
-        """Write what was asked for; the exit code."""
+        """Write the requested files, and return the exit code."""
         if self.arguments.trace and self.timelines:
             perfetto_file = self.arguments.trace
             flows = "all" if self.arguments.trace_flows else "path"
@@ -155,7 +155,7 @@ class Document:
         return code
 
     def _write(self, option: str, write: Callable[[], None]) -> None:
-        """Raises UsageError if the file of an option can't be written."""
+        """Raise UsageError if the file of an option cannot be written."""
         path = getattr(self.arguments, option)
         try:
             with progress(lambda: f"writing {path}"):
@@ -177,7 +177,7 @@ class Document:
 
 
 def _listed(timelines: Sequence[Timeline]) -> Iterator[str]:
-    """What the compiler makes of the programs of the cores."""
+    """Yield the listing of the compiled program of each core."""
     for number, timeline in enumerate(timelines):
         yield f"compiled   {POLICIES[timeline.order].said}" + (f", core {number}" if number else "")
         yield from (f"  {line}" for line in listing(timeline.compiled))
@@ -190,7 +190,7 @@ def _compared(found: Agreement) -> Iterator[str]:
 
 
 def _timed(run: Run, answers: bool) -> Iterator[str]:
-    """The estimate of each core; of several ranks, who waited for whom, and that of the slowest."""
+    """Yield the estimate of each core, or for several ranks the waiting times and the slowest."""
     world, timelines = run.world, run.timelines
     if world.ranks == 1:
         yield from _estimated(timelines, run.programs, answers)
@@ -211,7 +211,7 @@ def _estimated(
     total = sum(map(len, programs))
     for number, (timeline, own) in enumerate(zip(timelines, programs, strict=False)):
         if len(own) > 1:
-            yield f"core {number}, {len(own)} of {total} programs, one after the other"
+            yield f"core {number}, {len(own)} of {total} programs, one after another"
         elif total > 1:
             yield f"core {number}"
         yield from text.estimated(timeline, answers)
@@ -241,7 +241,7 @@ def _launch(
 
 
 def _together(run: Run) -> dict[str, Any]:
-    """What ranks did together, and which of them the others waited for most."""
+    """Return the collectives of a run, and the rank that the others waited for most."""
     rank, waited = collectives.slowest(run.timelines, run.collectives)
     return {
         "collectives": [one.to_dict() for one in run.collectives],

@@ -1,9 +1,9 @@
-"""neuroncore explain: what an error or a finding means, with an example of it and of how it goes.
+"""neuroncore explain: the meaning of an error or a finding, with a wrong and a correct example.
 
 A page is a section of a file in explanations/: `## NAME (CODE)`, a text, and an example as a diff.
-With its lines that begin with "-" the example is refused, with those that begin with "+" it runs.
-The Python block at the top of a file stands before each of its examples; tests execute them all.
-What isn't an error is a row of the table of codes, which has the same of each (`findings.Rule`).
+With the lines that begin with "-" the example is refused, with those that begin with "+" it runs.
+The Python block at the top of a file precedes each of its examples; tests execute all of them.
+Findings that are not errors are rows of the table of codes (`findings.Rule`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from neuroncore.base.findings import Rule, rules
 from neuroncore.base.structs import dataclass
 
 LEGAL = "legal here"
-SYMPTOMS = "On the device: "  # what begins the line of a page that lists what else it may be called
+SYMPTOMS = "On the device: "  # begins the line of a page with other names
 
 
 @dataclass(frozen=True)
 class Page:
-    """One name and what it means. `code` is the error's, or LEGAL where nothing is refused;
-    `severity` is empty for errors that are raised."""
+    """The page of a name. `code` is the error code, or LEGAL if nothing is refused; `severity` is
+    empty for errors that are raised."""
 
     name: str
     code: str
@@ -37,12 +37,12 @@ class Page:
 
     @property
     def bad(self) -> str:
-        """The script that is refused; empty if there is none."""
+        """Return the script that is refused, or an empty string."""
         return self._with("-") if self.diff and self.code != LEGAL else ""
 
     @property
     def good(self) -> str:
-        """The script that runs; empty if there is none."""
+        """Return the script that runs, or an empty string."""
         return self._with("+") if self.diff else ""
 
     def _with(self, sign: str) -> str:
@@ -51,14 +51,14 @@ class Page:
 
     @property
     def symptoms(self) -> list[str]:
-        """What the device's compiler or runtime says instead."""
+        """Return the codes of the device's compiler or runtime."""
         lines = [line for line in self.text.splitlines() if line.startswith(SYMPTOMS)]
         return re.findall(r"[A-Z][A-Z_0-9]+", " ".join(lines).removeprefix(SYMPTOMS))
 
 
 @cache
 def pages() -> dict[str, Page]:
-    """All pages, by name."""
+    """Return all pages by name."""
     folder = Path(__file__).with_name("explanations")
     texts = [one.read_text("utf-8") for one in folder.iterdir() if one.name.endswith(".md")]
     of_rules = {code: _page_of(rule) for code, rule in rules().items()}
@@ -88,14 +88,14 @@ def _block(text: str, language: str) -> str:
 
 
 def codes() -> set[str]:
-    """The codes of all kinds of KernelError."""
+    """Return the codes of all kinds of KernelError."""
     kinds = {kind for kind in vars(errors).values() if isinstance(kind, type)} - {KernelError}
     return {kind.code for kind in kinds if issubclass(kind, KernelError)}
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", help="a code, a name of nki.errors, or what the device says"
+        "name", nargs="?", help="a code, a name of nki.errors, or an error code of the device"
     )
     parser.set_defaults(command=explain)
 
@@ -109,7 +109,7 @@ def explain(arguments: argparse.Namespace) -> int:
     found += [page for page in pages().values() if name in page.symptoms]
     if not found:
         hint = did_you_mean(name, pages())
-        raise UsageError(f"nothing is known of {name!r}" + (f"; {hint}" if hint else ""))
+        raise UsageError(f"unknown error code {name!r}" + (f"; {hint}" if hint else ""))
     print("\n\n".join("\n".join(_printed(page)) for page in found))
     return 0
 

@@ -1,5 +1,5 @@
-"""What ends a run, told in one sentence where one is due; else by the traceback of the user's code,
-without the frames of ours that led to it."""
+"""Report the error that ends a run: in one sentence, or by the traceback of the user's code without
+neuroncore's frames."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from neuroncore.base.errors import REPORT, EmulatorError, UsageError
 from neuroncore.core.core import running
 from neuroncore.frontend.launch import launch
 
-INTERRUPTED = 130  # as a shell has it of a program that Ctrl-C ends
+INTERRUPTED = 130  # the code of a shell for a program that Ctrl-C ended
 
 
 class NotPython(UsageError):
-    """A file that Python can't read. The message begins with file and line."""
+    """Python cannot read a file. The message begins with file and line."""
 
 
 class Unwritable(OSError):
-    """Standard output takes no more."""
+    """Standard output cannot be written."""
 
 
 def write(text: str) -> None:
-    """Print a line now. Raises Unwritable, which is no error of the kernel's that is being run."""
+    """Print a line now. Raise Unwritable, which is not an error of the kernel."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -40,22 +40,22 @@ def write(text: str) -> None:
 
 
 def exit_code(failure: dict[str, Any] | None) -> int:
-    """Of a command, by what ended its session."""
+    """Return the exit code for the error that ended a session."""
     if failure is None:
         return 0
     return EmulatorError.exit_code if failure.get("ours") else 1
 
 
 def print_our_fault(error: Exception) -> None:
-    """What no command expects: the whole traceback, and what to do."""
+    """Report an unexpected error: the whole traceback, and how to report it."""
     traceback.print_exception(error)
     print(f"neuroncore: {REPORT}", file=sys.stderr)
 
 
 @contextlib.contextmanager
 def leaving_told() -> Iterator[None]:
-    """Let os._exit of a kernel or of the main thread be SystemExit: it would end the process with
-    nothing told, and with 0. Other threads, and processes that are forked, end as ever."""
+    """Turn os._exit in a kernel or in the main thread into SystemExit: it would end the process
+    silently, with exit code 0. Other threads and forked processes are unchanged."""
     leave, own = os._exit, os.getpid()
 
     def left(status: int) -> NoReturn:
@@ -72,13 +72,13 @@ def leaving_told() -> Iterator[None]:
 
 
 def left_in_a_launch(leaving: SystemExit) -> bool:
-    """Whether a kernel has ended the process, or would have."""
+    """Return whether a kernel tried to end the process."""
     frames = (frame for frame, _ in traceback.walk_tb(leaving.__traceback__))
     return any(frame.f_code is launch.__code__ for frame in frames)
 
 
 def not_python(error: SyntaxError) -> NotPython | None:
-    """The error of a file that the user's code imports; None if it is of text from elsewhere."""
+    """Return the error of an imported file, or None if the text is not from a file."""
     file = error.filename
     if file is None or not Path(file).is_file():
         return None
@@ -86,7 +86,7 @@ def not_python(error: SyntaxError) -> NotPython | None:
 
 
 def too_deep(error: RecursionError) -> str:
-    """In a sentence, which function of the user's code called itself for ever."""
+    """Return a sentence that names the function of the user that recursed forever."""
     frame, line = innermost(error)
     if frame is None:
         return f"RecursionError: {error}"
@@ -98,20 +98,20 @@ def too_deep(error: RecursionError) -> str:
 
 
 def interrupted(error: KeyboardInterrupt) -> str:
-    """In a sentence, where Ctrl-C met the user's code."""
+    """Return a sentence that names the line of the user's code that Ctrl-C interrupted."""
     frame, line = innermost(error)
     where = "" if frame is None else f" at {frame.f_code.co_filename}:{line}"
     return f"neuroncore: interrupted{where}"
 
 
 def innermost(error: BaseException) -> tuple[FrameType | None, int]:
-    """The innermost frame of the user's that an error came through, and its line."""
+    """Return the innermost frame of the user in a traceback, and its line."""
     users = [(f, line) for f, line in traceback.walk_tb(error.__traceback__) if source.is_users(f)]
     return users[-1] if users else (None, 0)
 
 
 def print_traceback(error: BaseException) -> None:
-    """The frames of the user's. Where the error is one of the emulator's own, so are the last."""
+    """Return the user's frames; for a fault of the emulator, with the last frames too."""
     link: BaseException | None = error
     while link is not None:
         link.__traceback__ = _of_the_user(link.__traceback__)

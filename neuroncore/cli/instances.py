@@ -1,4 +1,4 @@
-"""neuroncore machines NAME, of an instance: its chips, its topology as a drawing, its numbers."""
+"""neuroncore machines INSTANCE: its chips, a drawing of its topology, and its numbers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from neuroncore.machine.collective_time import SCALED
 from neuroncore.machine.instance import Instance
 from neuroncore.machine.topology import Topology
 
-WIDEST_GROUP = 4  # servers of a rack that are drawn one by one; of more, the first two and the last
+WIDEST_GROUP = 4  # servers of a rack that are drawn; of more, only the first two and the last
 
 
 def lines(one: Instance) -> Iterator[str]:
-    """What is printed of an instance before its facts."""
+    """Yield the lines about an instance before its facts."""
     names = ", ".join((one.name, *one.aliases))
     yield f"{names}: {one.description}"
     yield ""
@@ -37,7 +37,7 @@ def _links(one: Instance) -> str:
         f"{group.per_chip} of {group.gigabytes_per_s:g} GB/s each way ({', '.join(group.axes)})"
         for group in one.links
     )
-    return f"of a chip {'; '.join(groups)}: {one.links_each_way:,.0f} GB/s out and as many in"
+    return f"of a chip {'; '.join(groups)}: {one.links_each_way:,.0f} GB/s in each direction"
 
 
 def _hosts(one: Instance) -> str:
@@ -51,11 +51,11 @@ def _hosts(one: Instance) -> str:
 
 def _collectives(one: Instance) -> str:
     if one.scaled_from:
-        return f"time as of {one.scaled_from}, {SCALED}"
+        return f"time from {one.scaled_from}, {SCALED}"
     table = one.collectives
     return (
         f"time fitted to a published table of {one.ranks(table.lnc)} ranks at LNC{table.lnc}, "
-        f"{table.least_bytes >> 20} to {table.most_bytes >> 20} MiB; else {SCALED}"
+        f"{table.least_bytes >> 20} to {table.most_bytes >> 20} MiB; otherwise {SCALED}"
     )
 
 
@@ -71,7 +71,7 @@ def _distance(topology: Topology) -> str:
 
 
 def drawing(topology: Topology) -> Iterator[str]:
-    """The chips, by their numbers, and what joins them."""
+    """Yield a drawing of the chips and their connections."""
     if topology.kind == "switched":
         yield from _switched(topology)
     elif len(topology.shape) == 1:
@@ -90,7 +90,7 @@ def _row(topology: Topology) -> Iterator[str]:
 
 
 def _grid(topology: Topology) -> Iterator[str]:
-    """The last two axes; what is joined along a third is told."""
+    """Yield a drawing of the last two axes, and sentences about a third."""
     *outer, rows, columns = topology.shape
     width = len(str(rows * columns - 1))
     posts = " " * 3 + "".join(f"{'│':>{width}}    " for _ in range(columns)).rstrip()
@@ -100,12 +100,12 @@ def _grid(topology: Topology) -> Iterator[str]:
         yield "── " + " ── ".join(numbers) + " ──"
         yield posts
     closed = " and ".join(f"each {axis}" for axis in topology.axes[-2:])
-    yield f"{closed.capitalize()} closes to a ring."
+    yield f"{closed.capitalize()} is a ring."
     if outer:
         step, axis = rows * columns, topology.axes[0]
         yield f"This is {axis} 0; the next {axis} has {step} to {2 * step - 1}, and so on."
         same = _list(range(0, topology.chips, step))
-        yield f"Chips at the same place of the {axis}s, as {same}, are a ring."
+        yield f"Chips at the same position in the {axis}s, such as {same}, form a ring."
 
 
 def _switched(topology: Topology) -> Iterator[str]:
@@ -124,8 +124,8 @@ def _switched(topology: Topology) -> Iterator[str]:
         )
         yield "".join(cell.ljust(44) for cell in cells).rstrip()
     across = topology.chips // racks
-    yield "Any chip reaches any other through switches, and the one at the same place of the other"
-    yield f"rack straight, as 0 and {across}."
+    yield "Switches connect all chips. A direct link connects chips at the same position of the two"
+    yield f"racks, such as 0 and {across}."
 
 
 def _list(numbers: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""neuroncore isa: the instruction set, an instruction, an operator, as their tables have them."""
+"""neuroncore isa: the instruction set, an instruction, or an operator, from their tables."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ def _described(one: Instruction) -> Iterator[str]:
 
 
 def _meaning(one: Instruction) -> Iterator[str]:
-    """The function of the plain reading. `i` has the arguments by name."""
+    """Yield the plain function of an instruction; `i` has the arguments by name."""
     function = meaning(one.name)
-    place = function.__module__.replace(".", "/")  # the same wherever the package is installed
+    place = function.__module__.replace(".", "/")  # independent of the installation
     yield f"meaning   {place}.py:{function.__code__.co_firstlineno}"
     yield from (f"  {line}".rstrip() for line in inspect.getsource(function).splitlines())
 
 
 def _rules(one: Instruction) -> Iterator[str]:
-    """Each rule with the first call in the tables of counterexamples that breaks it."""
+    """Yield each rule with the first call in the tables that violates it."""
     breaking = counterexample.breaking(one)
     for number, rule in enumerate(one.rules):
         yield from _wrapped("" if number else "rules", rule.sentence)
@@ -94,7 +94,7 @@ def _rules(one: Instruction) -> Iterator[str]:
 
 
 def _cost(one: Instruction) -> Iterator[str]:
-    """What the cost is made of, and what it comes to for the example."""
+    """Yield the cost of an instruction, and its time for the example."""
     for number, line in enumerate((inspect.getdoc(one.cost) or "").splitlines()):
         yield f"{'cost' if number == 0 else '':8}  {line}"
     calls = [(m, example.call(one, m)) for m in _machines_with(one.feature)]
@@ -103,7 +103,7 @@ def _cost(one: Instruction) -> Iterator[str]:
     if not legal:
         told = [found[0].statement for found in errors.values()]
         told.append(f"no machine has {one.feature}")
-        yield from _wrapped("example", f"none is legal: {told[0]}")
+        yield from _wrapped("example", f"no legal example: {told[0]}")
         return
     of = "nisa" if one.module == "nki.isa" else one.module
     yield from _wrapped("example", f"{of}.{one.name}({', '.join(_shown(legal[0][1]))})")
@@ -120,7 +120,7 @@ def _wrapped(head: str, text: str, indent: int = 10) -> list[str]:
 
 
 def _shown(call: Call) -> Iterator[str]:
-    """The arguments that are not left out."""
+    """Return the arguments that are not omitted."""
     for p in call.instruction.parameters:
         value = call.arguments[p.name]
         if p.name in call.instruction.lists:
@@ -160,7 +160,7 @@ def _operand(operand: Operand) -> str:
     notes += ["a list of them"] * operand.many
     if operand.indirect:
         names = ", ".join(m.name for m in _machines_with("tensor_indirection"))
-        notes.append(f"elements picked by an index ({names})")
+        notes.append(f"elements selected by an index ({names})")
     notes += [f"formats {', '.join(operand.dtypes)}"] if operand.dtypes else []
     notes += [f"of {' or '.join(map(str, operand.widths))} bytes"] if operand.widths else []
     return "; ".join(notes)

@@ -15,11 +15,11 @@ from neuroncore.machine.instance import Instance
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="one machine or instance; all without it")
+    parser.add_argument("name", nargs="?", help="a machine or an instance (default: all)")
     parser.add_argument(
         "--check",
         action="store_true",
-        help="what follows from the files beside every printed number",
+        help="compare every published number with the value that follows from the files",
     )
     parser.set_defaults(command=machines)
 
@@ -52,8 +52,8 @@ def _side_by_side(found: list[Machine]) -> Iterator[str]:
         cells = [_cell(one.facts.get(path)) for one in found]
         yield f"{path:{width}}  " + "  ".join(f"{c:24}" for c in cells).rstrip()
     yield ""
-    yield "d documented, m measured, a assumed; `neuroncore machines NAME` gives the sources"
-    yield f"Instances, printed and drawn by name: {', '.join(instances.names())}"
+    yield "d documented, m measured, a assumed; `neuroncore machines NAME` prints the sources"
+    yield f"Instances (print one by its name): {', '.join(instances.names())}"
 
 
 def _cell(fact: Fact | None) -> str:
@@ -72,7 +72,7 @@ def _one_instance(one: Instance) -> Iterator[str]:
 
 
 def _facts(facts: Mapping[str, Fact], sources: Mapping[str, str]) -> Iterator[str]:
-    """Every number with its grade and source, then what the sources are."""
+    """Print every number with its grade and source, then the list of sources."""
     path_width = max(map(len, facts))
     value_width = max(len(str(fact.value)) for fact in facts.values())
     for path, fact in facts.items():

@@ -1,4 +1,4 @@
-"""neuroncore profile: saved runs, by the commands of the vendor's neuron-profile."""
+"""neuroncore profile: saved runs, with the commands of the vendor's neuron-profile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN = 20  # source lines
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.description = "The commands of neuron-profile, for runs that neuroncore saved."
+    parser.description = "The commands of neuron-profile, for runs saved by neuroncore."
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     _add_capture(actions)
     _add_view(actions)
@@ -33,9 +33,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def _add_capture(actions: Any) -> None:
     parser = actions.add_parser(
         "capture",
-        help="write the profile of a saved run to a file of its own",
-        description="Nothing is run again: the profile was estimated when the kernel ran, and "
-        "every execution takes as long.",
+        help="write the profile of a saved run to a file",
+        description="Nothing runs again: the profile was estimated when the kernel ran, and all "
+        "executions take the same time.",
     )
     _add_files(parser)
     parser.add_argument("--num-exec", type=_count, default=1, metavar="N", help="executions")
@@ -56,24 +56,26 @@ def _add_view(actions: Any) -> None:
     parser.add_argument(
         "--output-format",
         choices=FORMATS,
-        help="perfetto is a timeline for ui.perfetto.dev (default: summary-text, and X.html, a "
-        "page for a browser, of X.neff)",
+        help="perfetto is a timeline for ui.perfetto.dev (default: summary-text, and a page "
+        "X.html for X.neff)",
     )
     parser.add_argument(
-        "--output-file", type=Path, metavar="FILE", help="where to write instead of printing"
+        "--output-file", type=Path, metavar="FILE", help="write to this file instead of printing"
     )
     parser.add_argument("--disable-ui", action="store_true", help="write no page")
     parser.add_argument(
         "--no-answers",
         dest="answers",
         action="store_false",
-        help="leave out of the page what bounds a kernel and what would help",
+        help="hide the bottleneck and the advice on the page (for coursework)",
     )
     parser.set_defaults(command=view)
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", "--neff-path", type=Path, metavar="X.neff", help="what was run")
+    parser.add_argument(
+        "-n", "--neff-path", type=Path, metavar="X.neff", help="the program of a saved run"
+    )
     parser.add_argument("-s", "--session-file", type=Path, metavar="X.ntff", help="its profile")
 
 
@@ -129,7 +131,7 @@ def _writing(file: Path) -> Iterator[None]:
 
 
 def _documents(neff: Path | None, trace: Path | None) -> tuple[Document | None, Document]:
-    """What was run, if it is there, and its profile, which both files hold."""
+    """Return the program, if its file exists, and its profile, which is in both files."""
     run = saved.read(neff, "neff") if neff else None
     profile = saved.read(trace, "ntff") if trace else run
     if profile is None:
@@ -140,8 +142,8 @@ def _documents(neff: Path | None, trace: Path | None) -> tuple[Document | None, 
 
 
 def _text(profile: Document, neff: Document | None) -> Iterator[str]:
-    """A field and its value per line, in alphabetical order as the vendor has them, and after
-    them what the run consisted of."""
+    """Yield a line for each field and value in alphabetical order, like the vendor, and then the
+    parts of the run."""
     for name, fields in saved.summaries(profile).items():
         width = max(map(len, fields))
         yield name
@@ -156,8 +158,8 @@ def _text(profile: Document, neff: Document | None) -> Iterator[str]:
 
 
 def _table(title: str, rows: list[Document], columns: tuple[str, ...]) -> Iterator[str]:
-    """How often and how long (summed, an estimate), and the named columns."""
-    yield f"{title}: how often, how long in all (estimate)"
+    """Yield counts, estimated total times, and the given columns."""
+    yield f"{title}: count, total time (estimate)"
     cells = [
         (str(r["count"]), duration(r["instruction_time"] * 1e9), *(r[c] for c in columns))
         for r in rows
@@ -178,6 +180,6 @@ def _timeline(profile: Document) -> Document:
     if held["trace"] is None:
         raise UsageError(
             f"the timeline was not saved: {held['instructions']} instructions are more than "
-            f"{saved.TRACED}; `neuroncore run --trace OUT.json` writes all of them"
+            f"{saved.TRACED}; use `neuroncore run --trace OUT.json`"
         )
     return {"traceEvents": held["trace"], "displayTimeUnit": "ns"}

@@ -1,4 +1,4 @@
-"""neuroncore machines --check: peaks from the machine files beside every number printed."""
+"""neuroncore machines --check: compare derived peaks with every published number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from neuroncore.machine import Machine
 from neuroncore.machine import instance as instances
 
 UNITS = {"TFLOPS": 1.0, "TOPS": 1.0, "PFLOPS": 1e-3}  # per TFLOPS
-BINARY = {"GiB": ("GB", 2**30 / 1e9), "GiB/s": ("GB/s", 2**30 / 1e9)}  # what is compared in decimal
+BINARY = {
+    "GiB": ("GB", 2**30 / 1e9),
+    "GiB/s": ("GB/s", 2**30 / 1e9),
+}  # units that are compared in decimal
 LANES, GPSIMD_LANES = 128, 8 * 16
 ARITHMETIC = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -25,9 +28,9 @@ ARITHMETIC = {
 
 @dataclass(frozen=True)
 class Claim:
-    """One printed number. `rate` is the Tensor engine's beside bfloat16's, if it is about that;
-    `formula` what gives the number, if anything does, rounded to `to` or `cut` off there, of the
-    core and of the `instance`. Claims of one `quantity` are about the same thing."""
+    """A published number. `rate` is the Tensor engine's rate relative to bfloat16, for claims about
+    it. `formula` gives the number, if any formula does, rounded to `to` or truncated by `cut`, from
+    values of the core and the `instance`. Claims with the same `quantity` are about one thing."""
 
     of: str
     machine: str
@@ -47,12 +50,12 @@ class Claim:
 
     @property
     def step(self) -> float:
-        """What it was rounded to: its last digit, if nothing else is said."""
+        """Return the rounding of the claim; the default is its last digit."""
         return self.to or 10.0 ** -len(self.printed.partition(".")[2])
 
     @property
     def decimal(self) -> tuple[float, str]:
-        """The number and its unit, in powers of ten."""
+        """Return the number and its unit in powers of ten."""
         unit, factor = BINARY.get(self.unit, (self.unit, 1.0))
         return float(self.printed) * factor, unit
 
@@ -64,7 +67,7 @@ class Claim:
 
 
 def claims(text: str) -> list[Claim]:
-    """The claims of published.toml, in order."""
+    """Return the claims of published.toml, in order."""
     groups = tomllib.loads(text)["claim"]
     found = []
     for group in groups:
@@ -78,12 +81,12 @@ def published() -> list[Claim]:
 
 
 def tensor_tflops(core: Machine, rate: float = 1.0) -> float:
-    """Geometry times clock: a multiplication and an addition in each cell of the array."""
+    """Return geometry times clock, with two operations per cell of the array."""
     return 2 * core.pe_cells * core.engines["tensor"].clock_ghz * rate / 1e3
 
 
 def quantities(core: Machine) -> dict[str, float]:
-    """What the formulas call the parts of a core: TFLOPS of its engines, GB/s of HBM."""
+    """Return the names in formulas for a core: TFLOPS of its engines, GB/s of HBM."""
     clocks = {name: unit.clock_ghz / 1e3 for name, unit in core.engines.items()}
     return {
         "T": tensor_tflops(core),
@@ -96,7 +99,7 @@ def quantities(core: Machine) -> dict[str, float]:
 
 
 def of_instance(name: str) -> dict[str, float]:
-    """What the formulas call the parts of an instance: GiB of HBM, GB/s of links, Gb/s of EFA."""
+    """Return the names in formulas for an instance: GiB of HBM, GB/s of links, Gb/s of EFA."""
     if not name:
         return {}
     one = instances.load(name)
@@ -111,9 +114,9 @@ def of_instance(name: str) -> dict[str, float]:
 
 
 def evaluated(formula: str, names: Mapping[str, float]) -> float:
-    """The value of sums and products of numbers and names.
+    """Return the value of sums and products of numbers and names.
 
-    Raises DefinitionError at a name that there isn't, or at anything else.
+    Raises DefinitionError for unknown names and other expressions.
     """
 
     def value(node: ast.expr) -> float:
@@ -132,7 +135,7 @@ def evaluated(formula: str, names: Mapping[str, float]) -> float:
 
 @dataclass(frozen=True)
 class Line:
-    """A claim, what the Tensor engine alone would give, and what the formula gives."""
+    """A claim, the value for the Tensor engine alone, and the value of the formula."""
 
     claim: Claim
     alone: float | None
@@ -157,7 +160,7 @@ def compared(every: list[Claim], cores: Mapping[str, Machine]) -> Iterator[Line]
 
 
 def contradictions(every: list[Claim]) -> dict[str, list[Claim]]:
-    """The quantities of which different numbers are printed, and what those are."""
+    """Return the quantities with different published numbers."""
     found: dict[str, list[Claim]] = {}
     for claim in every:
         if claim.quantity:
@@ -170,29 +173,29 @@ def contradictions(every: list[Claim]) -> dict[str, list[Claim]]:
 
 
 def check() -> int:
-    """Print every claim; 1 if a formula no longer gives the number that it gave."""
+    """Print every claim; return 1 if a formula no longer gives its number."""
     cores = {name: machine.load(name) for name in machine.names()}
     lines = list(compared(published(), cores))
     for core in cores.values():
         parts = ", ".join(f"{name} {value:.4g}" for name, value in quantities(core).items())
         print(f"{core.name}: {core.generation}, per core {parts}")
-    print("T Tensor, P the same as printed, V Vector, S Scalar, G GpSimd (TFLOPS), H HBM (GB/s)")
+    print("T Tensor, P Tensor as published, V Vector, S Scalar, G GpSimd (TFLOPS), H HBM (GB/s)")
     head = None
     for line in lines:
         if line.claim.of != head:
             head = line.claim.of
-            print(f"\n{head:26} {'Tensor alone':>12} {'derived':>10} {'printed':>10}")
+            print(f"\n{head:26} {'Tensor alone':>12} {'derived':>10} {'published':>10}")
         print(_row(line))
     print()
     print("\n".join(_contradictions(contradictions([line.claim for line in lines]))))
     wrong = sum(not line.holds for line in lines)
-    print(f"\n{len(lines)} printed numbers, {wrong} that the machine files do not give")
+    print(f"\n{len(lines)} published numbers, {wrong} that do not follow from the machine files")
     return int(wrong > 0)
 
 
 def _contradictions(found: Mapping[str, list[Claim]]) -> Iterator[str]:
-    yield f"{len(found)} contradictions: quantities of which different numbers are printed"
-    yield "(the files have the first, if a formula gives it)"
+    yield f"{len(found)} contradictions: quantities with different published numbers"
+    yield "(the files have the first one, if a formula gives it)"
     for quantity, every in found.items():
         printed = (f"{c.printed} {c.unit}".rstrip() + f" ({c.source}: {c.what})" for c in every)
         yield f"  {quantity}: " + "; ".join(printed)

@@ -1,4 +1,4 @@
-"""neuroncore run: a kernel or a script on the emulated core, and what there is to say about it."""
+"""neuroncore run: run a kernel or a script on the emulated core, and report the results."""
 
 from __future__ import annotations
 
@@ -35,77 +35,78 @@ NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Run FILE.py::KERNEL on given arguments, or FILE.py as a script, which sees what isn't an "
-        "option of these, and all that follows --. FILE may also be a run that was saved."
+        "Run FILE.py::KERNEL on arguments, or FILE.py as a script; unknown options and everything "
+        "after -- go to the script. FILE may also be a saved run."
     )
     parser.usage = "neuroncore run FILE.py[::KERNEL] [options] [[--] SCRIPT_ARGUMENT ...]"
     parser.allow_abbrev = False
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="refuse what `neuroncore check` calls an error; without it, that is a warning",
+        help="refuse kernels with errors of `neuroncore check`, which are otherwise warnings",
     )
-    parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
+    parser.add_argument(
+        "--trace", type=Path, metavar="OUT.json", help="write a timeline for Perfetto"
+    )
     parser.add_argument(
         "--trace-flows",
         action="store_true",
-        help="with arrows from all that instructions waited for, not only on the critical path",
+        help="add arrows for everything that instructions waited for, not only the critical path",
     )
     parser.add_argument(
         "--compiled",
         action="store_true",
-        help="list what the compiler leaves of each source line, and what it spills",
+        help="list the compiled program by source line, with spills",
     )
     add_page(parser, "--html")
     add_running(parser)
 
 
 def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
-    """The page that shows a run, and what it has of it."""
+    """Add the options of the page."""
     parser.add_argument(
-        *names, dest="html", type=Path, metavar="OUT.html", help="a page that shows the run"
+        *names, dest="html", type=Path, metavar="OUT.html", help="write an HTML page of the run"
     )
     parser.set_defaults(serve=False)
     parser.add_argument(
         "--window",
         type=_window,
         metavar="A:B",
-        help="the part of the run that the page has, of instructions (1000:2000) or of time "
-        "(10us:20us); by default all, or the first million instructions",
+        help="the part of the run on the page: instructions (1000:2000) or times (10us:20us); the "
+        "default is the first million instructions",
     )
     parser.add_argument(
         "--values",
         type=_values,
         metavar="A:B",
         default="some",
-        help="the instructions of which the page has all elements of tiles, others having small "
-        "pictures; some (default), as many as there is room for; none, no values",
+        help="steps to store in full, while others get thumbnails: A:B, `some` (default, up to 3 "
+        "MB) or `none`",
     )
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
-    """What to run, on what and how, and what is right."""
+    """Add the options of a run and its reference."""
     add_launches(parser)
     parser.add_argument(
         "--save",
         type=Path,
         metavar="OUT.run",
-        help="all of the last launch, to be FILE another time",
+        help="save the last launch; pass OUT.run in place of FILE.py later",
     )
     parser.add_argument(
         "--orders",
         type=natural,
         default=0,
         metavar="N",
-        help="execute the record again in up to N other orders that the device may take, and tell "
-        "whether the bits are the same",
+        help="execute the record again in up to N other legal orders, and compare the bits",
     )
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="execute the record in plain numpy too, and report the first instruction whose bits "
-        "differ (docs/verify.md)",
+        help="execute the record in plain numpy too, and report the first instruction with "
+        "different bits (docs/verify.md)",
     )
     add_world(parser)
     _add_reference(parser)
@@ -114,8 +115,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 
 
 def add_launches(parser: argparse.ArgumentParser, named: bool = True) -> None:
-    """What to run, if it is to be `named` here, and on what: the arguments of every command that
-    runs kernels."""
+    """Add the arguments of every command that runs kernels; FILE only if `named`."""
     if named:
         parser.add_argument("file", metavar="FILE.py[::KERNEL]")
     add_arguments(parser)
@@ -125,87 +125,93 @@ def add_launches(parser: argparse.ArgumentParser, named: bool = True) -> None:
         action="append",
         default=[],
         metavar="NAME=FOLDER",
-        help=f"serve imports of the vendor's packages from a checkout of their public source: "
+        help=f"import a vendor package from a checkout of its public source: "
         f"NAME is {' or '.join(REPOSITORIES)}; repeatable",
     )
     parser.set_defaults(parser=parser, is_script=is_script)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a kernel is given, and what the estimate is of."""
+    """Add the options for a kernel's arguments and for the estimate."""
     given = parser.add_mutually_exclusive_group()
     given.add_argument(
         "--args", nargs="+", metavar="ARG", help="float32[128,512] (random), or Python literals"
     )
     given.add_argument(
-        "--inputs", metavar="FUNC", help="NAME or FILE.py:NAME, a function that makes the arguments"
+        "--inputs",
+        metavar="FUNC",
+        help="NAME or FILE.py:NAME, a function that returns the arguments",
     )
     parser.add_argument("--seed", type=natural, default=0)
     parser.add_argument(
-        "--target", metavar="MACHINE", help=f"{', '.join(machine.names())}; beats the environment"
+        "--target",
+        metavar="MACHINE",
+        help=f"{', '.join(machine.names())} (overrides NEURON_PLATFORM_TARGET_OVERRIDE)",
     )
     parser.add_argument(
         "--order",
         choices=get_args(Order),
-        help="what the estimate takes a compiler to make of the order of instructions; by default "
-        "what the compiler of the kernel's API does",
+        help="the order of instructions for the estimate (default: the order of the compiler of "
+        "the kernel's API)",
     )
     parser.add_argument(
         "--no-answers",
         dest="answers",
         action="store_false",
-        help="leave out what bounds a kernel and what would help: for classes",
+        help="hide the bottleneck and the advice (for coursework)",
     )
 
 
 def _add_reference(parser: argparse.ArgumentParser) -> None:
-    """What is right."""
+    """Add the options of the reference."""
     parser.add_argument(
-        "--ref", metavar="FUNC", help="a function of the same arguments that gives the right result"
+        "--ref",
+        metavar="FUNC",
+        help="a function of the same arguments that returns the expected result",
     )
     parser.add_argument(
         "--tol",
         type=_tolerance,
         metavar="REL",
-        help="relative L2 error allowed; by default set by the formats",
+        help="allowed relative L2 error (default: depends on the formats)",
     )
 
 
 def _add_emulation(parser: argparse.ArgumentParser) -> None:
-    """How it runs."""
+    """Add the options of the numerics."""
     parser.add_argument(
         "--numerics",
         metavar="PROFILE",
-        help="documented, ideal or vendor-sim; beats the environment",
+        help="documented, ideal or vendor-sim (overrides the environment)",
     )
     parser.add_argument(
         "--stochastic-rounding",
         type=natural,
         metavar="SEED",
-        help="round casts to narrow floats at random",
+        help="round casts to narrow floats stochastically",
     )
     parser.add_argument("--matmul", choices=("chain", "blas"))
     parser.add_argument(
         "--uninitialised",
         choices=("report", "zeros", "raise"),
-        help="what memory that nothing has written reads as: poison (report) or 0 (zeros), with a "
-        "warning, or an error (raise)",
+        help="the value of uninitialized memory: NaN (report) or 0 (zeros), with a warning, or an "
+        "error (raise)",
     )
     parser.add_argument(
         "--precision",
         action="store_true",
-        help="tell which lines the error comes from, against float64 beside the kernel",
+        help="also compute in float64, and report the error that each line introduces",
     )
     parser.add_argument(
         "--precision-bound",
         type=float,
         metavar="REL",
-        help="relative error of a result to be told of; by default set by its format",
+        help="report results with a larger relative error (default: depends on the format)",
     )
 
 
 def _options(arguments: argparse.Namespace) -> Options:
-    """What the environment asks for, but for what the command says."""
+    """Return the options of the environment, overridden by those of the command."""
     chosen = profile(arguments.numerics) if arguments.numerics else environment_options()
     if arguments.stochastic_rounding is not None:
         seed = arguments.stochastic_rounding
@@ -219,7 +225,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 def is_script(arguments: argparse.Namespace) -> bool:
-    """Whether a file is to run by itself, with arguments of its own."""
+    """Return whether the file runs as a script with its own arguments."""
     return "::" not in arguments.file
 
 
@@ -234,19 +240,19 @@ def _tolerance(text: str) -> float:
 
 
 def _values(text: str) -> range | Literal["some"] | None:
-    """A range of instructions, or what is said in a word."""
+    """Return a range of instructions, or the word `some` or `none`."""
     if text == "none":
         return None
     if text == "some":
         return "some"
     first, colon, last = text.partition(":")
     if not (colon and first.isdecimal() and last.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither A:B nor some nor none")
+        raise argparse.ArgumentTypeError(f"{text!r} is not A:B, some or none")
     return range(int(first), int(last))
 
 
 def _window(text: str) -> Window:
-    """From one instruction or time to another."""
+    """Return an interval of instructions or times."""
     with contextlib.suppress(ValueError):
         if found := re.fullmatch(r"(\d+):(\d+)", text):
             return Window(int(found[1]), int(found[2]))
@@ -254,7 +260,7 @@ def _window(text: str) -> Window:
             first, last = (float(found[n]) * NANOSECONDS[found[n + 1]] for n in (1, 3))
             return Window(first, last, ns=True)
     raise argparse.ArgumentTypeError(
-        f"{text!r} is neither A:B in instructions nor times, with B after A"
+        f"{text!r} is not A:B, in instructions or times with B after A"
     )
 
 
@@ -266,7 +272,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def finished(arguments: argparse.Namespace, document: Document) -> int:
-    """Run what is asked for, and write what the document has of it; the exit code."""
+    """Run a session, write its document, and return the exit code."""
     asked = "html", "serve", "save", "orders", "verify"
     keeps = any(getattr(arguments, name) for name in asked)
     session = Session(arguments, document, compares=True, keeps=keeps)
@@ -277,8 +283,8 @@ def finished(arguments: argparse.Namespace, document: Document) -> int:
 
 
 def _source_findings(arguments: argparse.Namespace) -> Sequence[Finding]:
-    """What the source tells before anything runs; nothing of what is no kernel's file, which the
-    run itself tells of."""
+    """Return the findings about the source before anything runs; none for a file that the run
+    itself will report."""
     file, _, kernel = arguments.file.partition("::")
     try:
         return read(Path(file), kernel or None, None).findings
@@ -287,9 +293,9 @@ def _source_findings(arguments: argparse.Namespace) -> Sequence[Finding]:
 
 
 def launch(arguments: argparse.Namespace, session: Session, options: Options) -> None:
-    """Run the file that a command names, or the kernel in it."""
+    """Run the file or the kernel of a command."""
     if arguments.target:
-        machine.load(arguments.target)  # refuses unknown names before anything runs
+        machine.load(arguments.target)  # rejects unknown names before anything runs
     _check_others(arguments)
     served = [checkouts.parsed(text) for text in arguments.checkouts]
     file, _, kernel = arguments.file.partition("::")
@@ -311,24 +317,24 @@ def launch(arguments: argparse.Namespace, session: Session, options: Options) ->
 
 
 def _check_others(arguments: argparse.Namespace) -> None:
-    """Raise UsageError where what is no option of ours, and so the script's, looks like one."""
+    """Raise UsageError if an argument of the script looks like a misspelled option."""
     if not arguments.others:
         return
     known = re.findall(r"--[\w-]+", arguments.parser.format_help())
     for word in arguments.others:
         if near := difflib.get_close_matches(word, known, 1, cutoff=0.8):
             raise UsageError(
-                f"{word} is not {near[0]}; if it is meant for the script, put it after --"
+                f"unknown option {word}; did you mean {near[0]}? Put options of the script after --"
             )
 
 
 def _check_writable(option: str, path: Path | None) -> None:
-    """Raise UsageError before the run rather than after it."""
+    """Raise UsageError before the run if an output file cannot be written."""
     if path is None:
         return
     there = path.exists()
     if there and not (path.is_file() or path.is_dir()):
-        return  # to open a pipe would wait for its reader
+        return  # opening a pipe would wait for its reader
     try:
         path.open("ab").close()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""neuroncore score: estimates beside measurements, and how good they and their ranges are."""
+"""neuroncore score: compare estimates and their ranges with measurements."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from neuroncore.report.measurements import Harness, Row, Span
 from neuroncore.report.ranges import range_of
 from neuroncore.report.score import Chain, Errors, Order, Point, chains, errors, grouped, order
 
-ASSERTED = (
-    "nki-library"  # whose latencies are constants of its tests, of which the unit is inferred
-)
+ASSERTED = "nki-library"  # its latencies are constants in its tests, with an inferred unit
 GROUPS: dict[str, Callable[[Point], str]] = {
     "generation": lambda p: p.generation,
     "source": lambda p: p.source,
@@ -37,7 +35,7 @@ CALIBRATION = Path(neuroncore.__file__).parents[1] / "bench/calibration"  # of a
 
 @dataclass(frozen=True)
 class Score:
-    """Everything that is printed."""
+    """The result of a comparison."""
 
     points: Sequence[Point]
     asserted: Sequence[Point]
@@ -46,9 +44,9 @@ class Score:
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Estimate the latency of every kernel of a table of measurements, from records of its run, "
-        "and compare. With --sources the kernels of these checkouts are recorded first, where that "
-        "has not been done; this can take an hour."
+        "Estimate the latency of every kernel in a table of measurements, from records of its run, "
+        "and compare. With --sources, kernels without a record are first recorded from these "
+        "checkouts, which can take an hour."
     )
     parser.add_argument("table", type=Path, metavar="CSV", help="measurements")
     parser.add_argument(
@@ -56,14 +54,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="[NAME=]PATH",
-        help="checkouts of kernels by the names that the table has, or folders of such checkouts",
+        help="checkouts of kernels, with the names in the table, or folders of such checkouts",
     )
     parser.add_argument(
         "--records",
         type=Path,
         default=cache_folder() / "records",
         metavar="FOLDER",
-        help="where the records are (default: %(default)s)",
+        help="the folder of the records (default: %(default)s)",
     )
     parser.add_argument(
         "--recorder",
@@ -77,16 +75,16 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--offsets",
         type=Path,
         metavar="FILE.toml",
-        help="what each harness adds to a kernel's time (default: offsets.toml by the recorder)",
+        help="the overhead of each harness (default: offsets.toml next to the recorder)",
     )
     parser.add_argument(
         "--by",
         choices=GROUPS,
         action="append",
-        help="group the errors (default: the first two); `bound` is what the table says bounds a "
-        "kernel, `limit` what its estimate is mostly spent on",
+        help="group the errors (default: the first two); `bound` is the bottleneck in the table, "
+        "`limit` the resource on which most of the estimate is spent",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.set_defaults(command=score)
 
 
@@ -108,8 +106,8 @@ def score(arguments: argparse.Namespace) -> int:
 def _record(arguments: argparse.Namespace) -> None:
     if not arguments.recorder.is_file():
         raise UsageError(
-            f"there is no {arguments.recorder}: give the program that runs the kernels of the "
-            "table with --recorder"
+            f"there is no {arguments.recorder}: give the program that records the kernels with "
+            "--recorder"
         )
     command = [sys.executable, str(arguments.recorder), str(arguments.table)]
     command += [str(arguments.records), "--sources", *arguments.sources]
@@ -119,7 +117,7 @@ def _record(arguments: argparse.Namespace) -> None:
 
 
 def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> Score:
-    """Every row with its estimate, in the order of the table."""
+    """Return every row with its estimate, in the order of the table."""
     points: dict[str, Point] = {}
     missing: list[tuple[str, str, str]] = []
     estimate = cache(measurements.estimate)
@@ -159,20 +157,20 @@ def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> Point:
 
 
 def _groups(scored: Score, by: Sequence[str]) -> Iterator[tuple[str, Errors | None]]:
-    """What errors are told of, in words, and the errors."""
+    """Return the errors of each group of rows, by its name."""
     yield "all", errors(scored.points)
     yield "without runs that spilled", errors([p for p in scored.points if not p.spilled])
     for name in by:
         for value, own in grouped(scored.points, GROUPS[name]):
             yield f"{name} {value}", errors(own)
-    yield f"{ASSERTED}, not among all", errors(scored.asserted)
+    yield f"{ASSERTED}, not included in all", errors(scored.asserted)
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def _text(scored: Score, by: Sequence[str]) -> Iterator[str]:
-    yield f"{'estimate':>12} {'measured':>12} {'ratio':>6}   us; an estimate is not a measurement"
+    yield f"{'estimate':>12} {'measured':>12} {'ratio':>6}   us"
     for p in (*scored.points, *scored.asserted):
         yield f"{p.estimated_us:12.2f} {p.measured_us:12.2f} {p.ratio:6.2f}   {_named(p)}"
     yield ""
@@ -183,7 +181,7 @@ def _text(scored: Score, by: Sequence[str]) -> Iterator[str]:
             shares = f"{found.covered:9.1%} {found.half_width:11.1%}"
             yield f"{found.count:8} {found.median:13.1%} {found.close:12.1%} {shares}   {name}"
     yield ""
-    yield f"{'variants':>8} {'Spearman':>13} {'pairs right':>12}"
+    yield f"{'variants':>8} {'Spearman':>13} {'pairs in order':>14}"
     told = chains(scored.points)
     for c in told:
         yield f"{c.count:8} {_number(c.spearman):>13} {f'{c.right} of {c.pairs}':>12}   {c.name}"

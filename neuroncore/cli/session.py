@@ -1,4 +1,4 @@
-"""A kernel or a script being run: what it is given, what it is compared with, and how it ends."""
+"""Run a kernel or a script: its arguments, its reference, and its errors."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ older: Any = Lazy("neuroncore.frontend.neuronxcc.nki.kernel")
 
 
 class Document(Protocol):
-    """What a command says of launches: `header` before the first, `add` after each. What ended the
-    session, if something did, is its `failure`."""
+    """The output of a command: `header` before the first launch, `add` after each. `failure` is the
+    error that ended the session, if any."""
 
     failure: dict[str, Any] | None
 
@@ -43,7 +43,7 @@ class Document(Protocol):
 
 
 class Session:
-    """Runs what a command asks for, and hands what its launches leave behind to a document."""
+    """Run the kernels of a command, and pass the launches to a document."""
 
     def __init__(
         self,
@@ -52,16 +52,16 @@ class Session:
         compares: bool = False,
         keeps: bool = False,
     ) -> None:
-        """`compares` says that results are held against the reference, where there is one, and
-        `keeps` that Runs have the arrays that kernels are given."""
+        """`compares`: compare results with the reference, if there is one. `keeps`: Runs keep the
+        arguments of kernels."""
         self.arguments, self.compares, self.keeps = arguments, compares, keeps
         self.document = document
         self.core: Core | None = None
         self.reference: Callable[..., Any] | None = None
-        self.called: tuple[Arguments, Arguments] | None = None  # with what: as left, as it was
-        self.one_by_one = threading.Lock()  # launches of several threads
+        self.called: tuple[Arguments, Arguments] | None = None  # the reference and its state
+        self.one_by_one = threading.Lock()  # launches in several threads
 
-    # --- launches, as settings tell them to an observer ------------------------------------------
+    # --- launches, as an observer of the settings ----------------------------------------------
 
     def begun(self, core: Core) -> None:
         self.core = core
@@ -79,7 +79,7 @@ class Session:
     # --- a kernel --------------------------------------------------------------------------------
 
     def run_kernel(self, file: Path, name: str) -> None:
-        """Launch one kernel of a file on arguments from the command line or the file."""
+        """Launch a kernel of a file with arguments from the command line or the file."""
         rng = np.random.default_rng(self.arguments.seed)
         with self._output_elsewhere(), self._failures():
             home = values.module(file)
@@ -132,18 +132,20 @@ class Session:
     # --- a saved run -----------------------------------------------------------------------------
 
     def look_at(self, file: Path) -> None:
-        """Report a run that was saved, as if it had just finished."""
+        """Report a saved run as if it had just finished."""
         run, asked = load(file), self.arguments.target
         if asked and machine.load(asked).name != run.machine.name:
-            raise UsageError(f"{file} is a run on {run.machine.name}: --target can't change that")
+            raise UsageError(
+                f"{file} is a run on {run.machine.name}: --target can't change the machine"
+            )
         self.document.add(run, None)
 
     # --- a script --------------------------------------------------------------------------------
 
     def run_script(self, file: Path) -> None:
-        """Run a file as Python would; its launches are reported as they finish."""
+        """Run a file as Python would, and report its launches as they finish."""
         if not _has_main(values.parsed(file)):
-            raise UsageError(f"{file} has no __main__ part; name a kernel: {file}::KERNEL")
+            raise UsageError(f"{file} does nothing as a script; name a kernel: {file}::KERNEL")
         self.document.header()
         before = sys.argv, list(sys.path)
         sys.argv = [str(file), *self.arguments.others, *self.arguments.behind]
@@ -157,12 +159,12 @@ class Session:
     # --- both ------------------------------------------------------------------------------------
 
     def _output_elsewhere(self) -> contextlib.AbstractContextManager[Any]:
-        """With --json, what the user's code prints goes to stderr."""
+        """With --json, send the output of the user's code to stderr."""
         return contextlib.redirect_stdout(sys.stderr if self.arguments.json else sys.stdout)
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
-        """Turn what a kernel or a script raises into a failed session."""
+        """Turn an exception of a kernel or a script into a failed session."""
         try:
             yield
         except (KernelError, NotEmulated) as error:
@@ -209,25 +211,25 @@ class Session:
         if of_ours is not None:
             self._failed(str(of_ours), of_ours)
             return
-        cause = error.__cause__  # of the older API's IndexError in mode="simulation"
+        cause = error.__cause__  # the IndexError of the older API in mode="simulation"
         told = cause if isinstance(cause, KernelError) else error
         self._failed(None, told, f"{type(error).__name__}: {error}")
         failures.print_traceback(error)
 
 
 def _jitted(kernel: Any) -> Any:
-    """A kernel of either API, or what is made of a plain function."""
+    """Return a kernel of either API; a plain function becomes one."""
     is_ours = isinstance(kernel, Kernel) or _is_older(kernel)
     return kernel if is_ours else jit(kernel)
 
 
 def _is_older(kernel: Any) -> bool:
-    """Whether a kernel is of the older API, which is imported to tell."""
+    """Return whether a kernel belongs to the older API, which this imports."""
     return isinstance(kernel, older.Kernel)
 
 
 def _has_main(tree: ast.Module) -> bool:
-    """Whether a file asks if it is being run, or has anything at all to run by itself."""
+    """Return whether a file has a __main__ part, or other code to run as a script."""
     passive = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
     docstring = 1 if ast.get_docstring(tree) is not None else 0
     return any(not isinstance(node, passive) for node in tree.body[docstring:]) or any(

@@ -1,4 +1,4 @@
-"""The vendor's commands as programs that other programs find on their PATH."""
+"""The vendor's commands, for the PATH of other programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tools_path(_: argparse.Namespace) -> int:
 
 @contextmanager
 def on_the_path() -> Iterator[None]:
-    """Programs that are started inside find neuron-profile, and `import nki`: both are ours."""
+    """Provide neuron-profile and `import nki` to programs that are started inside."""
     alias = str(PATH)
     with (
         tempfile.TemporaryDirectory(prefix="neuroncore-") as folder,
@@ -42,7 +42,7 @@ def on_the_path() -> Iterator[None]:
         _first("PYTHONPATH", alias, ""),
     ):
         write(Path(folder))
-        sys.path.append(alias)  # workers that multiprocessing spawns get this path
+        sys.path.append(alias)  # workers of multiprocessing get this path
         try:
             yield
         finally:
@@ -51,7 +51,7 @@ def on_the_path() -> Iterator[None]:
 
 @contextmanager
 def serving(named: Sequence[Checkout]) -> Iterator[None]:
-    """Inside, here and in programs that are started, imports are served from these checkouts."""
+    """Serve imports from these checkouts, here and in programs that are started inside."""
     with ExitStack() as stack:
         for one in reversed(named):
             stack.enter_context(_first(WITH, f"{one.repository.name}={one.given}", ""))
@@ -60,7 +60,7 @@ def serving(named: Sequence[Checkout]) -> Iterator[None]:
 
 @contextmanager
 def _first(variable: str, folder: str, default: str) -> Iterator[None]:
-    """A folder before all others in a variable of the environment."""
+    """Put a folder first in an environment variable."""
     before = os.environ.get(variable)
     rest = default if before is None else before
     os.environ[variable] = os.pathsep.join([folder, rest] if rest else [folder])
@@ -74,9 +74,9 @@ def _first(variable: str, folder: str, default: str) -> Iterator[None]:
 
 
 def write(folder: Path) -> None:
-    """Make the programs, for the Python that runs this one.
+    """Write the programs for the Python that runs this one.
 
-    They are written when they are wanted because an installed file doesn't know its Python.
+    They are written on demand because an installed file does not know its Python.
     """
     root = Path(neuroncore.__file__).parents[1]
     script = (
@@ -88,12 +88,12 @@ def write(folder: Path) -> None:
         unfinished = folder / f".{name}.{os.getpid()}"
         unfinished.write_text(script)
         unfinished.chmod(0o755)
-        unfinished.replace(folder / name)  # someone may be running the old one
+        unfinished.replace(folder / name)  # the old one may be running
 
 
 def _folder() -> Path:
-    """Where the programs of this Python stay: in the user's cache, or a new folder if that can't
-    be written."""
+    """Return the folder for the programs of this Python: in the user's cache, or a new folder if
+    the cache cannot be written."""
     mine = hashlib.sha256(f"{sys.executable}\n{neuroncore.__file__}".encode()).hexdigest()[:12]
     folder = cache_folder() / f"tools-{mine}"
     try:

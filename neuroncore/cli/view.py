@@ -1,4 +1,4 @@
-"""neuroncore view: run a kernel or a script, and write the page that shows what happened."""
+"""neuroncore view: run a kernel or a script, and write a page of the run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ serving: Any = Lazy("neuroncore.view.server")
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Run FILE.py::KERNEL or FILE.py as `neuroncore run` does, and write what happened to one "
-        "HTML file, or serve it: timeline, source, steps, memory, values and figures."
+        "Run FILE.py::KERNEL or FILE.py like `neuroncore run`, and write or serve one HTML page "
+        "of the run: timeline, source, steps, memory, values and figures."
     )
     parser.usage = (
         "neuroncore view FILE.py[::KERNEL] -o OUT.html | --serve [options of run] [[--] "
@@ -28,11 +28,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--serve",
         action="store_true",
-        help="serve the page on this machine until Ctrl-C: what tiles held is made by replaying "
-        "the run when a step is looked at, and long runs are gone through window by window",
+        help="serve the page on this machine until Ctrl-C; values of a step are computed by a "
+        "replay when you look at it, and long runs can be browsed by windows",
     )
     parser.add_argument(
-        "--port", type=natural, default=0, help="of --serve (default: one that is free)"
+        "--port", type=natural, default=0, help="the port for --serve (default: a free one)"
     )
     run.add_running(parser)
     parser.set_defaults(json=False, trace=None, compiled=False, strict=False, command=view)
@@ -40,7 +40,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def view(arguments: argparse.Namespace) -> int:
     if not (arguments.html or arguments.serve):
-        arguments.parser.error("say where: -o/--html OUT.html or --serve")
+        arguments.parser.error("no output given: use -o OUT.html or --serve")
     document = Document(arguments)
     code = run.finished(arguments, document)
     if arguments.serve and document.shown:
@@ -58,5 +58,5 @@ def _serve(document: Document, port: int) -> None:
 
 
 def until_ended() -> None:
-    """Raises KeyboardInterrupt when the user ends it."""
+    """Serve until KeyboardInterrupt."""
     threading.Event().wait()

@@ -1,4 +1,4 @@
-"""neuroncore why: what bounds a kernel, where, and what would help."""
+"""neuroncore why: the bottleneck of a kernel, its source lines, and what would help."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from neuroncore.report.compare import Agreement
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Run a kernel and say what bounds its slowest core, which source lines are on its critical "
-        "path, and how long it would take if something were different: the same instructions, "
-        "scheduled again. docs/why.md explains each word."
+        "Run a kernel and report what limits its slowest core, the source lines on its critical "
+        "path, and the time if something were different, from scheduling the same instructions "
+        "again. docs/why.md explains the output."
     )
     parser.usage = "neuroncore why FILE.py[::KERNEL] [options] [[--] SCRIPT_ARGUMENT ...]"
     parser.allow_abbrev = False
@@ -31,16 +31,16 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         type=natural,
         default=5,
         metavar="N",
-        help="how many lines to change, and rows to print of each kind (default: %(default)s)",
+        help="number of lines to change, and of rows to print of each kind (default: %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     add_launches(parser)
     add_world(parser)
     parser.set_defaults(command=why)
 
 
 class Reasons:
-    """What there is to say of each launch, as they finish."""
+    """The answers for each launch, as they finish."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
@@ -48,7 +48,7 @@ class Reasons:
         self.launches: list[dict[str, Any]] = []
 
     def header(self) -> None:
-        """The first line is the launch's own."""
+        """Print nothing: the first line of each answer names its launch."""
 
     def add(self, run: Run, found: Agreement | None) -> None:
         why = run.why(self.arguments.top)
@@ -67,7 +67,7 @@ class Reasons:
 
 
 def options(arguments: argparse.Namespace) -> Options:
-    """What the environment asks for, in the order that the command names."""
+    """Return the options of the environment, with the order of the command."""
     chosen = environment_options()
     return replace(chosen, order=arguments.order) if arguments.order else chosen
 

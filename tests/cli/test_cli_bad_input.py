@@ -127,9 +127,12 @@ def test_a_syntax_error_of_text_that_the_script_evaluates_is_the_scripts(capsys)
     "arguments,said",
     [
         ([".::double"], "is a folder"),
-        (["mine.py::double", "--args", "float32[1000000,10000000]"], "can't be made"),
-        (["mine.py::double", "--args", "float32[" + ",".join(["1"] * 70) + "]"], "can't be made"),
-        (["mine.py::double", "--args", "float32[,]"], "neither an array"),
+        (["mine.py::double", "--args", "float32[1000000,10000000]"], "can't be created"),
+        (
+            ["mine.py::double", "--args", "float32[" + ",".join(["1"] * 70) + "]"],
+            "can't be created",
+        ),
+        (["mine.py::double", "--args", "float32[,]"], "is not an array"),
         (["mine.py::double", "--inputs", "raised"], "no function 'raised'"),
         (["mine.py::double", "--inputs", "generated"], "arguments can't be kept"),
         (
@@ -147,7 +150,7 @@ def test_wrong_usage_is_one_sentence(capsys, arguments, said):
 def test_a_kernels_file_must_end_in_py(capsys):
     Path("kernel.txt").write_text(KERNEL)
     code, err = told(capsys, "kernel.txt::double")
-    assert code == 2 and "doesn't end in .py" in err
+    assert code == 2 and "does not end in .py" in err
 
 
 @pytest.mark.parametrize("tolerance", ["nan", "-1", "much"])

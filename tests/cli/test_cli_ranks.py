@@ -75,7 +75,7 @@ def test_why_takes_ranks_and_names_the_slowest(kernel, capsys):
         "other core",
     }
     assert main(["why", kernel, "--lnc", "2"]) != 0
-    assert "--lnc goes with --ranks" in capsys.readouterr().err
+    assert "--lnc needs --ranks" in capsys.readouterr().err
 
 
 def test_check_takes_ranks_and_saved_runs(kernel, tmp_path, capsys):
@@ -96,9 +96,9 @@ def test_check_takes_ranks_and_saved_runs(kernel, tmp_path, capsys):
     ("given", "why"),
     [
         (["--static"], "is a saved run: --static reads sources"),
-        (["--ranks", "4"], "--ranks is for one kernel"),
-        (["--args", "1"], "--args and --inputs are a kernel's"),
-        (["--target", "trn1"], "is a run on trn2: --target can't change that"),
+        (["--ranks", "4"], "--ranks needs a kernel"),
+        (["--args", "1"], "--args and --inputs need a kernel"),
+        (["--target", "trn1"], "is a run on trn2: --target can't change the machine"),
     ],
 )
 def test_what_a_saved_run_is_not_asked(kernel, given, why, tmp_path, capsys):
@@ -155,8 +155,8 @@ def test_a_kernel_may_be_given_its_rank_itself(tmp_path, capsys):
     ("given", "why"),
     [
         (["--ranks", "2"], "the replica group has rank 2"),
-        (["--lnc", "2"], "--lnc goes with --ranks"),
-        (["--instance", "trn2.48xlarge"], "--instance goes with --ranks"),
+        (["--lnc", "2"], "--lnc needs --ranks"),
+        (["--instance", "trn2.48xlarge"], "--instance needs --ranks"),
         (["--ranks", "8", "--instance", "trn2.3xlarge", "--lnc", "2"], "has 4 ranks of 2 cores"),
         (["--ranks", "4", "--instance", "trn1.32xlarge", "--target", "trn2"], "cores of trn1"),
         (["--ranks", "4", "--instance", "trn9"], "no instance is called 'trn9'"),
@@ -169,7 +169,7 @@ def test_what_is_refused(kernel, given, why, capsys):
 
 def test_ranks_are_of_one_kernel(kernel, capsys):
     assert main(["run", kernel.partition("::")[0], "--ranks", "2"]) != 0
-    assert "--ranks is for one kernel" in capsys.readouterr().err
+    assert "--ranks needs a kernel" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["run", "check"])

@@ -68,13 +68,13 @@ def test_values_are_there_as_asked_for(folder, values):
 def test_values_that_are_no_range_are_refused(capsys):
     with pytest.raises(SystemExit):
         main(["view", "mine.py::double", "-o", "page.html", "--values", "5"])
-    assert "'5' is neither A:B nor some nor none" in capsys.readouterr().err
+    assert "'5' is not A:B, some or none" in capsys.readouterr().err
 
 
 def test_view_wants_to_know_where(capsys):
     with pytest.raises(SystemExit):
         main(["view", "mine.py::double"])
-    assert "say where: -o/--html OUT.html or --serve" in capsys.readouterr().err
+    assert "no output given: use -o OUT.html or --serve" in capsys.readouterr().err
 
 
 def test_a_page_has_the_window_that_was_asked_for(folder, capsys):
@@ -88,7 +88,7 @@ def test_a_page_has_the_window_that_was_asked_for(folder, capsys):
         with pytest.raises(SystemExit):
             main(["view", "mine.py::double", "-o", "page.html", "--window", wrong])
         said = capsys.readouterr().err
-        assert f"{wrong!r} is neither A:B in instructions nor times, with B after A" in said
+        assert f"{wrong!r} is not A:B, in instructions or times with B after A" in said
 
 
 def test_serve_tells_where_until_it_is_ended(monkeypatch, capsys):
