@@ -30,7 +30,7 @@ import nki.isa as nisa
 import nki.language as nl
 from issuing import yardstick
 
-from neuroncore.api import Run
+from neuroncore.hosts.api import Run
 
 LIMITS = {10_000: 0.3, 100_000: 1.5, 1_000_000: 12.0}  # megabytes, by instructions
 LIMIT = 10.0  # np.adds an instruction

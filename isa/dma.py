@@ -16,7 +16,7 @@ from neuroncore.core.core import Core
 from neuroncore.core.rows import Rows, asked, down_columns, put
 from neuroncore.memory.access import long_axes
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.native import copies
+from neuroncore.numerics import copies
 
 from .words import dma as words
 

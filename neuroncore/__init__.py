@@ -16,24 +16,24 @@ if not _path.isdir(_path.join(_HERE, "isa")):
 
 if _TYPE_CHECKING:
     from neuroncore import numerics
-    from neuroncore.api import Run, load, run
     from neuroncore.base.options import Options
     from neuroncore.checks.check import check
     from neuroncore.frontend.alias import activate, activated, deactivate
     from neuroncore.frontend.precision import precision_of
     from neuroncore.frontend.settings import settings
+    from neuroncore.hosts.api import Run, load, run
 
 _HOMES = {
     "Options": "base.options",
-    "Run": "api",
+    "Run": "hosts.api",
     "activate": "frontend.alias",
     "activated": "frontend.alias",
     "check": "checks.check",
     "deactivate": "frontend.alias",
-    "load": "api",
+    "load": "hosts.api",
     "load_ipython_extension": "hosts.notebook",
     "precision_of": "frontend.precision",
-    "run": "api",
+    "run": "hosts.api",
     "settings": "frontend.settings",
     "unload_ipython_extension": "hosts.notebook",
 }

@@ -120,7 +120,7 @@ def test_public_names_and_modules_are_attributes(tmp_path):
     code += "try: n.nothing\nexcept AttributeError as error: print(error)"
     assert python(code, tmp_path).splitlines() == [
         "neuroncore.base.errors",
-        "neuroncore.base.options neuroncore.api neuroncore.frontend.settings",
+        "neuroncore.base.options neuroncore.hosts.api neuroncore.frontend.settings",
         "module 'neuroncore' has no attribute 'nothing'",
     ]
 

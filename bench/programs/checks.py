@@ -18,10 +18,10 @@ import neuroncore
 neuroncore.activate()
 
 from bench.programs.program import Input, Launch, Program, Views, arrays
-from neuroncore.api import Run
 from neuroncore.base.errors import EmulatorError, KernelError, NeuronError
 from neuroncore.base.options import Options, Order
 from neuroncore.frontend.arguments import arrays_in
+from neuroncore.hosts.api import Run
 from neuroncore.plain.memory import Operand
 from neuroncore.replay.verification import Difference, Verification
 from neuroncore.time.schedule import schedule_cores

@@ -9,8 +9,8 @@ from typing import Any
 
 from bench.programs.hits import hits
 from bench.programs.program import Program
-from neuroncore.api import Run
 from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.hosts.api import Run
 from neuroncore.numerics.formats import FORMATS, OPAQUE
 
 OFTEN = 0.03  # of programs, that each kind of step has to be in

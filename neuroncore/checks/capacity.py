@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.findings import Finding
+from neuroncore.base.units import size
 from neuroncore.checks.uses import Uses
 from neuroncore.machine import Machine
 from neuroncore.record.program import Program
 from neuroncore.record.storages import Area
-from neuroncore.report.units import size
 from neuroncore.time.schedule import Timeline
 
 Array = npt.NDArray[Any]

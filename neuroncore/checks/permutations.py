@@ -25,7 +25,6 @@ import numpy.typing as npt
 from neuroncore.base.structs import dataclass
 from neuroncore.checks.iterations import conflicts
 from neuroncore.checks.uses import Uses
-from neuroncore.core.accumulators import goes_on
 from neuroncore.record.program import Program
 
 Array = npt.NDArray[Any]
@@ -130,7 +129,7 @@ class Permutations:
         for k in np.flatnonzero(np.isin(storage, list(self.program.data.carried))).tolist():
             found.setdefault(int(self._uses.user[k]), set()).add(int(storage[k]))
         calls, of_row = self.program.calls, self.program.columns().call
-        adds = any(map(goes_on, calls))
+        adds = any(call.adds_to_registers for call in calls)
         for number, call in enumerate(calls):
             more = {MEETING} if call.instruction.meets is not None else set()
             more |= {REGISTERS} if adds and call.instruction.traits.accumulates else set()

@@ -22,7 +22,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol, Union, get_args, get_origin, get_type_hints
 
-from neuroncore.base.enums import engine
+from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.base.errors import (
     DefinitionError,
     KernelError,
@@ -40,7 +40,8 @@ from neuroncore.memory.geometry import View
 Cost = Callable[["Call", Machine], Any]
 Run = Callable[..., None]  # of the core, if the clause wants it, and of what varies
 Meets = Callable[["Call", World, int], Sequence[int]]  # the cores that meet, of a core's number
-
+# commands after which accumulator registers do not depend on what they held
+BEGINNING = tuple(each for each in reduce_cmd if each is not reduce_cmd.reduce)
 
 Declared = Operand | Op | Act | Static | Immediate | Register
 
@@ -312,6 +313,13 @@ class Call:
         """Whether it transposes: of itself, or as a product that is asked to."""
         said = self.instruction.traits
         return said.transposes or bool(self.arguments.get(said.asks_transpose))
+
+    @property
+    def adds_to_registers(self) -> bool:
+        """Whether it adds to the values that the accumulator registers of its engine hold."""
+        traits = self.instruction.traits
+        command = self.arguments.get(traits.command, reduce_cmd.idle)
+        return traits.accumulates and command not in BEGINNING
 
     @property
     def written_bytes(self) -> int:

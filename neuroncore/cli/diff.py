@@ -6,12 +6,12 @@ import argparse
 import json
 from typing import Any
 
-from neuroncore.api import Run
 from neuroncore.base.errors import UsageError
 from neuroncore.cli import failures
 from neuroncore.cli.run import add_launches, launch
 from neuroncore.cli.session import Session
 from neuroncore.cli.why import options
+from neuroncore.hosts.api import Run
 from neuroncore.report.compare import Agreement
 
 

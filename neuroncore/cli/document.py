@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from neuroncore.api import Run
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, without_advice
 from neuroncore.base.installed import version
@@ -19,6 +18,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.cli import failures
 from neuroncore.frontend.settings import target_machine
 from neuroncore.frontend.warning import Line, by_line, counted, likely_wrong
+from neuroncore.hosts.api import Run
 from neuroncore.report import collectives, text
 from neuroncore.report.compare import Agreement
 from neuroncore.report.compiled import listing

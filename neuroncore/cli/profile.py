@@ -12,10 +12,10 @@ from typing import Any
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
+from neuroncore.base.units import duration
 from neuroncore.report import saved
 from neuroncore.report.progress import progress
 from neuroncore.report.saved import Document
-from neuroncore.report.units import duration
 
 viewing: Any = Lazy("neuroncore.view.page")
 FORMATS = ("summary-text", "summary-json", "json", "perfetto")

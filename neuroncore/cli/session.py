@@ -16,7 +16,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from neuroncore import machine
-from neuroncore.api import Run, load, of, of_ranks
 from neuroncore.base.errors import EmulatorError, KernelError, NotEmulated, UsageError
 from neuroncore.base.lazy import Lazy
 from neuroncore.cli import arguments as values
@@ -26,6 +25,7 @@ from neuroncore.frontend import misuse
 from neuroncore.frontend.arguments import Arguments, copied, with_rank
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.outcome import Launch
+from neuroncore.hosts.api import Run, load, of, of_ranks
 from neuroncore.report.compare import Agreement, Incomparable
 from neuroncore.report.progress import issued
 

@@ -8,13 +8,13 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from neuroncore.api import Run
 from neuroncore.base.options import Options
 from neuroncore.cli import failures
 from neuroncore.cli.run import add_launches, launch
 from neuroncore.cli.session import Session
 from neuroncore.cli.world import add_world, check_world, natural
 from neuroncore.frontend.settings import environment_options
+from neuroncore.hosts.api import Run
 from neuroncore.report.compare import Agreement
 
 

@@ -9,21 +9,12 @@ import numpy as np
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.clause import arithmetic
 from neuroncore.clause.alu import Operator
-from neuroncore.clause.instruction import Call
 from neuroncore.core.core import CLOBBERED, Core
-from neuroncore.core.leftovers import AFRESH
 from neuroncore.memory.tile import Tile
 
 IDLE, BEGIN, LOAD = reduce_cmd.idle, reduce_cmd.reset_reduce, reduce_cmd.load_reduce
 RESET = reduce_cmd.reset
 CLOBBERED_CODE = CLOBBERED.view(np.uint32)
-
-
-def goes_on(call: Call) -> bool:
-    """Whether an instruction adds to what its engine's accumulator registers hold."""
-    said = call.instruction.traits
-    command = call.arguments.get(said.command, IDLE)
-    return said.accumulates and command not in (IDLE, RESET, *AFRESH)
 
 
 def accumulators(core: Core, unit: engine, data: Tile, count: int) -> Any:

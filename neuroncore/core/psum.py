@@ -19,7 +19,7 @@ from neuroncore.clause.instruction import Run
 from neuroncore.core.core import Core
 from neuroncore.core.packs import Form
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.native import copies
+from neuroncore.numerics import copies
 from neuroncore.numerics.formats import float32
 
 PICKS = Form("picks", 1, tuple)  # the rows that a matrix of zeros and ones picks

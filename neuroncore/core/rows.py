@@ -13,8 +13,7 @@ from neuroncore.clause.arithmetic import shaped
 from neuroncore.core.core import Core
 from neuroncore.machine import Machine
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.native import copies
-from neuroncore.numerics import codec
+from neuroncore.numerics import codec, copies
 from neuroncore.numerics.formats import uint32
 
 Numbers = Callable[[str, Tile, Tile, Machine], Array]

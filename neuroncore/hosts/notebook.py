@@ -12,7 +12,6 @@ import sys
 from types import FrameType
 from typing import Any, NoReturn
 
-from neuroncore.api import Run, of
 from neuroncore.base import source
 from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.base.lazy import Lazy
@@ -21,6 +20,7 @@ from neuroncore.frontend import misuse
 from neuroncore.frontend.alias import activate
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import current_settings, settings
+from neuroncore.hosts.api import Run, of
 from neuroncore.report.progress import issued, progress
 
 display: Any = Lazy("IPython.display")

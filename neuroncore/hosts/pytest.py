@@ -19,7 +19,7 @@ from neuroncore.base.errors import KernelError, NotEmulated
 from neuroncore.base.lazy import Lazy
 
 alias: Any = Lazy("neuroncore.frontend.alias")
-api: Any = Lazy("neuroncore.api")
+api: Any = Lazy("neuroncore.hosts.api")
 misuse: Any = Lazy("neuroncore.frontend.misuse")
 setting: Any = Lazy("neuroncore.frontend.settings")
 warning: Any = Lazy("neuroncore.frontend.warning")

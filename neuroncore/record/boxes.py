@@ -17,10 +17,10 @@ from neuroncore.memory.geometry import Geometry
 from neuroncore.record.columns import Windows
 from neuroncore.record.loops import boxes as native
 from neuroncore.record.overlap import Form, Patterns, neighbours
-from neuroncore.record.pieces import Pieces, pieces
 from neuroncore.record.storages import Area, Storages
 
 Array = npt.NDArray[Any]
+SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 
 
 class Box(NamedTuple):
@@ -53,6 +53,25 @@ class Areas(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Pieces:
+    """Parts of storages that no access shares with the rest: what can be moved alone. A tensor in
+    HBM is one.
+
+    Of each of the record's boxes the piece that it is in, and whether it is all of it; of each
+    piece its ends in rows and bytes, whether it is on chip, whether it is `movable`, in SBUF where
+    the compiler put it, and its bytes, in each partition and in all.
+    """
+
+    of_box: Array
+    whole: Array
+    extents: Array
+    on_chip: Array
+    movable: Array
+    width: Array
+    nbytes: Array
+
+
+@dataclass(frozen=True)
 class Boxes:
     """The distinct boxes of a record, in the order in which windows come: a row of `table` has the
     fields of a Box in their order, `pattern` says which of the patterns is its own, -1 of what is
@@ -73,7 +92,7 @@ class Boxes:
     @cached_property
     def pieces(self) -> Pieces:
         """The parts of storages that no box shares with the rest."""
-        return pieces(self.table, self.areas)
+        return _pieces(self.table, self.areas)
 
 
 def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) -> Boxes:
@@ -137,3 +156,21 @@ def _areas(area: Array, storages: Storages, on: Array) -> Areas:
     """Of boxes in these areas, each of which a window on one of the storages shows."""
     first, of_box = native.distinct(area[:, np.newaxis])
     return Areas(storages.kinds, storages.kind[on[first]], of_box)
+
+
+def _pieces(boxes: Array, areas: Areas) -> Pieces:
+    """The pieces of a table of boxes, in these areas."""
+    on_chip = areas.each_box((k.region in (SBUF, PSUM) for k in areas.kinds), np.bool_)
+    movable = areas.each_box((k.region is SBUF and not k.placed for k in areas.kinds), np.bool_)
+    in_order = np.lexsort((boxes[:, 3], boxes[:, 0]))  # by the first byte, area by area
+    of_box, whole, first, extents = native.pieces.over(len(boxes))(boxes, in_order, on_chip)
+    row, row_end, byte, byte_end = extents.T
+    return Pieces(
+        of_box=of_box,
+        whole=whole,
+        extents=extents,
+        on_chip=on_chip[first],
+        movable=movable[first],
+        width=byte_end - byte,
+        nbytes=(byte_end - byte) * (row_end - row),
+    )

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.structs import dataclass
-from neuroncore.report.units import duration, size
+from neuroncore.base.units import duration, size
 from neuroncore.time.lines import Line
 from neuroncore.time.path import Parts
 from neuroncore.time.queues import QUEUES

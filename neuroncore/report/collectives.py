@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from neuroncore.base.structs import dataclass
+from neuroncore.base.units import duration, size
 from neuroncore.machine.collective_time import CollectiveTime
 from neuroncore.machine.world import listed
-from neuroncore.report.units import duration, size
 from neuroncore.time.meetings import collectives, time_of, together
 from neuroncore.time.schedule import Timeline
 

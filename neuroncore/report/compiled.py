@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.report.units import size
+from neuroncore.base.units import size
 from neuroncore.time.compiled import BYPASSED, ISSUED, REPEATED, Compiled
 from neuroncore.time.queues import QUEUES
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy.typing as npt
 
 from neuroncore.base.structs import dataclass
+from neuroncore.base.units import duration, size
 from neuroncore.report import pairs
 from neuroncore.report.compare import Incomparable, compare
 from neuroncore.report.estimate import Estimate, estimate
-from neuroncore.report.units import duration, size
 from neuroncore.time import lines
 from neuroncore.time.schedule import Timeline
 

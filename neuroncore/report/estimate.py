@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 
 from neuroncore.base.structs import dataclass
+from neuroncore.base.units import duration
 from neuroncore.report.ranges import Kind, kind_of, range_of
-from neuroncore.report.units import duration
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.verdict import Bound, bound
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from neuroncore.base.units import size
 from neuroncore.report.compare import Comparison
 from neuroncore.report.counters import Counters, counted
 from neuroncore.report.estimate import estimate
 from neuroncore.report.summary import share_of_peak, utilization
-from neuroncore.report.units import size
 from neuroncore.time.policy import POLICIES, effects
 from neuroncore.time.schedule import Timeline
 

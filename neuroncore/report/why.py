@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from neuroncore.base.structs import dataclass
+from neuroncore.base.units import duration
 from neuroncore.machine.world import World
 from neuroncore.report.bounds import sentence
 from neuroncore.report.estimate import Estimate, estimate
-from neuroncore.report.units import duration
 from neuroncore.time import lines
 from neuroncore.time.changes import RESOURCES, Change, as_it_is
 from neuroncore.time.lines import Line

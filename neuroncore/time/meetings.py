@@ -16,7 +16,7 @@ from neuroncore.machine.collective_time import CollectiveTime, known_time
 from neuroncore.machine.world import World
 from neuroncore.record.program import Program
 from neuroncore.time.compiled import Compiled
-from neuroncore.time.loops.timeline import Work
+from neuroncore.time.loops.work import Work
 
 Array = npt.NDArray[Any]
 

@@ -20,7 +20,7 @@ from neuroncore.record.boxes import Box
 from neuroncore.time.compiled import ISSUED, REPEATED, Compiled
 from neuroncore.time.loops import allocation, dependencies
 from neuroncore.time.loops.spills import RELOADED, SAVED
-from neuroncore.time.loops.timeline import Queues, Work
+from neuroncore.time.loops.work import Queues, Work
 from neuroncore.time.queues import LOADS, QUEUES, SCALAR, STORES, SYNC
 from neuroncore.time.residency import Moves
 

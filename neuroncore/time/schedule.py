@@ -18,7 +18,8 @@ from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.record.program import Order, Program
 from neuroncore.time.compiled import compiled
-from neuroncore.time.loops import timeline as native
+from neuroncore.time.loops.timeline import timeline
+from neuroncore.time.loops.work import FIXED, Core, Queues, Times, Work
 from neuroncore.time.meetings import lay_out, partners
 from neuroncore.time.prepare import Prepared, prepared
 from neuroncore.time.queues import GPSIMD, QUEUES, TENSOR, VECTOR
@@ -55,9 +56,9 @@ def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Tim
     at = np.cumsum([0, *(len(each.work.queue) for each in works)])
     work, queues = _side_by_side(works, at, world)
     begin, done, end = (np.full(at[-1], -1.0) for _ in range(3))
-    times = native.Times(begin, done, end, np.full(at[-1], -1, np.int32))
-    fixed = (float(getattr(machine.fixed, name)) for name in native.FIXED)
-    native.timeline(work, queues, native.Core(TENSOR, VECTOR, GPSIMD, *fixed), times)
+    times = Times(begin, done, end, np.full(at[-1], -1, np.int32))
+    fixed = (float(getattr(machine.fixed, name)) for name in FIXED)
+    timeline(work, queues, Core(TENSOR, VECTOR, GPSIMD, *fixed), times)
     programs = tuple(each.compiled.program for each in works)
     found = []
     for core, each in enumerate(works):
@@ -88,9 +89,7 @@ def timed(works: Sequence[Prepared], machine: Machine, world: World) -> list[Tim
     return found
 
 
-def _side_by_side(
-    works: Sequence[Prepared], at: Array, world: World
-) -> tuple[native.Work, native.Queues]:
+def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[Work, Queues]:
     """The instructions of all cores, one after the other, those of core c from at[c] on; its queues
     are those from c * len(QUEUES) on."""
     parts = [each.work for each in works]
@@ -99,7 +98,7 @@ def _side_by_side(
         return parts[0]._replace(busy=busy), works[0].queues
     queues_at = range(0, len(parts) * len(QUEUES), len(QUEUES))
     needs_at = np.cumsum([0, *(len(part.needs) for part in parts)])
-    work = native.Work(*map(np.concatenate, zip(*parts, strict=True)))._replace(
+    work = Work(*map(np.concatenate, zip(*parts, strict=True)))._replace(
         queue=_shifted([part.queue for part in parts], queues_at),
         first=_shifted([part.first[c > 0 :] for c, part in enumerate(parts)], needs_at),
         needs=_shifted([part.needs for part in parts], at),
@@ -107,7 +106,7 @@ def _side_by_side(
         partner=partners([each.compiled.program for each in works], at, world),
     )
     own = [each.queues for each in works]
-    return work, native.Queues(
+    return work, Queues(
         order=_shifted([each.order for each in own], at),
         start=_shifted([each.start[c > 0 :] for c, each in enumerate(own)], at),
         limits=np.concatenate([each.limits for each in own]),

@@ -15,7 +15,7 @@ from neuroncore.machine.world import World
 from neuroncore.record.program import Order, Program
 from neuroncore.time.compiled import Compiled, compiled
 from neuroncore.time.loops.dependencies import Accesses
-from neuroncore.time.loops.timeline import Work
+from neuroncore.time.loops.work import Work
 from neuroncore.time.prepare import Prepared, prepared
 from neuroncore.time.schedule import Timeline, timed
 

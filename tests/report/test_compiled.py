@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from device import Device
 
+from neuroncore.base.units import size
 from neuroncore.cli import main
 from neuroncore.report.compiled import listing
 from neuroncore.report.counters import counted
-from neuroncore.report.units import size
 from neuroncore.time.compiled import ISSUED, compiled
 from neuroncore.time.schedule import schedule
 

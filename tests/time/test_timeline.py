@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from neuroncore.time.loops.timeline import Core, Queues, Times, Work, timeline
+from neuroncore.time.loops.timeline import timeline
+from neuroncore.time.loops.work import Core, Queues, Times, Work
 
 QUEUES = 3
 

@@ -3,15 +3,13 @@ that is cold, a way to SBUF that two engines share, and DMA engines that others 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.native.jit import borrowing
-
-if TYPE_CHECKING:  # it imports this module
-    from neuroncore.time.loops.timeline import Core, Queues, Times, Work
+from neuroncore.time.loops.work import Core, Queues, Times, Work
 
 Array = npt.NDArray[Any]
 RECENT = 128  # products, the last ones, of which it is known when the PE worked on them

@@ -9,64 +9,11 @@ import numpy.typing as npt
 
 from neuroncore.native.jit import borrowing, compiled
 from neuroncore.time.loops.contention import Units, completed, idle_units, shared, warmed
+from neuroncore.time.loops.work import Core, Queues, Times, Work
 
 Array = npt.NDArray[Any]
 UNKNOWN = -1.0
 OWN_QUEUE = -2  # what an instruction waited for that could have begun before its queue was free
-
-
-class Work(NamedTuple):
-    """The instructions of all cores. i waits for the writers needs[first[i]:first[i + 1]] and for
-    instructions previous[i, q] of each queue q of its core, unless -1."""
-
-    queue: Array
-    first: Array
-    needs: Array
-    previous: Array
-    partner: Array  # in a ring, what other cores have to have done for i to end; -1 for nothing
-    busy: Array  # how long it keeps its queue; longer while the PE is cold or a way is shared
-    latency: Array  # after which its result is there
-    lane: Array  # the first and last DMA engine of a transfer, or -1
-    lane_ns: Array  # what it takes of each
-    filled: Array  # products with more than half of the PE's rows
-    fresh: Array  # what reads nothing
-    shares: Array  # what goes the way to SBUF that Vector and GpSimd have in common
-
-
-class Queues(NamedTuple):
-    """The instructions of queue q are order[start[q]:start[q + 1]]. The one that can begin first
-    among limits[q, 0] does; those that are fresh do among limits[q, 1], and don't count."""
-
-    order: Array
-    start: Array
-    limits: Array
-
-
-class Core(NamedTuple):
-    """Which of a core's queues are those of the Tensor, Vector and GpSimd engines, and the costs of
-    its machine that depend on when something happens."""
-
-    tensor: int
-    vector: int
-    gpsimd: int
-    semaphore_ns: float
-    warmup_ns: float
-    cooling_ns: float
-    cooling_share: float
-    cold_clock_share: float
-
-
-FIXED = Core._fields[3:]  # of `neuroncore.machine.Fixed`, as floats
-
-
-class Times(NamedTuple):
-    """When each instruction begins, has done its work, and when its result is there, in
-    nanoseconds, -1 before it is known; and what it waited for: -1 nothing, OWN_QUEUE."""
-
-    begin: Array
-    done: Array
-    end: Array
-    cause: Array
 
 
 class Windows(NamedTuple):

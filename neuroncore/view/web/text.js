@@ -1,4 +1,4 @@
-// Numbers with units, like report/units.py, and elements of the page.
+// Numbers with units, like base/units.py, and elements of the page.
 
 function digits(value) {
   return value < 999.5 ? String(Number(value.toPrecision(3))) : value.toFixed(0);

@@ -330,7 +330,7 @@ def test_a_record_alone_is_no_run(tmp_path):
 
 @pytest.mark.source
 def test_the_page_on_python_is_true(tmp_path, monkeypatch):
-    page = (Path(__file__).parents[1] / "docs/python.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/python.md").read_text()
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "page.py"

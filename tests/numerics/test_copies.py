@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.native import copies
+from neuroncore.numerics import copies
 
 KINDS = (np.uint8, np.int16, np.float16, np.float32, np.int32, np.float64)
 
