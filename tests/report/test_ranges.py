@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore import machine
+from neuroncore.base import units
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.report import text, units
+from neuroncore.report import text
 from neuroncore.report.ranges import (
     LEFT_OUT,
     Coverage,

@@ -10,11 +10,12 @@ import pytest
 from device import TARGETS
 
 from neuroncore import machine
+from neuroncore.base import units
 from neuroncore.base.errors import UsageError
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report import estimate as estimates
-from neuroncore.report import perfetto, text, units
+from neuroncore.report import perfetto, text
 from neuroncore.report.compare import compare
 from neuroncore.report.counters import counted
 from neuroncore.report.estimate import bound

@@ -12,8 +12,8 @@ import pytest
 import viewed
 
 import neuroncore
+from neuroncore.base import units
 from neuroncore.base.options import Options
-from neuroncore.report import units
 from neuroncore.report.tracks import throughput
 
 CANVAS = "#timeline canvas"
