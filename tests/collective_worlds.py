@@ -13,7 +13,7 @@ import neuroncore
 ALL = [[0, 1, 2, 3]]
 TWO = [[0, 2], [3, 1]]
 X4 = [np.ones((4, 2), np.float32)] * 4
-OPERATORS = {nl.add: np.add, nl.minimum: np.minimum, nl.maximum: np.maximum}
+OPERATORS = nl.add, nl.minimum, nl.maximum
 
 
 def given(ranks, shape, dtype="float32", seed=0):
@@ -49,27 +49,24 @@ def through_sbuf(x, shape, call, group, more):
 
 
 def ran(kernel, arrays, shape, call, groups, lnc=1, options=None, target=None, **more):
+    """The results of all ranks, which are those of the plain reading and of a replay."""
     group = groups if call is ncc.collective_permute else ReplicaGroup(groups)
     per_rank = [(x, shape, call, group, more) for x in arrays]
     run = neuroncore.run(kernel, per_rank=per_rank, lnc=lnc, options=options, target=target)
     assert not [found for found in run.findings if found.severity != "note"]
-    assert all(map(same, run.replay(), run.results))
+    agreed(run)
     return run.results
+
+
+def agreed(run):
+    """A run whose results are those of the plain reading, and of a replay."""
+    assert run.verify().difference is None
+    assert all(map(same, run.replay(), run.results))
+    return run
 
 
 def same(got, want):
     return got.dtype == want.dtype and got.tobytes() == np.ascontiguousarray(want).tobytes()
-
-
-def joined(op, arrays):
-    exact = arrays[0].astype(np.float64)
-    for x in arrays[1:]:
-        exact = OPERATORS[op](exact, x.astype(np.float64))
-    return exact.astype(arrays[0].dtype)
-
-
-def group_of(rank, groups):
-    return next(ranks for ranks in groups if rank in ranks)
 
 
 def refused(kind, why, kernel, arrays, shape, call, groups, **more):
