@@ -63,6 +63,19 @@ def excluded(case, name, tile):
         yield whole[(slice(None), *[slice(0, 4, 2)] * 5)], SIZES
 
 
+@pytest.mark.parametrize("name", OF_TILES)
+def test_elements_that_an_index_picks(name):
+    for case in (legal(name), Case(Device("trn3"), name, lanes=3, free=32)):
+        codes = ["RESHAPE_VIEW" if case.machine.has("tensor_indirection") else "TARGET"]
+        for operand, given in case.arguments.items():
+            if not isinstance(given, Tile) or given.region not in ON_CHIP:
+                continue
+            if not case.declared(operand).indirect:
+                index = case.device.zeros((given.shape[0], given.size), "uint16")
+                picked = given.indirect(index, given.size // given.shape[0])
+                refused(case, operand, picked, codes)
+
+
 def misplaced(whole, tile):
     rows = tile.shape[0]
     for start in (1, 16, 33):

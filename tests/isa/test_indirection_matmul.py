@@ -7,7 +7,7 @@ from every import for_all
 from indices import an_index
 from indices import distinct as distinct_of
 
-from neuroncore.base.errors import DtypeError, ShapeError, StartPartitionError, ViewError
+from neuroncore.base.errors import ShapeError, StartPartitionError, ViewError
 
 BF16 = "bfloat16"
 NARROW = [BF16, "float16", "float8_e4m3", "float8_e5m2", "float8_e4m3fn"]
@@ -104,15 +104,6 @@ def mx_operands(device):
 
 
 @pytest.mark.parametrize("name", ["stationary", "moving"])
-@pytest.mark.parametrize("part", ["", "_scale"])
-def test_numbers_and_scales_are_both_picked_or_neither(name, part):
-    device = Device("trn3")
-    tiles, dst = mx_operands(device), device.empty((8, 8), "float32", "psum")
-    tiles[name + part] = tiles[name + part].indirect(device.zeros((32, 1), "uint16"), 8)
-    device.refuses(ViewError, "nc_matmul_mx", dst, words=[name, f"{name}_scale", "both"], **tiles)
-
-
-@pytest.mark.parametrize("name", ["stationary", "moving"])
 def test_numbers_and_scales_have_the_same_index(name):
     device = Device("trn3")
     tiles, dst = mx_operands(device), device.empty((8, 8), "float32", "psum")
@@ -120,16 +111,6 @@ def test_numbers_and_scales_have_the_same_index(name):
     for part, index in zip(("", "_scale"), indices):
         tiles[name + part] = tiles[name + part].indirect(index, 8)
     device.refuses(ViewError, "nc_matmul_mx", dst, words=[name, "different"], **tiles)
-
-
-def test_a_microscaling_product_is_not_tiled():
-    device = Device("trn3")
-    tiles, dst = mx_operands(device), device.empty((8, 8), "float32", "psum")
-    view, where = dst.indirect(device.zeros((8, 1), "uint16"), 8), {"tile_size": (32, 128)}
-    device.issue("nc_matmul_mx", view, **tiles, **where, tile_position=(0, 0))
-    where["tile_position"] = (32, 0)
-    device.issue("nc_matmul_mx", dst, **tiles, **where)
-    device.refuses(ShapeError, "nc_matmul_mx", view, words=["(32, 0)", "dst"], **tiles, **where)
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -141,40 +122,6 @@ def operands(device, dtype=BF16, dst=BF16):
         "stationary": device.zeros((32, 32), dtype),
         "moving": device.zeros((32, 32), dtype),
     }
-
-
-@pytest.mark.parametrize("name", ["dst", "stationary", "moving"])
-def test_an_indirect_product_uses_the_whole_array(name):
-    device = Device("trn3")
-    tiles, where = operands(device), {"tile_size": (64, 64)}
-    direct = dict(tiles)
-    tiles[name] = tiles[name].indirect(device.zeros((32, 1), "uint16"))
-    for position in ((0, 0), ()):
-        sizes = where if position else {}
-        device.issue("nc_matmul", **tiles, **sizes, tile_position=position)
-    where["tile_position"] = (64, 0)
-    device.issue("nc_matmul", **direct, **where)
-    device.refuses(ShapeError, "nc_matmul", words=["(64, 0)", name], **tiles, **where)
-
-
-@pytest.mark.parametrize("name", ["dst", "stationary", "moving"])
-@pytest.mark.parametrize("dtype", ["float32", "tfloat32"])
-def test_formats_of_32_bits_are_not_picked(name, dtype):
-    device = Device("trn3")
-    tiles = operands(device, dtype, "float32")
-    device.issue("nc_matmul", **tiles)
-    tiles[name] = tiles[name].indirect(device.zeros((32, 1), "uint16"))
-    words = [name, "float32" if name == "dst" else dtype]
-    device.refuses(DtypeError, "nc_matmul", words=words, **tiles)
-
-
-def test_a_transpose_does_not_gather_its_identity():
-    device = Device("trn3")
-    tiles = operands(device)
-    device.issue("nc_matmul", **tiles, is_transpose=True)
-    tiles["moving"] = tiles["moving"].indirect(device.zeros((32, 1), "uint16"))
-    device.issue("nc_matmul", **tiles)
-    device.refuses(ViewError, "nc_matmul", words=["moving"], **tiles, is_transpose=True)
 
 
 def test_32_partitions_share_their_offsets():

@@ -5,18 +5,15 @@ import numpy as np
 import pytest
 from device import Device
 from indices import an_index
-from nki.isa import engine
 
 from neuroncore import machine
 from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
-    OperatorError,
     OutOfBoundsError,
     ShapeError,
     SignatureError,
     StartPartitionError,
-    TargetError,
     ViewError,
 )
 from neuroncore.clause.instruction import INSTRUCTIONS
@@ -38,43 +35,6 @@ TAKERS = {
     "activate2": {"dst", "data"},
     "exponential": {"dst", "src"},
 }
-COPY = {"dst": "float32", "src": "float32"}
-SCALAR = {"dst": "float32", "data": "float32", "op0": nl.add, "operand0": "column"}
-REFUSALS = {
-    "tensor_copy_predicated": ({**COPY, "predicate": "uint8"}, "src"),
-    "tensor_tensor": (
-        {"dst": "float32", "data1": "float32", "data2": "float32", "op": nl.add},
-        "data2",
-    ),
-    "tensor_scalar": (SCALAR, "operand0"),
-    "tensor_scalar_reduce": (
-        {**SCALAR, "reduce_op": nl.add, "reduce_res": "column"},
-        "reduce_res",
-    ),
-    "activation": (
-        {"dst": "float32", "op": nl.copy, "data": "float32", "bias": "column", "scale": "column"},
-        "bias",
-    ),
-    "reciprocal": ({"dst": "float32", "data": "float32"}, "data"),
-    "memset": ({"dst": "float32", "value": 0.0}, "dst"),
-    "dma_copy": (COPY, "dst"),
-    "nc_stream_shuffle": ({**COPY, "shuffle_mask": list(range(32))}, "src"),
-    "nc_n_gather": ({"dst": "float32", "data": "float32", "indices": "uint32"}, "indices"),
-}
-
-
-def arguments(device, table):
-    """Tiles of 32 partitions with 4 elements, or one, by the names of their formats."""
-    made = {}
-    for key, value in table.items():
-        size = 1 if value == "column" else 4
-        form = "float32" if value == "column" else value
-        made[key] = device.zeros((32, size), form) if isinstance(value, str) else value
-    return made
-
-
-def picked(device, tile, count=None):
-    return tile.indirect(device.zeros((32, 1), "uint16"), count or tile.free_size)
 
 
 # --- machines and operands ------------------------------------------------------------------------
@@ -92,105 +52,6 @@ def test_the_operands_that_take_an_index():
         i.name: {p.name for p in i.operands if p.operand.indirect} for i in INSTRUCTIONS.values()
     }
     assert {name: found for name, found in declared.items() if found} == TAKERS
-
-
-@pytest.mark.parametrize("target", ["trn1", "trn2"])
-@pytest.mark.parametrize("name", ["dst", "src"])
-def test_older_machines_do_not_have_it(target, name):
-    for which in (target, "trn3"):
-        device = Device(which)
-        tiles = arguments(device, COPY)
-        tiles[name] = picked(device, tiles[name])
-        if which == "trn3":
-            device.issue("tensor_copy", **tiles)
-        else:
-            words = [name, target, "tensor_indirection"]
-            device.refuses(TargetError, "tensor_copy", words=words, **tiles)
-
-
-@pytest.mark.parametrize("target", ["trn1", "trn2"])
-@pytest.mark.parametrize("name", ["dst", "stationary", "moving"])
-def test_nor_for_products(target, name):
-    device = Device(target)
-    tiles = arguments(device, {"stationary": "bfloat16", "moving": "bfloat16"})
-    tiles["dst"] = device.empty((4, 4), "float32", "psum")
-    index = device.zeros((tiles[name].shape[0], 1), "uint16")
-    tiles[name] = tiles[name].indirect(index, 4)
-    device.refuses(TargetError, "nc_matmul", words=[name, target], **tiles)
-
-
-@pytest.mark.parametrize("name", REFUSALS)
-def test_other_operands_take_no_index(name):
-    device, (table, operand) = Device("trn3"), REFUSALS[name]
-    tiles = arguments(device, table)
-    device.issue(name, **tiles)
-    tiles[operand] = picked(device, tiles[operand])
-    device.refuses(ViewError, name, words=[operand, "index"], **tiles)
-
-
-def test_the_gpsimd_engine_does_not_copy_what_an_index_picks():
-    device = Device("trn3")
-    tiles = arguments(device, COPY)
-    device.issue("tensor_copy", **tiles, engine=engine.gpsimd)
-    tiles["src"] = picked(device, tiles["src"])
-    for unit in (engine.unknown, engine.vector, engine.scalar):
-        device.issue("tensor_copy", **tiles, engine=unit)
-    words = ["src", "vector or scalar", "gpsimd"]
-    device.refuses(BufferKindError, "tensor_copy", words=words, **tiles, engine=engine.gpsimd)
-
-
-@pytest.mark.parametrize("name", ["dst", "data"])
-def test_arithmetic_on_addresses_takes_no_index(name):
-    device = Device("trn3")
-    for dst, data, op, number in [
-        ("float32", "int32", nl.add, 1.0),
-        ("uint32", "uint16", nl.add, 1.0),
-        ("int32", "int32", nl.bitwise_and, 1),
-        ("int32", "uint32", nl.add, 1.0),
-    ]:
-        tiles = arguments(device, {"dst": dst, "data": data})
-        how = {"op0": op, "operand0": number}
-        device.issue("tensor_scalar", **tiles, **how)
-        tiles[name] = picked(device, tiles[name])
-        if (dst, op) == ("int32", nl.add):
-            device.refuses(OperatorError, "tensor_scalar", words=["uint32"], **tiles, **how)
-        else:
-            device.issue("tensor_scalar", **tiles, **how)
-
-
-@pytest.mark.parametrize(
-    ("name", "how"),
-    [
-        ("tensor_copy", {"src": "float32", "engine": engine.scalar}),
-        ("tensor_scalar", {"data": "float32", "op0": nl.add, "operand0": 1.0}),
-        ("activation", {"data": "float32", "op": nl.exp}),
-        (
-            "activation_reduce",
-            {"data": "float32", "op": nl.exp, "reduce_op": nl.add, "reduce_res": "column"},
-        ),
-        (
-            "activate2",
-            {
-                "data": "float32",
-                "op": nl.exp,
-                "op0": nl.bypass,
-                "op1": nl.bypass,
-                "imm0": 0.0,
-                "imm1": 0.0,
-            },
-        ),
-    ],
-)
-def test_the_scalar_engine_does_not_scatter_to_psum(name, how):
-    device, how = Device("trn3"), dict(how)
-    if name == "tensor_scalar":
-        how["engine"] = engine.scalar
-    tiles, dst = arguments(device, how), device.zeros((32, 4), "float32", "psum")
-    device.issue(name, dst, **tiles)
-    device.issue(name, picked(device, device.zeros((32, 4))), **tiles)
-    device.refuses(BufferKindError, name, picked(device, dst), words=["dst", "psum"], **tiles)
-    if "engine" in how:
-        device.issue(name, picked(device, dst), **{**tiles, "engine": engine.vector})
 
 
 # --- where the index is ---------------------------------------------------------------------------

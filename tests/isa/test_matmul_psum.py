@@ -5,6 +5,8 @@ import pytest
 from chains import normal
 from device import TARGETS, Device, bits
 
+from neuroncore.base.errors import PsumBankError
+
 OLDER = ("trn1", "trn2")
 
 
@@ -18,6 +20,15 @@ def add(device, dst, value, accumulate=None):
     """dst (+)= value"""
     s, x = ones(device, 1, dst.shape[0], dst.free_size, value)
     device.issue("nc_matmul", dst, s, x, accumulate=accumulate)
+
+
+def test_strides_count_towards_the_bank():
+    device = Device()
+    dst = device.empty((3, 1024), buffer="psum")
+    s, x = ones(device, 4, 3, 65)
+    device.issue("nc_matmul", dst[:, 7:512:8], s, x[:, :64])
+    assert (dst.numpy()[:, 7:512:8] == 4).all()
+    device.refuses(PsumBankError, "nc_matmul", dst[:, 7:520:8], s, x, words=["dst", "28 to 2080"])
 
 
 @pytest.mark.parametrize("target", TARGETS)

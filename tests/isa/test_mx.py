@@ -9,15 +9,8 @@ from device import Device
 from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
-from microscaling import EIGHT, matmul_tiles, rows
+from microscaling import EIGHT, rows
 
-from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
-    ShapeError,
-    StartPartitionError,
-    TargetError,
-)
 from neuroncore.numerics.formats import lookup
 
 RULES, E5M2 = ("ocp_x2", "ocp"), "float8_e5m2_x4"
@@ -148,86 +141,3 @@ def quantize_tiles(device, partitions=64, columns=16, dst="float8_e5m2_x4", src=
     shape = (partitions, columns // 4)
     source = device.zeros((partitions, columns), src)
     return device.empty(shape, dst), source, device.empty(shape, "uint8")
-
-
-@pytest.mark.parametrize("target", ["trn1", "trn2"])
-@pytest.mark.parametrize("name", ["quantize_mx", "nc_matmul_mx"])
-def test_only_v4_has_them(target, name):
-    device = Device(target)
-    tiles = quantize_tiles(device) if name == "quantize_mx" else matmul_tiles(device)
-    with pytest.raises(TargetError, match=f"{target}.* (mx|not have)"):
-        device.issue(name, *tiles)
-
-
-@pytest.mark.parametrize("src", ["float32", "float8_e5m2", "int16"])
-def test_sources_have_16_bits(src):
-    device = Device("trn3")
-    device.refuses(DtypeError, "quantize_mx", *quantize_tiles(device, src=src), words=["src", src])
-
-
-@pytest.mark.parametrize("dst", ["float4_e2m1fn_x4", "uint32", "float8_e5m2"])
-def test_results_are_packed_eight_bits(dst):
-    device = Device("trn3")
-    device.refuses(DtypeError, "quantize_mx", *quantize_tiles(device, dst=dst), words=["dst", dst])
-
-
-@pytest.mark.parametrize("kind", ["int8", "float8_e5m2", "uint16"])
-@pytest.mark.parametrize("name", ["quantize_mx", "nc_matmul_mx"])
-def test_scales_are_bytes(kind, name):
-    device = Device("trn3")
-    *tiles, last = quantize_tiles(device) if name == "quantize_mx" else matmul_tiles(device)
-    scale = device.zeros(last.shape, kind)
-    device.refuses(DtypeError, name, *tiles, scale, words=["scale", kind])
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_everything_is_in_sbuf(place):
-    device = Device("trn3")
-    tiles = list(quantize_tiles(device))
-    tiles[place] = (
-        device.zeros(tiles[place].shape, "uint8", "psum").view(tiles[place].dtype)
-        if (place == 2)
-        else device.empty(tiles[place].shape, tiles[place].dtype, "psum")
-    )
-    names = ["dst", "src", "dst_scale"]
-    device.refuses(BufferKindError, "quantize_mx", *tiles, words=[names[place], "psum"])
-
-
-@pytest.mark.parametrize("partitions", [8, 16, 48, 100])
-def test_quadrants_are_quantized_whole(partitions):
-    device = Device("trn3")
-    words = ["src", str(partitions), "32"]
-    device.refuses(ShapeError, "quantize_mx", *quantize_tiles(device, partitions), words=words)
-
-
-@pytest.mark.parametrize("columns", [3, 5, 16])
-def test_dst_has_a_quarter_of_the_columns(columns):
-    device = Device("trn3")
-    _, src, scale = quantize_tiles(device, columns=16)
-    dst = device.empty((64, columns), "float8_e5m2_x4")
-    device.refuses(ShapeError, "quantize_mx", dst, src, scale, words=["dst", "16", str(columns)])
-
-
-def test_dst_has_as_many_partitions():
-    device = Device("trn3")
-    _, src, scale = quantize_tiles(device)
-    dst = device.empty((32, 4), "float8_e5m2_x4")
-    device.refuses(ShapeError, "quantize_mx", dst, src, scale, words=["dst", "64", "32"])
-
-
-@pytest.mark.parametrize("shape", [(64, 3), (64, 5), (8, 4), (35, 4)])
-def test_scale_tiles_hold_the_scales(shape):
-    device = Device("trn3")
-    dst, src, _ = quantize_tiles(device)
-    scale = device.empty(shape, "uint8")
-    words = ["dst_scale"]
-    device.refuses(ShapeError, "quantize_mx", dst, src, scale, words=words)
-
-
-@pytest.mark.parametrize("start", [1, 2, 3, 5, 16, 28, 32, 64])
-def test_scales_start_at_four_places(start):
-    device = Device("trn3")
-    dst, src, _ = quantize_tiles(device, 32)
-    scale = device.empty((128, 4), "uint8")[start:]
-    words = ["dst_scale", str(start), "[0, 4, 8, 12]"]
-    device.refuses(StartPartitionError, "quantize_mx", dst, src, scale, words=words)

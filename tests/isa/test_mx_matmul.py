@@ -4,7 +4,6 @@ import itertools
 
 import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import nki.isa as nisa
-import nki.language as nl
 import numpy as np
 import pytest
 from device import Device, bits
@@ -13,14 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from microscaling import ELEMENTS, matmul_operand, matmul_tiles
 
-from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
-    FreeSizeError,
-    PartitionLimitError,
-    ShapeError,
-    StartPartitionError,
-)
 from neuroncore.report.summary import summary
 
 SHAPES = [(32, 2, 1), (64, 6, 5), (96, 34, 33), (128, 128, 512)]
@@ -205,113 +196,3 @@ def test_the_report_counts_all_four():
 
 
 # --- what is refused ------------------------------------------------------------------------------
-
-
-def test_k_is_whole_quadrants():
-    for k in (32, 64, 96, 128):
-        device = Device("trn3")
-        device.issue("nc_matmul_mx", *matmul_tiles(device, k=k))
-    for k in (8, 40):
-        words = ["stationary", str(k), "32"]
-        device.refuses(ShapeError, "nc_matmul_mx", *matmul_tiles(device, k=k), words=words)
-
-
-def test_columns_of_stationary_are_even():
-    device = Device("trn3")
-    words = ["stationary", "5", "multiple of 2"]
-    device.refuses(ShapeError, "nc_matmul_mx", *matmul_tiles(device, m=5), words=words)
-
-
-def test_there_are_128_columns():
-    device = Device("trn3")
-    dst, _, x, _, xs = matmul_tiles(device, m=128)
-    _, s, _, ss, _ = matmul_tiles(device, m=2)
-    s = device.zeros((64, 130), "uint32").view(nl.float8_e5m2_x4)
-    ss = device.zeros((64, 130), "uint8")
-    words = ["stationary", "130", "128"]
-    device.refuses(FreeSizeError, "nc_matmul_mx", dst, s, x, ss, xs, words=words)
-
-
-@pytest.mark.parametrize(("dst", "most"), [("float32", 4096), ("bfloat16", 8192)])
-def test_moving_may_fill_psum(dst, most):
-    device = Device("trn3")
-    tiles = matmul_tiles(device, 32, 2, most, dst)
-    device.issue("nc_matmul_mx", *tiles)
-    _, _, x, _, xs = matmul_tiles(device, 32, 2, most + 1, "uint8")
-    error = device.refuses(ShapeError, "nc_matmul_mx", tiles[0], tiles[1], x, tiles[3], xs)
-    assert f"takes {most}" in "".join(error.more)
-
-
-@pytest.mark.parametrize("shape", [(6, 4), (5, 6), (8, 5)])
-def test_dst_is_m_by_n(shape):
-    device = Device("trn3")
-    dst = device.empty(shape, buffer="psum")
-    device.refuses(ShapeError, "nc_matmul_mx", dst, *matmul_tiles(device)[1:], words=["(6, 5)"])
-
-
-def test_k_is_that_of_both():
-    device = Device("trn3")
-    dst, s, _, ss, xs = matmul_tiles(device)
-    x = matmul_tiles(device, k=32)[2]
-    device.refuses(ShapeError, "nc_matmul_mx", dst, s, x, ss, xs, words=["K", "64", "32"])
-
-
-@pytest.mark.parametrize("dst", ["float16", "float8_e5m2", "int32"])
-def test_sums_are_float32_or_bfloat16(dst):
-    device = Device("trn3")
-    device.refuses(DtypeError, "nc_matmul_mx", *matmul_tiles(device, dst=dst), words=["dst", dst])
-
-
-@pytest.mark.parametrize("kind", ["float8_e5m2", "uint32", "bfloat16"])
-@pytest.mark.parametrize("place", [1, 2])
-def test_operands_are_packed(place, kind):
-    device = Device("trn3")
-    tiles = list(matmul_tiles(device))
-    tiles[place] = device.zeros(tiles[place].shape, kind)
-    words = [("stationary", "moving")[place - 1], kind]
-    device.refuses(DtypeError, "nc_matmul_mx", *tiles, words=words)
-
-
-@pytest.mark.parametrize("place", range(5))
-def test_from_sbuf_to_psum(place):
-    device = Device("trn3")
-    tiles = list(matmul_tiles(device))
-    other = "sbuf" if place == 0 else "psum"
-    tiles[place] = device.empty(tiles[place].shape, tiles[place].dtype, other)
-    device.refuses(BufferKindError, "nc_matmul_mx", *tiles, words=[other])
-
-
-@pytest.mark.parametrize("place", [3, 4])
-def test_scales_are_those_of_the_operand(place):
-    device = Device("trn3")
-    name = ("stationary_scale", "moving_scale")[place - 3]
-    for shape in ((35, 6), (64, 7)):
-        tiles = list(matmul_tiles(device, m=6, n=6))
-        tiles[place] = device.zeros(shape, "uint8")
-        device.refuses(ShapeError, "nc_matmul_mx", *tiles, words=[name])
-    tiles[place] = device.zeros((128, 6), "uint8")[6:]
-    device.refuses(StartPartitionError, "nc_matmul_mx", *tiles, words=[name, "6", "[0, 4, 8, 12]"])
-
-
-@pytest.mark.parametrize(
-    ("position", "size", "words"),
-    [
-        ((0, 0), (128, 64), ["columns"]),
-        ((0, 64), (64, 64), ["columns"]),
-        ((0, 0), (32, 128), ["larger", "(32, 128)"]),
-        ((32, 0), (64, 128), ["multiple"]),
-        ((128, 0), (64, 128), ["multiple"]),
-        ((0, 0), None, ["together"]),
-        (None, (64, 128), ["together"]),
-        ((0, 0), (48, 128), ["48"]),
-    ],
-)
-def test_rows_are_tiled_by_the_rules(position, size, words):
-    device = Device("trn3")
-    tiling = {"tile_position": position, "tile_size": size}
-    device.refuses(ShapeError, "nc_matmul_mx", *matmul_tiles(device), **tiling, words=words)
-
-
-def test_there_are_128_partitions():
-    with pytest.raises(PartitionLimitError, match="160"):
-        matmul_tiles(Device("trn3"), k=160)

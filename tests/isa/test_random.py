@@ -10,16 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import engine
 
-from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
-    ShapeError,
-    StartPartitionError,
-    TargetError,
-)
-
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
-FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
 GENERATORS = [
     *((target, engine.vector) for target in TARGETS),
     ("trn2", engine.gpsimd),
@@ -220,40 +211,6 @@ def test_neighbours_are_not_correlated(lag):
         assert abs(products.sum()) < 5 * np.sqrt(products.size) / 12
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, "bool"])
-def test_rng_writes_integers(dtype):
-    device = Device()
-    device.refuses(DtypeError, "rng", device.zeros((3, 5), dtype), words=["dst", dtype, "uint32"])
-
-
-def test_rng_on_gpsimd_reaches_sbuf_only():
-    device = Device()
-    dst = device.zeros((3, 5), "uint32", "psum")
-    device.refuses(BufferKindError, "rng", dst, engine.gpsimd, words=["dst", "psum"])
-    device.issue("rng", dst, engine.vector)
-
-
-def test_rng_on_gpsimd_needs_v3():
-    device = Device("trn1")
-    dst = device.zeros((3, 5), "uint32")
-    device.refuses(TargetError, "rng", dst, engine.gpsimd, words=["gpsimd", "trn1"])
-    device.issue("rng", dst)
-
-
-@pytest.mark.parametrize("unit", [engine.scalar, engine.tensor])
-def test_rng_has_two_engines(unit):
-    device = Device()
-    dst = device.zeros((3, 5), "uint32")
-    device.refuses(BufferKindError, "rng", dst, unit, words=[unit.name, "vector or gpsimd"])
-
-
-def test_rng_writes_on_the_chip_from_a_quadrant_on():
-    device = Device()
-    device.refuses(BufferKindError, "rng", device.zeros((3, 5), "uint32", "hbm"), words=["dst"])
-    whole = device.zeros((64, 5), "uint32")
-    device.refuses(StartPartitionError, "rng", whole[1:3], words=["dst", "partition 1"])
-
-
 # --- states ---------------------------------------------------------------------------------------
 
 
@@ -317,65 +274,6 @@ def test_the_state_of_v4s_vector_engine_can_go_to_psum():
     dst = device.empty((9, 24), "uint32", "psum")
     device.issue("rand_get_state", dst, engine.vector)
     assert np.array_equal(dst.numpy(), state(device, 9, engine.vector, 24))
-
-
-@pytest.mark.parametrize("name", ["rand_get_state", "rand_set_state"])
-@pytest.mark.parametrize(("target", "unit", "words"), STATEFUL)
-def test_a_state_has_so_many_words(name, target, unit, words):
-    device = Device(target)
-    for shape in [(4, words - 1), (4, words + 1), (4, words // 2, 2), (4, 30 - words)]:
-        tile = device.zeros(shape, "uint32")
-        device.refuses(ShapeError, name, tile, unit, words=[f"(4, {words})", unit.name])
-    device.issue(name, device.zeros((4, words), "uint32"), unit)
-
-
-@pytest.mark.parametrize("name", ["rand_get_state", "rand_set_state"])
-def test_states_are_words(name):
-    device = Device()
-    for dtype in ("int32", "float32", "uint16"):
-        device.refuses(DtypeError, name, device.zeros((4, 6), dtype), words=[dtype, "uint32"])
-
-
-@pytest.mark.parametrize("name", ["rand_get_state", "rand_set_state"])
-def test_no_state_of_v2_nor_of_v3s_vector_engine(name):
-    device = Device("trn1")
-    tile = device.zeros((4, 6), "uint32")
-    for options in ({}, {"engine": engine.gpsimd}, {"engine": engine.vector}):
-        device.refuses(TargetError, name, tile, **options, words=["trn1"])
-    device = Device("trn2")
-    for words in (6, 24):
-        tile = device.zeros((4, words), "uint32")
-        with pytest.raises(TargetError, match="vector engine of trn2"):
-            device.issue(name, tile, engine.vector)
-
-
-def test_states_are_in_sbuf():
-    device = Device("trn3")
-    for words, unit in ((6, engine.gpsimd), (24, engine.vector)):
-        tile = device.zeros((4, words), "uint32", "psum")
-        device.refuses(BufferKindError, "rand_set_state", tile, unit, words=["psum", "sbuf"])
-    tile = device.zeros((4, 6), "uint32", "psum")
-    device.refuses(BufferKindError, "rand_get_state", tile, words=["psum", "sbuf"])
-
-
-@pytest.mark.parametrize("shape", [(1, 2), (2, 1), (1, 1, 2)])
-def test_there_is_one_seed(shape):
-    device = Device()
-    device.refuses(
-        ShapeError, "set_rng_seed", device.zeros(shape, "uint32"), words=["src_seeds", "(1, 1)"]
-    )
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint16", "bfloat16"])
-def test_a_seed_has_32_bits(dtype):
-    device = Device()
-    device.refuses(DtypeError, "set_rng_seed", device.zeros((1, 1), dtype), words=[dtype])
-
-
-def test_a_seed_is_on_the_chip():
-    device = Device()
-    tile = device.zeros((1, 1), "uint32", "hbm")
-    device.refuses(BufferKindError, "set_rng_seed", tile, words=["src_seeds", "hbm"])
 
 
 # --- cost -----------------------------------------------------------------------------------------

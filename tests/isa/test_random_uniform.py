@@ -1,7 +1,5 @@
 """rand2 and dropout: random numbers put to use."""
 
-import math
-
 import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import numpy as np
 import pytest
@@ -9,11 +7,7 @@ from device import TARGETS, Device, bits
 from every import for_all
 
 from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
     OperatorError,
-    ShapeError,
-    TargetError,
 )
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
@@ -92,39 +86,6 @@ def test_the_moments_of_rand2():
     assert np.abs(steps - x).max() < 2.2 / np.sqrt(n)  # Kolmogorov-Smirnov, p about 1e-4
 
 
-@pytest.mark.parametrize("target", ["trn1", "trn2"])
-def test_rand2_needs_v4(target):
-    device = Device(target)
-    device.refuses(TargetError, "rand2", device.zeros((3, 5)), 0.0, 1.0, words=["rand2", target])
-
-
-@pytest.mark.parametrize("bounds", [(1.0, 1.0), (2, 1), (math.nan, 1.0), (0.0, math.nan)])
-def test_the_least_is_below_the_greatest(bounds):
-    device = Device("trn3")
-    device.refuses(OperatorError, "rand2", device.zeros((3, 5)), *bounds, words=["min < max"])
-
-
-@pytest.mark.parametrize("name", ["min", "max"])
-def test_bounds_are_float32_columns(name):
-    device = Device("trn3")
-    dst = device.zeros((3, 5))
-    bounds = {"min": 0.0, "max": 1.0}
-    for kind, tile, words in [
-        (DtypeError, device.zeros((3, 1), "bfloat16"), ["bfloat16", "float32"]),
-        (ShapeError, device.zeros((3, 2)), ["one element"]),
-        (ShapeError, device.zeros((2, 1)), ["2 partitions"]),
-        (BufferKindError, device.zeros((3, 1), buffer="hbm"), ["hbm"]),
-    ]:
-        device.refuses(kind, "rand2", dst, **{**bounds, name: tile}, words=[name, *words])
-
-
-@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "bool"])
-def test_rand2_does_not_write_every_format(dtype):
-    device = Device("trn3")
-    dst = device.zeros((3, 5), dtype)
-    device.refuses(DtypeError, "rand2", dst, 0.0, 1.0, words=["dst", dtype])
-
-
 # --- dropout --------------------------------------------------------------------------------------
 
 
@@ -201,47 +162,6 @@ def test_dropout_in_place_and_shifted_in_place():
         want = data.copy()
         want[:, start : start + 10] = np.where(dropped(0.5, (2, 10)), 0, data[:, :10])
         assert np.array_equal(whole.numpy(), want)
-
-
-@pytest.mark.parametrize("prob", [-0.1, 1.1, math.nan, math.inf])
-def test_a_probability_is_from_0_to_1(prob):
-    device = Device()
-    dst = device.zeros((3, 5))
-    device.refuses(OperatorError, "dropout", dst, device.zeros((3, 5)), prob, words=["0 to 1"])
-
-
-@pytest.mark.parametrize("data", ["int8", "uint16", "int32"])
-def test_integers_take_float32_probabilities(data):
-    device = Device()
-    dst, tile = device.zeros((3, 5), data), device.zeros((3, 5), data)
-    prob = device.zeros((3, 1), "bfloat16")
-    device.refuses(DtypeError, "dropout", dst, tile, prob, words=["prob", "bfloat16", "float32"])
-    device.issue("dropout", dst, tile, device.zeros((3, 1)))
-
-
-def test_probabilities_are_floats():
-    device = Device()
-    dst, prob = device.zeros((3, 5)), device.zeros((3, 1), "int32")
-    device.refuses(DtypeError, "dropout", dst, device.zeros((3, 5)), prob, words=["prob", "int32"])
-
-
-def test_dropout_converts_nothing():
-    device = Device()
-    dst = device.zeros((3, 5), "bfloat16")
-    device.refuses(DtypeError, "dropout", dst, device.zeros((3, 5)), 0.5, words=["bfloat16"])
-
-
-def test_dropout_wants_one_shape():
-    device = Device()
-    dst, data = device.zeros((3, 5)), device.zeros((3, 5))
-    for kind, args, words in [
-        (ShapeError, (dst, device.zeros((3, 6)), 0.5), ["data", "6"]),
-        (ShapeError, (dst, device.zeros((4, 5)), 0.5), ["data", "4 partitions"]),
-        (ShapeError, (dst, data, device.zeros((3, 5))), ["prob", "one element"]),
-        (ShapeError, (dst, data, device.zeros((2, 1))), ["prob", "2 partitions"]),
-        (BufferKindError, (dst, device.zeros((3, 5), buffer="hbm"), 0.5), ["data", "hbm"]),
-    ]:
-        device.refuses(kind, "dropout", *args, words=words)
 
 
 def test_a_refused_instruction_draws_nothing():

@@ -11,13 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore.base.errors import (
-    BufferKindError,
     DynamicControlError,
     KernelError,
     OutOfBoundsError,
     OutsideKernelError,
-    ShapeError,
-    SignatureError,
 )
 from neuroncore.core.core import on
 
@@ -122,37 +119,6 @@ def test_loading_what_nothing_wrote_is_found(device):
 
 
 # --- refused --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shape", [(1, 2), (2, 1), (128, 512)])
-def test_one_element_only(device, shape):
-    cells = device.tile(np.ones(shape, np.int32))
-    register = nisa.register_alloc(3)
-    device.refuses(ShapeError, "register_load", register, cells, words=["src", "(1, 1)"])
-    device.refuses(ShapeError, "register_store", cells, register, words=["dst", "(1, 1)"])
-    assert held(device, register) == 3
-
-
-def test_sequencers_do_not_reach_psum(device):
-    cell, register = device.tile(np.ones((1, 1), np.int32), buffer="psum"), nisa.register_alloc(3)
-    words = ["sbuf or hbm", "psum"]
-    device.refuses(BufferKindError, "register_load", register, cell, words=["src", *words])
-    device.refuses(BufferKindError, "register_store", cell, register, words=["dst", *words])
-
-
-@pytest.mark.parametrize("wrong", [3, 1.5, None, "r0"])
-def test_only_registers_will_do(device, wrong):
-    cell = device.tile(np.ones((1, 1), np.int32))
-    device.refuses(DynamicControlError, "register_move", wrong, 1, words=["dst"])
-    device.refuses(DynamicControlError, "register_load", wrong, cell, words=["dst"])
-    device.refuses(DynamicControlError, "register_store", cell, wrong, words=["src"])
-
-
-@pytest.mark.parametrize("wrong", [1.5, None, "7", np.float32(2)])
-def test_a_register_takes_integers(device, wrong):
-    register = nisa.register_alloc(3)
-    device.refuses(SignatureError, "register_move", register, wrong, words=["src", repr(wrong)])
-    assert held(device, register) == 3
 
 
 def test_a_refused_register_leaves_the_record_as_it_was(device):

@@ -3,13 +3,13 @@
 import nki.language as nl
 import numpy as np
 import pytest
-from alu import MAGNITUDES, TWO_OPERANDS, UNARY, UNARY_V4, alu
+from alu import MAGNITUDES, TWO_OPERANDS, alu
 from device import TARGETS, Device, converted, noise, same
 from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.base.errors import BufferKindError, OperatorError, SignatureError, TargetError
+from neuroncore.base.errors import TargetError
 
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
@@ -142,17 +142,6 @@ def test_memories(where, others):
     same(dst.numpy(), converted(want, "float16"))
 
 
-def test_both_inputs_may_not_be_in_psum():
-    device = Device()
-    dst = device.tile(noise((9, 5)))
-    tiles = [device.zeros((9, 5), buffer="psum") for _ in range(2)]
-    words = ["data0", "data1", "psum"]
-    error = device.refuses(
-        BufferKindError, "tensor_tensor_scan", dst, *tiles, 0.0, nl.add, nl.add, words=words
-    )
-    assert error.code == "BUFFER_KIND"
-
-
 @pytest.mark.parametrize("form", ["float32", "bfloat16"])
 @pytest.mark.parametrize("starts", [(0, 0, 0), (1, 0, 2), (0, 1, 0), (0, 1, 1), (2, 1, 0)])
 @pytest.mark.parametrize("rows", [1, 5])
@@ -179,27 +168,3 @@ def test_strided_broadcast_and_differently_shaped_operands():
     part = expected(data0[:, ::3, 1:9:2], np.repeat(data1, 3, axis=1), 0.5, "minimum", "add")
     want[:, ::2] = converted(part.reshape(6, 12), "float16")
     same(dst.numpy(), want)
-
-
-@pytest.mark.parametrize("place", ["op0", "op1"])
-@pytest.mark.parametrize(
-    "op", [*UNARY, *UNARY_V4, "bypass", "power", "bitwise_and", "left_shift", "invert"]
-)
-def test_other_operators_are_refused(op, place):
-    device = Device("trn3")
-    x = device.tile(noise((3, 4), "int32"))
-    ops = {"op0": nl.add, "op1": nl.add, place: getattr(nl, op)}
-    operands = {"dst": x, "data0": x, "data1": x, "initial": 0.0}
-    error = device.refuses(OperatorError, "tensor_tensor_scan", words=[op], **operands, **ops)
-    assert error.code == "UNSUPPORTED_OP_COMBO"
-
-
-@pytest.mark.parametrize("value", ["1", None, [1.0], np.ones((3, 1), np.float32)])
-def test_the_start_is_a_number_or_a_tile(value):
-    device = Device()
-    x = device.tile(noise((3, 4)))
-    device.issue("tensor_tensor_scan", x, x, x, 1.0, nl.add, nl.add)
-    error = device.refuses(
-        SignatureError, "tensor_tensor_scan", x, x, x, value, nl.add, nl.add, words=["initial"]
-    )
-    assert error.code == "SIGNATURE"

@@ -9,14 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore.base.errors import (
-    DtypeError,
-    DynamicControlError,
     FreeSizeError,
-    ShapeError,
-    SignatureError,
-    StartPartitionError,
 )
-from neuroncore.memory.register import VirtualRegister
 
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
@@ -113,36 +107,6 @@ def test_a_row_may_be_as_long_as_the_counter():
     device.refuses(FreeSizeError, "max8", dst, longer, words=["src", "16385", "16384"])
 
 
-@pytest.mark.parametrize("name", ["max8", "nc_find_index8"])
-def test_eight_elements_are_the_least(name):
-    device = Device()
-    dst, short = device.zeros((4, 8), "uint32"), device.zeros((4, 7))
-    more = () if name == "max8" else (device.zeros((4, 8)),)
-    device.refuses(FreeSizeError, name, dst, short, *more, words=["7 elements", "8 to 16384"])
-    device.issue(name, dst, device.zeros((4, 8)), *more)
-
-
-def test_max8_fills_eight_in_as_many_partitions():
-    device = Device()
-    src = device.zeros((4, 9))
-    device.refuses(ShapeError, "max8", device.zeros((4, 9)), src, words=["dst", "(4, 8)"])
-    device.refuses(ShapeError, "max8", device.zeros((5, 8)), src, words=["dst", "4 partitions"])
-
-
-@pytest.mark.parametrize("name", ["max8", "nc_find_index8", "nc_match_replace8"])
-def test_a_searched_tile_has_two_free_axes(name):
-    device = Device()
-    cube = device.zeros((4, 4, 4, 6))[:, :, 0:2, 0:3]
-    out = (
-        device.zeros((4, 4, 2, 3))
-        if name == "nc_match_replace8"
-        else device.zeros((4, 8), "uint32")
-    )
-    rest = {"max8": (), "nc_find_index8": (device.zeros((4, 8)),)}.get(name)
-    rest = (device.zeros((4, 8)), 0.0) if rest is None else rest
-    device.refuses(ShapeError, name, out, cube, *rest, words=["3 free axes", "there are 2"])
-
-
 # --- nc_find_index8 -------------------------------------------------------------------------------
 
 
@@ -200,28 +164,6 @@ def test_values_may_be_one_value_repeated_by_its_stride():
     dst = device.empty((2, 8), "uint32")
     device.issue("nc_find_index8", dst, data, vals)
     assert dst.numpy().tolist() == [[1, 2, 4, 7, *[NONE] * 4], [0, 1, *[NONE] * 6]]
-
-
-@pytest.mark.parametrize("dtype", ["int32", "float32", "uint8"])
-def test_indices_are_unsigned_integers(dtype):
-    device = Device()
-    data, vals, bad = device.zeros((4, 9)), device.zeros((4, 8)), device.zeros((4, 8), dtype)
-    words = [dtype, "uint16 or uint32"]
-    device.refuses(DtypeError, "nc_find_index8", bad, data, vals, words=["dst", *words])
-    device.refuses(
-        DtypeError, "nc_match_replace8", data, data, vals, 0.0, bad, words=["dst_idx", *words]
-    )
-
-
-def test_find_looks_for_eight_in_as_many_partitions():
-    device = Device()
-    dst, data, vals = device.zeros((4, 8), "uint32"), device.zeros((4, 9)), device.zeros((4, 8))
-    name = "nc_find_index8"
-    device.refuses(ShapeError, name, dst, data, data, words=["vals", "(4, 8)"])
-    device.refuses(ShapeError, name, dst[:, 0:7], data, vals, words=["dst", "(4, 8)"])
-    device.refuses(ShapeError, name, dst, data, vals[0:3], words=["vals", "4 partitions"])
-    device.refuses(ShapeError, name, dst[0:3], data, vals, words=["dst", "4 partitions"])
-    device.issue(name, dst, data, vals)
 
 
 # --- nc_match_replace8 ----------------------------------------------------------------------------
@@ -303,30 +245,3 @@ def test_replacing_through_strides_leaves_the_gaps(buffer):
     device.issue("nc_match_replace8", part, part, device.tile(values[:, 2, 0:8]), 0.5)
     values[:, 2, [0, 3, 6]] = 0.5
     assert np.array_equal(tile.numpy(), values)
-
-
-def test_replace_takes_eight_values_and_a_number():
-    device = Device()
-    dst, data, vals = device.zeros((4, 9)), device.zeros((4, 9)), device.zeros((4, 8))
-    index, name = device.zeros((4, 8), "uint32"), "nc_match_replace8"
-    device.refuses(ShapeError, name, dst, data, data, 0.0, words=["vals", "(4, 8)"])
-    device.refuses(ShapeError, name, dst[:, 0:8], data, vals, 0.0, words=["dst", "9 elements"])
-    device.refuses(ShapeError, name, dst, data, vals[0:3], 0.0, words=["vals", "4 partitions"])
-    device.refuses(
-        ShapeError, name, dst, data, vals, 0.0, index[:, 0:7], words=["dst_idx", "(4, 8)"]
-    )
-    for imm in (vals, "0", None):
-        device.refuses(SignatureError, name, dst, data, vals, imm, words=["imm must be a number"])
-    register = VirtualRegister()
-    device.refuses(DynamicControlError, name, dst, data, vals, register, words=["register"])
-    long = device.zeros((4, 16385))
-    device.refuses(FreeSizeError, name, long, long, vals, 0.0, words=["data", "16384"])
-    device.issue(name, dst, data, vals, 0, index)
-
-
-def test_searches_start_where_engines_reach():
-    device = Device()
-    high = device.zeros((128, 9))
-    dst = device.zeros((16, 8))
-    device.issue("max8", dst, high[96:112])
-    device.refuses(StartPartitionError, "max8", dst, high[16:32], words=["src", "partition 16"])

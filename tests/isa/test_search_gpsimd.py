@@ -7,18 +7,6 @@ from device import TARGETS, Device, bits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
-    DynamicControlError,
-    FreeSizeError,
-    ShapeError,
-    SignatureError,
-    StartPartitionError,
-    TargetError,
-)
-from neuroncore.memory.register import VirtualRegister
-
 # --- topk -----------------------------------------------------------------------------------------
 
 
@@ -151,65 +139,6 @@ def topk_operands(device, partitions=32, columns=3, k=8):
     )
 
 
-@pytest.mark.parametrize(("n", "words"), [(7, "8 to 48"), (49, "8 to 48"), (0, "8 to 48")])
-def test_topk_takes_as_many_elements_as_src_holds(n, words):
-    device = Device()
-    operands = topk_operands(device)
-    device.refuses(FreeSizeError, "topk", *operands, n, words=[f"n is {n}", words])
-    device.issue("topk", *operands, 8)
-    device.issue("topk", *operands, 48)
-
-
-def test_topk_counts_to_65535():
-    device = Device()
-    operands = topk_operands(device, partitions=16, columns=4096)
-    device.refuses(FreeSizeError, "topk", *operands, 65536, words=["n is 65536", "8 to 65535"])
-
-
-def test_topk_gives_at_most_what_there_is():
-    device = Device()
-    few = topk_operands(device, k=9)
-    device.refuses(FreeSizeError, "topk", *few, 8, words=["9 of 8 elements", "1 to 8"])
-    device.issue("topk", *few, 9)
-    many = topk_operands(device, partitions=16, columns=2048, k=32768)
-    device.refuses(FreeSizeError, "topk", *many, 32768, words=["1 to 32767"])
-
-
-def test_topk_takes_whole_groups():
-    device = Device()
-    words = ["24 partitions", "multiple of 16"]
-    device.refuses(ShapeError, "topk", *topk_operands(device, 24), 30, words=words)
-    device.issue("topk", *topk_operands(device, 48), 30)
-
-
-def test_topk_has_results_of_one_shape():
-    device = Device()
-    val, idx, src = topk_operands(device)
-    device.refuses(ShapeError, "topk", val, idx[:, 0:7], src, 30, words=["idx_dst", "8 elements"])
-    device.refuses(ShapeError, "topk", val[0:16], idx, src, 30, words=["val_dst", "32 partitions"])
-    cube = device.zeros((32, 2, 4), "uint32")
-    device.refuses(ShapeError, "topk", val, cube, src, 30, words=["idx_dst", "two axes"])
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_topk_is_of_bfloat16_and_uint32_in_sbuf(place):
-    device = Device()
-    operands = list(topk_operands(device))
-    name, good = ("val_dst", "idx_dst", "src")[place], operands[place]
-    operands[place] = device.zeros(good.shape, "float32")
-    device.refuses(DtypeError, "topk", *operands, 30, words=[name, str(good.dtype), "float32"])
-    operands[place] = device.zeros(good.shape, str(good.dtype), "psum")
-    device.refuses(BufferKindError, "topk", *operands, 30, words=[name, "sbuf", "psum"])
-
-
-@pytest.mark.parametrize("n", [30.0, "30", None])
-def test_the_number_of_elements_is_an_integer(n):
-    device = Device()
-    device.refuses(
-        SignatureError, "topk", *topk_operands(device), n, words=["n must be an integer"]
-    )
-
-
 def test_topk_takes_four_cycles_for_each_element_and_one_for_each_result():
     def busy(n, k):
         device = Device()
@@ -297,56 +226,6 @@ def test_free_shapes_need_not_agree():
     device.issue("nonzero_with_count", dst, src)
     assert dst.codes()[0].tolist() == [counted([1] + [0] * 11)]
     assert dst.codes()[16].tolist() == [counted([0] * 12)]
-
-
-def test_dst_holds_one_more():
-    device = Device()
-    src = device.zeros((16, 6))
-    for size in (6, 8):
-        dst = device.zeros((16, size), "int32")
-        device.refuses(ShapeError, "nonzero_with_count", dst, src, words=["dst", "(16, 7)"])
-    dst = device.zeros((32, 7), "int32")
-    device.refuses(ShapeError, "nonzero_with_count", dst, src, words=["dst", "16 partitions"])
-    device.issue("nonzero_with_count", dst[0:16], src)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "uint32", "int16", "bool"])
-def test_zeros_are_told_in_32_bit_formats(dtype):
-    device = Device()
-    good, bad = device.zeros((16, 6)), device.zeros((16, 6), dtype)
-    dst, wrong = device.zeros((16, 7), "int32"), device.zeros((16, 7), dtype)
-    device.refuses(DtypeError, "nonzero_with_count", dst, bad, words=["src", dtype, "float32"])
-    device.refuses(DtypeError, "nonzero_with_count", wrong, good, words=["dst", dtype, "int32"])
-
-
-def test_nonzero_is_in_sbuf_where_engines_start():
-    device = Device()
-    src, dst = device.zeros((128, 6)), device.zeros((128, 7), "int32")
-    psum = device.zeros((16, 6), buffer="psum"), device.zeros((16, 7), "int32", "psum")
-    name = "nonzero_with_count"
-    device.refuses(BufferKindError, name, dst[0:16], psum[0], words=["src", "sbuf"])
-    device.refuses(BufferKindError, name, psum[1], src[0:16], words=["dst", "sbuf"])
-    device.refuses(StartPartitionError, name, dst[0:16], src[16:32], words=["src", "partition 16"])
-    device.issue(name, dst[32:48], src[64:80])
-
-
-@pytest.mark.parametrize("which", ["index_offset", "padding_val"])
-def test_numbers_are_constants_of_32_bits(which):
-    device = Device()
-    dst, src, name = device.zeros((16, 7), "int32"), device.zeros((16, 6)), "nonzero_with_count"
-    for bad in (2**31, -(2**31) - 1):
-        device.refuses(DtypeError, name, dst, src, **{which: bad}, words=[which, str(bad)])
-    for bad in (0.5, "1", None):
-        device.refuses(SignatureError, name, dst, src, **{which: bad}, words=[which, "integer"])
-    device.refuses(DynamicControlError, name, dst, src, **{which: VirtualRegister()})
-
-
-def test_v2_has_no_nonzero_with_count():
-    device = Device("trn1")
-    dst, src = device.zeros((16, 7), "int32"), device.zeros((16, 6))
-    device.refuses(
-        TargetError, "nonzero_with_count", dst, src, words=["trn1", "nonzero_with_count"]
-    )
 
 
 def test_results_do_not_depend_on_what_surrounds_the_tile():

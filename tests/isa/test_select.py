@@ -1,6 +1,5 @@
 """tensor_copy_predicated and select_reduce: one of two values, element by element."""
 
-import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, bits, converted, noise, same
@@ -8,10 +7,6 @@ from every import for_all
 from nki.isa import reduce_cmd
 
 from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
-    OperatorError,
-    SignatureError,
     UninitialisedError,
 )
 
@@ -41,16 +36,6 @@ def test_a_predicate_is_reversed_by_any_truth(reverse):
     want = np.where((chosen != 0) ^ bool(reverse), data, np.float32(0))
     same(copied.numpy(), want)
     same(selected.numpy(), want)
-
-
-@pytest.mark.parametrize("reverse", [2, -1, 1 << 70, 1.0, "yes"])
-def test_what_is_no_truth_reverses_nothing(reverse):
-    device = Device()
-    dst, data, chosen = (device.zeros((4, 6), form) for form in ("float32", "float32", "uint8"))
-    device.refuses(
-        SignatureError, "tensor_copy_predicated", dst, data, chosen, reverse_pred=reverse,
-        words=["reverse_pred must be True or False"],
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -84,17 +69,6 @@ def test_a_predicate_may_be_bool():
     assert dst.numpy().tolist() == [[1, 0, 1]]
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "float32", "bfloat16", "float8_e5m2"])
-@pytest.mark.parametrize("src", ["tile", "number"])
-def test_a_predicate_is_an_unsigned_integer(dtype, src):
-    device = Device()
-    dst, predicate = device.tile(noise((3, 4))), device.tile(np.ones((3, 4)), dtype)
-    src = device.tile(noise((3, 4))) if src == "tile" else 1.0
-    words = ["predicate", dtype, "bool or uint8 or uint16 or uint32"]
-    error = device.refuses(DtypeError, "tensor_copy_predicated", dst, src, predicate, words=words)
-    assert error.code == "DTYPE_RULE"
-
-
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("value", [1, -0.0, 0.1, np.inf, np.nan, np.float32(3)])
 def test_a_number_is_rounded_to_dst(dtype, value):
@@ -113,25 +87,6 @@ def test_a_number_for_integers_is_exact():
     assert np.array_equal(dst.numpy(), np.where(chosen != 0, 2**31 - 1, 0))
 
 
-@pytest.mark.parametrize("value", [2.5, 2.0, 256, -1])
-def test_a_number_that_is_not_one_of_dst_is_refused(value):
-    device = Device()
-    dst, predicate = device.tile(noise((3, 4), "uint8")), device.tile(mask((3, 4)))
-    words = [str(value), "uint8"]
-    device.refuses(DtypeError, "tensor_copy_predicated", dst, value, predicate, words=words)
-
-
-@pytest.mark.parametrize("form", ["bfloat16", "int32", "uint32"])
-def test_nothing_is_converted(form):
-    device = Device()
-    dst, src = device.tile(noise((3, 4))), device.tile(noise((3, 4), form))
-    words = ["src", form, "float32", "converts nothing"]
-    error = device.refuses(
-        DtypeError, "tensor_copy_predicated", dst, src, device.tile(mask((3, 4))), words=words
-    )
-    assert error.code == "DTYPE_RULE"
-
-
 @pytest.mark.parametrize("where", [("sbuf", "sbuf"), ("psum", "sbuf"), ("sbuf", "psum")])
 @pytest.mark.parametrize("dst_in", ["sbuf", "psum"])
 def test_one_input_may_be_in_psum(dst_in, where):
@@ -141,19 +96,6 @@ def test_one_input_may_be_in_psum(dst_in, where):
     src, predicate = device.tile(new, buffer=where[0]), device.tile(chosen, buffer=where[1])
     device.issue("tensor_copy_predicated", dst, src, predicate)
     same(dst.numpy(), np.where(chosen != 0, new, old))
-
-
-def test_both_inputs_may_not():
-    device = Device()
-    dst = device.tile(noise((9, 5)))
-    src = device.tile(noise((9, 5)), buffer="psum")
-    predicate = device.tile(mask((9, 5)), buffer="psum")
-    words = ["src", "predicate", "psum"]
-    error = device.refuses(
-        BufferKindError, "tensor_copy_predicated", dst, src, predicate, words=words
-    )
-    assert error.code == "BUFFER_KIND"
-    device.issue("tensor_copy_predicated", dst, 1.0, predicate)
 
 
 def test_the_source_may_be_a_shifted_part_of_dst():
@@ -279,14 +221,6 @@ def test_select_takes_one_input_from_psum(where, target):
     same(dst.numpy(), np.where(chosen != 0, data, np.float32(1)))
 
 
-def test_select_does_not_take_both_from_psum():
-    device = Device()
-    dst = device.tile(noise((9, 5)))
-    predicate, data = device.tile(mask((9, 5)), buffer="psum"), device.zeros((9, 5), buffer="psum")
-    words = ["on_true", "predicate", "psum"]
-    device.refuses(BufferKindError, "select_reduce", dst, predicate, data, 1.0, words=words)
-
-
 @pytest.mark.parametrize("shift", [0, 1])
 def test_select_reads_all_before_it_writes(shift):
     device = Device()
@@ -300,55 +234,6 @@ def test_select_reads_all_before_it_writes(shift):
     want = old.copy()
     want[:, 1:] = np.where(chosen != 0, old[:, first : first + 19], old[:, 4:5])
     same(tile.numpy(), want)
-
-
-@pytest.mark.parametrize("dtype", ["tfloat32", "int32", "uint32"])
-def test_select_does_not_take_every_format(dtype):
-    device = Device()
-    dst, data = device.tile(noise((3, 4))), device.zeros((3, 4), dtype)
-    predicate = device.tile(mask((3, 4)))
-    words = ["on_true", dtype]
-    error = device.refuses(DtypeError, "select_reduce", dst, predicate, data, 0.0, words=words)
-    assert error.code == "DTYPE_RULE"
-
-
-@pytest.mark.parametrize("dtype", ["int32", "uint32", "float32", "bfloat16"])
-def test_the_predicate_of_select_is_a_short_integer(dtype):
-    device = Device()
-    dst, predicate = device.tile(noise((3, 4))), device.zeros((3, 4), dtype)
-    words = ["predicate", dtype, "int8", "uint16"]
-    device.refuses(
-        DtypeError, "select_reduce", dst, predicate, device.zeros((3, 4)), 0.0, words=words
-    )
-
-
-@pytest.mark.parametrize("dtype", INTEGERS)
-def test_the_maximum_is_a_float(dtype):
-    device = Device()
-    given = device.tile(noise((3, 4))), device.tile(mask((3, 4))), device.zeros((3, 4)), 0.0
-    largest = device.zeros((3, 1), dtype)
-    words = ["reduce_res", dtype, "float32"]
-    device.refuses(DtypeError, "select_reduce", *given, largest, reduce_cmd=RESET, words=words)
-
-
-@pytest.mark.parametrize("op", ["add", "multiply", "minimum", "abs_max", "bitwise_or"])
-def test_select_knows_no_other_reduction(op):
-    device = Device("trn3")
-    given = device.tile(noise((3, 4))), device.tile(mask((3, 4))), device.zeros((3, 4)), 0.0
-    words = ["reduce_op", op, "maximum"]
-    error = device.refuses(
-        OperatorError, "select_reduce", *given, reduce_op=getattr(nl, op), words=words
-    )
-    assert error.code == "UNSUPPORTED_OP_COMBO"
-
-
-@pytest.mark.parametrize("other", ["1.0", None, np.ones((3, 1), np.float32), [1.0]])
-def test_what_is_not_chosen_is_a_number_or_a_tile(other):
-    device = Device()
-    given = device.tile(noise((3, 4))), device.tile(mask((3, 4))), device.zeros((3, 4))
-    device.issue("select_reduce", *given, 0.0)
-    error = device.refuses(SignatureError, "select_reduce", *given, other, words=["on_false"])
-    assert error.code == "SIGNATURE"
 
 
 @pytest.mark.parametrize("uninitialised", ["report", "zeros", "raise"])

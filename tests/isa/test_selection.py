@@ -12,18 +12,6 @@ from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
-    DynamicControlError,
-    OperatorError,
-    PartitionLimitError,
-    ShapeError,
-    SignatureError,
-    TargetError,
-)
-from neuroncore.memory.register import VirtualRegister
-
 LEAST = np.finfo(np.float32).min
 V3_ON = ("trn2", "trn3")
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
@@ -160,95 +148,11 @@ def test_in_place_and_through_strides():
     assert np.array_equal(tile.numpy(), values)
 
 
-def operands(device, partitions=4):
-    columns = [device.zeros((partitions, 1)) for _ in range(3)]
-    return device.zeros((partitions, 6)), device.zeros((partitions, 6)), *columns
-
-
-def refused(kind, words, place=None, value=None, **more):
-    """One operand of a good range_select is replaced; the good one is accepted."""
-    device = Device()
-    dst, src, low, high, most = operands(device)
-    good = {
-        "dst": dst,
-        "on_true_tile": src,
-        "comp_op0": nl.less,
-        "comp_op1": nl.less,
-        "bound0": low,
-        "bound1": high,
-        "reduce_res": most,
-    }
-    bad = {**good, **more}
-    if place:
-        bad[place] = value(device)
-    device.refuses(kind, "range_select", **bad, words=words)
-    device.issue("range_select", **good)
-
-
-@pytest.mark.parametrize("name", ["comp_op0", "comp_op1"])
-@pytest.mark.parametrize("op", [nl.not_equal, nl.add, nl.bitwise_and])
-def test_comparisons_are_five(name, op):
-    refused(
-        OperatorError,
-        [name, repr(op), "equal, less, less_equal, greater, greater_equal"],
-        **{name: op},
-    )
-
-
-@pytest.mark.parametrize("value", [0.0, -np.inf, np.nan, -3.40e38, 0, -1e300])
-def test_the_filling_is_one_constant(value):
-    refused(OperatorError, ["on_false_value", "-3.4028"], on_false_value=value)
-
-
 def test_the_constant_may_be_written_short():
     values, bounds = noise((1, 5), special=False), some_bounds(1, 5)
     for value in (-3.4028235e38, LEAST, float(LEAST)):
         got = select(Device(), values, "less", "less", bounds, on_false_value=value)
         same(got, selected(values, "less", "less", bounds))
-
-
-@pytest.mark.parametrize("value", [0.0, 1.5, "0", None])
-def test_a_range_starts_at_an_integer(value):
-    refused(SignatureError, ["range_start", "integer"], range_start=value)
-
-
-def test_a_range_starts_at_a_constant():
-    refused(DynamicControlError, ["register"], range_start=VirtualRegister())
-    refused(DtypeError, ["range_start", str(2**31)], range_start=2**31)
-
-
-def test_only_the_maximum_is_taken():
-    refused(OperatorError, ["reduce_op", "maximum"], reduce_op=nl.add)
-    refused(OperatorError, ["load_reduce"], reduce_cmd=nisa.reduce_cmd.load_reduce)
-
-
-@pytest.mark.parametrize("dtype", INTEGERS)
-def test_elements_are_floats(dtype):
-    words = ["on_true_tile", dtype]
-    refused(DtypeError, words, "on_true_tile", lambda device: device.zeros((4, 6), dtype))
-
-
-@pytest.mark.parametrize("name", ["bound0", "bound1"])
-def test_bounds_are_float32_columns(name):
-    refused(DtypeError, [name, "float32"], name, lambda device: device.zeros((4, 1), "bfloat16"))
-    refused(ShapeError, [name, "one element"], name, lambda device: device.zeros((4, 2)))
-    refused(ShapeError, [name, "4 partitions"], name, lambda device: device.zeros((3, 1)))
-    refused(SignatureError, [name, "a tensor"], name, lambda device: 3.0)
-
-
-def test_shapes_agree():
-    refused(ShapeError, ["dst", "5"], "dst", lambda device: device.zeros((4, 5)))
-    refused(ShapeError, ["reduce_res"], "reduce_res", lambda device: device.zeros((3, 1)))
-    refused(ShapeError, ["reduce_res"], "reduce_res", lambda device: device.zeros((4, 2)))
-
-
-def test_v2_has_no_range_select():
-    device = Device("trn1")
-    dst, src, low, high, _ = operands(device)
-    device.refuses(
-        TargetError, "range_select", dst, src, nl.less, nl.less, low, high,
-        words=["trn1", "range_select"],
-    )  # fmt: skip
 
 
 # --- sequence_bounds ------------------------------------------------------------------------------
@@ -307,45 +211,3 @@ def test_long_sequences_in_other_shapes():
     dst = device.empty((1, 2, 64, 64), "int32")
     device.issue("sequence_bounds", dst, device.tile(ids.reshape(1, 64, 64)))
     assert dst.numpy().reshape(1, 2, -1).tolist() == bounds_of(ids.tolist())
-
-
-def test_bounds_have_one_row_of_pairs():
-    device = Device()
-    ids, dst, name = (
-        device.zeros((1, 6), "int32"),
-        device.zeros((1, 2, 6), "int32"),
-        "sequence_bounds",
-    )
-    two, pairs = device.zeros((2, 6), "int32"), device.zeros((2, 2, 6), "int32")
-    device.refuses(PartitionLimitError, name, dst, two, words=["segment_ids has 2", "1 partition"])
-    device.refuses(PartitionLimitError, name, pairs, ids, words=["dst has 2", "1 partition"])
-    for shape in ((1, 12), (1, 6, 2), (1, 2, 5), (1, 6)):
-        bad = device.zeros(shape, "int32")
-        device.refuses(ShapeError, name, bad, ids, words=["dst", "(1, 2, 6)"])
-    device.issue(name, dst, ids)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "int16", "uint32"])
-def test_ids_and_bounds_have_32_bits(dtype):
-    device = Device()
-    ids, dst, name = (
-        device.zeros((1, 6), "int32"),
-        device.zeros((1, 2, 6), "int32"),
-        "sequence_bounds",
-    )
-    words = [dtype, "float32 or int32"]
-    device.refuses(DtypeError, name, dst, device.zeros((1, 6), dtype), words=["ids", *words])
-    device.refuses(DtypeError, name, device.zeros((1, 2, 6), dtype), ids, words=["dst", *words])
-
-
-def test_sequences_are_in_sbuf():
-    device = Device()
-    ids, dst, name = (
-        device.zeros((1, 6), "int32"),
-        device.zeros((1, 2, 6), "int32"),
-        "sequence_bounds",
-    )
-    psum = device.zeros((1, 6), "int32", "psum")
-    device.refuses(BufferKindError, name, dst, psum, words=["segment_ids", "sbuf"])
-    psum = device.zeros((1, 2, 6), "int32", "psum")
-    device.refuses(BufferKindError, name, psum, ids, words=["dst", "sbuf"])

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 
 from neuroncore import machine
 from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
     OutOfBoundsError,
-    ShapeError,
-    SignatureError,
-    TargetError,
     UnknownNameError,
 )
 from neuroncore.numerics import sparsity
@@ -77,37 +72,11 @@ def test_it_is_refused_without_leave():
     assert made[0].unwritten().all()
 
 
-def test_what_it_does_not_take():
+def test_a_tag_names_an_element_of_its_group():
     device = Device("trn2", experimental=True)
-    made, *_ = tiles(device)
-    dst, weights, moving, tags = made
-    device.refuses(SignatureError, NAME, *made, pattern=(3, 12), words=["pattern"])
-    device.refuses(SignatureError, NAME, *made, places="both", words=["places"])
-    device.refuses(ShapeError, NAME, *made, pattern=(4, 8), words=["moving"])
-    flat = device.tile(np.zeros((8, 20), np.float32), "bfloat16")
-    device.refuses(ShapeError, NAME, dst, weights, flat, tags, words=["moving"])
-    device.refuses(ShapeError, NAME, dst, weights[0:6], moving[0:6], tags[0:6], words=["groups"])
-    single = device.tile(np.zeros((8, 8), np.float32))
-    device.refuses(DtypeError, NAME, dst, single, moving, tags, words=["stationary"])
-    signed = device.tile(np.zeros((8, 2), np.int16))
-    device.refuses(DtypeError, NAME, dst, weights, moving, signed, words=["tags"])
-    there = device.empty((8, 5), "float32")
-    device.refuses(BufferKindError, NAME, there, weights, moving, tags, words=["dst"])
     made, *_ = tiles(device, (1, 4))
     wrong = device.tile(np.full((2, 2), 0x0400, np.uint16))
     device.refuses(OutOfBoundsError, NAME, *made[:3], wrong, pattern=(1, 4), words=["4 of 4"])
-
-
-def test_only_trn2_has_it_in_eight_bits():
-    device = Device("trn3", experimental=True)
-    made, *_ = tiles(device, form="float8_e4m3")
-    device.refuses(TargetError, NAME, *made, words=["trn3", "sparse_float8"])
-
-
-def test_trn1_does_not_have_it():
-    device = Device("trn1", experimental=True)
-    made, *_ = tiles(device)
-    device.refuses(TargetError, NAME, *made, words=["trn1"])
 
 
 def test_it_takes_the_time_of_a_dense_product_with_a_quarter_of_the_contraction():

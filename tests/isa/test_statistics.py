@@ -11,16 +11,6 @@ from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
-    FreeSizeError,
-    OperatorError,
-    ShapeError,
-    SignatureError,
-    TargetError,
-)
-
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 SHAPES = [(1, 1), (3, 7), (128, 33), (96, 5, 3), (2, 512)]
@@ -93,21 +83,6 @@ def test_statistics_are_rounded_to_dst_through_strides(buffer, dtype):
     assert dst.unwritten().sum() == 33 * 3
 
 
-def test_512_elements_are_the_most():
-    device = Device()
-    dst, long = device.zeros((4, 6)), device.zeros((4, 513))
-    device.refuses(FreeSizeError, "bn_stats", dst, long, words=["data", "513", "512"])
-    device.issue("bn_stats", dst, long[:, 0:512])
-
-
-def test_there_are_six_statistics():
-    device = Device()
-    data = device.zeros((4, 9))
-    for shape in ((4, 5), (4, 7), (4, 2)):
-        device.refuses(ShapeError, "bn_stats", device.zeros(shape), data, words=["dst", "(4, 6)"])
-    device.refuses(ShapeError, "bn_stats", device.zeros((5, 6)), data, words=["4 partitions"])
-
-
 # --- bn_aggr --------------------------------------------------------------------------------------
 
 
@@ -158,17 +133,6 @@ def test_triples_may_be_in_16_bits():
     assert aggregate(Device(), triples).tolist() == [[4, 5]]
 
 
-def test_triples_are_whole_and_results_two():
-    device = Device()
-    dst, data = device.zeros((4, 2)), device.zeros((4, 12))
-    for size in (1, 4, 11):
-        short = device.zeros((4, size))
-        device.refuses(ShapeError, "bn_aggr", dst, short, words=["data", "multiple of 3"])
-    device.refuses(ShapeError, "bn_aggr", data, data, words=["dst", "(4, 2)"])
-    device.refuses(ShapeError, "bn_aggr", device.zeros((3, 2)), data, words=["4 partitions"])
-    device.issue("bn_aggr", dst, data)
-
-
 # --- tensor_partition_reduce ----------------------------------------------------------------------
 
 
@@ -217,47 +181,6 @@ def test_a_fold_may_go_into_its_own_first_row():
     tile = device.tile(np.arange(12, dtype=np.float32).reshape(4, 3))
     device.issue("tensor_partition_reduce", tile[0:1], nl.add, tile)
     assert tile.numpy()[0].tolist() == [18, 22, 26]
-
-
-def test_a_fold_over_partitions_is_one_row_in_sbuf():
-    device = Device()
-    dst, data, name = device.zeros((1, 6)), device.zeros((8, 6)), "tensor_partition_reduce"
-    for shape, words in (((8, 6), "(1, 6)"), ((2, 6), "(1, 6)"), ((1, 5), "6 elements")):
-        other = device.zeros(shape)
-        device.refuses(ShapeError, name, other, nl.add, data, words=["dst", words])
-    psum = device.zeros((8, 6), buffer="psum")
-    device.refuses(BufferKindError, name, dst, nl.add, psum, words=["data", "sbuf"])
-    device.refuses(BufferKindError, name, psum[0:1], nl.add, data, words=["dst", "sbuf"])
-    device.issue(name, dst, nl.add, data)
-
-
-@pytest.mark.parametrize("op", [nl.minimum, nl.multiply, nl.subtract, nl.bitwise_xor, nl.abs])
-def test_five_operators_fold_over_partitions(op):
-    device = Device()
-    tiles = device.zeros((1, 6), "int32"), op, device.zeros((8, 6), "int32")
-    words = ["add, average, maximum, bitwise_or, bitwise_and"]
-    device.refuses(OperatorError, "tensor_partition_reduce", *tiles, words=words)
-
-
-def test_bits_fold_in_one_integer_format():
-    device = Device()
-    name, data = "tensor_partition_reduce", device.zeros((8, 6), "int16")
-    wide, real = device.zeros((1, 6), "int32"), device.zeros((8, 6))
-    device.refuses(DtypeError, name, wide, nl.bitwise_or, data, words=["width"])
-    device.refuses(DtypeError, name, wide, nl.bitwise_or, real, words=["integer format"])
-    device.issue(name, device.zeros((1, 6), "uint16"), nl.bitwise_or, data)
-
-
-@pytest.mark.parametrize("name", ["tensor_reduce", "tensor_tensor", "tensor_scalar"])
-def test_the_average_is_over_partitions_only(name):
-    device = Device()
-    a, b = device.zeros((4, 6)), device.zeros((4, 6))
-    args = {
-        "tensor_reduce": (a[:, 0:1], nl.average, b, 1),
-        "tensor_tensor": (a, b, b, nl.average),
-        "tensor_scalar": (a, b, nl.average, 1.0),
-    }[name]
-    device.refuses(OperatorError, name, *args, words=["nl.average"])
 
 
 # --- tensor_scalar_cumulative ---------------------------------------------------------------------
@@ -314,18 +237,6 @@ def test_the_state_is_float32_whatever_dst_is(source, dtype):
     same(cumulate(Device(), values, "add", "add", 0.3, dst=dtype), want)
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint32", "bool", "tfloat32"])
-@pytest.mark.parametrize("place", [0, 1])
-def test_formats_of_32_bits_other_than_float32_are_not_taken(dtype, place):
-    device = Device()
-    tiles = [device.zeros((4, 6)), device.zeros((4, 6))]
-    tiles[place] = device.zeros((4, 6), dtype)
-    name = ("dst", "src")[place]
-    device.refuses(
-        DtypeError, "tensor_scalar_cumulative", *tiles, nl.add, nl.add, 0.0, words=[name, dtype]
-    )
-
-
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=5), st.sampled_from(sorted(START)))
 def test_a_chain_of_pieces_is_one_run(sizes, op1):
     device = Device()
@@ -378,44 +289,3 @@ def test_in_place():
     tile = device.tile(values)
     device.issue("tensor_scalar_cumulative", tile, tile, nl.add, nl.subtract, 1.0)
     same(tile.numpy(), running("add", "subtract", values, 1.0, 0))
-
-
-def test_unary_operators_take_no_number():
-    values = noise((3, 4), special=False)
-    want = running("add", "add", np.maximum(values, 0), 0.0, 0.0)
-    assert np.array_equal(cumulate(Device("trn3"), values, "relu", "add", 0.0), want)
-    device = Device("trn3")
-    dst, src, name = device.zeros((3, 4)), device.tile(values), "tensor_scalar_cumulative"
-    device.refuses(OperatorError, name, dst, src, nl.relu, nl.add, 1.0, words=["imm0"])
-    older = Device("trn2")
-    tiles = older.zeros((3, 4)), older.zeros((3, 4))
-    older.refuses(TargetError, name, *tiles, nl.relu, nl.add, 0.0, words=["nl.relu", "trn2"])
-
-
-@pytest.mark.parametrize("op1", [nl.abs, nl.power, nl.logical_and, nl.equal, nl.bitwise_or])
-def test_five_operators_run_up(op1):
-    device = Device()
-    operands = device.zeros((3, 4)), device.zeros((3, 4)), nl.add, op1, 0.0
-    words = ["op1", "add, subtract, multiply, maximum, minimum"]
-    device.refuses(OperatorError, "tensor_scalar_cumulative", *operands, words=words)
-
-
-def test_what_goes_with_what():
-    device = Device()
-    name, dst, src = "tensor_scalar_cumulative", device.zeros((3, 4)), device.zeros((3, 4))
-    ops, column = (nl.add, nl.add), device.zeros((3, 1))
-    load = {"reduce_cmd": COMMANDS.load_reduce}
-    device.refuses(OperatorError, name, dst, src, *ops, 0.0, **load, words=["needs imm1"])
-    for command in (COMMANDS.idle, COMMANDS.reset):
-        words = [command.name, "reset_reduce, reduce, load_reduce"]
-        device.refuses(OperatorError, name, dst, src, *ops, 0.0, reduce_cmd=command, words=words)
-    device.refuses(OperatorError, name, dst, src, nl.bitwise_and, nl.add, 0.0, words=["op0"])
-    device.refuses(OperatorError, name, dst, src, nl.power, nl.add, 2.0, words=["nl.power"])
-    device.refuses(SignatureError, name, dst, src, *ops, None, words=["imm0"])
-    half = device.zeros((3, 1), "bfloat16")
-    device.refuses(DtypeError, name, dst, src, *ops, half, words=["imm0", "float32"])
-    device.refuses(DtypeError, name, dst, src, *ops, 0.0, half, **load, words=["imm1", "float32"])
-    device.refuses(ShapeError, name, dst, src, *ops, src, words=["imm0", "one element"])
-    device.refuses(ShapeError, name, dst, src, *ops, column[0:2], words=["imm0", "3 partitions"])
-    device.refuses(ShapeError, name, dst[:, 0:3], src, *ops, 0.0, words=["src"])
-    device.issue(name, dst, src, *ops, column, column, **load)

@@ -9,10 +9,6 @@ from every import for_all
 from nki.isa import engine
 
 from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
-    OperatorError,
-    SignatureError,
     TargetError,
 )
 
@@ -217,31 +213,6 @@ def test_the_scalar_engine_multiplies_and_adds(steps, target):
 
 
 @pytest.mark.parametrize(
-    "ops",
-    [("add", "multiply"), ("multiply", "subtract"), ("add", "add"), ("subtract",), ("maximum",)],
-)
-def test_the_scalar_engine_does_nothing_else(ops):
-    device = Device()
-    dst, data = device.tile(noise((9, 5))), device.tile(noise((9, 5)))
-    options = {f"op{i}": getattr(nl, op) for i, op in enumerate(ops)}
-    options |= {f"operand{i}": 1.0 for i in range(len(ops))}
-    words = ["Scalar", *ops, "multiply then add"]
-    error = device.refuses(
-        OperatorError, "tensor_scalar", dst, data, engine=engine.scalar, words=words, **options
-    )
-    assert error.code == "UNSUPPORTED_OP_COMBO"
-    device.issue("tensor_scalar", dst, data, engine=engine.vector, **options)
-
-
-def test_on_v2_the_scalar_engine_has_no_tensor_scalar():
-    device = Device("trn1")
-    dst, data = device.tile(noise((9, 5))), device.tile(noise((9, 5)))
-    given = dst, data, nl.multiply, 2.0
-    words = ["scalar", "trn1"]
-    device.refuses(TargetError, "tensor_scalar", *given, engine=engine.scalar, words=words)
-
-
-@pytest.mark.parametrize(
     "steps", [[("rsqrt", None)], [("add", 1e-5), ("rsqrt", 0)], [("power", -0.5)]]
 )
 @pytest.mark.parametrize("unit", [engine.gpsimd, engine.unknown])
@@ -250,37 +221,6 @@ def test_rsqrt_and_power_are_gpsimds(unit, steps):
     device = Device()
     same(result(device, data, *steps, engine=unit), expected(data, *steps))
     assert unit_of_last(device) is engine.gpsimd
-
-
-@pytest.mark.parametrize("op", ["rsqrt", "power"])
-def test_they_run_nowhere_else_and_not_on_psum(op):
-    device = Device()
-    dst, data = device.tile(noise((9, 5))), device.tile(noise((9, 5)))
-    value = 2.0 if op == "power" else None
-    given = getattr(nl, op), value
-    words = [op, "vector", "gpsimd"]
-    device.refuses(
-        OperatorError, "tensor_scalar", dst, data, *given, engine=engine.vector, words=words
-    )
-    data = device.tile(noise((9, 5)), buffer="psum")
-    device.refuses(BufferKindError, "tensor_scalar", dst, data, *given, words=["data", "psum"])
-
-
-@pytest.mark.parametrize("op", ["add", "multiply", "subtract", "maximum", "less"])
-def test_gpsimd_leaves_the_rest_to_the_vector_engine(op):
-    device = Device()
-    dst, data = device.tile(noise((9, 5))), device.tile(noise((9, 5)))
-    given = dst, data, getattr(nl, op), 1.0
-    words = [op, "GpSimd", "rsqrt"]
-    device.refuses(OperatorError, "tensor_scalar", *given, engine=engine.gpsimd, words=words)
-
-
-@pytest.mark.parametrize("unit", [engine.unknown, engine.vector, engine.gpsimd])
-def test_bypass_is_not_an_operator_of_tensor_scalar(unit):
-    device = Device("trn3")
-    dst, data = device.tile(noise((9, 5))), device.tile(noise((9, 5)))
-    given = dst, data, nl.bypass, None
-    device.refuses(OperatorError, "tensor_scalar", *given, engine=unit, words=["bypass"])
 
 
 # --- bits -----------------------------------------------------------------------------------------
@@ -320,105 +260,7 @@ def test_shifts_are_logical(dtype, op, reverse):
     assert np.array_equal(bits(got), want)
 
 
-@pytest.mark.parametrize("form", FLOATS)
-@pytest.mark.parametrize("place", ["dst", "data", "operand0", "operand1"])
-def test_bits_of_floats_are_refused(place, form):
-    device = Device()
-    forms = dict.fromkeys(("dst", "data", "operand0", "operand1"), "int32") | {place: form}
-    tiles = {n: device.zeros((3, 4 if n in ("dst", "data") else 1), f) for n, f in forms.items()}
-    words = [place, form, "integer"]
-    ops = {"op0": nl.bitwise_and, "op1": nl.bitwise_or}
-    error = device.refuses(DtypeError, "tensor_scalar", words=words, **tiles, **ops)
-    assert error.code == "DTYPE_RULE"
-
-
-@pytest.mark.parametrize("place", ["operand0", "operand1"])
-@pytest.mark.parametrize("value", [1.5, np.inf, np.nan, np.float32(0.5)])
-def test_a_bit_pattern_is_an_integer(value, place):
-    device = Device()
-    dst, data = device.tile(noise((3, 4), "int32")), device.tile(noise((3, 4), "int32"))
-    options = {"op0": nl.bitwise_and, "operand0": 1, "op1": nl.bitwise_or, "operand1": 1}
-    options[place] = value
-    device.refuses(DtypeError, "tensor_scalar", dst, data, words=[place, "integer"], **options)
-
-
-@pytest.mark.parametrize("ops", [("add", "bitwise_and"), ("left_shift", "multiply")])
-def test_kinds_do_not_mix(ops):
-    device = Device()
-    data = device.tile(noise((3, 4), "int32"))
-    op0, op1 = (getattr(nl, op) for op in ops)
-    words = [*ops, "different kinds"]
-    error = device.refuses(
-        OperatorError, "tensor_scalar", data, data, op0, 1, op1=op1, operand1=1, words=words
-    )
-    assert error.code == "UNSUPPORTED_OP_COMBO"
-
-
-def test_bits_are_the_vector_engines():
-    for unit in (engine.scalar, engine.gpsimd):
-        device = Device()
-        data = device.tile(noise((3, 4), "int32"))
-        words = ["bitvec", unit.name, "vector"]
-        device.refuses(
-            BufferKindError, "tensor_scalar", data, data, nl.invert, None, engine=unit, words=words
-        )
-
-
 # --- operands -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", [*FLOATS[1:], *INTEGERS, "tfloat32"])
-@pytest.mark.parametrize("place", ["operand0", "operand1"])
-def test_arithmetic_takes_float32_columns(place, form):
-    device = Device()
-    dst, data = device.tile(noise((3, 4))), device.empty((3, 4))  # not even read
-    options = {"op0": nl.multiply, "operand0": 1.0, "op1": nl.add, "operand1": 1.0}
-    options[place] = device.zeros((3, 1), form)
-    words = [place, form, "float32"]
-    error = device.refuses(DtypeError, "tensor_scalar", dst, data, words=words, **options)
-    assert error.code == "DTYPE_RULE" and "tensor_copy" in error.hint
-
-
-@pytest.mark.parametrize("value", ["1", [1.0], 1j, np.ones((3, 1), np.float32), object()])
-@pytest.mark.parametrize("place", ["operand0", "operand1"])
-def test_an_operand_is_a_number_or_a_tile(place, value):
-    device = Device()
-    dst, data = device.tile(noise((3, 4))), device.tile(noise((3, 4)))
-    options = {"op0": nl.multiply, "operand0": 1.0, "op1": nl.add, "operand1": 1.0}
-    for _ in range(2):  # the first time, and once the call is known
-        error = device.refuses(
-            SignatureError, "tensor_scalar", dst, data, words=[place], **options | {place: value}
-        )
-        assert error.code == "SIGNATURE"
-        device.issue("tensor_scalar", dst, data, **options)
-
-
-@pytest.mark.parametrize("place", ["operand0", "operand1"])
-def test_an_operator_of_two_operands_needs_both(place):
-    device = Device()
-    dst, data = device.tile(noise((3, 4))), device.tile(noise((3, 4)))
-    options = {"op0": nl.multiply, "operand0": 1.0, "op1": nl.add, "operand1": 1.0, place: None}
-    words = [place, "multiply" if place == "operand0" else "add"]
-    error = device.refuses(OperatorError, "tensor_scalar", dst, data, words=words, **options)
-    assert error.code == "UNSUPPORTED_OP_COMBO"
-
-
-@pytest.mark.parametrize("op", ["abs", "reciprocal", "rsqrt"])
-def test_an_operator_of_one_operand_takes_no_other(op):
-    device = Device()
-    dst, data = device.tile(noise((3, 4))), device.tile(noise((3, 4)))
-    for value in (1.0, device.zeros((3, 1))):
-        given = dst, data, getattr(nl, op), value
-        words = ["operand0", op, "None or 0"]
-        device.refuses(OperatorError, "tensor_scalar", *given, words=words)
-
-
-@pytest.mark.parametrize("op", ["add", 1, None, np.add, nl.exp, nl.divide])
-def test_an_operator_is_an_operator(op):
-    device = Device()
-    dst, data = device.tile(noise((3, 4))), device.tile(noise((3, 4)))
-    error = device.refuses(SignatureError, "tensor_scalar", dst, data, op, 1.0, words=["op0"])
-    assert error.code == "SIGNATURE"
 
 
 def test_results_of_comparisons_are_0_and_1_in_any_format():
@@ -437,13 +279,3 @@ def test_nan_is_kept_by_arithmetic_and_unequal_to_itself():
         assert np.isnan(result(Device(), np.ones((1, 1), np.float32), (op, np.nan)))
     wanted = {op: op == "not_equal" for op in COMPARISONS}
     assert {op: bool(result(Device(), data, (op, np.nan))) for op in COMPARISONS} == wanted
-
-
-@pytest.mark.parametrize("operand1", [5.0, "tile"])
-def test_a_second_operand_needs_a_second_operator(operand1):
-    device = Device()
-    dst, data = device.tile(noise((3, 5))), device.tile(noise((3, 5)))
-    operand1 = device.tile(noise((3, 1))) if operand1 == "tile" else operand1
-    device.refuses(
-        OperatorError, "tensor_scalar", dst, data, nl.add, 1.0, operand1=operand1, words=["op1"]
-    )

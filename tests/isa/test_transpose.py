@@ -2,20 +2,9 @@
 
 import numpy as np
 import pytest
-from device import TARGETS, Device, bits, same
+from device import Device, bits, same
 from every import for_all
 from nki.isa import engine
-
-from neuroncore.base.errors import (
-    BufferKindError,
-    DtypeError,
-    FreeSizeError,
-    PartitionLimitError,
-    PsumBankError,
-    ShapeError,
-    SignatureError,
-    StartPartitionError,
-)
 
 FLOATS = ("float32", "tfloat32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "bool")
@@ -144,76 +133,7 @@ def test_the_engine_can_be_asked_for(unit):
     assert unit_of_last(device) is unit
 
 
-@pytest.mark.parametrize("unit", [engine.scalar, engine.gpsimd, engine.dma, engine.sync])
-def test_other_engines_do_not_transpose(unit):
-    device = Device()
-    data, dst = noise(device, (8, 8), "float32"), device.empty((8, 8))
-    words = [unit.name, "tensor or vector"]
-    device.refuses(BufferKindError, "nc_transpose", dst, data, unit, words=words)
-
-
-@pytest.mark.parametrize(
-    ("source", "where"), [("sbuf", "sbuf"), ("psum", "psum"), ("psum", "sbuf")]
-)
-def test_the_tensor_engine_reads_sbuf_and_writes_psum(source, where):
-    device = Device()
-    data, dst = noise(device, (8, 8), "float32", source), device.empty((8, 8), buffer=where)
-    words = ["data in sbuf, dst in psum", f"in {source}) to dst", f"in {where})"]
-    device.refuses(BufferKindError, "nc_transpose", dst, data, engine.tensor, words=words)
-
-
-@pytest.mark.parametrize("name", ["dst", "data"])
-@pytest.mark.parametrize("unit", [engine.unknown, engine.tensor, engine.vector])
-def test_neither_engine_reaches_hbm(unit, name):
-    device = Device()
-    tiles = {"data": noise(device, (8, 8), "float32"), "dst": device.empty((8, 8), buffer="psum")}
-    tiles[name] = noise(device, (8, 8), "float32", "hbm")
-    words = [name, "hbm"]
-    device.refuses(BufferKindError, "nc_transpose", engine=unit, words=words, **tiles)
-
-
 # --- sizes and formats ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("shape", [(33, 4), (4, 33), (128, 128)])
-def test_the_vector_engine_transposes_32_by_32(target, shape):
-    device = Device(target)
-    data = noise(device, shape, "bfloat16")
-    for where, unit in (("sbuf", engine.unknown), ("psum", engine.vector)):
-        dst = device.empty(shape[::-1], "bfloat16", where)
-        words = ["data", "Vector engine", "32 x 32"]
-        error = device.refuses(FreeSizeError, "nc_transpose", dst, data, unit, words=words)
-        assert "128 x 128" in error.hint
-
-
-def test_the_tensor_engine_transposes_128_columns():
-    device = Device()
-    data = noise(device, (4, 129), "bfloat16")
-    dst = device.empty((128, 4), "bfloat16", "psum")
-    error = device.refuses(ShapeError, "nc_transpose", dst, data, words=["dst", "data"])
-    assert any("too large for the Tensor engine" in line for line in error.more)
-    with pytest.raises(PartitionLimitError, match="129"):
-        device.empty((129, 4), "bfloat16", "psum")
-
-
-@pytest.mark.parametrize("dst", [(4, 5), (5, 3), (6, 4), (20, 1)])
-def test_dst_is_the_transpose_of_data(dst):
-    device = Device()
-    data = noise(device, (4, 5), "float32")
-    for where in ("sbuf", "psum"):
-        tile = device.empty(dst, buffer=where)
-        device.refuses(ShapeError, "nc_transpose", tile, data, words=["dst", "data", "(5, 4)"])
-
-
-@pytest.mark.parametrize("unit", [engine.tensor, engine.vector])
-@pytest.mark.parametrize(
-    ("before", "after"), [("bfloat16", "float32"), ("float16", "bfloat16"), ("int8", "uint8")]
-)
-def test_formats_do_not_change(unit, before, after):
-    device = Device()
-    data, dst = noise(device, (4, 5), before), device.empty((5, 4), after, WHERE[unit][1])
-    device.refuses(DtypeError, "nc_transpose", dst, data, unit, words=["data", before, after])
 
 
 NARROW = ("float8_e4m3", "float8_e5m2")
@@ -232,50 +152,6 @@ def test_from_v3_on_8_bits_may_leave_as_16(target, dtype, wide, shape):
     assert np.array_equal(bits(dst.numpy()), flipped(data).astype(np.uint16))
 
 
-@pytest.mark.parametrize(
-    ("target", "unit", "before", "after"),
-    [
-        ("trn2", engine.tensor, "float8_e4m3", "float32"),
-        ("trn2", engine.tensor, "float8_e4m3", "float8_e5m2"),
-        ("trn2", engine.tensor, "uint8", "uint16"),
-        ("trn2", engine.vector, "float8_e4m3", "bfloat16"),
-        ("trn1", engine.tensor, "float8_e4m3", "bfloat16"),
-    ],
-)
-def test_only_there_and_only_floats(target, unit, before, after):
-    device = Device(target)
-    data, dst = noise(device, (4, 5), before), device.empty((5, 4), after, "psum")
-    device.refuses(DtypeError, "nc_transpose", dst, data, unit, words=["data", before, after])
-
-
-def test_what_the_tensor_engine_writes_stays_in_a_bank():
-    device = Device()
-    data, dst = noise(device, (16, 4), "float32"), device.empty((4, 1024), buffer="psum")
-    device.issue("nc_transpose", dst[:, 496:512], data)
-    device.refuses(PsumBankError, "nc_transpose", dst[:, 497:513], data, words=["dst", "bank"])
-    device.issue("nc_transpose", dst[:, 497:513], data, engine.vector)
-    assert np.array_equal(bits(dst.numpy()[:, 497:513]), flipped(data))
-
-
-@pytest.mark.parametrize("name", ["dst", "data"])
-def test_start_partitions(name):
-    device = Device()
-    tiles = {"data": noise(device, (64, 8), "float32"), "dst": device.empty((64, 8))}
-    views = {key: tile[:8] for key, tile in tiles.items()}
-    views[name] = tiles[name][8:16]
-    device.refuses(StartPartitionError, "nc_transpose", words=[name, "partition 8"], **views)
-    views[name] = tiles[name][32:40]
-    device.issue("nc_transpose", **views)
-    assert np.array_equal(bits(views["dst"].numpy()), flipped(views["data"]))
-
-
-@pytest.mark.parametrize("name", ["dst", "data"])
-def test_only_tiles_will_do(name):
-    device = Device()
-    tiles = {"data": noise(device, (8, 8), "float32"), "dst": device.empty((8, 8)), name: 1}
-    device.refuses(SignatureError, "nc_transpose", words=[name], **tiles)
-
-
 def test_reading_what_nothing_wrote_is_found():
     device = Device()
     data = device.empty((4, 4))
@@ -290,10 +166,3 @@ def test_the_sums_of_v2_may_stay_float32(dtype):
     dst = device.empty((20, 33), "float32", "psum")
     device.issue("nc_transpose", dst, data)
     same(dst.numpy(), data.numpy().astype(np.float32).T)
-
-
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
-def test_bits_are_not_converted_on_their_way(target):
-    device = Device(target)
-    data, dst = device.tile(np.ones((33, 20)), "bfloat16"), device.empty((20, 33), buffer="psum")
-    device.refuses(DtypeError, "nc_transpose", dst, data, words=["bfloat16", "float32"])
