@@ -292,3 +292,58 @@ def mutated(data, dice):
             case 3:
                 changed[at:at] = dice.randbytes(dice.choice((1, 3, 16)))
     return bytes(changed)
+
+
+def copied():
+    """A kernel that loads, copies and stores, as it was compiled and as a device ran it: the files
+    of its trace and of its program. A load takes 2 us, the copy 0.5, the store 1.5."""
+    core = Core(programs={"Vector": [COPY], "Sync": [START[0], START[1], SETUP]})
+    core.queues = {(64 + ring, 1): "qSPIO0" for ring in range(16)}
+    core.clocked(4, 0)
+    for pc, begin in ((2, 900_000), (0, 1_000_000), (1, 3_640_000)):
+        core.ran("Sync", pc, begin, begin + 60_000)
+    core.ran("Vector", 0, 3_025_000, 3_525_000)
+    for ring in range(16):
+        core.moved(ring, 1, 2_048 + 4, 2_000_000 + ring, 2_980_000 + ring)
+        core.set(8, ring + 1, 3_000_000 + ring * 100)
+        core.moved(ring, 1, 2_048 + 4, 4_000_000 + ring, 5_100_000 + ring)
+        core.set(9, ring + 1, 5_138_500 + ring * 100)
+    core.set(6, 1, 3_530_000, by="Vector")
+    return trace(core), neff(_copying())
+
+
+COPY = word(0x46, wait=(5, 8, 16), update=(0x13, 6), at={
+    12: ("I4h4H", 0x100, 1, 1, 1, 1, 64, 1, 1, 1), 32: ("3B", 10, 10, 128),
+    44: ("I4h4H", 0x200, 1, 1, 1, 1, 64, 1, 1, 1),
+})  # fmt: skip
+DOORBELL = {12: ("BB", 4, 0), 16: ("Q", 0x802038), 32: ("I", 9)}
+START = [word(0xA5, at=DOORBELL), word(0xA5, wait=(5, 6, 1), at=DOORBELL)]  # as loaded
+SETUP = word(0xB1)
+
+
+def _copying():
+    made = Compiled()
+    pseudo = [
+        word(0xC1, wait=wait, at={12: ("16s", b"qSPIO0"), 48: ("I", number)})
+        for number, wait in ((0, None), (1, (5, 6, 1)))
+    ]
+    made.code = {
+        "Vector": [(COPY, "I-2-0", 2)],
+        "Sync": [(pseudo[0], "I-1-0", 1), (pseudo[1], "I-3-0", 3), (SETUP, "", 4)],
+    }
+    made.queue("qSPIO0", "sp", 8)
+    made.variable("SB", 0, "state-buffer")
+    made.variable("x", 1, "input", 32768, "float32", (128, 64))
+    made.variable("y", 2, "output", 32768, "float32", (128, 64))
+    outside, inside = ([256, 128], [1, 256]), ([256, 128], [1, 262144])
+    ends = (
+        (("x", 0, *outside), ("SB", 0x100, *inside)),
+        (("SB", 0x200, *inside), ("y", 0, *outside)),
+    )
+    made.blocks["Sync"] = [
+        {"id": n, "queue": "qSPIO0", "semaphore": 8 + n, "desc": [move(*each)]}
+        for n, each in enumerate(ends)
+    ]
+    made.statements = {n: (f"float32<128 x 64> ${n}[i]", n + 6) for n in (1, 2, 3)}
+    given = [("x", "float32", (128, 64))], [("y", "float32", (128, 64))]
+    return archive(made, inputs=given[0], outputs=given[1])

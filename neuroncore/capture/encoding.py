@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from neuroncore.base.errors import DefinitionError
 from neuroncore.machine import isa
 
+ON_CHIP = 1 << 37  # of an address of 64 bits on trn2: it is not in HBM
 PSUM = 1 << 25  # of an address in a partition: it is in PSUM, otherwise in SBUF
 KEPT = (
     1 << 16
@@ -60,6 +61,11 @@ class Operand(NamedTuple):
         """Elements of a partition."""
         return prod(max(size, 1) for size in self.sizes)
 
+    @property
+    def free_bytes(self) -> int:
+        """Bytes of a partition."""
+        return self.free * _tables().element_bytes.get(self.format, 4)
+
     def __str__(self) -> str:
         form = f"{self.format}@" if self.format else ""
         return f"{form}{self.address:#x}{_list(self.steps)}{_list(self.sizes)}"
@@ -84,6 +90,11 @@ class Block(NamedTuple):
     def nbytes(self) -> int:
         return prod(self.counts) * self.element
 
+    @property
+    def in_sbuf(self) -> bool:
+        """Whether an address of the device is one of SBUF."""
+        return self.kind == "address" and bool(self.address & ON_CHIP)
+
     def __str__(self) -> str:
         where = f"{self.kind} {self.number}+" if self.kind != "address" else ""
         each = f"{_list(self.steps)}{_list(self.counts)}"
@@ -105,16 +116,21 @@ class Scalar(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """An instruction of a device. `known` is False for an opcode that no table has; its operands
-    are not known then, and its name is the number."""
+    """An instruction of a device. `role` says what it is for, as `isa/encoding.toml` has it; it is
+    "" for an opcode that no table has, whose name is its number and whose operands are not
+    known."""
 
     opcode: str
-    known: bool
+    role: str
     waits: tuple[Condition, ...]
     updates: tuple[Condition, ...]
     operands: tuple[Operand, ...]
     blocks: tuple[Block, ...]
     settings: Mapping[str, Any]
+
+    @property
+    def known(self) -> bool:
+        return bool(self.role)
 
     def operand(self, name: str) -> Operand:
         return next(each for each in self.operands if each.name == name)
@@ -138,7 +154,7 @@ class Instruction(NamedTuple):
 def decoded(word: bytes) -> Instruction:
     """Take 64 bytes apart."""
     tables = _tables()
-    name, layout = tables.opcodes.get(word[0], (f"{word[0]:#04x}", None))
+    name, role, layout = tables.opcodes.get(word[0], (f"{word[0]:#04x}", "", None))
     waits, updates = (
         [_condition(word, 4, 8, tables.waits)],
         [_condition(word, 6, 0, tables.updates)],
@@ -153,7 +169,7 @@ def decoded(word: bytes) -> Instruction:
             updates.append(_condition(word, SECOND + 2, SECOND + 8, tables.updates))
     return Instruction(
         opcode=name,
-        known=layout is not None,
+        role=role,
         waits=tuple(one for one in waits if one is not None),
         updates=tuple(one for one in updates if one is not None),
         operands=tuple(operands),
@@ -164,7 +180,12 @@ def decoded(word: bytes) -> Instruction:
 
 def opcodes() -> dict[int, str]:
     """The names of opcodes by their codes."""
-    return {code: name for code, (name, _) in _tables().opcodes.items()}
+    return {code: name for code, (name, *_) in _tables().opcodes.items()}
+
+
+def role(opcode: str) -> str:
+    """What instructions of that name are for; "" of a name that no table has."""
+    return next((what for name, what, _ in _tables().opcodes.values() if name == opcode), "")
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -178,9 +199,10 @@ class _Layout(NamedTuple):
 
 
 class _Tables(NamedTuple):
-    opcodes: Mapping[int, tuple[str, _Layout]]
+    opcodes: Mapping[int, tuple[str, str, _Layout]]
     texts: Mapping[str, str]
     formats: Mapping[int, str]
+    element_bytes: Mapping[str, int]
     names: Mapping[str, Mapping[int, str]]
     waits: Mapping[int, str]
     updates: Mapping[int, str]
@@ -198,9 +220,12 @@ def _tables() -> _Tables:
     if unknown := {row["source"] for row in rows.values()} - raw["sources"].keys():
         raise DefinitionError(f"isa/encoding.toml: there is no source {', '.join(unknown)}")
     return _Tables(
-        opcodes={row["code"]: (name, layouts[row["layout"]]) for name, row in rows.items()},
+        opcodes={
+            row["code"]: (name, row["role"], layouts[row["layout"]]) for name, row in rows.items()
+        },
         texts={name: raw["layouts"][row["layout"]]["text"] for name, row in rows.items()},
         formats=_by_code(raw["formats"]),
+        element_bytes=raw["element_bytes"],
         names={name: _by_code(table) for name, table in raw["names"].items()},
         waits=_by_code(raw["waits"]),
         updates=_by_code(raw["updates"]),

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,11 @@ class Move:
     @property
     def nbytes(self) -> int:
         """What it writes."""
-        return int(np.prod([int(size) for size in self.target_sizes], dtype=np.int64))
+        return prod(self.target_sizes)
+
+    @property
+    def read_bytes(self) -> int:
+        return prod(self.source_sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +128,8 @@ class Queue:
 
     @property
     def shown(self) -> str:
-        """Its name in the profiler, which calls engines otherwise."""
-        for prefix, engine in OWNERS.items():
-            if self.name.startswith(f"q{prefix}"):
-                return f"q{engine}{self.name[1 + len(prefix) :]}"
-        return self.name
+        """Its name in the profiler."""
+        return shown(self.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +182,14 @@ class Neff:
     inputs: Mapping[str, tuple[str, tuple[int, ...]]]
     outputs: Mapping[str, tuple[str, tuple[int, ...]]]
     graphs: Sequence[Graph]
+
+
+def shown(queue: str) -> str:
+    """The profiler's name of a queue: it calls engines otherwise than files do."""
+    for prefix, engine in OWNERS.items():
+        if queue.startswith(f"q{prefix}"):
+            return f"q{engine}{queue[1 + len(prefix) :]}"
+    return queue
 
 
 def load(path: Path) -> Neff:

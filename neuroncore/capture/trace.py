@@ -19,12 +19,11 @@ import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.structs import dataclass
+from neuroncore.capture.files import START, VERSIONS
 from neuroncore.capture.protobuf import Malformed, Message
 
 Array = npt.NDArray[Any]
 
-VERSIONS = range(4, 7)  # of published traces; field 3 of the header is 10001 in all of them
-START = 128  # where the header begins
 LARGEST = 1 << 30  # bytes of a file: the largest published trace has 4 MB
 LATEST_PS = 1 << 62  # of a time: 53 days
 RATES = 1 << 31  # of clocks, in 1/1024 ps: 2 us a tick
@@ -43,9 +42,9 @@ RECORD = np.dtype([("id", "<u2"), ("part", "u1"), ("unit", "u1"), ("value", "<u4
 KINDS = {0: "instructions", 1: "events", 4: "transfers", 5: "clock"}  # of sections
 
 # Units of records: instructions of engine e begin at 132 + 4 e and end at one more, its events are
-# at three more; DMA engine d has 64 + d; what DMA does to semaphores is at 155.
+# at three more; DMA engine d has 64 + d; what DMA does to semaphores is elsewhere.
 BEGINS, ENDS, EVENTS, STRIDE = 132, 133, 135, 4
-DMA_UNIT, BY_DMA = 64, 155
+DMA_UNIT = 64
 INCREMENT, CLEAR = 243, 249  # parts of events
 ELEMENT_BEGINS, ELEMENT_ENDS = 1, 5  # low digits of values; the second digit is the queue
 PC_BITS = 21  # of an instruction's number; the bit above them marks a branch that was taken
@@ -145,7 +144,9 @@ class _Clocks:
 
 
 ENGINE_CLOCKS = (1, 2, 4, 3, 5)  # the numbers of the engines' clocks
-DMA_CLOCKS, OTHER_CLOCK = 8, 6  # one for each DMA engine, and one for what is none of these
+# One for each DMA engine, and that of semaphores, whoever changes them: by it, published traces of
+# trn1 have 13 ns from the end of an instruction to its increment, as on trn2.
+DMA_CLOCKS, SEMAPHORE_CLOCK = 8, ENGINE_CLOCKS[SYNC]
 
 
 def load(path: Path) -> Trace:
@@ -260,7 +261,7 @@ def _records(body: memoryview, section: _Section) -> Array:
 
 def _clocks(given: Message) -> _Clocks:
     found = {}
-    for number in (*ENGINE_CLOCKS, DMA_CLOCKS, OTHER_CLOCK):
+    for number in (*ENGINE_CLOCKS, DMA_CLOCKS):
         rates = [
             (each.integer(1), each.integer(2, 1), each.integer(3, 1))
             for each in given.messages(number)
@@ -370,14 +371,11 @@ def _transfers(found: Array, clocks: _Clocks) -> Array:
 def _updates(found: Array, clocks: _Clocks) -> Array:
     found = found[(found["part"] == INCREMENT) | (found["part"] == CLEAR)]
     made = np.zeros(len(found), UPDATE)
-    made["by"], ps = -1, np.zeros(len(found), np.int64)
-    other = np.ones(len(found), np.bool_)
-    for engine, clock in enumerate(ENGINE_CLOCKS):
-        own = found["unit"] == EVENTS + STRIDE * engine
-        made["by"][own], ps[own] = engine, clocks.times(found["ps"][own], clock)
-        other &= ~own
-    ps[other] = clocks.times(found["ps"][other], OTHER_CLOCK)
-    made["ps"], made["semaphore"] = ps, found["id"] & 0xFF
+    made["by"] = -1
+    for engine in range(len(ENGINES)):
+        made["by"][found["unit"] == EVENTS + STRIDE * engine] = engine
+    made["ps"] = clocks.times(found["ps"], SEMAPHORE_CLOCK)
+    made["semaphore"] = found["id"] & 0xFF
     made["value"] = np.where(found["part"] == INCREMENT, found["value"], 0)
     return _in_time([made], UPDATE, "ps")
 

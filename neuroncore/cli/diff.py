@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from neuroncore.base.errors import UsageError
-from neuroncore.cli import failures
+from neuroncore.cli import captures, failures
 from neuroncore.cli.run import add_launches, launch
 from neuroncore.cli.session import Session
 from neuroncore.cli.why import options
@@ -44,7 +44,10 @@ class Kept:
 
 
 def diff(arguments: argparse.Namespace) -> int:
-    sides = [_run(arguments, file) for file in (arguments.old, arguments.new)]
+    files = arguments.old, arguments.new
+    if any(map(captures.named, files)):
+        return _measured(arguments, files)
+    sides = [_run(arguments, file) for file in files]
     failed: int = max(failures.exit_code(side.failure) for side in sides)
     if failed:
         return failed
@@ -53,6 +56,21 @@ def diff(arguments: argparse.Namespace) -> int:
     text = json.dumps(found.to_dict(), indent=2, allow_nan=False) if arguments.json else str(found)
     failures.write(text)
     return 0
+
+
+def _measured(arguments: argparse.Namespace, files: tuple[str, str]) -> int:
+    """Where at least one side is a capture of a device."""
+    sides: list[Any] = []
+    for file in files:
+        if captures.named(file):
+            sides.append(captures.side(arguments, file))
+            continue
+        kept = _run(arguments, file)
+        failed: int = failures.exit_code(kept.failure)
+        if failed:
+            return failed
+        sides.append(kept.runs[0])
+    return captures.difference(arguments, *sides)
 
 
 def _run(arguments: argparse.Namespace, file: str) -> Kept:

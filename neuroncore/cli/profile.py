@@ -13,6 +13,7 @@ from typing import Any
 from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.units import duration
+from neuroncore.cli import captures
 from neuroncore.report import saved
 from neuroncore.report.progress import progress
 from neuroncore.report.saved import Document
@@ -24,10 +25,14 @@ SHOWN = 20  # source lines
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.description = "The commands of neuron-profile, for runs saved by neuroncore."
+    parser.description = (
+        "The commands of neuron-profile, for runs saved by neuroncore, and `import` for runs that "
+        "neuron-profile measured on a device."
+    )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     _add_capture(actions)
     _add_view(actions)
+    captures.add_import(actions)
 
 
 def _add_capture(actions: Any) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from neuroncore.base.options import Options
-from neuroncore.cli import failures
+from neuroncore.cli import captures, failures
 from neuroncore.cli.run import add_launches, launch
 from neuroncore.cli.session import Session
 from neuroncore.cli.world import add_world, check_world, natural
@@ -34,6 +34,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="number of lines to change, and of rows to print of each kind (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
+    captures.add_program(parser)
     add_launches(parser)
     add_world(parser)
     parser.set_defaults(command=why)
@@ -73,6 +74,8 @@ def options(arguments: argparse.Namespace) -> Options:
 
 
 def why(arguments: argparse.Namespace) -> int:
+    if captures.named(arguments.file):
+        return captures.why(arguments)
     check_world(arguments, arguments.file)
     reasons = Reasons(arguments)
     launch(arguments, Session(arguments, reasons), options(arguments))

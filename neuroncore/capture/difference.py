@@ -1,0 +1,228 @@
+"""A measured run beside another, or beside an estimate: which engines and lines differ most."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from neuroncore.base.structs import dataclass
+from neuroncore.base.units import duration, size
+from neuroncore.capture.measured import Core
+from neuroncore.capture.path import place_of
+from neuroncore.capture.why import busy
+from neuroncore.report.counters import counted
+from neuroncore.time.compiled import ISSUED
+from neuroncore.time.queues import LOADS, QUEUES
+from neuroncore.time.timeline import Timeline
+
+SCHEMA = "neuroncore.measured_diff/1"
+SHOWN = 12  # rows of each table
+LEAST = 0.002  # of the time: rows that differ by less are not printed
+MULTIPLIES = "LDWEIGHTS", "MATMUL"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How many instructions of one kind there are, and nanoseconds that they take in all."""
+
+    count: int
+    ns: float
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of two runs: the kernel's time in nanoseconds, the busy part of it of each engine, the
+    kinds of instructions by engine and opcode, the times of lines (engines' time at file and line,
+    or at the compiler's statement), and the transfers, how many and of how many bytes."""
+
+    kernel: str
+    target: str
+    how: str
+    ns: float
+    busy: Mapping[str, float]
+    kinds: Mapping[tuple[str, str], Kind]
+    lines: Mapping[tuple[str, str], float]
+    transfers: int
+    transfer_bytes: int
+
+    @classmethod
+    def of_core(cls, kernel: str, target: str, core: Core, places: Sequence[str] = ()) -> Self:
+        """The side of a measured core. `places` are those of its instructions in the source, where
+        they were found."""
+        times: dict[tuple[str, str], list[float]] = defaultdict(list)
+        lines: dict[tuple[str, str], float] = defaultdict(float)
+        for row in core.kernel.tolist():
+            found = core.instructions[row]
+            ns = float(found["end_ns"] - found["begin_ns"])
+            times[core.engine(row), core.kind(row).opcode].append(ns)
+            place = str(places[row]) if places else place_of(core, row)
+            if place:
+                lines[core.engine(row), place] += ns
+        return cls(
+            kernel=kernel,
+            target=target,
+            how="measured",
+            ns=core.window_ns,
+            busy=busy(core),
+            kinds={key: Kind(len(each), sum(each)) for key, each in times.items()},
+            lines=lines,
+            transfers=len(core.moves),
+            transfer_bytes=int(core.moves["bytes"].sum()),
+        )
+
+
+def estimated(kernel: str, timeline: Timeline) -> Side:
+    """The side of an estimate: what is left of the record on the device, with its times."""
+    found = counted(timeline)
+    kinds = {
+        (QUEUES[queue], opcode): Kind(count, 0.0)
+        for (queue, opcode), count in found.opcodes.items()
+        if queue < LOADS
+    }
+    taken, lines = _times(timeline)
+    for key, ns in taken.items():
+        kinds[key] = Kind(kinds[key].count if key in kinds else 0, ns)
+    return Side(
+        kernel=kernel,
+        target=timeline.machine.name,
+        how="estimate",
+        ns=timeline.total_ns,
+        busy=timeline.busy_share,
+        kinds=kinds,
+        lines=lines,
+        transfers=found.transfers,
+        transfer_bytes=found.transfer_bytes,
+    )
+
+
+def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
+    """How long instructions that are issued take until their results are there, by engine and
+    opcode, and by engine and line."""
+    program, columns = timeline.program, timeline.columns
+    opcodes: dict[tuple[str, str], float] = defaultdict(float)
+    lines: dict[tuple[str, str], float] = defaultdict(float)
+    own = np.flatnonzero((timeline.compiled.fate == ISSUED) & (timeline.queue < LOADS))
+    taken = (timeline.end - timeline.begin)[own]
+    rows = zip(
+        timeline.queue[own].tolist(),
+        columns.call[own].tolist(),
+        columns.line[own].tolist(),
+        taken.tolist(),
+        strict=True,
+    )
+    for queue, call, line, ns in rows:
+        instruction = program.calls[call].instruction
+        opcode = MULTIPLIES[1] if instruction.traits.multiplies else instruction.opcode
+        opcodes[QUEUES[queue], opcode] += ns
+        lines[QUEUES[queue], program.place(line).short] += ns
+    return opcodes, lines
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is on both sides of one engine: an opcode, or a line; counts are None of lines."""
+
+    engine: str
+    what: str
+    old: Kind | None
+    new: Kind | None
+
+    @property
+    def change_ns(self) -> float:
+        return (self.new.ns if self.new else 0.0) - (self.old.ns if self.old else 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        sides = {"old": self.old, "new": self.new}
+        each = {
+            name: None if kind is None else {"count": kind.count, "time": kind.ns / 1e9}
+            for name, kind in sides.items()
+        }
+        return {"engine": self.engine, "what": self.what, **each}
+
+
+@dataclass(frozen=True, repr=False)
+class Difference:
+    """Two runs of which at least one is measured. `opcodes` and `lines` are those that differ, the
+    ones whose time differs most first."""
+
+    old: Side
+    new: Side
+    opcodes: Sequence[Row]
+    lines: Sequence[Row]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Times in seconds, shares as parts of one."""
+        sides = self.old, self.new
+        return {
+            "schema": SCHEMA,
+            "kernels": [side.kernel for side in sides],
+            "targets": [side.target for side in sides],
+            "how": [side.how for side in sides],
+            "kernel_time": [side.ns / 1e9 for side in sides],
+            "busy": [dict(side.busy) for side in sides],
+            "transfers": [side.transfers for side in sides],
+            "transfer_bytes": [side.transfer_bytes for side in sides],
+            "opcodes": [row.to_dict() for row in self.opcodes],
+            "lines": [row.to_dict() for row in self.lines],
+        }
+
+    def __repr__(self) -> str:
+        """What a notebook shows, and `print`."""
+        return "\n".join(_text(self))
+
+
+def compared(old: Side, new: Side) -> Difference:
+    return Difference(old, new, _rows(old.kinds, new.kinds), _lines(old, new))
+
+
+def _rows(old: Mapping[tuple[str, str], Kind], new: Mapping[tuple[str, str], Kind]) -> list[Row]:
+    made = [Row(*key, old.get(key), new.get(key)) for key in dict.fromkeys((*old, *new))]
+    return sorted((row for row in made if row.old != row.new), key=lambda r: -abs(r.change_ns))
+
+
+def _lines(old: Side, new: Side) -> list[Row]:
+    """Those of both sides, where they are told in the same words: lines of one source, or the
+    statements of one compiler."""
+    if not {place for _, place in old.lines} & {place for _, place in new.lines}:
+        return []
+    each = ({key: Kind(0, ns) for key, ns in side.lines.items()} for side in (old, new))
+    return _rows(*each)
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def _text(found: Difference) -> Iterator[str]:
+    old, new = found.old, found.new
+    yield f"{old.kernel} ({old.how} on {old.target}) -> {new.kernel} ({new.how} on {new.target})"
+    change = f"{new.ns / old.ns - 1:+.1%}" if old.ns else ""
+    yield f"kernel     {duration(old.ns)} -> {duration(new.ns)}   {change}"
+    transfers = (f"{side.transfers:,} of {size(side.transfer_bytes)}" for side in (old, new))
+    yield f"transfers  {' -> '.join(transfers)}"
+    yield ""
+    yield f"{'busy':<12}{'old':>10}{'new':>10}"
+    for engine in dict.fromkeys((*old.busy, *new.busy)):
+        times = (side.busy.get(engine, 0.0) * side.ns for side in (old, new))
+        yield f"  {engine:<10}" + "".join(f"{duration(ns):>10}" for ns in times)
+    for title, rows in (("engine and opcode", found.opcodes), ("engine and line", found.lines)):
+        yield from _table(title, rows, LEAST * max(old.ns, new.ns))
+
+
+def _table(title: str, rows: Sequence[Row], least: float) -> Iterator[str]:
+    shown = [row for row in rows if abs(row.change_ns) > least][:SHOWN]
+    if shown:
+        yield ""
+        yield f"{title + ', the most different first':<44}{'old':>20}{'new':>20}"
+    for row in shown:
+        cells = "".join(f"{_cell(kind):>20}" for kind in (row.old, row.new))
+        yield f"  {row.engine:<8} {row.what:<33}{cells}"
+
+
+def _cell(kind: Kind | None) -> str:
+    if kind is None:
+        return "-"
+    count = f"{kind.count:,} in " if kind.count else ""
+    return f"{count}{duration(kind.ns)}"

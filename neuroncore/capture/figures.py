@@ -1,0 +1,208 @@
+"""The figures of a measured run, by the names that the vendor's profiler gives them and in its
+units: seconds, bytes, and percentages as parts of one.
+
+Counts and times of engines are of all that the profiler shows: the kernel's instructions on all
+cores of a program, and those of the runtime before and after it. Bytes and flops are the kernel's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.capture.encoding import Instruction, Operand
+from neuroncore.capture.measured import Capture, Core
+from neuroncore.capture.moves import HBM, SBUF, UNKNOWN
+from neuroncore.capture.trace import ENGINES
+from neuroncore.machine import Machine
+
+Array = npt.NDArray[Any]
+
+BYTES = tuple(f"{m}_{verb}_bytes" for m in ("hbm", "sbuf", "psum") for verb in ("read", "write"))
+PRODUCTS = 2  # flops of a cell for each column: a multiplication and an addition
+
+
+def summary(capture: Capture, machine: Machine | None = None) -> dict[str, Any]:
+    """All figures. Those that need the peaks of the machine are left out where it is not known."""
+    total = capture.total_ns or 1.0
+    flops, moved = _flops(capture), _bytes(capture)
+    core = capture.busiest
+    found: dict[str, Any] = {
+        "is_simulation": False,
+        "instance_type": capture.instance,
+        "total_time": capture.total_ns / 1e9,
+        "kernel_time": core.window_ns / 1e9,
+        **_engines(capture, total),
+        **_dma(capture, total),
+        **moved,
+        **flops,
+        **_clock(core),
+        "opcodes": dict(sorted(_opcodes(core).items())),
+    }
+    return found | (
+        _of_peak(machine, len(capture.cores), total, flops, moved) if machine is not None else {}
+    )
+
+
+def union_ns(begin: Array, end: Array) -> float:
+    """How long at least one of the intervals lasts."""
+    if not len(begin):
+        return 0.0
+    order = np.argsort(begin, kind="stable")
+    begin, reached = begin[order], np.maximum.accumulate(end[order])
+    gaps = np.maximum(begin[1:] - reached[:-1], 0.0)
+    return float(reached[-1] - begin[0] - gaps.sum())
+
+
+def _shown(capture: Capture) -> Iterator[tuple[Core, Array]]:
+    """The instructions that the profiler shows: what began after it began to count."""
+    for core in capture.cores:
+        rows = core.instructions
+        yield core, rows[(rows["begin_ns"] >= 0) & (rows["end_ns"] <= capture.total_ns)]
+
+
+def _engines(capture: Capture, total: float) -> dict[str, Any]:
+    """The runtime's instructions that wait for something are counted, and not timed."""
+    found: dict[str, Any] = {}
+    shown = list(_shown(capture))
+    every = []
+    for number, engine in enumerate(ENGINES):
+        own = [(core, rows[rows["engine"] == number]) for core, rows in shown]
+        timed = np.concatenate([rows[_works(core, rows)] for core, rows in own])
+        name = f"{engine.lower()}_engine"
+        active = union_ns(timed["begin_ns"], timed["end_ns"])
+        every.append(timed)
+        found[f"{name}_instruction_count"] = sum(len(rows) for _, rows in own)
+        found[f"{name}_instruction_time"] = float((timed["end_ns"] - timed["begin_ns"]).sum()) / 1e9
+        found[f"{name}_active_time"] = active / 1e9
+        found[f"{name}_active_time_percent"] = active / total
+    all_of_them = np.concatenate(every)
+    active = union_ns(all_of_them["begin_ns"], all_of_them["end_ns"])
+    return found | {"total_active_time": active / 1e9, "total_active_time_percent": active / total}
+
+
+def _works(core: Core, rows: Array) -> Array:
+    idle = np.array([bool(kind.waits) for kind in core.kinds], np.bool_)
+    works: Array = rows["own"] | ~idle[rows["kind"]]
+    return works
+
+
+def _dma(capture: Capture, total: float) -> dict[str, Any]:
+    """Elements are what the profiler calls packets. Queues by whether their descriptors were there
+    before the program ran."""
+    shown = [(core, core.elements[core.elements["begin_ns"] >= 0]) for core in capture.cores]
+    elements = np.concatenate([rows for _, rows in shown])
+    active = union_ns(elements["begin_ns"], elements["end_ns"])
+    moves = np.concatenate([core.moves for core in capture.cores])
+    count, size = len(moves), int(moves["bytes"].sum())
+    found = {
+        "dma_active_time": active / 1e9,
+        "dma_active_time_percent": active / total,
+        "dma_packet_time": float((elements["end_ns"] - elements["begin_ns"]).sum()) / 1e9,
+        "dma_transfer_count": count,
+        "dma_transfer_total_bytes": size,
+        "dma_transfer_average_bytes": size / count if count else 0.0,
+    }
+    packets, sizes = Counter[str](), Counter[str]()
+    for core, rows in shown:
+        for number in np.unique(rows["queue"]).tolist():
+            kind, own = _kind_of_queue(core, number), rows[rows["queue"] == number]
+            packets[kind] += len(own)
+            sizes[kind] += int(own["bytes"].sum())
+    for kind in ("static", "software_dynamic", "hardware_dynamic"):
+        found[f"{kind}_dma_packet_count"] = packets[kind]
+        found[f"{kind}_dma_size"] = sizes[kind]
+    return found
+
+
+def _kind_of_queue(core: Core, number: int) -> str:
+    name = core.queues[number] if number >= 0 else ""
+    if "Dynamic" not in name:
+        return "static"
+    return "hardware_dynamic" if name.endswith("HW") else "software_dynamic"
+
+
+def _opcodes(core: Core) -> Counter[str]:
+    """How often the kernel ran each opcode."""
+    kinds = core.instructions["kind"][core.kernel]
+    numbers, counts = np.unique(kinds, return_counts=True)
+    found = Counter[str]()
+    for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+        found[core.kinds[number].opcode] += count
+    return found
+
+
+def _counted(capture: Capture) -> Iterator[tuple[Core, Instruction, int]]:
+    """The kernel's distinct instructions, and how often each ran."""
+    for core in capture.cores:
+        numbers, counts = np.unique(core.instructions["kind"][core.kernel], return_counts=True)
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            yield core, core.kinds[number], count
+
+
+def _flops(capture: Capture) -> dict[str, int]:
+    found = {"hardware_flops": 0, "transpose_flops": 0, "matmul_instruction_count": 0}
+    for _, kind, count in _counted(capture):
+        if kind.role == "product":
+            cells = kind.settings["rows"] * kind.settings["columns"]
+            flops = PRODUCTS * cells * kind.operand("src").free * count
+            found["hardware_flops"] += flops
+            found["matmul_instruction_count"] += count
+            if kind.settings["transpose"] == "ENABLED":
+                found["transpose_flops"] += flops
+    return found
+
+
+def _bytes(capture: Capture) -> dict[str, int]:
+    """Of an engine's operands the bytes in one partition, of a transfer all; none of HBM and SBUF
+    where it is not known what a transfer reads."""
+    found = Counter(dict.fromkeys(BYTES, 0))
+    for _, kind, count in _counted(capture):
+        for operand in kind.operands:
+            memory = "psum" if operand.in_psum else "sbuf"
+            verb = "read" if operand.reads else "write"
+            found[f"{memory}_{verb}_bytes"] += _bytes_of(operand, kind) * count
+    moves = np.concatenate([core.moves for core in capture.cores])
+    for number, memory in ((HBM, "hbm"), (SBUF, "sbuf")):
+        reads, writes = moves["source"] == number, moves["target"] == number
+        found[f"{memory}_read_bytes"] += int(moves["read_bytes"][reads].sum())
+        found[f"{memory}_write_bytes"] += int(moves["bytes"][writes].sum())
+    known = bool((moves["source"] != UNKNOWN).all())
+    return {name: found[name] for name in BYTES if known or name.startswith("psum")}
+
+
+def _bytes_of(operand: Operand, kind: Instruction) -> int:
+    """In a partition. The profiler takes a product to write the format that it reads."""
+    if kind.role == "product" and not operand.reads:
+        read = kind.operand("src")
+        return operand.free * read.free_bytes // read.free
+    return operand.free_bytes
+
+
+def _clock(core: Core) -> dict[str, float]:
+    """How long the Tensor engine was kept from its full clock, in the kernel's window."""
+    begin, end = core.window
+    clock = core.clock
+    if not len(clock):
+        return {}
+    until = np.append(clock["ns"][1:], end)
+    low, high = np.clip(clock["ns"], begin, end), np.clip(until, begin, end)
+    full = clock["eighths"] >= 8
+    return {"full_clock_time": float((high - low)[full].sum()) / 1e9}
+
+
+def _of_peak(
+    machine: Machine, cores: int, total: float, flops: dict[str, int], moved: dict[str, int]
+) -> dict[str, float]:
+    """The peak is that of all cores of a logical core."""
+    peak = PRODUCTS * cores * machine.pe_cells * machine.engines["tensor"].clock_ghz
+    model = flops["hardware_flops"] - flops["transpose_flops"]
+    found = {"mfu_inst_estimated_percent": model / (peak * total)}
+    if "hbm_read_bytes" in moved:
+        hbm = moved["hbm_read_bytes"] + moved["hbm_write_bytes"]
+        found["mbu_estimated_percent"] = hbm / (machine.hbm.stack_gigabytes_per_s * total)
+    return found

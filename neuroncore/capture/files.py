@@ -1,0 +1,30 @@
+"""Which files are of devices: told by how they begin, before anything is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+VERSIONS = range(4, 7)  # of published traces; field 3 of the header is 10001 in all of them
+START = 128  # where the header of a trace begins
+NAME = 0x0A  # with what it begins: the tag of the program's name
+JSON = b"{["  # with what JSON begins
+
+
+def is_capture(path: Path) -> bool:
+    """Whether a file looks like a device trace, or like the profiler's JSON."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            start = file.read(START + 1)
+    except OSError:
+        return False
+    return is_trace(start) or path.suffix == ".ntff" or (path.suffix == ".json" and is_json(start))
+
+
+def is_trace(start: bytes) -> bool:
+    return len(start) > START and start[0] in VERSIONS and start[START] == NAME
+
+
+def is_json(start: bytes) -> bool:
+    return bool(start.lstrip()) and start.lstrip()[0] in JSON

@@ -1,0 +1,203 @@
+"""What the cores of a device did: instructions and transfers with their measured times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.structs import dataclass
+from neuroncore.capture.causes import Causes, causes
+from neuroncore.capture.encoding import Instruction, decoded
+from neuroncore.capture.moves import MOVE, RINGS, Triggers, of_direct, of_static, unnamed
+from neuroncore.capture.neff import Code, Neff, Statement, shown
+from neuroncore.capture.neff import Graph as Program
+from neuroncore.capture.trace import ENGINES, SEMAPHORES, SIZE, Graph, Trace
+
+Array = npt.NDArray[Any]
+
+INSTRUCTION = np.dtype(
+    [
+        *(("begin_ns", "f8"), ("end_ns", "f8"), ("engine", "u1"), ("kind", "i4")),
+        *(("own", "?"), ("statement", "i4")),
+    ]
+)
+ELEMENT = np.dtype(
+    [("begin_ns", "f8"), ("end_ns", "f8"), ("engine", "u1"), ("queue", "i2"), ("bytes", "i4")]
+)
+UPDATE = np.dtype([("ns", "f8"), ("semaphore", "u1"), ("value", "i8"), ("by", "i1")])
+CLOCK = np.dtype([("ns", "f8"), ("eighths", "u1")])
+
+OUTSIDE = Instruction("RUNTIME", "order", (), (), (), (), {})  # of the runtime, not in the program
+
+
+@dataclass(frozen=True, eq=False)
+class Core:
+    """What one core did, in nanoseconds since the profiler began to count.
+
+    `instructions` is a structured array of INSTRUCTION in the order of their begins: `kind` is an
+    index of `kinds`, `own` says that it is the compiler's and not the runtime's, `statement` is the
+    number of the compiler's statement, -1 where it is not known. `names` has the compiler's name of
+    each. `moves` are the kernel's DMA instructions (`moves.MOVE`), `elements` what the DMA engines
+    moved for them and for the runtime (ELEMENT); `queue` is an index of `queues` in both.
+    """
+
+    name: str
+    number: int
+    total_ns: float
+    instructions: Array
+    kinds: Sequence[Instruction]
+    names: Sequence[str]
+    moves: Array
+    queues: Sequence[str]
+    elements: Array
+    updates: Array
+    clock: Array
+    semaphores: Mapping[int, str]
+    statements: Mapping[int, Statement]
+    memory: Mapping[str, int]
+
+    @cached_property
+    def kernel(self) -> Array:
+        """The rows of the compiler's instructions, but for those that only set engines up."""
+        kernel = [kind.role != "setup" for kind in self.kinds]
+        own = self.instructions["own"] & np.array(kernel, np.bool_)[self.instructions["kind"]]
+        rows: Array = np.flatnonzero(own)
+        return rows
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """From the begin of the kernel's first instruction to the end of its last; 0 and 0 of a
+        core that has none."""
+        if not len(self.kernel):
+            return 0.0, 0.0
+        own = self.instructions[self.kernel]
+        return float(own["begin_ns"].min()), float(own["end_ns"].max())
+
+    @property
+    def window_ns(self) -> float:
+        begin, end = self.window
+        return end - begin
+
+    @cached_property
+    def causes(self) -> Causes:
+        """What each of the kernel's instructions and moves waited for."""
+        return causes(self.instructions, self.kinds, self.kernel, self.moves, self.updates)
+
+    def kind(self, row: int) -> Instruction:
+        return self.kinds[int(self.instructions["kind"][row])]
+
+    def engine(self, row: int) -> str:
+        return ENGINES[int(self.instructions["engine"][row])]
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """A measured run of one program: what its cores did, and where that was read."""
+
+    program: str
+    instance: str
+    runtime: str
+    source: str
+    cores: Sequence[Core]
+
+    @property
+    def busiest(self) -> Core:
+        """The core that ran the kernel: of a logical core with two, often only one does."""
+        return max(self.cores, key=lambda core: (len(core.kernel), core.total_ns))
+
+    @property
+    def total_ns(self) -> float:
+        """The time that the profiler calls total_time."""
+        return max((core.total_ns for core in self.cores), default=0.0)
+
+
+def of_trace(trace: Trace, source: str, neff: Neff | None = None) -> Capture:
+    """The capture of a trace, with the names of its compiled program where that is given."""
+    programs = {graph.name: graph for graph in neff.graphs} if neff is not None else {}
+    cores = [_core(graph, trace.origin_ps, programs.get(graph.name)) for graph in trace.graphs]
+    return Capture(trace.program, trace.instance, trace.runtime, source, cores)
+
+
+def _core(graph: Graph, origin_ps: int, program: Program | None) -> Core:
+    rows, kinds, names = _instructions(graph, origin_ps, program)
+    updates = _in_ns(graph.updates, UPDATE, origin_ps)
+    raw = sorted({(key, shown(name)) for key, name in graph.queues.items()})
+    names_of = dict(raw)
+    queues = [*dict.fromkeys(names_of.values())]
+    elements = _elements(graph, origin_ps, names_of, queues)
+    triggers = Triggers(rows, kinds, updates, elements, queues)
+    moves = [*of_direct(triggers)]
+    moves += of_static(triggers, graph, program) if program is not None else unnamed(triggers)
+    return Core(
+        name=graph.name,
+        number=graph.core,
+        total_ns=graph.total_ps / 1e3,
+        instructions=rows,
+        kinds=kinds,
+        names=names,
+        moves=np.sort(np.array(moves, MOVE), order="begin_ns", kind="stable"),
+        queues=queues,
+        elements=elements,
+        updates=updates,
+        clock=_in_ns(graph.clock, CLOCK, origin_ps),
+        semaphores=program.semaphores if program is not None else SEMAPHORES,
+        statements=program.statements if program is not None else {},
+        memory=graph.memory,
+    )
+
+
+def _in_ns(found: Array, dtype: np.dtype[Any], origin_ps: int) -> Array:
+    """The same rows with times in nanoseconds since the origin."""
+    made = np.zeros(len(found), dtype)
+    for name in found.dtype.names or ():
+        if name == "ps":
+            made["ns"] = (found["ps"] - origin_ps) / 1e3
+        elif name in ("begin_ps", "end_ps"):
+            made[f"{name[:-3]}_ns"] = (found[name] - origin_ps) / 1e3
+        elif name in (dtype.names or ()):
+            made[name] = found[name]
+    return made
+
+
+def _elements(
+    graph: Graph, origin_ps: int, names: Mapping[tuple[int, int], str], queues: Sequence[str]
+) -> Array:
+    """The queues of older files number the DMA engines of a core from 0, those of newer ones as its
+    elements do."""
+    made = _in_ns(graph.transfers, ELEMENT, origin_ps)
+    numbers = {(e % RINGS, q): queues.index(name) for (e, q), name in names.items()}
+    both = np.stack((graph.transfers["engine"], graph.transfers["queue"]), axis=1)
+    keys, which = np.unique(both, axis=0, return_inverse=True)
+    known = np.array([numbers.get((int(e) % RINGS, int(q)), -1) for e, q in keys], np.int16)
+    made["queue"] = known[which.reshape(-1)] if len(keys) else -1
+    return made
+
+
+def _instructions(
+    graph: Graph, origin_ps: int, program: Program | None
+) -> tuple[Array, list[Instruction], list[str]]:
+    """The rows, the distinct instructions, and the compiler's name of each row."""
+    rows = _in_ns(graph.instructions, INSTRUCTION, origin_ps)
+    rows["statement"] = -1
+    names, numbers = np.full(len(rows), "", object), {b"": 0}  # of distinct instructions
+    for engine, stream in graph.streams.items():
+        here = np.flatnonzero((rows["engine"] == engine) & (graph.instructions["pc"] >= 0))
+        pcs = graph.instructions["pc"][here]
+        words = stream.code[pcs].reshape(-1).view(f"V{SIZE}").tolist()
+        rows["kind"][here] = [numbers.setdefault(word, len(numbers)) for word in words]
+        code = program.code.get(engine) if program is not None else None
+        if code is not None:
+            _name(rows, names, here, stream.place[pcs], code)
+    return rows, [OUTSIDE, *map(decoded, [*numbers][1:])], names.tolist()
+
+
+def _name(rows: Array, names: Array, here: Array, places: Array, code: Code) -> None:
+    """Give the instructions of an engine the compiler's names and statements."""
+    known = (places >= 0) & (places < len(code.names))
+    if known.any():
+        names[here[known]] = np.array(code.names, object)[places[known]]
+        rows["statement"][here[known]] = np.array(code.statements, np.int64)[places[known]]

@@ -1,0 +1,235 @@
+"""The DMA instructions of a kernel: which instruction starts each, and when its bytes are there.
+
+A transfer ends when it has incremented its semaphore 16 times, once for each DMA engine. Those of a
+queue end in the order in which they are started.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.structs import dataclass
+from neuroncore.capture.encoding import Instruction, decoded
+from neuroncore.capture.neff import STATE_BUFFER, Move, StaticBlock
+from neuroncore.capture.neff import Graph as Program
+from neuroncore.capture.trace import ENGINES, Graph
+
+Array = npt.NDArray[Any]
+
+RINGS = 16  # DMA engines, each of which increments the semaphore of a transfer
+BLOCK = 16  # semaphores of a queue
+FIRST = 8  # the first semaphore of queues
+MARK = 4  # bytes that the increment adds to the last element of a transfer on a DMA engine
+ALIGNED = 16  # bytes; that elements have otherwise
+
+MOVE = np.dtype(
+    [
+        *(("begin_ns", "f8"), ("end_ns", "f8"), ("trigger", "i4")),
+        *(("queue", "i2"), ("semaphore", "u1"), ("bytes", "i8"), ("read_bytes", "i8")),
+        *(("source", "i1"), ("target", "i1")),
+    ]
+)
+UNKNOWN, HBM, SBUF = range(3)  # where a transfer reads and writes
+Row = tuple[float, float, int, int, int, int, int, int, int]  # of MOVE
+
+
+@dataclass(frozen=True, eq=False)
+class Triggers:
+    """What transfers are found from: the instructions of a core, and what its DMA engines did."""
+
+    rows: Array
+    kinds: Sequence[Instruction]
+    updates: Array
+    elements: Array
+    queues: Sequence[str]
+
+    def of_role(self) -> list[int]:
+        """The compiler's instructions that start transfers, in the order of time."""
+        starts = np.array([kind.role == "transfer" for kind in self.kinds], np.bool_)
+        found: list[int] = np.flatnonzero(self.rows["own"] & starts[self.rows["kind"]]).tolist()
+        return found
+
+    def kind(self, row: int) -> Instruction:
+        return self.kinds[int(self.rows["kind"][row])]
+
+    def increments(self) -> dict[int, Array]:
+        """When DMA engines incremented each semaphore, since the kernel began."""
+        own = self.rows[self.rows["own"]]
+        begun = own["begin_ns"].min() if len(own) else 0.0
+        found = self.updates
+        by_dma = (found["by"] < 0) & (found["value"] > 0) & (found["ns"] >= begun)
+        return {
+            number: found["ns"][by_dma & (found["semaphore"] == number)]
+            for number in np.unique(found["semaphore"][by_dma]).tolist()
+        }
+
+    def owned(self, engine: int) -> list[int]:
+        """The queues of an engine, by their names."""
+        return [n for n, name in enumerate(self.queues) if name.startswith(f"q{ENGINES[engine]}")]
+
+
+def of_direct(triggers: Triggers) -> Iterator[Row]:
+    """The transfers of instructions that say which semaphore they increment."""
+    increments, count = triggers.increments(), defaultdict[int, int](int)
+    for row in triggers.of_role():
+        kind = triggers.kind(row)
+        if "semaphore" not in kind.settings:
+            continue
+        number = int(kind.settings["semaphore"])
+        count[number] += int(kind.settings["increment"])
+        own = triggers.owned(int(triggers.rows["engine"][row]))
+        dynamic = [n for n in own if "Dynamic" in triggers.queues[n]]
+        ends = [(each.nbytes, SBUF if each.in_sbuf else HBM) for each in kind.blocks]
+        (read, source), (size, target) = ends
+        end = _end(triggers, row, increments.get(number), count[number])
+        begin = float(triggers.rows["begin_ns"][row])
+        queue = dynamic[0] if dynamic else -1
+        yield begin, end, row, queue, number, size, read, source, target
+
+
+def of_static(triggers: Triggers, graph: Graph, program: Program) -> Iterator[Row]:
+    """The transfers of static blocks, as the compiled program has them."""
+    increments, count = triggers.increments(), defaultdict[int, int](int)
+    for row in triggers.of_role():
+        if "semaphore" in triggers.kind(row).settings:
+            continue
+        engine = int(triggers.rows["engine"][row])
+        block = _block(row, engine, graph, program)
+        if block is None or not block.moves:
+            continue
+        count[block.semaphore] += RINGS
+        queue = program.queues[block.queue].shown if block.queue in program.queues else ""
+        number = triggers.queues.index(queue) if queue in triggers.queues else -1
+        end = _end(triggers, row, increments.get(block.semaphore), count[block.semaphore])
+        begin = float(triggers.rows["begin_ns"][row])
+        yield begin, end, row, number, block.semaphore, *_ends(block, program)
+
+
+def _ends(block: StaticBlock, program: Program) -> tuple[int, int, int, int]:
+    """The bytes that a block writes and reads, and where it does."""
+
+    def memory(name: str) -> int:
+        found = program.variables.get(name)
+        return UNKNOWN if found is None else SBUF if found.kind == STATE_BUFFER else HBM
+
+    written, read = (sum(sizes) for sizes in zip(*map(_sizes_of, block.moves), strict=True))
+    first = block.moves[0]
+    return written, read, memory(first.source), memory(first.target)
+
+
+def _sizes_of(move: Move) -> tuple[int, int]:
+    return move.nbytes, move.read_bytes
+
+
+def _block(row: int, engine: int, graph: Graph, program: Program) -> StaticBlock | None:
+    """The static block that an instruction starts: the runtime has put another in the place of the
+    compiler's, which names it."""
+    place = int(graph.streams[engine].place[graph.instructions["pc"][row]])
+    code = program.code.get(engine)
+    if code is None or not 0 <= place < len(code.words):
+        return None
+    asked = decoded(code.words[place].tobytes()).settings
+    wanted = asked.get("queue"), asked.get("block")
+    each = program.blocks[engine]
+    return next((one for one in each if (one.queue, one.number) == wanted), None)
+
+
+def unnamed(triggers: Triggers) -> Iterator[Row]:
+    """The transfers of static blocks from the trace alone: writes to one address are of one queue,
+    and queues are told apart by how many transfers they have and by when they begin."""
+    doorbells: dict[tuple[int, int], list[int]] = {}
+    for row in triggers.of_role():
+        settings = triggers.kind(row).settings
+        if "semaphore" not in settings:
+            key = int(triggers.rows["engine"][row]), int(settings.get("dst", 0))
+            doorbells.setdefault(key, []).append(row)
+    taken = {
+        int(triggers.kind(row).settings["semaphore"]) - FIRST
+        for row in triggers.of_role()
+        if "semaphore" in triggers.kind(row).settings
+    }
+    ended = _ended(triggers, {number // BLOCK for number in taken})
+    free: dict[int, list[int]] = {}
+    static = partial(_static_queues, triggers)
+    for (engine, _), rows in doorbells.items():
+        ends = _likely(triggers, rows, ended)
+        queue = _fitting(triggers.elements, free.setdefault(engine, static(engine)), len(rows))
+        sizes = _sizes(triggers.elements, queue, len(rows))
+        for row, (end, semaphore), size in zip(rows, ends, sizes, strict=True):
+            begin = float(triggers.rows["begin_ns"][row])
+            yield begin, end, row, queue, semaphore, size, size, UNKNOWN, UNKNOWN
+
+
+def _ended(triggers: Triggers, taken: set[int]) -> list[list[tuple[float, int]]]:
+    """When each transfer ended and on which semaphore, by blocks of semaphores that are not those
+    of other transfers."""
+    blocks = defaultdict[int, list[tuple[float, int]]](list)
+    for number, times in triggers.increments().items():
+        if number >= FIRST and (number - FIRST) // BLOCK not in taken:
+            ends = times[RINGS - 1 :: RINGS].tolist()
+            blocks[(number - FIRST) // BLOCK] += [(end, number) for end in ends]
+    return [sorted(each) for each in blocks.values() if each]
+
+
+def _likely(
+    triggers: Triggers, rows: Sequence[int], ended: list[list[tuple[float, int]]]
+) -> list[tuple[float, int]]:
+    """The ends of the transfers that these instructions start: those of the first block with as
+    many, none before its begin."""
+    begins = triggers.rows["begin_ns"][rows].tolist()
+    for block in sorted(ended):
+        fits = len(block) == len(rows)
+        if fits and all(end >= begin for (end, _), begin in zip(block, begins, strict=True)):
+            ended.remove(block)
+            return block
+    return [(float(triggers.rows["end_ns"][row]), 0) for row in rows]
+
+
+def _static_queues(triggers: Triggers, engine: int) -> list[int]:
+    """The engine's static queues that moved something, by when they began."""
+    found = triggers.elements
+    used = {
+        number: float(found["begin_ns"][found["queue"] == number].min())
+        for number in triggers.owned(engine)
+        if "Dynamic" not in triggers.queues[number] and (found["queue"] == number).any()
+    }
+    return sorted(used, key=lambda number: used[number])
+
+
+def _fitting(elements: Array, free: list[int], count: int) -> int:
+    """The first of the queues that has so many transfers on each of its DMA engines, else the first
+    of all, which is taken out; -1 if there is none."""
+    for queue in free:
+        last = (elements["queue"] == queue) & (elements["bytes"] % ALIGNED == MARK)
+        if {*np.unique(elements["engine"][last], return_counts=True)[1].tolist()} == {count}:
+            free.remove(queue)
+            return queue
+    return free.pop(0) if free else -1
+
+
+def _sizes(elements: Array, queue: int, count: int) -> list[int]:
+    """The bytes of each of the transfers of a queue; 0 where its elements can't be told apart."""
+    own = elements[elements["queue"] == queue] if queue >= 0 else elements[:0]
+    sizes = np.zeros(count, np.int64)
+    for ring in np.unique(own["engine"]).tolist():
+        on_ring = own[own["engine"] == ring]
+        last = on_ring["bytes"] % ALIGNED == MARK
+        if np.count_nonzero(last) != count:
+            return [0] * count
+        which = np.minimum(np.cumsum(last) - last, count - 1)
+        np.add.at(sizes, which, on_ring["bytes"].astype(np.int64) - MARK * last)
+    return [int(size) for size in sizes]
+
+
+def _end(triggers: Triggers, row: int, times: Array | None, count: int) -> float:
+    """When the semaphore was incremented for the last time; the end of the instruction itself where
+    the trace does not have that."""
+    if times is None or count > len(times):
+        return float(triggers.rows["end_ns"][row])
+    return float(times[count - 1])

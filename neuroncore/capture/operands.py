@@ -1,0 +1,86 @@
+"""Instructions from what the profiler prints of them: their opcode and their operands as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from neuroncore.capture.encoding import Block, Condition, Instruction, Operand, role
+
+NAMED = re.compile(r"S\[(?P<number>\d+)\](?: \((?P<name>[^)]*)\))?|(?P<alone>\d+)")
+WAIT = re.compile(r"([SE])\[(\d+)\](?: \([^)]*\))?(==|>=|-)(\d*)(?=\s|$)")
+UPDATE = re.compile(r"([SE])\[(\d+)\](?: \([^)]*\))?(\+\+|--|\+=|=|\+)(\d*)@complete")
+TENSOR = re.compile(r"(\w+)=(?:(\w+)@)?(0x[0-9a-f]+)\[([-\d,]+)\]\[([\d,]+)\]")
+CELLS = re.compile(r"(?<!\S)(\d+)\*(\d+)(?!\S)")
+SETTING = re.compile(r"(?<!\S)(\w+)=(\S+)")
+PATTERN = re.compile(r"\[([-\d,]+)\]\[([-\d,]+)\]")
+ENDS = "src", "dst"  # of a transfer: read and written
+TRANSPOSE = "TRANSPOSE"  # the type of an instruction that transposes
+
+
+def instruction(opcode: str, text: str, kind: str) -> Instruction:
+    """An instruction by its opcode, its operands and its type. What is not printed is not known:
+    partitions of operands are those of `channels`. Raises ValueError for other text."""
+    given = dict(SETTING.findall(text))
+    settings: dict[str, Any] = dict(given)
+    rows = int(given.get("channels", 0))
+    if cells := CELLS.search(text):
+        rows, settings["rows"], settings["columns"] = int(cells[1]), int(cells[1]), int(cells[2])
+        settings["transpose"] = "ENABLED" if kind == TRANSPOSE else "DISABLED"
+    if "sem_increment" in given:
+        settings["semaphore"] = int(given["semaphore"])
+        settings["increment"] = int(given["sem_increment"])
+    else:
+        settings.pop("semaphore", None)
+    if "dst" in given and not TENSOR.search(text):
+        settings["dst"] = int(given["dst"].partition(",")[0], 0)
+    return Instruction(
+        opcode=opcode,
+        role=role(opcode),
+        waits=tuple(Condition(s + how, int(n), int(v or 1)) for s, n, how, v in WAIT.findall(text)),
+        updates=tuple(
+            Condition(s + how, int(n), int(v or 1)) for s, n, how, v in UPDATE.findall(text)
+        ),
+        operands=tuple(_operands(text, rows)),
+        blocks=tuple(_blocks(given)),
+        settings=settings,
+    )
+
+
+def _operands(text: str, rows: int) -> Iterator[Operand]:
+    for name, form, address, steps, sizes in TENSOR.findall(text):
+        yield Operand(
+            name=name,
+            reads=name.startswith(ENDS[0]),
+            address=int(address, 16),
+            steps=_numbers(steps),
+            sizes=_numbers(sizes),
+            format=form,
+            rows=rows,
+        )
+
+
+def _blocks(given: dict[str, str]) -> Iterator[Block]:
+    """The two ends of a transfer."""
+    for end in ENDS:
+        found = PATTERN.fullmatch(given.get(f"{end}_pattern", ""))
+        if found is None:
+            continue
+        is_address = f"{end}_addr_imm" in given
+        where = given.get(f"{end}_addr_imm", given.get(f"{end}_table_offset_imm", "0"))
+        yield Block(
+            name=end,
+            reads=end == ENDS[0],
+            kind="address" if is_address else "table",
+            number=int(given.get(f"{end}_table_index", 0)),
+            address=int(where, 0),
+            steps=_numbers(found[1]),
+            counts=_numbers(found[2]),
+            element=int(given[f"{end}_elem_size"]),
+            format=given.get("in_dtype" if end == ENDS[0] else "out_dtype", ""),
+        )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))

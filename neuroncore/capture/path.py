@@ -1,0 +1,139 @@
+"""The chain of events that a measured run ends with: which statements keep it, and with what."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from neuroncore.base.structs import dataclass
+from neuroncore.capture.measured import Core
+
+WAITS = "latency"  # from the end of an event to the begin of what waited for it
+
+
+@dataclass(frozen=True)
+class Step:
+    """One event of the path: an instruction, or a transfer from its start to the last byte. `ns` is
+    the time until the next event begins, `works_ns` what of that it works."""
+
+    row: int
+    what: str  # the engine, or the queue of a transfer
+    opcode: str
+    statement: int
+    ns: float
+    works_ns: float
+
+
+@dataclass(frozen=True)
+class Part:
+    """A statement's part of the path, in nanoseconds: with what, and how many of its instructions
+    ran in all and on the path."""
+
+    statement: int
+    place: str
+    text: str
+    opcodes: Sequence[str]
+    count: int
+    steps: int
+    ns: float
+    with_what: Mapping[str, float]
+
+
+def steps(core: Core) -> list[Step]:
+    """The events of the path in order; the first begins when the kernel does."""
+    path, first = core.causes.path, core.window[0]
+    begins = [_begin(core, event) for event in path]
+    if begins:
+        begins[0] = min(begins[0], first)
+    until = [*begins[1:], *[_end(core, event) for event in path[-1:]]]
+    return [
+        _step(core, event, begin, end)
+        for event, begin, end in zip(path, begins, until, strict=True)
+    ]
+
+
+def _begin(core: Core, event: int) -> float:
+    move = event - len(core.instructions)
+    found = core.moves[move] if move >= 0 else core.instructions[event]
+    return float(found["begin_ns"])
+
+
+def _end(core: Core, event: int) -> float:
+    move = event - len(core.instructions)
+    found = core.moves[move] if move >= 0 else core.instructions[event]
+    return float(found["end_ns"])
+
+
+def _step(core: Core, event: int, begin: float, until: float) -> Step:
+    works = min(_end(core, event), until) - begin
+    move = event - len(core.instructions)
+    row = int(core.moves["trigger"][move]) if move >= 0 else event
+    return Step(
+        row=row,
+        what=_queue(core, move) if move >= 0 else core.engine(row),
+        opcode=core.kind(row).opcode,
+        statement=int(core.instructions["statement"][row]),
+        ns=until - begin,
+        works_ns=works,
+    )
+
+
+def _queue(core: Core, move: int) -> str:
+    queue = int(core.moves["queue"][move])
+    return core.queues[queue] if queue >= 0 else "DMA"
+
+
+def parts(core: Core, found: Sequence[Step]) -> list[Part]:
+    """By statement, those that keep the path longest first; where statements are not known, by
+    engine and opcode."""
+    groups: dict[object, list[Step]] = {}
+    for step in found:
+        known = step.statement in core.statements
+        groups.setdefault(step.statement if known else (step.what, step.opcode), []).append(step)
+    own = core.instructions["statement"][core.kernel]
+    made = [_part(core, each, int((own == each[0].statement).sum())) for each in groups.values()]
+    return sorted(made, key=lambda part: -part.ns)
+
+
+def _part(core: Core, each: Sequence[Step], count: int) -> Part:
+    with_what: dict[str, float] = defaultdict(float)
+    for step in each:
+        with_what[step.what] += step.works_ns
+        with_what[WAITS] += step.ns - step.works_ns
+    statement = core.statements.get(each[0].statement)
+    opcodes = sorted({step.opcode for step in each})
+    return Part(
+        statement=each[0].statement,
+        place=place_of(core, each[0].row) or each[0].what,
+        text=statement.text if statement is not None else "/".join(opcodes),
+        opcodes=opcodes,
+        count=count if statement is not None else len(each),
+        steps=len(each),
+        ns=sum(step.ns for step in each),
+        with_what=with_what,
+    )
+
+
+def place_of(core: Core, row: int) -> str:
+    """File and line of an instruction where the program says so, else the compiler's number of its
+    statement; "" if neither is known."""
+    number = int(core.instructions["statement"][row])
+    statement = core.statements.get(number)
+    if statement is None:
+        return ""
+    return f"{statement.file}:{statement.line}" if statement.line else f"statement {number}"
+
+
+def idle(core: Core) -> Iterator[tuple[str, str, float]]:
+    """How long engines waited for what, in nanoseconds, the longest first: each engine, what made
+    its condition true (an engine or a queue), and the sum."""
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for row in core.kernel.tolist():
+        ns = float(core.causes.waited_ns[row])
+        if ns > 0:
+            cause = int(core.causes.cause[row])
+            move = cause - len(core.instructions)
+            what = _queue(core, move) if move >= 0 else "" if cause < 0 else core.engine(cause)
+            found[core.engine(row), what] += ns
+    for (engine, what), ns in sorted(found.items(), key=lambda one: -one[1]):
+        yield engine, what, ns

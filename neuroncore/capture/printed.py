@@ -1,0 +1,164 @@
+"""The JSON that `neuron-profile view --output-format json` writes, read as a capture.
+
+It has a row for each instruction with its operands as text, one for each element that DMA engines
+moved, and one for each change of a semaphore. Operands are taken apart again by `operands`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.base.errors import UsageError
+from neuroncore.capture.encoding import Instruction
+from neuroncore.capture.measured import CLOCK, ELEMENT, INSTRUCTION, UPDATE, Capture, Core
+from neuroncore.capture.moves import MOVE, Triggers, of_direct, unnamed
+from neuroncore.capture.neff import Statement
+from neuroncore.capture.operands import NAMED, instruction
+from neuroncore.capture.trace import ENGINES, SEMAPHORES, content
+
+Array = npt.NDArray[Any]
+Json = Mapping[str, Any]
+
+LARGEST = 1 << 30  # bytes of a file
+TABLES = "instruction", "summary"  # that a profile must have
+MATRIX = "TensorMatrix"  # the second row of the Tensor engine
+FULL = 8  # eighths of a clock
+DAMAGED = AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError
+
+
+def load(path: Path) -> Capture:
+    """Read a file. Raises UsageError if it can't be read or is no profile."""
+    try:
+        told = json.loads(content(path, LARGEST))
+    except (ValueError, RecursionError):
+        raise UsageError(f"{path} is not JSON") from None
+    return read(told, str(path))
+
+
+def read(told: Any, source: str) -> Capture:
+    """What the tables of a profile say. Raises UsageError if they are others."""
+    if not isinstance(told, dict) or not all(told.get(name) for name in TABLES):
+        missing = "it has no tables " + " and ".join(TABLES)
+        raise UsageError(f"{source} is not a profile of neuron-profile: {missing}")
+    try:
+        return _capture(told, source)
+    except DAMAGED as error:
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise UsageError(f"{source} is not a profile that can be read: {said}") from None
+
+
+def _capture(told: Json, source: str) -> Capture:
+    about = told["summary"][0]
+    names = dict.fromkeys(str(row["subgraph"]) for row in told["instruction"])
+    total_ns = float(about["total_time"]) * 1e9
+    header = told.get("neff_header") or [{}]
+    return Capture(
+        program=str(header[0].get("network_name", Path(source).stem)),
+        instance=str(about.get("instance_type", "")),
+        runtime=str(about.get("runtime_version", "")),
+        source=source,
+        cores=[_core(told, name, number, total_ns) for number, name in enumerate(sorted(names))],
+    )
+
+
+def _core(told: Json, name: str, number: int, total_ns: float) -> Core:
+    listed = _of(told, "instruction", name)
+    listed.sort(key=lambda row: row["timestamp"])
+    rows, kinds = _instructions(listed)
+    queues = [*dict.fromkeys(str(row["q_name"]) for row in _of(told, "dma_queues_info", name))]
+    elements = _elements(told, name, queues)
+    semaphores = dict(SEMAPHORES)
+    updates = _array(UPDATE, _updates(_of(told, "semaphore_update", name), semaphores))
+    triggers = Triggers(rows, kinds, updates, elements, queues)
+    moves = np.array([*of_direct(triggers), *unnamed(triggers)], MOVE)
+    ham = ((row["timestamp"], row["k"] * FULL // row["n"]) for row in _of(told, "ham", name))
+    return Core(
+        name=name,
+        number=number,
+        total_ns=total_ns,
+        instructions=rows,
+        kinds=kinds,
+        names=[str(row.get("bir_instruction_name", "")) for row in listed],
+        moves=np.sort(moves, order="begin_ns", kind="stable"),
+        queues=queues,
+        elements=elements,
+        updates=updates,
+        clock=_array(CLOCK, ham),
+        semaphores=semaphores,
+        statements=_statements(listed),
+        memory={},
+    )
+
+
+def _of(told: Json, table: str, core: str) -> list[Json]:
+    return [row for row in told.get(table) or [] if row["subgraph"] == core]
+
+
+def _array(dtype: np.dtype[Any], rows: Iterator[tuple[Any, ...]]) -> Array:
+    made = np.array([*rows], dtype)
+    return made[np.argsort(made[dtype.names[0]], kind="stable")] if dtype.names else made
+
+
+def _instructions(listed: Sequence[Json]) -> tuple[Array, list[Instruction]]:
+    numbers: dict[tuple[str, str, str], int] = {}
+    rows = np.zeros(len(listed), INSTRUCTION)
+    for at, row in enumerate(listed):
+        key = str(row["opcode"]), str(row.get("operands", "")), str(row.get("instruction_type", ""))
+        engine = ENGINES.index(str(row["subgroup"]).replace(MATRIX, ENGINES[0]))
+        begin = float(row["timestamp"])
+        statement = int(row.get("raw_penguin_id", -1))
+        kind, own = numbers.setdefault(key, len(numbers)), "compiler_pc" in row
+        rows[at] = begin, begin + float(row["duration"]), engine, kind, own, statement
+    return rows, [instruction(*key) for key in numbers]
+
+
+def _statements(listed: Sequence[Json]) -> dict[int, Statement]:
+    """The statements that instructions are of; with the line of the kernel where rows have it."""
+    found = {}
+    for row in listed:
+        number = int(row.get("raw_penguin_id", -1))
+        if number >= 0 and number not in found:
+            file, _, line = str(row.get("nki_source_location", "")).rpartition(":")
+            known = bool(file) and line.isdecimal()
+            found[number] = Statement(number, "", file if known else "", int(line) if known else 0)
+    return found
+
+
+def _elements(told: Json, name: str, queues: Sequence[str]) -> Array:
+    numbers = {
+        (str(row["q_eng_idx"]), str(row["q_idx"])): queues.index(str(row["q_name"]))
+        for row in _of(told, "dma_queues_info", name)
+    }
+    of_queue = {queue: number for (_, queue), number in numbers.items()}
+
+    def rows() -> Iterator[tuple[float, float, int, int, int]]:
+        for row in _of(told, "dma", name):
+            begin, key = float(row["timestamp"]), (str(row["dma_engine"]), str(row["dma_queue"]))
+            queue = numbers.get(key, of_queue.get(key[1], -1))
+            size = int(row["transfer_size"])
+            yield begin, begin + float(row["duration"]), int(row["dma_engine"]), queue, size
+
+    return _array(ELEMENT, rows())
+
+
+def _updates(
+    listed: Sequence[Json], semaphores: dict[int, str]
+) -> Iterator[tuple[float, int, int, int]]:
+    """The changes; the names of semaphores are put among those that are known. What is named after
+    an engine is changed by that, all else by DMA engines."""
+    for row in listed:
+        found = NAMED.fullmatch(str(row["id"]))
+        number = int(found["number"] or found["alone"]) if found else -1
+        if not 0 <= number < 256:
+            raise ValueError(f"{row['id']!r} is no semaphore")
+        if found and found["name"]:
+            semaphores[number] = found["name"]
+        name = semaphores.get(number, "")
+        by = ENGINES.index(name) if name in ENGINES else -1
+        yield float(row["timestamp"]), number, int(row["value"]), by

@@ -1,0 +1,149 @@
+"""A measured run: what a Run is for an estimate, of a device trace or the profiler's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore import machine as machines
+from neuroncore.base.errors import UsageError
+from neuroncore.capture import figures, neff, perfetto, printed, trace
+from neuroncore.capture.difference import Difference, Side, compared
+from neuroncore.capture.measured import Capture, Core, of_trace
+from neuroncore.capture.path import place_of
+from neuroncore.capture.why import Why, why
+from neuroncore.machine import Machine
+from neuroncore.machine import instance as instances
+from neuroncore.report.arrays import INSTRUCTION
+
+Array = npt.NDArray[Any]
+
+
+class Measured:
+    """What a device did when it ran a kernel. Its times are measured, those of a Run are estimates;
+    `summary`, `instructions`, `why`, `diff` and `trace` are as a Run has them."""
+
+    def __init__(self, capture: Capture) -> None:
+        self.capture = capture
+
+    @property
+    def kernel(self) -> str:
+        """The name of the compiled program."""
+        return self.capture.program
+
+    @property
+    def total_ns(self) -> float:
+        """The kernel's time, without what the profiler adds before and after it."""
+        return self.capture.busiest.window_ns
+
+    @cached_property
+    def machine(self) -> Machine | None:
+        """What it ran on; None for an instance that is not known."""
+        name = self.capture.instance
+        if not instances.known(name):
+            return None
+        return machines.load(instances.load(name).chip.machine)
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Figures by the names of the vendor's profiler, in its units."""
+        return figures.summary(self.capture, self.machine)
+
+    @cached_property
+    def instructions(self) -> Array:
+        """A structured array, as `report.arrays.instructions` describes it: the kernel's
+        instructions and, after those of each core, its transfers."""
+        each = [_rows(number, core) for number, core in enumerate(self.capture.cores)]
+        return np.concatenate(each) if each else np.zeros(0, INSTRUCTION)
+
+    def why(self, top: int = 5) -> Why:
+        """What was busy, which statements the end waited for, and what engines waited for."""
+        return why(self.capture, top)
+
+    def diff(self, other: Measured | Side) -> Difference:
+        """This run beside another, or beside an estimate (`difference.estimated`)."""
+        return compared(self.side, other.side if isinstance(other, Measured) else other)
+
+    @property
+    def side(self) -> Side:
+        return Side.of_core(self.kernel, self.capture.instance, self.capture.busiest)
+
+    def trace(self, path: Path | str) -> None:
+        """Write a timeline for Perfetto. Raises OSError."""
+        perfetto.write(self.capture, Path(path))
+
+    def __repr__(self) -> str:
+        return f"<Measured run of {self.kernel} on {self.capture.instance}>"
+
+
+def load(path: Path | str, program: Path | str | None = None) -> Measured:
+    """Read a device trace (.ntff), with the names of its compiled program (.neff) where that is
+    given or stands beside the trace under its name, or the JSON (.json) that `neuron-profile view`
+    writes. Raises UsageError for what is neither."""
+    path = Path(path)
+    if path.suffix == ".json":
+        return Measured(printed.load(path))
+    found = trace.load(path)
+    made = neff.load(Path(program)) if program is not None else _beside(path, found)
+    if made is not None and not _belongs(found, made):
+        raise UsageError(f"{program} is not the program of {path}: its instructions are others")
+    return Measured(of_trace(found, str(path), made))
+
+
+def _beside(path: Path, found: trace.Trace) -> neff.Neff | None:
+    """The compiled program beside a trace, if one is there that can be read and is its own."""
+    program = path.with_suffix(".neff")
+    try:
+        made = neff.load(program) if program.is_file() else None
+    except UsageError:
+        return None
+    return made if made is not None and _belongs(found, made) else None
+
+
+def _belongs(found: trace.Trace, made: neff.Neff) -> bool:
+    """Whether the lengths of the streams are the program's: the runtime's instructions aside."""
+    programs = {graph.name: graph for graph in made.graphs}
+    for graph in found.graphs:
+        program = programs.get(graph.name)
+        for engine, stream in graph.streams.items():
+            code = program.code.get(engine) if program is not None else None
+            places = stream.place[stream.place >= 0]
+            if code is None or (len(places) and int(places.max()) >= len(code.words)):
+                return False
+    return True
+
+
+def _rows(number: int, core: Core) -> Array:
+    """Of a core; an engine is busy with an instruction until it begins the next one."""
+    kernel, moves = core.kernel, core.moves
+    rows = np.zeros(len(kernel) + len(moves), INSTRUCTION)
+    rows["core"] = number
+    found = [core.kind(row) for row in kernel.tolist()]
+    starts: Sequence[int] = moves["trigger"].tolist()
+    rows["opcode"] = [kind.opcode for kind in found] + ["DMA"] * len(moves)
+    rows["name"] = [core.names[row] for row in [*kernel.tolist(), *starts]]
+    queues = [core.queues[q] if q >= 0 else "" for q in moves["queue"].tolist()]
+    rows["queue"] = [core.engine(row) for row in kernel.tolist()] + queues
+    rows["place"] = [place_of(core, row) for row in [*kernel.tolist(), *starts]]
+    own = core.instructions[kernel]
+    rows["begin_ns"] = np.concatenate([own["begin_ns"], moves["begin_ns"]])
+    rows["end_ns"] = np.concatenate([own["end_ns"], moves["end_ns"]])
+    rows["done_ns"] = rows["end_ns"]
+    rows["busy_ns"] = rows["end_ns"] - rows["begin_ns"]
+    for engine in np.unique(own["engine"]).tolist():
+        here = np.flatnonzero(own["engine"] == engine)
+        until = np.append(own["begin_ns"][here[1:]], np.inf)
+        rows["busy_ns"][here] = np.minimum(until, own["end_ns"][here]) - own["begin_ns"][here]
+    places = np.full(len(core.instructions) + len(moves), -1)
+    places[kernel] = np.arange(len(kernel))
+    places[len(core.instructions) :] = len(kernel) + np.arange(len(moves))
+    events = np.concatenate([kernel, len(core.instructions) + np.arange(len(moves))])
+    cause = core.causes.cause[events.astype(np.int64)]
+    rows["waited_for"] = np.where(cause >= 0, places[cause], -1)
+    rows["critical"][places[core.causes.path]] = True
+    return rows

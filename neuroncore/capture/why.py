@@ -1,0 +1,135 @@
+"""Why a measured run took as long as it did: what was busy, and what waited for what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from neuroncore.base.structs import dataclass
+from neuroncore.base.units import duration
+from neuroncore.capture.figures import union_ns
+from neuroncore.capture.measured import Capture, Core
+from neuroncore.capture.path import Part, idle, parts, steps
+from neuroncore.capture.trace import ENGINES
+
+SCHEMA = "neuroncore.measured_why/1"
+SHOWN = 0.005  # of the time: parts that are less are not printed
+NOTHING = "nothing that the trace has"
+
+
+@dataclass(frozen=True, repr=False)
+class Why:
+    """The measured time of the kernel and of all that the profiler counts, in nanoseconds; how busy
+    each engine was in the kernel's window; the statements on the path that ends last; and how long
+    engines waited for what. `top` is how many rows of each are printed."""
+
+    program: str
+    instance: str
+    kernel_ns: float
+    total_ns: float
+    busy: Mapping[str, float]
+    path: Sequence[Part]
+    waits: Sequence[tuple[str, str, float]]
+    top: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Times in seconds, shares as parts of one."""
+        whole = self.kernel_ns or 1.0
+        return {
+            "schema": SCHEMA,
+            "measured": True,
+            "kernel": self.program,
+            "target": self.instance,
+            "kernel_time": self.kernel_ns / 1e9,
+            "total_time": self.total_ns / 1e9,
+            "busy": dict(self.busy),
+            "lines": [_row(part, whole) for part in self.path],
+            "waits": [
+                {"engine": engine, "for": what, "time": ns / 1e9} for engine, what, ns in self.waits
+            ],
+        }
+
+    def __repr__(self) -> str:
+        """What a notebook shows, and `print`."""
+        return "\n".join(_text(self))
+
+
+def why(capture: Capture, top: int = 5) -> Why:
+    """Of the core that ran the kernel."""
+    core = capture.busiest
+    path = parts(core, steps(core))
+    return Why(
+        program=capture.program,
+        instance=capture.instance,
+        kernel_ns=core.window_ns,
+        total_ns=capture.total_ns,
+        busy=busy(core),
+        path=path,
+        waits=list(idle(core)),
+        top=top,
+    )
+
+
+def busy(core: Core) -> dict[str, float]:
+    """The part of the kernel's window in which each engine has an instruction, and in which DMA
+    engines move something."""
+    begin, end = core.window
+    window, rows = (end - begin) or 1.0, core.instructions[core.kernel]
+    found = {}
+    for number, engine in enumerate(ENGINES):
+        own = rows[rows["engine"] == number]
+        found[engine] = union_ns(own["begin_ns"], own["end_ns"]) / window
+    moved = core.elements[(core.elements["begin_ns"] >= begin) & (core.elements["end_ns"] <= end)]
+    found["DMA"] = union_ns(moved["begin_ns"], moved["end_ns"]) / window
+    return found
+
+
+def measured_time(kernel_ns: float, total_ns: float) -> str:
+    """The kernel's time and what the profiler adds to it."""
+    around = total_ns - kernel_ns
+    if around <= 0:
+        return f"measured {duration(kernel_ns)}"
+    return (
+        f"measured {duration(total_ns)}: {duration(kernel_ns)} kernel + {duration(around)} of "
+        "neuron-profile"
+    )
+
+
+def _largest(times: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(times.items(), key=lambda one: -one[1])
+
+
+def _row(part: Part, whole: float) -> dict[str, Any]:
+    return {
+        "place": part.place,
+        "text": part.text,
+        "instructions": list(part.opcodes),
+        "count": part.count,
+        "on_critical_path": part.steps,
+        "share": part.ns / whole,
+        "parts": {name: ns / whole for name, ns in part.with_what.items()},
+    }
+
+
+def _text(told: Why) -> Iterator[str]:
+    yield f"{told.program} on {told.instance}   {measured_time(told.kernel_ns, told.total_ns)}"
+    if not told.path:
+        yield "no instruction of a kernel was traced"
+        return
+    yield "busy       " + "   ".join(f"{name} {share:.0%}" for name, share in told.busy.items())
+    yield from ("", "critical path by statement")
+    whole = told.kernel_ns
+    for part in told.path[: told.top]:
+        shares = ((name, ns / whole) for name, ns in _largest(part.with_what))
+        said = ", ".join(f"{name} {share:.0%}" for name, share in shares if share > SHOWN)
+        names = "/".join(part.opcodes)
+        row = f"  {part.ns / whole:5.0%}  {part.place:<18} {names:<24} {said}"
+        yield row.rstrip()
+    rest = told.path[told.top :]
+    if rest:
+        yield f"  {sum(part.ns for part in rest) / whole:5.0%}  {len(rest)} others"
+    yield from ("", "waited for semaphores")
+    for engine, what, ns in told.waits[: told.top]:
+        yield f"  {duration(ns):>9}  {engine} for {what or NOTHING}"
+    if not told.waits:
+        yield "  nothing"

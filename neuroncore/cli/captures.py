@@ -1,0 +1,112 @@
+"""Captures of devices in commands: what they take instead of a kernel or a saved run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neuroncore.base.errors import UsageError
+from neuroncore.base.lazy import Lazy
+from neuroncore.capture.files import is_capture
+from neuroncore.cli import failures
+
+if TYPE_CHECKING:
+    from neuroncore.capture.run import Measured
+
+capturing: Any = Lazy("neuroncore.capture.run")
+differing: Any = Lazy("neuroncore.capture.difference")
+SCHEMA = "neuroncore.capture/1"
+
+
+def named(text: str) -> bool:
+    """Whether an argument names a capture and not a kernel."""
+    return is_capture(Path(text))
+
+
+def add_import(actions: Any) -> None:
+    """The action of `neuroncore profile` that reads what the vendor's tools wrote."""
+    parser = actions.add_parser(
+        "import",
+        help="read a trace of a device (.ntff), or the JSON of neuron-profile view",
+        description="Print the figures of a measured run by the profiler's names. `neuroncore why` "
+        "and `neuroncore diff` take the same files. docs/capture.md explains it.",
+    )
+    parser.add_argument("file", metavar="FILE.ntff", help="the trace, or the profiler's JSON")
+    add_program(parser)
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
+    parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
+    parser.set_defaults(command=import_)
+
+
+def add_program(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--neff",
+        type=Path,
+        metavar="FILE.neff",
+        help="the compiled program of a trace, which has the compiler's names (default: the file "
+        "next to the trace with the same name)",
+    )
+
+
+def load(arguments: argparse.Namespace, file: str) -> Measured:
+    """The capture of a file, with the program that the command names."""
+    found: Measured = capturing.load(Path(file), getattr(arguments, "neff", None))
+    return found
+
+
+def import_(arguments: argparse.Namespace) -> int:
+    if not Path(arguments.file).exists():
+        raise UsageError(f"there is no file {arguments.file}")
+    found = load(arguments, arguments.file)
+    if arguments.trace:
+        _write_trace(found, arguments.trace)
+    if arguments.json:
+        told = {"schema": SCHEMA, "kernel": found.kernel, "summary": found.summary}
+        failures.write(json.dumps(told | {"why": found.why().to_dict()}, indent=2))
+        return 0
+    for line in (*_figures(found), "", *str(found.why()).splitlines()[1:]):
+        failures.write(line)
+    return 0
+
+
+def why(arguments: argparse.Namespace) -> int:
+    """Of `neuroncore why`, for a capture."""
+    told = load(arguments, arguments.file).why(arguments.top)
+    failures.write(json.dumps(told.to_dict(), indent=2) if arguments.json else str(told))
+    return 0
+
+
+def side(arguments: argparse.Namespace, file: str) -> Any:
+    """One side of a difference that is measured."""
+    return load(arguments, file).side
+
+
+def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
+    """Of `neuroncore diff`, where at least one side is measured. A Run is an estimate."""
+    sides = [each if hasattr(each, "busy") else _estimated(each) for each in (old, new)]
+    found = differing.compared(*sides)
+    failures.write(json.dumps(found.to_dict(), indent=2) if arguments.json else str(found))
+    return 0
+
+
+def _estimated(run: Any) -> Any:
+    slowest = max(run.timelines, key=lambda timeline: timeline.total_ns)
+    return differing.estimated(run.kernel, slowest)
+
+
+def _write_trace(found: Measured, path: Path) -> None:
+    try:
+        found.trace(path)
+    except OSError as error:
+        raise UsageError(f"{path} can't be written: {error.strerror}") from None
+    print(f"wrote {path}", file=sys.stderr)
+
+
+def _figures(found: Measured) -> list[str]:
+    """A field and its value per line, in alphabetical order, as `profile view` has them."""
+    told = found.summary
+    width = max(map(len, told))
+    return [found.kernel, *(f"    {name:{width}}  {told[name]}" for name in sorted(told))]
