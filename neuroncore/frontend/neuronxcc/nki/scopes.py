@@ -203,11 +203,14 @@ def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
     if state.accumulates or dst.dynamic:
         carry(storage)
         return
+    sources: Sources = None
     for index in reversed(state.loops):
         if storage.scope is index:
             return
-        if index.writes is not None:
-            _check_own(dst, index, index.writes, _sources(dst, arguments))
+        writes = index.writes
+        if writes is not None and not _has_written(index, writes.get(storage.id)):
+            sources = sources or _sources(dst, arguments)
+            _check_own(dst, index, writes, sources)
 
 
 def carry(storage: Storage) -> None:
@@ -217,11 +220,13 @@ def carry(storage: Storage) -> None:
         program.data.carried.add(storage.id)
 
 
+def _has_written(index: LoopIndex, before: Write | None) -> bool:
+    """Whether the last write to a tensor was of the same iteration."""
+    return before is not None and before[0] == index
+
+
 def _check_own(dst: Tile, index: LoopIndex, writes: dict[int, Write], sources: Sources) -> None:
-    place = dst.offset, dst.geometry
-    before = writes.get(dst.storage.id)
-    if before is not None and before[0] == index:
-        return
+    place, before = (dst.offset, dst.geometry), writes.get(dst.storage.id)
     if before is not None and _same(before[1], place):
         equal = sources is not None and before[2] == sources
         current().report(
