@@ -16,7 +16,7 @@ PAGES = README, ROOT / "docs/why.md", ROOT / "docs/diff.md"  # that show what co
 BIN = Path(sys.executable).parent
 PRINTED = re.compile(r"<!-- prints: (.+?) -->\n```text\n(.*?)```", re.DOTALL)
 FENCE = re.compile(r"^```(sh|python)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-COMPILING = "neuroncore: compiling loops, which is done once after an install\n"
+COMPILING = "neuroncore: compiling loops (once per install)\n"
 VERSION = re.compile(r"\d+(\.\d+)+")
 
 
@@ -45,7 +45,7 @@ def run(command, folder):
     return subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
-        env={**environment, "PATH": path},
+        env={**environment, "PATH": path, "NEURONCORE_PROGRESS": "0"},
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -21,10 +21,9 @@ from neuroncore.report.score import Point
 
 HERE = Path(__file__).parent
 HEADER = """\
-# Parts of an estimate between which 80 % of measurements are expected, by the order that it is of,
-# whether the compiled form is in doubt, what it is mostly spent on, and the machine; and how many
-# measurements and sources there are of each. Written by bench/calibration/ranges.py;
-# docs/calibration.md says of what.
+# Factors of an estimate between which 80 % of measurements are expected, by the compiler's order,
+# the certainty of the compiled form, the limit and the machine, with the number of measurements and
+# sources of each class. Written by bench/calibration/ranges.py; see docs/calibration.md.
 """
 
 

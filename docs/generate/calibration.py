@@ -88,10 +88,10 @@ RANGES = """\
 
 Every estimate has a range that is expected to hold for 80 % of measurements. The range is the
 estimate times two factors. They come from the ratios of measurement to estimate for kernels of
-the same class: the same compiler's order, a compiled form that is certain or in doubt, the same
+the same class: the same compiler's order, a certain or uncertain compiled form, the same
 limit, and the same machine.
 
-The form is in doubt (the report says "low confidence") if the model assumes that the older API's
+The form is uncertain (the report says "low confidence") if the model assumes that the older API's
 compiler leaves out {left} of the instructions or more (repeated loads, repeated work, copies) or
 spills tiles, or if there are more than {many:,} instructions, because the compiler may not have
 unrolled the loops that far.

@@ -1,10 +1,10 @@
-"""Times and sizes as a person reads them."""
+"""Times and sizes for people."""
 
 from __future__ import annotations
 
 
 def duration(ns: float) -> str:
-    """12.3 us, with three significant digits or all before the point."""
+    """Return a time such as 12.3 us, with three significant digits or all before the point."""
     for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
         if ns < 1000 * scale:
             return f"{_digits(ns / scale)} {unit}"
@@ -12,7 +12,7 @@ def duration(ns: float) -> str:
 
 
 def size(count: float) -> str:
-    """1.5 MiB, with three significant digits or all before the point."""
+    """Return a size such as 1.5 MiB, with three significant digits or all before the point."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{_digits(count)} {unit}"
@@ -21,5 +21,5 @@ def size(count: float) -> str:
 
 
 def _digits(value: float) -> str:
-    """At least three significant digits, and never an exponent."""
+    """Return at least three significant digits, without an exponent."""
     return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"

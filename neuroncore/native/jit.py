@@ -165,7 +165,7 @@ def tells() -> bool:
 @cache
 def say_that_it_compiles() -> None:
     if tells():
-        print("neuroncore: compiling loops, which is done once after an install", file=sys.stderr)
+        print("neuroncore: compiling loops (once per install)", file=sys.stderr)
 
 
 def compiled(function: Callable[P, R]) -> Compiled[P, R]:

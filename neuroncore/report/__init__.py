@@ -1,1 +1,1 @@
-"""What a run was like, for people and for programs: functions of a record and its timeline."""
+"""Reports about a run, for people and for programs: functions of a record and its timeline."""

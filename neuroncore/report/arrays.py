@@ -1,6 +1,6 @@
-"""The instructions, source lines and tiles of a run, as structured arrays of numpy.
+"""The instructions, source lines and tiles of a run as structured numpy arrays.
 
-`pandas.DataFrame(table)` takes each as it is. Times are nanoseconds of the estimate.
+`pandas.DataFrame(table)` accepts each array. Times are nanoseconds of the estimate.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ TILE = np.dtype([
 
 
 def instructions(timelines: Sequence[Timeline]) -> Array:
-    """A row for each recorded instruction, core after core, in order of the program.
+    """Return a row for each recorded instruction, core by core, in program order.
 
-    It begins at `begin_ns`, keeps its queue for `busy_ns`, has done its work at `done_ns`, and its
-    result can be read at `end_ns`. `waited_for` is the row, counted within its core, of the
-    instruction that let it begin, -1 for none; `critical` says that it is on the critical path.
+    An instruction begins at `begin_ns`, occupies its queue for `busy_ns`, ends its work at
+    `done_ns`, and its result is available at `end_ns`. `waited_for` is the row, counted within its
+    core, of the instruction that it waited for, or -1; `critical` marks the critical path.
     """
     return _together([_instructions(core, t) for core, t in enumerate(timelines)], INSTRUCTION)
 
@@ -80,12 +80,12 @@ def _instructions(core: int, timeline: Timeline) -> Array:
 
 
 def lines(timelines: Sequence[Timeline]) -> Array:
-    """A row for each source line that issued something, of all cores together, those first that
-    keep the critical path longest.
+    """Return a row for each source line with instructions, for all cores together, sorted by
+    their time on the critical path.
 
-    `instruction_ns` sums the times until results could be read, `busy_ns` those for which queues
-    were kept, and `critical_ns` is the line's part of the critical paths, waits for its results
-    included. Transfers are the DMA instructions that the program has, and their bytes.
+    `instruction_ns` is the sum of the times until results are available, `busy_ns` the sum of the
+    times that queues are occupied, and `critical_ns` the line's part of the critical paths,
+    including waits for its results. Transfers are the DMA instructions of the program.
     """
     rows: dict[str, Array] = {}
     for timeline in timelines:
@@ -119,11 +119,11 @@ def _lines(timeline: Timeline) -> Array:
 
 
 def tiles(timelines: Sequence[Timeline]) -> Array:
-    """A row for each tensor that instructions touched, core after core, in order of first use.
+    """Return a row for each tensor that instructions accessed, core by core, in order of first use.
 
-    `row_bytes` are those in each of its `partitions`; `place` is the line that made it, empty for
-    arguments and for tensors at addresses of the kernel's choice, which are one row a memory;
-    `first` and `last` are rows of `instructions`, counted within the core.
+    `row_bytes` is the number of bytes in each of its `partitions`; `place` is the line that created
+    it, or empty for arguments and for tensors at explicit addresses, which share one row per
+    memory; `first` and `last` are rows of `instructions`, counted within the core.
     """
     return _together([_tiles(core, t) for core, t in enumerate(timelines)], TILE)
 

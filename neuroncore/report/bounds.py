@@ -1,4 +1,4 @@
-"""What bounds a run, in a sentence: what there is too much of, where, and what helps."""
+"""The bottleneck of a run in a sentence: the resource, the source line, and advice."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Told:
-    """How one resource is told of: which part of a line shows it, and the sentence."""
+    """How to report a resource: the part of a line that belongs to it, and the sentence."""
 
     share: Callable[[Parts], float]
     sentence: Callable[[Timeline, str], str]
 
 
 def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line]) -> str:
-    """Without a full stop. `lines` are those on the critical path."""
+    """Return the sentence, without a period. `lines` are the lines on the critical path."""
     if limit.what == "nothing":
         return f"bound by {limit}"
     told = TOLD[limit.what] if limit.what in TOLD else _of_engine(limit.what)
     where = max(lines, key=lambda line: told.share(line.parts), default=None)
     said = told.sentence(timeline, where.name if where is not None else "")
     if limit.gain < ALONE:
-        return f"bound by no one resource: first of all {said}"
+        return f"bound by no single resource; first by {said}"
     return f"bound by {said}"
 
 
@@ -47,7 +47,7 @@ def _of_engine(name: str) -> Told:
         busy = timeline.busy_share[name]
         return (
             f"the {name} engine: busy {busy:.0%} of the time with {_instructions(count)}, most on "
-            f"the critical path at {where}; less work for it helps, or its share on others"
+            f"the critical path at {where}; give it less work, or move some to another engine"
         )
 
     return Told(lambda parts: parts.work.get(name, 0.0), said)
@@ -56,16 +56,16 @@ def _of_engine(name: str) -> Told:
 def _bandwidth(timeline: Timeline, where: str) -> str:
     moved, spent = _moved(timeline), timeline.total_ns
     return (
-        f"the bytes that DMA moves: {size(moved)}, {moved / spent:.0f} GB/s, {where}; fewer bytes "
-        "help: narrower formats, and what is loaded once"
+        f"DMA bandwidth: {size(moved)} at {moved / spent:.0f} GB/s, mostly at {where}; move fewer "
+        "bytes: use narrower types, load reused data once"
     )
 
 
 def _rows(timeline: Timeline, where: str) -> str:
     count = int(timeline.moves.sum())
     return (
-        f"the rows that DMA moves: {count:,} transfers of {size(_moved(timeline) / count)} on "
-        f"average, {where}; longer rows of neighbours in HBM help"
+        f"DMA rows: {count:,} transfers of {size(_moved(timeline) / count)} on average, mostly at "
+        f"{where}; move longer contiguous rows of HBM"
     )
 
 
@@ -73,47 +73,47 @@ def _issue(timeline: Timeline, where: str) -> str:
     own = timeline.moves
     each = duration(float(timeline.busy[own].mean()))
     return (
-        f"the issue of DMA transfers: {int(own.sum()):,}, one per {each}, {where}; fewer and "
-        "larger ones help"
+        f"DMA issue: {int(own.sum()):,} transfers, one per {each}, mostly at {where}; use fewer, "
+        "larger transfers"
     )
 
 
-def _transfer_latency(_: Timeline, where: str) -> str:
+def _transfer_latency(timeline: Timeline, where: str) -> str:
+    dma = timeline.machine.dma
+    each = duration(dma.issue_ns + dma.load_latency_ns)
     return (
-        f"the latency of DMA, which takes long from start to finish however little it moves: "
-        f"{where}; loads and stores beside other work help"
+        f"DMA latency (about {each} per transfer, whatever its size), mostly at {where}; start "
+        "loads earlier, or overlap them with compute"
     )
 
 
 def _latency(_: Timeline, where: str) -> str:
     return (
-        f"latency: instructions that wait for the result of the one before, {where}; work that "
-        "doesn't, in between, helps"
+        f"latency: instructions wait for the previous result, mostly at {where}; put independent "
+        "work between them"
     )
 
 
 def _overhead(timeline: Timeline, where: str) -> str:
     count = int((~timeline.moves).sum())
-    return (
-        f"what {_instructions(count)} take beside their work, {where}; fewer and larger ones help"
-    )
+    return f"the fixed cost of {_instructions(count)}, mostly at {where}; use fewer, larger ones"
 
 
 def _warm_up(_: Timeline, where: str) -> str:
-    return f"the Tensor engine's slow clock before it is warm, {where}; products without gaps help"
+    return f"the warm-up of the Tensor engine, mostly at {where}; issue products without gaps"
 
 
 def _tables(_: Timeline, where: str) -> str:
     return (
-        f"loads of the Scalar engine's tables, one for each change of function, {where}; the same "
-        "function in a row helps"
+        f"loads of activation tables, one per change of function, mostly at {where}; group calls "
+        "of the same function"
     )
 
 
 def _space(_: Timeline, where: str) -> str:
     return (
-        f"space: tiles that wait until those before them have been read, {where}; a second tile "
-        "to go on with helps"
+        f"buffer reuse: tiles wait until the previous contents of their buffer are read, mostly at "
+        f"{where}; double-buffer them"
     )
 
 

@@ -1,4 +1,4 @@
-"""What ranks did together: when, how long it took, and who waited for whom."""
+"""The collectives of a run: when they ran, how long they took, and who waited for whom."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from neuroncore.machine.world import listed
 from neuroncore.time.meetings import collectives, time_of, together
 from neuroncore.time.schedule import Timeline
 
-UNKNOWN = "its time is not known: no instance has so many ranks, and of EFA nothing is estimated"
+UNKNOWN = "its time is unknown: no instance has this many ranks, and EFA is not modeled"
 
 
 @dataclass(frozen=True)
 class CollectiveOperation:
-    """One, of a group of ranks. A rank is there at its time in `arrived_ns`, and what the last one
-    brings starts it; `time` is its estimate alone on the links, None where no instance has so many
-    ranks."""
+    """A collective of a group of ranks. `arrived_ns` has the arrival of each rank, and the last
+    arrival starts it. `time` is its estimate without other traffic, or None if no instance has
+    this many ranks."""
 
     name: str
     ranks: tuple[int, ...]
@@ -29,18 +29,18 @@ class CollectiveOperation:
 
     @property
     def last(self) -> int:
-        """The rank that all others waited for."""
+        """Return the rank that all others waited for."""
         return self.ranks[self.arrived_ns.index(max(self.arrived_ns))]
 
     @property
     def waited_ns(self) -> tuple[float, ...]:
-        """How long each rank waited for the last."""
+        """Return how long each rank waited for the last one."""
         latest = max(self.arrived_ns)
         return tuple(latest - own for own in self.arrived_ns)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: times in seconds, bandwidths in bytes per second, by the profiler's names for
-        operations of collectives where it has some."""
+        """Return fields for JSON: times in seconds, bandwidths in bytes per second, with the
+        profiler's names for collectives where they exist."""
         fields = {
             "operation": self.name,
             "replica_group": list(self.ranks),
@@ -63,8 +63,8 @@ class CollectiveOperation:
 
 
 def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
-    """Those of the cores of all ranks, by their ends; of one that happens on both cores of its
-    ranks, in SBUF, one for each."""
+    """Return the collectives of the cores of all ranks, sorted by their ends. A collective in
+    SBUF, which both cores of a rank execute, appears once for each core."""
     world = timelines[0].world
     programs = [timeline.program for timeline in timelines]
     own = [dict(collectives(timeline.compiled)) for timeline in timelines]
@@ -93,8 +93,8 @@ def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
 def slowest(
     timelines: Sequence[Timeline], found: Sequence[CollectiveOperation]
 ) -> tuple[int, float]:
-    """The rank that others waited for most, and how long in all, if the ranks meet in what is
-    `found`; if nobody waits, the one that is the last to end, and 0."""
+    """Return the rank that others waited for most in the collectives `found`, and the total wait;
+    if none waited, the last rank to end, and 0."""
     world = timelines[0].world
     waited = dict.fromkeys(range(world.ranks), 0.0)
     for one in found:
@@ -110,17 +110,17 @@ def told(
     found: Sequence[CollectiveOperation],
     most: int | None = None,
 ) -> Iterator[str]:
-    """The slowest rank, and a line for each of the operations that are `found`: who waited for
-    whom. Of more than `most` those have lines that somebody waited longest at."""
+    """Yield a line about the slowest rank, and a line for each collective in `found` about who
+    waited for whom. If there are more than `most`, only those with the longest waits."""
     rank, waited = slowest(timelines, found)
-    why = f": others waited {duration(waited)} in all for it" if waited > 0 else ""
+    why = f": others waited {duration(waited)} in total for it" if waited > 0 else ""
     taken = max(timeline.total_ns for timeline in timelines)
     yield f"{duration(taken)}; rank {rank} is the slowest{why}"
     longest = sorted(range(len(found)), key=lambda n: -max(found[n].waited_ns))[:most]
     for n in sorted(longest):
         yield _line(found[n])
     if left := len(found) - len(longest):
-        yield f"{left} more, at which nobody waited longer"
+        yield f"{left} more with shorter waits"
 
 
 def _line(one: CollectiveOperation) -> str:

@@ -1,4 +1,4 @@
-"""How far a result is from its reference."""
+"""The difference between a result and its reference."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Array = npt.NDArray[Any]
 
 
 class Incomparable(UsageError):
-    """A result and its reference differ in number or in shape, or are not of numbers."""
+    """A result and its reference differ in number or shape, or are not numeric."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The results of a launch beside those that it should have: true if the relative L2 error of
-    each is within its tolerance."""
+    """The comparison of a launch's results with the expected ones; true if the relative L2 error
+    of each is within its tolerance."""
 
     comparisons: tuple[Comparison, ...]
     tolerances: tuple[float, ...]
@@ -35,9 +35,9 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`rel_l2` is |got - want| / |want| in the Euclidean norm, in float64. `worst` is where the
-    difference is largest. Elements that are NaN or infinite count as equal where both have the
-    same; elsewhere they make everything infinite."""
+    """`rel_l2` is |got - want| / |want| in the Euclidean norm, in float64. `worst` is the index of
+    the largest difference. Equal NaN or infinite elements count as equal; otherwise they make all
+    errors infinite."""
 
     max_abs: float
     rel_l2: float
@@ -56,7 +56,7 @@ class Comparison:
 
 
 def agreement(got: Sequence[Any], want: Sequence[Any], tolerance: float | None = None) -> Agreement:
-    """Compare arrays pairwise, with a tolerance for all, or with each format's own.
+    """Compare arrays pairwise, with one tolerance for all, or the tolerance of each format.
 
     Raises Incomparable as `compare` does.
     """
@@ -66,8 +66,8 @@ def agreement(got: Sequence[Any], want: Sequence[Any], tolerance: float | None =
 
 
 def usual_tolerance(result: Any, reference: Any) -> float:
-    """By the format of a result, or of a reference that has a coarser one: 1e-5 for float32, the
-    gap between 1 and the next number for narrower floats, none for integers."""
+    """Return the tolerance for the coarser format of result and reference: 1e-5 for float32, the
+    gap between 1 and the next number for narrower floats, 0 for integers."""
     form = lookup(np.asarray(result).dtype)
     if form.is_integer:
         return 0.0
@@ -76,17 +76,17 @@ def usual_tolerance(result: Any, reference: Any) -> float:
 
 
 def _plain(value: float) -> float | str:
-    """JSON has no NaN and no infinities: they are written out, as "nan", "inf" and "-inf"."""
+    """Replace NaN and infinities, which JSON lacks, by "nan", "inf" and "-inf"."""
     return value if math.isfinite(value) else str(value)
 
 
 def compare(got: Any, want: Any) -> Comparison:
-    """Compare two arrays of one shape. Raises Incomparable if their shapes differ, or if one is
-    not of numbers."""
+    """Compare two arrays. Raise Incomparable if their shapes differ, or if one is not
+    numeric."""
     try:
         a, b = (np.asarray(x, dtype=np.float64) for x in (got, want))
     except (TypeError, ValueError) as fault:
-        raise Incomparable(f"the result or the reference is not of numbers: {fault}") from None
+        raise Incomparable(f"the result or the reference is not numeric: {fault}") from None
     if a.shape != b.shape:
         raise Incomparable(f"the result has shape {a.shape}, the reference {b.shape}")
     if not a.size:
@@ -104,7 +104,7 @@ def compare(got: Any, want: Any) -> Comparison:
 
 
 def _length(values: Array) -> float:
-    """The Euclidean norm, of numbers whose squares float64 doesn't have too."""
+    """Return the Euclidean norm without overflow of the squares."""
     largest = float(np.abs(values).max())
     if largest == 0.0 or np.isinf(largest):
         return largest

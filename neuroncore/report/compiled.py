@@ -1,4 +1,4 @@
-"""What the device's compiler makes of a kernel, beside its source lines."""
+"""The compiled program of a kernel, by source line."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from neuroncore.time.compiled import BYPASSED, ISSUED, REPEATED, Compiled
 from neuroncore.time.queues import QUEUES
 
 ADDED = "spill_save", "spill_reload", "load again"  # by kind (`neuroncore.time.loops.spills`)
-LEFT_OUT = {REPEATED: "there already", BYPASSED: "read in PSUM"}
+LEFT_OUT = {REPEATED: "already available", BYPASSED: "read from PSUM"}
 
 
 def listing(form: Compiled) -> Iterator[str]:
-    """For each line and instruction, in the order of their first use: how many are issued and on
-    which queues, and how many are left out and why; then, in the same way, the transfers that
-    the compiler adds for tiles that don't fit: before which line, of which tile, of what size."""
+    """Yield a row for each line and instruction, in the order of first use: the number issued on
+    each queue, and the number omitted with the reason. Then yield the transfers that the compiler
+    adds for tiles that do not fit: the line that each comes before, its tile and its size."""
     columns = form.program.columns()
     line, call = columns.line, columns.call
     pairs, first, of = np.unique(
@@ -36,7 +36,7 @@ def listing(form: Compiled) -> Iterator[str]:
 
 
 def _added(form: Compiled) -> Iterator[str]:
-    """Spills and reloads, and loads made again, by the line that each comes before and the tile."""
+    """Yield spills, reloads and repeated loads, by the line that each comes before and the tile."""
     moves, boxes = form.moves, form.program.boxes()
     if not len(moves.kind):
         return
@@ -55,7 +55,7 @@ def _added(form: Compiled) -> Iterator[str]:
             f"by DMA: {area.name or 'a tile'}{made}"
         )
     saved, reloaded, reread = (size(moves.bytes_of(k)) for k in range(len(ADDED)))
-    yield f"spilled {saved}, reloaded {reloaded}, read again from where it came {reread}"
+    yield f"spilled {saved}, reloaded {reloaded}, loaded again {reread}"
 
 
 def _said(form: Compiled, members: npt.NDArray[np.intp]) -> Iterator[str]:
@@ -65,4 +65,4 @@ def _said(form: Compiled, members: npt.NDArray[np.intp]) -> Iterator[str]:
     yield from (f"{count:,} on {QUEUES[q]}" for q, count in enumerate(counts) if count)
     for rule, why in LEFT_OUT.items():
         if count := np.count_nonzero(fate == rule):
-            yield f"{count:,} left out: {why}"
+            yield f"{count:,} omitted: {why}"

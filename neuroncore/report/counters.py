@@ -1,7 +1,7 @@
-"""What the vendor's profiler counts: instructions, bytes and flops, as it counts them.
+"""The counters of the vendor's profiler: instructions, bytes and flops.
 
-Its definitions are inferred from published counters of kernels on trn1 and trn2, which they
-reproduce (docs/counters.md).
+The definitions are inferred from published counters of kernels on trn1 and trn2, and reproduce
+them (docs/counters.md).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SPILLS = ("spill_save_bytes", "spill_reload_bytes")
 
 @dataclass(frozen=True)
 class Product:
-    """What one call asks of the array: `count` pairs of LDWEIGHTS and MATMUL of `flops` each, and
-    the bytes of a partition that one pair reads."""
+    """The work of a call in the array: `count` pairs of LDWEIGHTS and MATMUL of `flops` each, and
+    the bytes per partition that a pair reads."""
 
     count: int
     flops: int
@@ -45,8 +45,8 @@ class Product:
 
 @dataclass
 class Counters:
-    """Bytes, spilled ones too, and flops by the profiler's names; instructions by queue and opcode;
-    DMA transfers of the program."""
+    """Bytes, including spills, and flops, with the profiler's names; instructions by queue and
+    opcode; DMA transfers of the program."""
 
     bytes: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(BYTES + SPILLS, 0)))
     flops: Counter[str] = field(
@@ -57,14 +57,14 @@ class Counters:
     transfer_bytes: int = 0
 
     def of_queue(self, queue: int) -> int:
-        """Instructions of one queue."""
+        """Return the number of instructions of a queue."""
         return sum(count for (q, _), count in self.opcodes.items() if q == queue)
 
 
 def counted(timeline: Timeline) -> Counters:
-    """The counters of all that was recorded. For the older API they are those of what its compiler
-    makes of it: what repeats loads is left out, tiles that don't fit are spilled (`spills`), and
-    the identity matrices of transposes are loaded."""
+    """Return the counters of a record. For the older API they describe the compiled program:
+    repeated loads are omitted, tiles that do not fit are spilled (`spills`), and identity matrices
+    of transposes are loaded."""
     found, machine = Counters(), timeline.machine
     program, call, queue = timeline.program, timeline.columns.call, timeline.queue
     form = timeline.compiled
@@ -101,7 +101,7 @@ def _spill(counts: Counter[str], moves: Moves) -> None:
 
 
 def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
-    """What is read in PSUM though the program has it in SBUF."""
+    """Count reads from PSUM that the program makes from SBUF."""
     columns, places = form.program.columns(), np.flatnonzero(form.read_in_psum)
     if not len(places):
         return
@@ -120,12 +120,12 @@ def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
 
 
 def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine) -> None:
-    """Add one call, made so many times."""
+    """Add a call that was made `times` times."""
     done = product(call, machine)
     for memory, size in accesses(call, machine):
         found.bytes[memory] += size * times
     if done is None:
-        turned = call.instruction.traits.transposes  # by an engine that doesn't multiply
+        turned = call.instruction.traits.transposes  # on an engine that does not multiply
         found.opcodes[queue, "TRANSPOSE" if turned else call.instruction.opcode] += times
     else:
         found.opcodes[queue, "LDWEIGHTS"] += done.count * times
@@ -142,10 +142,10 @@ def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine
 
 
 def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
-    """What one call adds to which counter of bytes.
+    """Yield the byte counters of a call, with their bytes.
 
-    A DMA's bytes are all counted, those of an engine in one partition only, and neither the
-    operands of a tensor_tensor nor columns of scalars at all.
+    All bytes of a DMA are counted, but only one partition of an engine's bytes, and neither the
+    operands of a tensor_tensor nor columns of scalars.
     """
     done = product(call, machine)
     if done is not None:
@@ -162,7 +162,7 @@ def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
 
 
 def _streams(call: Call) -> list[str]:
-    """What it reads that is counted."""
+    """Return the reads that are counted."""
     if not call.instruction.traits.bytes_counted:
         return []
     columns = {p.name for p in call.instruction.operands if p.operand and p.operand.column}
@@ -170,10 +170,10 @@ def _streams(call: Call) -> list[str]:
 
 
 def product(call: Call, machine: Machine) -> Product | None:
-    """What a call asks of the array; None of one that doesn't use it.
+    """Return the work of a call in the array, or None if it does not use the array.
 
-    Products with float32 weights are two instructions, for the upper and the lower bits of them,
-    unless they are zeros and ones. A transpose is one of them where the engine has a mode for it.
+    A product with float32 weights takes two instructions, for their upper and lower bits, unless
+    the weights are zeros and ones. A transpose takes one if the engine has a mode for it.
     """
     said = call.instruction.traits
     if call.engine is not engine.tensor or not (said.multiplies or said.transposes):

@@ -1,4 +1,4 @@
-"""Two runs side by side: what became faster or slower, where, and how sure that is."""
+"""Compare two runs: what became faster or slower, on which lines, and how certain that is."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from neuroncore.time.schedule import Timeline
 
 Array = npt.NDArray[Any]
 SCHEMA = "neuroncore.diff/1"
-CHANGED = 0.005  # a part of a figure: less is no difference to be told of
-# Figures that are printed, of all that differ, which JSON has.
+CHANGED = 0.005  # relative difference below which figures count as equal
+# The figures that are printed; JSON has all that differ.
 SHOWN = (
     *("instruction_count", "matmul_instruction_count", "model_flops"),
     *("dma_transfer_count", "dma_transfer_average_bytes", "hbm_read_bytes", "hbm_write_bytes"),
@@ -30,7 +30,7 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class Side:
-    """One of two runs: its slowest core, the figures of that, and what it gave."""
+    """One of two runs: its slowest core, that core's figures, and the results."""
 
     kernel: str
     timeline: Timeline
@@ -40,7 +40,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Moved:
-    """A source line and its parts of the critical paths; None on the side that lacks it."""
+    """A source line and its shares of the critical paths; None on a side without it."""
 
     text: str
     place: str
@@ -50,9 +50,9 @@ class Moved:
 
 @dataclass(frozen=True, repr=False)
 class Difference:
-    """What there is to say of two runs. `faster` is the probability that the new one is, None on
-    different machines; `unlike` is the part of their work that differs; `results` says how far the
-    results are apart; `figures` are those that differ, old and new."""
+    """The comparison of two runs. `faster` is the probability that the new one is faster, None on
+    different machines; `unlike` is the part of their work that differs; `results` describes the
+    difference of the results; `figures` are the figures that differ, old and new."""
 
     old: Estimate
     new: Estimate
@@ -66,7 +66,7 @@ class Difference:
     answers: bool = True
 
     def to_dict(self) -> dict[str, Any]:
-        """Times in seconds, shares as parts of one."""
+        """Return fields for JSON: times in seconds, shares as fractions."""
         found: dict[str, Any] = {
             "schema": SCHEMA,
             "kernels": list(self.names),
@@ -85,16 +85,16 @@ class Difference:
 
     @property
     def told_apart(self) -> bool:
-        """Whether it is sure enough which is faster."""
+        """Return whether the order is certain enough."""
         return self.faster is not None and max(self.faster, 1 - self.faster) >= pairs.UNCERTAIN
 
     def __repr__(self) -> str:
-        """What a notebook shows, and `print`."""
+        """Return the text for notebooks and `print`."""
         return "\n".join(_text(self))
 
 
 def difference(old: Side, new: Side, answers: bool = True) -> Difference:
-    """`answers` says whether what bounds either is told."""
+    """Compare two runs, with their bottlenecks if `answers`."""
     before, after = estimate(old.timeline), estimate(new.timeline)
     machines = old.timeline.machine.name, new.timeline.machine.name
     works = pairs.work(old.timeline), pairs.work(new.timeline)
@@ -132,7 +132,7 @@ def _results(old: Sequence[Array], new: Sequence[Array]) -> str:
 def _figures(
     old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[tuple[str, tuple[float, float]]]:
-    """The numbers that differ; of one that only one of them has the other is 0."""
+    """Return the figures that differ; a missing figure is 0."""
     for name in dict.fromkeys((*old, *new)):
         both = old.get(name, 0), new.get(name, 0)
         numbers = all(type(value) in (int, float) for value in both)
@@ -141,7 +141,7 @@ def _figures(
 
 
 def _lines(old: Timeline, new: Timeline) -> Iterator[Moved]:
-    """Those on either critical path. Lines that say the same are the same, wherever they are."""
+    """Return the lines on either critical path. Lines with the same text are matched."""
     found = [_shares(timeline) for timeline in (old, new)]
     for text in dict.fromkeys((*found[0], *found[1])):
         old_share, new_share = (shares.get(text, ("", None))[1] for shares in found)
@@ -150,7 +150,7 @@ def _lines(old: Timeline, new: Timeline) -> Iterator[Moved]:
 
 
 def _shares(timeline: Timeline) -> dict[str, tuple[str, float]]:
-    """The place and the share of each text."""
+    """Return the place and the share of each text."""
     shares: dict[str, tuple[str, float]] = {}
     for line in lines.on_the_path(timeline):
         text = line.place.text.strip() or str(line.place)
@@ -163,7 +163,7 @@ def _how_much(line: Moved) -> float:
     return abs((line.new or 0.0) - (line.old or 0.0))
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def _text(found: Difference) -> Iterator[str]:
@@ -192,7 +192,7 @@ def _text(found: Difference) -> Iterator[str]:
 
 def _sureness(found: Difference) -> str:
     if found.faster is None:
-        return "not told: they are on different machines"
+        return "none: the runs are on different machines"
     if found.old.seconds == found.new.seconds:
         return "inside the noise: the estimates are equal"
     verb, sure = ("faster", found.faster) if found.faster >= 0.5 else ("slower", 1 - found.faster)

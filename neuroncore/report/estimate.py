@@ -1,4 +1,4 @@
-"""The estimate of a launch: how long, within which range, and what keeps it from being faster."""
+"""The estimate of a launch: its time, its range, and its bottleneck."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from neuroncore.time.verdict import Bound, bound
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds on the device. Between `low` and `high` 80 % of measurements are expected, as far as
-    estimates have been compared with some; None if no instruction was issued."""
+    """Seconds on the device. 80 % of measurements are expected between `low` and `high`, judging by
+    published measurements; both are None if no instruction was issued."""
 
     seconds: float
     low: float | None
@@ -24,16 +24,16 @@ class Estimate:
 
     @property
     def bound(self) -> Bound:
-        """Found when it is asked for: it takes some more schedules."""
+        """Return the bottleneck; computed on demand, because it needs more schedules."""
         return bound(self.timeline)
 
     @property
     def time(self) -> str:
-        """The time and its range, in words."""
+        """Return the time and its range in words."""
         said = duration(self.seconds * 1e9)
         if self.low is not None and self.high is not None:
             low, high = duration(self.low * 1e9), duration(self.high * 1e9)
-            doubt = f"; in doubt: {self.kind.doubt}" if self.kind.doubt else ""
+            doubt = f"; low confidence: {self.kind.doubt}" if self.kind.doubt else ""
             said += f" (80 % range {low} to {high}{doubt})"
         return said
 
@@ -42,7 +42,7 @@ class Estimate:
 
 
 def estimate(timeline: Timeline) -> Estimate:
-    """How long one core takes."""
+    """Return the estimate of one core."""
     seconds, kind = timeline.total_ns / 1e9, kind_of(timeline)
     stated = range_of(kind)
     if stated is None:

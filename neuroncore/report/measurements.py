@@ -1,10 +1,9 @@
-"""Tables of measurements: which rows can be compared with, what they measured, and the records of
-their kernels.
+"""Tables of measurements: the usable rows, their measurements, and the records of their kernels.
 
-A table is a CSV file with the columns in COLUMNS. `est_single_core_us` is the time that one core
-took, in microseconds, `quality` how well that is known (A, B, C), `chain` names variants of one
-kernel that one harness measured, `measured_by` the harness. A folder of records has an index.json:
-for each row's id the name of its `record` there, or why it is `missing`.
+A table is a CSV file with the columns in COLUMNS. `est_single_core_us` is the time of one core in
+microseconds, `quality` its reliability (A, B, C), `chain` the name for variants of one kernel that
+one harness measured, and `measured_by` the harness. A folder of records has an index.json with the
+name of the `record` for each row's id, or the reason why it is `missing`.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ SPILLED = re.compile(r"spill(?:_reload)?[ =](\d+)")
 
 @dataclass(frozen=True)
 class Harness:
-    """What a way to measure adds to the span from the first DMA of a kernel to the last one, how
-    that is known, and the flags that it gives to the device's compiler."""
+    """The time that a harness adds to the span from the first DMA of a kernel to the last one, the
+    grade of this number, and the flags that the harness passes to the device's compiler."""
 
     generation: str
-    measured_by: str  # how that column begins
+    measured_by: str  # the beginning of that column
     offset_us: float
     grade: str = ""
     flags: str = ""
@@ -51,14 +50,14 @@ class Harness:
 
 @dataclass(frozen=True)
 class Span:
-    """The span from the first DMA of a kernel to the last one, and what the estimate is of."""
+    """The span from the first DMA of a kernel to the last one, and the kind of the estimate."""
 
     us: float
     kind: Kind
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a table. Raises UsageError if it can't be read or lacks columns."""
+    """Return the rows of a table. Raise UsageError if it cannot be read or lacks columns."""
     try:
         with path.open(newline="") as file:
             reader = csv.DictReader(file)
@@ -72,7 +71,7 @@ def read(path: Path) -> list[Row]:
 
 
 def is_usable(row: Row) -> bool:
-    """Whether a row is a latency that is well enough known, of a kernel that is published."""
+    """Return whether a row has a reliable latency of a published kernel."""
     return (
         row["metric"] == "latency_us"
         and row["quality"] in ("A", "B")
@@ -81,19 +80,19 @@ def is_usable(row: Row) -> bool:
 
 
 def source(row: Row) -> str:
-    """The repository that a row's kernel is from, whatever its revision."""
+    """Return the repository of a row's kernel, without its revision."""
     name = row["kernel_source"].removeprefix("github:").partition(":")[0]
     return name.partition(" ")[0].partition("@")[0]
 
 
 def spilled(row: Row) -> bool:
-    """Whether the run that was measured had to move tiles out of SBUF and back."""
+    """Return whether the measured run spilled tiles."""
     counts = map(int, SPILLED.findall(row["notes"]))
     return "spill" in row["bound"] or any(counts)
 
 
 def harnesses(path: Path) -> list[Harness]:
-    """The [[harness]] tables of a TOML file. Raises UsageError if it is something else."""
+    """Return the [[harness]] tables of a TOML file. Raise UsageError for other files."""
     try:
         tables = tomllib.loads(path.read_text("utf-8"))["harness"]
         return [
@@ -107,24 +106,24 @@ def harnesses(path: Path) -> list[Harness]:
             for table in tables
         ]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"{path} is no list of harnesses: {error!r}") from None
+        raise UsageError(f"{path} is not a list of harnesses: {error!r}") from None
 
 
 def offset_us(row: Row, known: Sequence[Harness]) -> float:
-    """What the harness of a row adds; 0 if it isn't known."""
+    """Return the overhead of a row's harness, or 0 if it is unknown."""
     harness = harness_of(row, known)
     return harness.offset_us if harness is not None else 0.0
 
 
 def leaves_descriptors(row: Row, known: Sequence[Harness]) -> bool:
-    """Whether the row's kernel was compiled without --disable-dge."""
+    """Return whether the row's kernel was compiled without --disable-dge."""
     harness = harness_of(row, known)
     flags = f"{row['measured_by']} {harness.flags if harness is not None else ''}"
     return DISABLE_DGE not in flags
 
 
 def harness_of(row: Row, known: Sequence[Harness]) -> Harness | None:
-    """The way that a row was measured; None if it isn't known."""
+    """Return the harness of a row, or None if it is unknown."""
     for harness in known:
         same = harness.generation == row["generation"]
         if same and row["measured_by"].startswith(harness.measured_by):
@@ -133,8 +132,8 @@ def harness_of(row: Row, known: Sequence[Harness]) -> Harness | None:
 
 
 def recorded(rows: Sequence[Row], folder: Path) -> Iterator[tuple[Row, Record | str]]:
-    """Each row with the record of its kernel, or why there is none. Rows of one kernel follow one
-    another, and its record is read once."""
+    """Yield each row with the record of its kernel, or the reason for its absence. Rows of one
+    kernel are adjacent, and its record is read once."""
     index = _index(folder)
     last: tuple[str, Record] | None = None
     for row in sorted(rows, key=lambda row: index.get(row["id"], {}).get("record", "")):
@@ -152,11 +151,11 @@ def _index(folder: Path) -> dict[str, dict[str, str]]:
     try:
         return dict(json.loads((folder / INDEX).read_text("utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise UsageError(f"{folder} is no folder of records: {error}") from None
+        raise UsageError(f"{folder} is not a folder of records: {error}") from None
 
 
 def programs(record: Record, dge: bool) -> list[Program]:
-    """Those of a record, compiled with descriptors left to hardware or without."""
+    """Return the timelines of a record, with or without hardware descriptors."""
     again = [copy(program) for program in record.programs]
     for program in again:
         program.dge = dge
@@ -164,7 +163,7 @@ def programs(record: Record, dge: bool) -> list[Program]:
 
 
 def estimate(record: Record, generation: str, dge: bool = False) -> Span:
-    """Of the core that takes longest from its first DMA to its last one."""
+    """Return the span of the core that takes longest from its first DMA to its last one."""
     slowest = slowest_core(record, generation, dge)
     if slowest is None:
         return Span(0.0, Kind("nothing", "", generation))
@@ -172,14 +171,14 @@ def estimate(record: Record, generation: str, dge: bool = False) -> Span:
 
 
 def slowest_core(record: Record, generation: str, dge: bool) -> Timeline | None:
-    """The one with that span; None of a record of no cores."""
+    """Return the timeline with the longest span, or None for a record without cores."""
     timelines = schedule_cores(programs(record, dge), machine.load(generation), world=record.world)
     return max(timelines, key=span_ns, default=None)
 
 
 def span_ns(timeline: Timeline) -> float:
-    """From when the first DMA begins to when the last one has ended, and what spills add; all of
-    it without any DMA."""
+    """Return the time from the begin of the first DMA to the end of the last one, plus spills; the
+    whole time if there is no DMA."""
     moving = timeline.moves
     if not moving.any():
         return timeline.total_ns

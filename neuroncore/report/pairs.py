@@ -1,10 +1,9 @@
-"""Which of two variants of a kernel is faster, and how sure that is.
+"""The probability that one of two variants of a kernel is faster.
 
-The error of an estimate is mostly that of its kernel: variants that do the same work err alike, and
-a small difference of their estimates is right already. The more of their work differs, the larger
-a difference has to be. What measurements say of that is in pairs.toml, which
-bench/calibration/pairs.py makes. Of two variants, both on one machine and measured by one harness,
-only the order is told: what is said of a single estimate is its range.
+Most of the error of an estimate belongs to its kernel: variants that do the same work have similar
+errors, so a small difference of their estimates is already right. The more of their work differs,
+the larger the difference must be. The numbers for this are in pairs.toml, which
+bench/calibration/pairs.py computes from measurements of variants on one machine by one harness.
 """
 
 from __future__ import annotations
@@ -22,18 +21,17 @@ from neuroncore.base.structs import dataclass
 from neuroncore.time.schedule import Timeline
 
 FILE = Path(__file__).with_name("pairs.toml")
-UNCERTAIN = 0.8  # a probability below which the order is not told
-# What is tried for the three numbers that pairs choose.
+UNCERTAIN = 0.8  # a probability below which the order is not reported
+# The candidates for the three numbers that are fitted to pairs.
 NOISES = (0.02, 0.03, 0.04, 0.05)
 UNLIKE = (0.5, 0.7, 1.0, 1.4)
 SLOPES = tuple(round(0.2 * 1.1**k, 3) for k in range(40))
-FAR = 2.0  # times what may be noise: pairs that far apart show how sure one can be at most
+FAR = 2.0  # times the noise: pairs this far apart determine the highest certainty
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one variant is estimated to take, in nanoseconds, and of that how long each engine and
-    DMA work."""
+    """The estimate of one variant in nanoseconds, and the working time of each engine and DMA."""
 
     ns: float
     busy: Mapping[str, float]
@@ -41,7 +39,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Variant:
-    """An estimate and a measurement of one variant of the kernel that names a chain."""
+    """An estimate and a measurement of one variant in a chain."""
 
     chain: str
     source: str
@@ -51,11 +49,11 @@ class Variant:
 
 @dataclass(frozen=True)
 class Sureness:
-    """How the probability that the order of two estimates is right rises with their difference.
+    """The probability that the order of two estimates is right, as a function of their difference.
 
-    The difference is taken as a multiple of what may be noise: `noise`, and `unlike` times the
-    part of the work that differs. The probability is logistic in the square of that, with `slope`,
-    and `most` where it ends. It was made of so many pairs, of so many chains and sources.
+    The difference is a multiple of the noise, which is `noise` plus `unlike` times the part of the
+    work that differs. The probability is logistic in the square of this multiple, with `slope`, and
+    at most `most`. It was fitted to `pairs` pairs in `chains` chains from `sources` sources.
     """
 
     noise: float
@@ -67,26 +65,26 @@ class Sureness:
     sources: int
 
     def of(self, difference: float, unlike: float) -> float:
-        """The probability, for a difference of the logarithms of two estimates."""
+        """Return the probability for a difference of the logarithms of two estimates."""
         times = difference / (self.noise + self.unlike * unlike)
         return min(self.most, 1 / (1 + exp(-self.slope * min(times, 10.0) ** 2)))
 
 
 def work(timeline: Timeline) -> Work:
-    """That of one core."""
+    """Return the work of one core."""
     total = timeline.total_ns
     return Work(total, {name: part * total for name, part in timeline.busy_share.items()})
 
 
 def difference(one: Work, other: Work) -> float:
-    """How far apart two estimates are: of their logarithms."""
+    """Return the difference of the logarithms of two estimates."""
     low, high = sorted((one.ns, other.ns))
     return log(high / low) if low > 0 else inf
 
 
 def unlike(one: Work, other: Work) -> float:
-    """The part of the work of two variants that only one of them does, by the time that engines
-    and DMA take for it."""
+    """Return the part of the work of two variants that only one of them does, measured by the
+    time of engines and DMA."""
     both = [
         (one.busy.get(name, 0.0), other.busy.get(name, 0.0)) for name in {*one.busy, *other.busy}
     ]
@@ -95,23 +93,23 @@ def unlike(one: Work, other: Work) -> float:
 
 
 def faster(old: Work, new: Work) -> float:
-    """The probability that the new variant is faster than the old one."""
+    """Return the probability that the new variant is faster than the old one."""
     right = stated().of(difference(old, new), unlike(old, new))
     return right if new.ns <= old.ns else 1 - right
 
 
 def in_order(one: Variant, other: Variant) -> float:
-    """1 if estimates are in the order of measurements, 0 if not, a half if either are equal."""
+    """Return 1 if estimates are in the order of measurements, 0 if not, 0.5 if either are equal."""
     both = (one.estimated.ns - other.estimated.ns) * (one.measured - other.measured)
     return 0.5 if both == 0 else float(both > 0)
 
 
 def fitted(variants: Iterable[Variant]) -> Sureness:
-    """The numbers under which the orders of all pairs within chains are the most likely.
+    """Return the numbers that maximize the likelihood of the order of all pairs within chains.
 
-    A chain of n variants has (n - 1) / 2 times as many pairs as variants: each pair counts for so
-    much less, and each variant as much as any other. How sure one can be at most is the part of
-    pairs far apart that are in order, with one more of which half is.
+    A chain of n variants has (n - 1) / 2 times as many pairs as variants, so each pair has the
+    weight 2 / n. The highest certainty is the fraction of pairs in order among those far apart,
+    with one more pair that counts as half in order.
     """
     known = list(variants)
     chains = _chains(known)
@@ -138,7 +136,7 @@ def fitted(variants: Iterable[Variant]) -> Sureness:
 
 
 def left_out(variants: Sequence[Variant]) -> Iterator[tuple[Variant, Variant, float]]:
-    """Each pair within a chain, with the probability that the other sources give its order."""
+    """Yield each pair within a chain, with the probability according to the other sources."""
     for source in sorted({v.source for v in variants}):
         others = fitted(v for v in variants if v.source != source)
         for own in _chains(v for v in variants if v.source == source).values():
@@ -156,5 +154,5 @@ def _chains(variants: Iterable[Variant]) -> dict[str, list[Variant]]:
 
 @cache
 def stated() -> Sureness:
-    """The numbers in use."""
+    """Return the numbers in use."""
     return Sureness(**tomllib.loads(FILE.read_text("utf-8")))

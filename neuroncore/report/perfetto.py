@@ -1,7 +1,7 @@
 """A timeline as Chrome Trace Events, which Perfetto opens (ui.perfetto.dev, "Open trace file").
 
-Times are whole nanoseconds, as in Perfetto, written as microseconds. What is the same for all
-instructions that are alike is made into text once.
+Times are whole nanoseconds, as in Perfetto, written as microseconds. Text that similar instructions
+share is generated once.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ from neuroncore.time.schedule import Timeline
 
 Array = npt.NDArray[Any]
 
-# The profiler's rows, in its order. Transfers overlap: each ring has as many rows as it needs, and
-# so have those that GpSimd issues.
+# The profiler's rows, in its order. Transfers overlap, so each ring, and GpSimd, has as many rows
+# as
+# it needs.
 ROWS = ("TensorMatrix (Matmul)", "Vector", "Scalar", "GpSimd", "Sync")
-COLLECTIVES = "CC-core"  # what ranks do together
+COLLECTIVES = "CC-core"  # collectives
 RINGS = {LOADS: "qSyncIO0", STORES: "qSyncIO1", GPSIMD: "qGpSimdDynamic"}
 Flows = Literal["none", "path", "all"]
-CHUNK = 4096  # events that are made into text together
+CHUNK = 4096  # events that are formatted together
 
 
 def events(timelines: Sequence[Timeline], flows: Flows = "path") -> Iterator[dict[str, Any]]:
-    """Each timeline is a process of its own. Every instruction is a slice on the row of its queue,
-    and a transfer that GpSimd issues on GpSimd's row as well. Operands that are alike stand
-    together. Left out are arguments that have the value they have when a kernel leaves them out,
-    and when the result is ready where that is at the end of the slice. Arrows lead along the
-    critical path, or with "all" to each instruction from the one that it waited for."""
+    """Return the trace of timelines. Each timeline is a process. Every instruction is a slice on
+    the row of its queue, and a transfer that GpSimd issues also on GpSimd's row. Similar
+    operands are grouped. Arguments with default values are omitted, and so is the time of the
+    result if it is the end of the slice. Arrows follow the critical path, or with "all" lead
+    from everything that an instruction waited for."""
     for texts in _texts(timelines, flows):
         yield from json.loads(f"[{texts}]")
 
@@ -56,7 +57,7 @@ def write(timelines: Sequence[Timeline], path: Path, flows: Flows = "path") -> N
 
 
 def _texts(timelines: Sequence[Timeline], flows: Flows) -> Iterator[str]:
-    """The events as JSON, several at a time, with commas in between."""
+    """Yield the events as JSON, several at a time, separated by commas."""
     for pid, timeline in enumerate(timelines):
         row, names = _rows(timeline)
         folder = _folder(timeline)
@@ -69,8 +70,8 @@ def _texts(timelines: Sequence[Timeline], flows: Flows) -> Iterator[str]:
 
 
 def _counters(timeline: Timeline) -> Iterator[tuple[str, str, Track]]:
-    """The profiler's names, formats of the values, and the values over time; memory is that of a
-    partition."""
+    """Yield the profiler's names, the formats of the values, and the values over time; memory is
+    per partition."""
     yield "State Buffer Usage", '"bytes":%d', usage(timeline, MemoryRegion.sbuf)
     yield "PSUM usage", '"bytes":%d', usage(timeline, MemoryRegion.psum)
     yield "Pending DMA Count", '"transfers":%d', pending(timeline)
@@ -78,7 +79,7 @@ def _counters(timeline: Timeline) -> Iterator[tuple[str, str, Track]]:
 
 
 def _arrows(timeline: Timeline, pid: int, row: Array, flows: Flows) -> Iterator[str]:
-    """From what an instruction waited for to it."""
+    """Yield arrows from the instruction that an instruction waited for."""
     if flows == "none":
         return
     if flows == "all":
@@ -88,9 +89,9 @@ def _arrows(timeline: Timeline, pid: int, row: Array, flows: Flows) -> Iterator[
         path = np.array(timeline.critical_path, np.int64)
         causes, waits = path[:-1], path[1:]
     event = f'{{"name":"waited for","cat":"flow","ph":"%s","bp":"e","pid":{pid},"tid":%%d,'
-    event += f'"ts":%%.3f,"id":{pid + 1}%%09d}}'  # each process has its own
+    event += f'"ts":%%.3f,"id":{pid + 1}%%09d}}'  # numbered per process
     begin, until = whole(timeline.begin), whole(_until(timeline))
-    last = np.minimum(until[causes] - 1, begin[waits])  # where an arrow is still in its slice
+    last = np.minimum(until[causes] - 1, begin[waits])  # a time inside the slice
     ends = ("s", row[causes], np.maximum(begin[causes], last)), ("f", row[waits], begin[waits])
     for phase, rows, ns in ends:
         formats, kind = [event % phase], np.zeros(len(waits), np.int64)
@@ -100,7 +101,7 @@ def _arrows(timeline: Timeline, pid: int, row: Array, flows: Flows) -> Iterator[
 def _names(
     timeline: Timeline, pid: int, rows: Sequence[str], folder: str
 ) -> Iterator[dict[str, Any]]:
-    """What Perfetto calls a process and its rows."""
+    """Yield the names of a process and its rows."""
     covers = timeline.program.coverage
     kind = f"estimate of {covers}" if covers else "estimate"
     world = timeline.world
@@ -119,7 +120,7 @@ def _json(value: Any) -> str:
 
 
 def _formatted(formats: Sequence[str], kind: Array, *columns: Array) -> Iterator[str]:
-    """A text for each row of the columns, by the format of its kind."""
+    """Yield a text for each row of the columns, with the format of its kind."""
     values = np.column_stack(columns)
     for begin in range(0, len(kind), CHUNK):
         part = slice(begin, begin + CHUNK)
@@ -129,7 +130,7 @@ def _formatted(formats: Sequence[str], kind: Array, *columns: Array) -> Iterator
 
 
 def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iterator[str]:
-    """What begins first comes first; of transfers that GpSimd issues, the issue comes second."""
+    """Return slices in the order of their begin; the issue of a GpSimd transfer comes second."""
     order = np.argsort(timeline.begin, kind="stable")
     each = np.repeat(order, 1 + (timeline.moves & (timeline.queue == GPSIMD))[order])
     is_issue = np.diff(each, prepend=-1) == 0
@@ -151,14 +152,14 @@ def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iter
 
 
 def _until(timeline: Timeline) -> Array:
-    """When each leaves its row."""
+    """Return the end of each slice."""
     until: Array = np.where(timeline.moves, timeline.end, timeline.begin + timeline.busy)
     return until
 
 
 def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
-    """The row of every instruction, and the names of the rows. A transfer has the first row of its
-    ring that is free; collectives have one of their own, if there are any."""
+    """Return the row of every instruction, and the names of the rows. A transfer has the first free
+    row of its ring; collectives have a separate row, if there are any."""
     names, row = [*ROWS], timeline.queue.copy()
     joined = [i for i, _ in collectives(timeline.compiled)]
     if joined:
@@ -184,7 +185,7 @@ def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
 
 
 def _described(call: Call) -> tuple[str, str]:
-    """The format of an event of a call, before its place and after."""
+    """Return the format of an event of a call, before and after its place."""
     alike: dict[str, list[str]] = {}
     usual = {p.name: p.default for p in call.instruction.parameters}
     others: dict[str, str] = {}
@@ -200,12 +201,12 @@ def _described(call: Call) -> tuple[str, str]:
 
 
 def _quoted(text: str) -> str:
-    """As a part of a format."""
+    """Escape a text for a format."""
     return text.replace("%", "%%")
 
 
 def _folder(timeline: Timeline) -> str:
-    """The folder that all sources are in, in which places are told."""
+    """Return the common folder of all sources, to which places are relative."""
     files = {timeline.program.place(i).file for i in range(len(timeline.program.lines))}
     folders = [os.path.dirname(file) for file in files if os.path.isabs(file)]
     try:

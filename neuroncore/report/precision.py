@@ -1,4 +1,4 @@
-"""Where the error comes from, as text for a terminal and as JSON."""
+"""The sources of the error, as text for a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 from neuroncore.precision.findings import Line, Precision
 
-SHOWN = 20  # lines of a text
-WIDTH = 100  # of a text
-LEAST = 1e-3  # ulps that count as an error
+SHOWN = 20  # lines in the text
+WIDTH = 100  # characters of a source line
+LEAST = 1e-3  # smallest ulps that count as an error
 
 
 def lines_of(found: Precision) -> list[Line]:
-    """The lines that bring in errors: those with the largest share first, then in order."""
+    """Return the lines that introduce errors, sorted by their share, then by position."""
     touched = [line for line in found.lines if line.max_ulps >= LEAST or line.share]
     return sorted(touched, key=lambda line: -line.share)
 
 
 def text(found: Precision) -> Iterator[str]:
-    """The results' errors, a table of lines, and the first result beyond the bound."""
+    """Yield the errors of the results, a table of lines, and the first result beyond the bound."""
     for number, result in enumerate(found.results):
         error = f"float64    result {number}: relative L2 {result.rel_l2:.3g}"
         if result.lost:
@@ -28,9 +28,9 @@ def text(found: Precision) -> Iterator[str]:
         yield error
     lines = lines_of(found)
     if not lines:
-        yield "           no line brings in an error"
+        yield "           no line introduces an error"
         return
-    yield "           share and ulps (rms, max) of the error by line; shares are estimates"
+    yield "           error by line: share (an estimate), and ulps (rms, max)"
     for line in lines[:SHOWN]:
         figures = f"{line.share:7.1%} {_ulps(line.rms_ulps):>8} {_ulps(line.max_ulps):>8}"
         yield f"{figures}  {line.place.short:<22} {line.place.text.strip()}"[:WIDTH]
@@ -49,7 +49,7 @@ def _ulps(value: float) -> str:
 
 
 def document(found: Precision) -> dict[str, Any]:
-    """The same with all lines, for JSON; what is infinite is null."""
+    """Return all lines for JSON; infinite numbers are null."""
     first = found.beyond
     return {
         "results": [

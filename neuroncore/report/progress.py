@@ -1,4 +1,4 @@
-"""Lines on standard error about work that takes long: what it is, and for how long so far."""
+"""Progress of long operations on standard error: the work, and the time so far."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from neuroncore.core.core import Core
 from neuroncore.native import jit
 
-QUIET_SECONDS = 2.0  # before the first line; in logs each next one is due after twice the time
+QUIET_SECONDS = 2.0  # before the first line; in logs the next line follows after twice the time
 POLL_SECONDS = 0.5
-IDLE_POLLS = 4  # after which there is no thread, until there is work again
+IDLE_POLLS = 4  # the thread ends after this time without work
 
 Said = Callable[[], str]
 
 
 class _Task:
-    """Work that a thread has begun; of the parts that are under way the last one is told of."""
+    """The work of a thread; the last of its current parts is reported."""
 
     def __init__(self) -> None:
         self.parts: list[Said] = []
@@ -31,13 +31,13 @@ class _Task:
         self.told = False
 
     def tell(self) -> None:
-        """A line, if one is due: on a terminal in place of the last one."""
+        """Print a line if it is due; on a terminal it replaces the last one."""
         elapsed = time.monotonic() - self.begun
-        working = elapsed - (jit.seconds_compiling() - self.compiled_before)  # that is told already
+        working = elapsed - (jit.seconds_compiling() - self.compiled_before)  # already reported
         if working < self.due or not self.parts:
             return
         self.told = True
-        said = self.parts[-1]() + "; compiling loops, which is done once" * jit.compiling()
+        said = self.parts[-1]() + "; compiling loops (once per install)" * jit.compiling()
         if self.on_a_terminal:
             print(f"\r{elapsed:.0f} s, {said}\033[K", end="", file=self.stream, flush=True)
         else:
@@ -50,7 +50,7 @@ class _Task:
 
 
 class _Watcher:
-    """One thread for all tasks: to start one for each would cost a small kernel half its time."""
+    """One thread for all tasks: a thread per task would take half of the time of a small kernel."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -73,7 +73,7 @@ class _Watcher:
             task.over()
 
     def leave(self) -> None:
-        """No thread: before the process is forked, which would have the rest of it alone."""
+        """End the thread before the process is forked, because a fork does not copy threads."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._leaving.set()
@@ -98,7 +98,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Own(threading.local):
-    """What this thread does."""
+    """Return the task of this thread."""
 
     task: _Task | None = None
 
@@ -108,9 +108,9 @@ _own = _Own()
 
 @contextmanager
 def progress(said: Said) -> Iterator[None]:
-    """While something runs, tell what it has done so far: on a terminal in one line that changes
-    and goes away, in notebooks and logs in a few lines that stay. Work that is a part of other work
-    is told of in its place. NEURONCORE_PROGRESS=0 leaves all of that out."""
+    """Report the progress of an operation while it runs: on a terminal in one line that is updated
+    and then erased, in notebooks and logs in a few lines. A part of another operation is reported
+    in its place. NEURONCORE_PROGRESS=0 turns this off."""
     task = _own.task
     if task is None and jit.tells():
         task = _own.task = _Task()
@@ -140,6 +140,6 @@ def _part(task: _Task, said: Said) -> Iterator[None]:
 
 
 def issued(core: Core | None) -> str:
-    """What has been done by a launch under way, or by the last, which begins on this core."""
+    """Return the progress of the launch on this core."""
     program = core.program if core is not None else None
     return f"{program.issued if program is not None else 0:,} instructions"

@@ -1,9 +1,8 @@
-"""The range of an estimate, from how far estimates of the same kind were from measurements: which
-compiler's order they are of, whether what it makes of the program is in doubt, what the time is
-mostly spent on, and the machine.
+"""The range of an estimate, from the errors of estimates in the same class. The class consists of
+the compiler's order, the certainty of the compiled form, the limit, and the machine.
 
 A range is two factors of the estimate, between which 80 % of measurements are expected. They are
-in ranges.toml, which bench/calibration/ranges.py makes from a table of measurements.
+in ranges.toml, which bench/calibration/ranges.py computes from a table of measurements.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ Array = npt.NDArray[Any]
 statistics: Any = Lazy("statistics")
 
 FILE = Path(__file__).with_name("ranges.toml")
-# Of the measurements, the part below a range, and as much above; and what the wider class counts,
-# in kernels that are their source's only ones. With both, 80 % of sources left out are covered.
+# The fraction of measurements below a range, and above; and the weight of the wider class, in
+# single-kernel sources. With these numbers, 80 % are covered in cross-validation.
 TAIL = 0.105
 BORROWED = 30.0
-BUSY_ENOUGH = 0.75  # a resource at work for so much of the time is what it is spent on
-# What the older API's compiler makes of a program is in doubt where it is taken to leave out so
-# much of it, or has to take its loops as so many instructions.
+BUSY_ENOUGH = 0.75  # a resource that works for this fraction of the time is the limit
+# The compiled form is uncertain if the older API's compiler is assumed to omit at least this
+# fraction of the instructions, or if there are more instructions than this.
 LEFT_OUT = 0.1
 MANY = 50_000
-ALL, KNOWN, IN_DOUBT = "all", "as known", "in doubt"  # classes
+ALL, KNOWN, IN_DOUBT = "all", "certain", "uncertain"  # classes
 
 
 class Kind(NamedTuple):
-    """What an estimate is of: what its time is mostly spent on, the compiler's order, the machine,
-    and why what the compiler makes of the program is in doubt, empty if it isn't."""
+    """The class of an estimate: its limit, the compiler's order, the machine, and the reason for an
+    uncertain compiled form, or an empty string."""
 
     limit: str
     order: str
@@ -55,7 +54,7 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Range:
-    """Factors of an estimate, and of how many measurements and sources of its class it is."""
+    """Factors of an estimate, and the number of measurements and sources in its class."""
 
     low: float
     high: float
@@ -65,7 +64,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Residual:
-    """A measurement over its estimate, the kind of the estimate, and the source of the kernel."""
+    """The ratio of a measurement to its estimate, the class, and the source of the kernel."""
 
     ratio: float
     kind: Kind
@@ -74,8 +73,8 @@ class Residual:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The share of measurements in their ranges, and the median half-width of these as a part of
-    the estimate."""
+    """The fraction of measurements in their ranges, and the median half-width relative to the
+    estimate."""
 
     share: float
     half_width: float
@@ -85,13 +84,13 @@ class Coverage:
 
 
 def kind_of(timeline: Timeline) -> Kind:
-    """That of the estimate of one core."""
+    """Return the class of the estimate of one core."""
     return Kind(limit_of(timeline), timeline.order, timeline.machine.name, doubt_of(timeline))
 
 
 def limit_of(timeline: Timeline) -> str:
-    """What a core's time is mostly spent on: the busiest engine, or DMA, if it is busy enough, else
-    what has most of the critical path, which may be latency."""
+    """Return the limit of a core: the busiest engine or DMA if it is busy enough, else the largest
+    part of the critical path, which may be latency."""
     if not len(timeline.queue):
         return "nothing"
     busiest, share = max(timeline.busy_share.items(), key=lambda item: item[1])
@@ -107,46 +106,46 @@ def limit_of(timeline: Timeline) -> str:
 
 
 def doubt_of(timeline: Timeline) -> str:
-    """Why what the compiler makes of a core's program is in doubt; empty if it isn't. Estimates
-    with such a reason were two to three times as far off as others."""
+    """Return the reason for an uncertain compiled form of a core's program, or an empty string.
+    Estimates with a reason were two to three times as far off as others."""
     form = timeline.compiled
     if not form.policy.rewrites or not len(timeline.queue):
         return ""
     if form.moves.bytes_of(SAVED) or form.moves.bytes_of(RELOADED):
         return "tiles are spilled"
-    # Copies out of PSUM that readers bypass are no doubt: profiles show them.
+    # Copies out of PSUM that readers bypass are certain: profiles show them.
     left_out = float(np.mean(form.fate == REPEATED))
     if left_out >= LEFT_OUT:
-        return f"the compiler is taken to leave out {left_out:.0%} of the instructions"
+        return f"the compiler is assumed to omit {left_out:.0%} of the instructions"
     if len(timeline.queue) >= MANY:
-        return f"more than {MANY:,} instructions"
+        return f"over {MANY:,} instructions"
     return ""
 
 
 def range_of(kind: Kind) -> Range | None:
-    """The range of estimates of a kind; None if nothing was issued."""
+    """Return the range for a class, or None if nothing was issued."""
     return None if kind.limit == "nothing" else chosen(_stated(), kind)
 
 
 def chosen(ranges: Mapping[str, Range], kind: Kind) -> Range:
-    """The range of the narrowest class that there is; that of all if none else is."""
+    """Return the range of the narrowest known class, or else that of all."""
     return next(ranges[name] for name in reversed(classes(kind)) if name in ranges)
 
 
 def classes(kind: Kind) -> Sequence[str]:
-    """What such an estimate is counted among, from the widest class to the narrowest. What today's
-    compiler does to a program is little, what the older one does much, and known less well."""
+    """Return the classes of an estimate, from the widest to the narrowest. Today's compiler changes
+    little in a program; the older one changes much, with less certainty."""
     form = f"{kind.order} {IN_DOUBT if kind.doubt else KNOWN}"
     bound = f"{form}, {kind.limit}"
     return ALL, kind.order, form, bound, f"{bound}, {kind.generation}"
 
 
 def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
-    """The range of each class that has measurements, to thousandths outwards, as it is stated.
+    """Return the range of each class that has measurements, rounded outward to thousandths.
 
-    A class borrows from the next wider one, which counts as much as BORROWED kernels: a class of
-    few kernels has nearly the range of the wider one. A kernel of a source with n of them counts
-    1 / sqrt(n): a source's kernels err alike, but not as one.
+    A class borrows from the next wider one, which has the weight of BORROWED kernels, so a small
+    class has nearly the range of the wider one. A kernel from a source with n kernels has the
+    weight 1 / sqrt(n), because the errors of one source are similar, but not identical.
     """
     known = list(residuals)
     each = Counter(r.source for r in known)
@@ -169,7 +168,7 @@ def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
 
 
 def left_out(residuals: Sequence[Residual]) -> Iterator[tuple[Residual, Range]]:
-    """Each residual with the range that all other sources give it."""
+    """Yield each residual with its range according to all other sources."""
     for name in sorted({r.source for r in residuals}):
         stated = fitted(r for r in residuals if r.source != name)
         own = (r for r in residuals if r.source == name)
@@ -184,8 +183,8 @@ def coverage(pairs: Iterable[tuple[Residual, Range]]) -> Coverage:
 
 
 def _quantile(values: Array, weights: Array, part: float) -> float:
-    """Where that part of the weights is below, a further kernel's among them: of n that count the
-    same, number (n + 1) * part; linear between neighbours."""
+    """Return the weighted quantile, including the weight of one more kernel: among n equal weights,
+    number (n + 1) * part, with linear interpolation."""
     order = np.argsort(values)
     order = order[weights[order] > 0]
     each = weights[order]

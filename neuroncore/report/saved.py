@@ -1,25 +1,25 @@
-"""Saved runs: what scripts ask for as a NEFF and an NTFF, in a format of our own.
+"""Saved runs for scripts that expect a NEFF and an NTFF, in neuroncore's own format.
 
-Both are JSON objects, compressed with gzip; the vendor's formats are others, and neither side
-reads the other's. They have
+Both files are JSON objects, compressed with gzip. They are not compatible with the vendor's
+formats. They have
 
 * `format`: "neuroncore.neff/1" or "neuroncore.ntff/1";
 * `neuroncore`: the version that wrote the file;
-* `id`: a hash of what was run, the same in the two files of one run;
+* `id`: a hash of the program, the same in the two files of one run;
 * `kernel` and `target`: names of the kernel and of the machine;
 * `profile`: `cores`, the figures of each core (`summary.figures`), the slowest first;
   `instructions`, how many were recorded; `trace`, their timeline as Chrome Trace Events, or null
-  if there are more than TRACED. Of a core that issued more than its record holds, the figures say
-  how many are left out: all else covers the beginning.
+  if there are more than TRACED. If a core issued more instructions than its record holds, the
+  figures say how many are missing, and everything else covers the beginning.
 
 The neff has in addition
 
 * `instructions`: rows of `core`, `engine`, `name`, `opcode`, `count` and `instruction_time`
-  (seconds until the results were there, an estimate);
-* `lines`: the same of source lines, `place`, `text`, `count` and `instruction_time`, the longest
-  first and at most LINES of them; `lines_left_out`, how many more there are;
-* `record`: the programs as `record.saved` packs them, in base64, of which a page is made; null if
-  they hold what it can't.
+  (estimated seconds until the results were available);
+* `lines`: rows of source lines with `place`, `text`, `count` and `instruction_time`, the longest
+  first, at most LINES of them; `lines_left_out` is the number of other lines;
+* `record`: the programs in base64, packed by `record.saved`, for the page; null if they cannot be
+  packed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Document = dict[str, Any]
 
 
 class Finished(Protocol):
-    """A finished launch: the kernel's name, and the cores that it ran on."""
+    """A finished launch: the name of the kernel, and its cores."""
 
     @property
     def kernel(self) -> str: ...
@@ -67,9 +67,9 @@ class Finished(Protocol):
 
 
 def save(run: Finished, neff: Path | None, trace: Path | None) -> None:
-    """Write what was run to `neff` and its estimated profile to `trace`; folders are made.
+    """Write the program to `neff` and its estimated profile to `trace`, and create folders.
 
-    Raises UsageError if the run has no record or a file can't be written.
+    Raises UsageError if the run has no record or a file cannot be written.
     """
     if neff is None and trace is None:
         return
@@ -81,8 +81,8 @@ def save(run: Finished, neff: Path | None, trace: Path | None) -> None:
 
 
 def timelines(neff: Path) -> list[Timeline]:
-    """When everything happened in a saved run, core by core, scheduled again. Raises UsageError as
-    `read` does, and if its record was not kept."""
+    """Return the timelines of a saved run, core by core, scheduled again. Raise UsageError like
+    `read`, or if its record was not kept."""
     document = read(neff, "neff")
     if document.get("record") is None:
         raise UsageError(f"{neff} has no record: run the kernel again")
@@ -95,10 +95,10 @@ def timelines(neff: Path) -> list[Timeline]:
 
 
 def capture(neff: Path, trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
-    """Write the profile in a saved run to files of their own; their names.
+    """Write the profile of a saved run to separate files, and return their names.
 
-    Every execution takes as long as the first, so all files are alike. Raises UsageError as
-    `read` does, or if a file can't be written.
+    All executions take the same time, so all files are equal. Raises UsageError like `read`, or if
+    a file cannot be written.
     """
     profile = _profile_of(read(neff, "neff"))
     made = traces(trace, executions, nth)
@@ -108,9 +108,9 @@ def capture(neff: Path, trace: Path, executions: int = 1, nth: int = 1) -> list[
 
 
 def report(trace: Path, folder: Path) -> None:
-    """Write the figures of a saved profile, as `summaries` has them, to NAME.json in a folder.
+    """Write the figures of `summaries` for a saved profile to NAME.json in a folder.
 
-    Raises UsageError as `read` does, or if the file can't be written.
+    Raises UsageError like `read`, or if the file cannot be written.
     """
     figures_by_name = summaries(read(trace, "ntff"))
     path = folder / f"{trace.stem}.json"
@@ -118,8 +118,8 @@ def report(trace: Path, folder: Path) -> None:
 
 
 def traces(trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
-    """The files in which the vendor's tools keep the profile of every nth execution: the name
-    that was given for the first, NAME_exec_2.ntff for the second."""
+    """Return the files in which the vendor's tools keep the profile of every nth execution: the
+    given name for the first, NAME_exec_2.ntff for the second."""
     kept = range(nth, executions + 1, nth) or [nth]
     return [
         trace if n == 1 else trace.with_name(f"{trace.stem}_exec_{n}{trace.suffix}") for n in kept
@@ -127,7 +127,7 @@ def traces(trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
 
 
 def read(path: Path, kind: Kind) -> Document:
-    """What `save` wrote. Raises UsageError if there is no such file or it is something else."""
+    """Read a file that `save` wrote. Raise UsageError if it does not exist or is another file."""
     try:
         with path.open("rb") as file:
             packed = file.read(len(GZIP)) == GZIP
@@ -138,8 +138,8 @@ def read(path: Path, kind: Kind) -> Document:
         raise UsageError(f"there is no file {path}") from None
     except (gzip.BadGzipFile, zlib.error, EOFError, ValueError, TypeError, KeyError):
         raise UsageError(
-            f"{path} was not written by neuroncore; NEFF and NTFF files of the device are read by "
-            "the vendor's own neuron-profile"
+            f"{path} was not written by neuroncore; use the vendor's neuron-profile for NEFF and "
+            "NTFF files of the device"
         ) from None
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None
@@ -152,21 +152,21 @@ def read(path: Path, kind: Kind) -> Document:
         other = next(k for k, name in FORMATS.items() if name == found)
         raise UsageError(f"{path} is not the {kind} of a run but its {other}")
     raise UsageError(
-        f"{path} has format {found!r}, which this version of neuroncore doesn't know "
-        f"({FORMATS[kind]} it does); run the kernel again"
+        f"{path} has format {found!r}, but this version of neuroncore reads {FORMATS[kind]}; run "
+        "the kernel again"
     )
 
 
 def summaries(document: Document) -> dict[str, Document]:
-    """The figures as the vendor's summary-json has them: fields by the name of what ran, one for
-    each core. Scripts read the first: it is the slowest."""
+    """Return the figures like the vendor's summary-json: fields by the name of the program, one for
+    each core. The first core, which scripts read, is the slowest."""
     cores = document["profile"]["cores"]
     note = {
         "kernel": document["kernel"],
         "neuroncore_version": document["neuroncore"],
         "neuroncore_estimate": "times and utilizations are estimates, not measurements",
     }
-    beginning = {"neuroncore_coverage": "the beginning of the run, up to where its record ends"}
+    beginning = {"neuroncore_coverage": "the beginning of the run, until its record ends"}
     names = (
         [document["id"]] if len(cores) == 1 else [f"{document['id']}_nc{c['core']}" for c in cores]
     )
@@ -180,7 +180,7 @@ def summaries(document: Document) -> dict[str, Document]:
     }
 
 
-# --- what is written ------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def _document(run: Finished) -> Document:
@@ -232,7 +232,7 @@ def _timelines(run: Finished) -> list[Timeline]:
 
 
 def _instructions(core: int, timeline: Timeline) -> Iterator[Document]:
-    """Rows by engine and instruction."""
+    """Return rows by engine and instruction."""
     calls = timeline.program.calls
     counts = np.bincount(timeline.columns.call, minlength=len(calls))
     taken = np.bincount(timeline.columns.call, timeline.end - timeline.begin, len(calls))
@@ -258,7 +258,7 @@ def _instructions(core: int, timeline: Timeline) -> Iterator[Document]:
 
 
 def _lines(timelines: Sequence[Timeline]) -> list[Document]:
-    """Rows by source line, of all cores together."""
+    """Return rows by source line, for all cores together."""
     rows: dict[str, Document] = {}
     for timeline in timelines:
         places = len(timeline.program.lines)

@@ -1,5 +1,5 @@
-"""How estimates compare with measurements: errors, the order of variants of a kernel, and how many
-measurements are in the ranges that were stated.
+"""Compare estimates with measurements: errors, the order of variants of a kernel, and the fraction
+of measurements inside their ranges.
 
 The error of an estimate is |estimate / measurement - 1|.
 """
@@ -12,9 +12,9 @@ from statistics import median
 
 from neuroncore.base.structs import dataclass
 
-CLOSE = 0.20  # an error up to which an estimate is close
-DIFFERENT = 0.10  # variants that are further apart than this ought to be told apart
-SHORTEST = 3  # variants of a chain whose rank correlation says something
+CLOSE = 0.20  # the largest error of a close estimate
+DIFFERENT = 0.10  # variants that differ by more than this should be in order
+SHORTEST = 3  # the smallest chain with a meaningful rank correlation
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,15 @@ class Point:
     generation: str
     source: str
     family: str
-    bound: str  # as the table has it
-    limit: str  # what the estimate is mostly spent on
-    order: str  # that a compiler is taken to make of the program's
-    doubt: str  # why what it makes of the program is in doubt
+    bound: str  # from the table
+    limit: str  # the limit of the estimate
+    order: str  # of the compiler
+    doubt: str  # the reason for an uncertain compiled form
     chain: str
     spilled: bool
     measured_us: float
     estimated_us: float
-    low: float  # the range of the estimate, as parts of it
+    low: float  # the range relative to the estimate
     high: float
 
     @property
@@ -51,14 +51,14 @@ class Point:
 
     @property
     def half_width(self) -> float:
-        """Of the range, as a part of the estimate."""
+        """Return the half-width of the range relative to the estimate."""
         return (self.high - self.low) / 2
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Of so many points, the median error, the share of estimates that are close, the share of
-    measurements that are in the range of their estimate, and the median half-width of ranges."""
+    """For a number of points: the median error, the fraction of close estimates, the fraction of
+    measurements inside their ranges, and the median half-width of ranges."""
 
     count: int
     median: float
@@ -70,7 +70,7 @@ class Errors:
 @dataclass(frozen=True)
 class Chain:
     """The order of the variants of a kernel: the rank correlation of estimates and measurements,
-    None where it says nothing, and how many of the pairs that differ are in the right order."""
+    None if it is meaningless, and the number of pairs in the right order."""
 
     name: str
     count: int
@@ -81,7 +81,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Order:
-    """All chains together: the median of the rank correlations, and the pairs."""
+    """All chains: the median rank correlation, and the pairs."""
 
     chains: int
     spearman: float | None
@@ -94,7 +94,7 @@ class Order:
 
 
 def errors(points: Sequence[Point]) -> Errors | None:
-    """None without points."""
+    """Return the errors, or None without points."""
     if not points:
         return None
     each, count = [point.error for point in points], len(points)
@@ -110,7 +110,7 @@ def errors(points: Sequence[Point]) -> Errors | None:
 def grouped(
     points: Iterable[Point], key: Callable[[Point], str]
 ) -> Iterator[tuple[str, list[Point]]]:
-    """The points by a property of theirs, in its order."""
+    """Group points by a property, in its order."""
     groups: dict[str, list[Point]] = {}
     for point in points:
         groups.setdefault(key(point), []).append(point)
@@ -118,7 +118,7 @@ def grouped(
 
 
 def chains(points: Iterable[Point]) -> list[Chain]:
-    """What there is to say of each chain of two variants or more."""
+    """Return the order of each chain with at least two variants."""
     found = (chain(name, own) for name, own in grouped(points, lambda p: p.chain) if name)
     return [c for c in found if c.count > 1]
 
@@ -148,12 +148,12 @@ def _differ(a: Point, b: Point) -> bool:
 
 
 def _in_order(a: Point, b: Point) -> bool:
-    """Estimates that are alike tell nothing apart."""
+    """Return whether a pair is in the right order; equal estimates are not."""
     return (a.measured_us - b.measured_us) * (a.estimated_us - b.estimated_us) > 0
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The correlation of the ranks, which equal values share; None if either are all equal."""
+    """Return the rank correlation, with shared ranks for ties; None if either are all equal."""
     a, b = ranks(first), ranks(second)
     middle = (len(a) + 1) / 2
     a, b = [r - middle for r in a], [r - middle for r in b]
@@ -162,7 +162,7 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """The place of each value when sorted, from 1; equal ones get the mean of theirs."""
+    """Return the rank of each value, from 1; equal values get their mean rank."""
     return [
         sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2
         for value in values

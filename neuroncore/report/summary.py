@@ -1,7 +1,7 @@
-"""The figures of a run, by the names that the vendor's profiler gives them and in its units.
+"""The figures of a run, with the names and units of the vendor's profiler.
 
-Counts, bytes and flops are exact; times are estimates, in seconds. What is called a percentage is
-a part of one, as in published profiles: 0.45 is 45 %.
+Counts, bytes and flops are exact; times are estimates, in seconds. Percentages are fractions, as in
+published profiles: 0.45 is 45 %.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ ENGINE_FIELDS = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
 
 def is_overcommitted(timeline: Timeline) -> bool:
-    """Whether some memory doesn't hold the tiles that are alive at one time."""
+    """Return whether the tiles alive at one time exceed a memory."""
     machine = timeline.machine
     beyond_sbuf = timeline.peak_sbuf > machine.sbuf.partition_bytes
     return beyond_sbuf or timeline.peak_psum > machine.psum.partition_bytes
 
 
 def figures(timeline: Timeline) -> dict[str, Any]:
-    """All figures that are one number or word each, by field name.
+    """Return all figures with a single value, by field name.
 
-    Not there is what only a device or its compiler knows, such as throttling and DMA packets, nor
-    what `bound_by` says.
+    Figures that only a device or its compiler knows, such as throttling and DMA packets, are
+    missing, and so is `bound_by`.
     """
     return _figures(timeline, counted(timeline))
 
 
 def summary(timeline: Timeline) -> dict[str, Any]:
-    """All figures, and how often each opcode was issued."""
+    """Return all figures, and the count of each opcode."""
     counters = counted(timeline)
     opcodes: Counter[str] = Counter()
     for (_, opcode), count in counters.opcodes.items():
@@ -51,7 +51,7 @@ def summary(timeline: Timeline) -> dict[str, Any]:
 
 
 def bound_by(timeline: Timeline) -> dict[str, str]:
-    """What bounds it, which takes longer to find than all figures: a sweep needn't ask."""
+    """Return the bottleneck, which takes longer to find than all other figures."""
     return {"bound_by": estimate(timeline).bound.what}
 
 
@@ -87,13 +87,13 @@ def _range(estimated: Estimate) -> dict[str, float]:
 
 
 def _clock_ghz(timeline: Timeline) -> float:
-    """neuroncore_cycle_count over total_time is the Scalar engine's clock in published profiles:
-    1.4 GHz on trn1, 1.2 GHz on trn2."""
+    """Return cycles of the Scalar engine's clock: in published profiles neuroncore_cycle_count /
+    total_time is 1.4 GHz on trn1 and 1.2 GHz on trn2."""
     return timeline.machine.engines["scalar"].clock_ghz
 
 
 def _length_of_union(begin: Array, end: Array) -> float:
-    """How long at least one of the intervals lasts."""
+    """Return the length of the union of intervals."""
     if not len(begin):
         return 0.0
     order = np.argsort(begin, kind="stable")
@@ -103,10 +103,10 @@ def _length_of_union(begin: Array, end: Array) -> float:
 
 
 def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
-    """An engine is active from the begin of an instruction until its result is there, as in
-    published profiles of attention and of copies that are far apart; their own times overlap.
-    Loads of activation tables are not in it: the exponentials and copies of attention with one load
-    leave no time for that."""
+    """Return the active times. An engine is active from the begin of an instruction until its
+    result is available, as in published profiles of attention and of isolated copies; these times
+    overlap. Loads of activation tables are not included: the exponentials and copies of attention
+    leave no time for them."""
     fields: dict[str, Any] = {}
     taken = timeline.end - timeline.begin
     working = timeline.begin + _table_loads(timeline)
@@ -123,7 +123,7 @@ def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
 
 
 def _table_loads(timeline: Timeline) -> Array:
-    """How long each instruction loads the table of its function before it begins with its data."""
+    """Return how long each instruction loads the table of its function before its data."""
     form = timeline.compiled
     more = timeline.busy - form.table.busy.take(form.row)
     loads: Array = np.where(timeline.queue == SCALAR, np.maximum(more, 0.0), 0.0)
@@ -131,8 +131,8 @@ def _table_loads(timeline: Timeline) -> Array:
 
 
 def _dma(timeline: Timeline, counters: Counters) -> dict[str, Any]:
-    """A transfer is one DMA instruction, as in the handout of Stanford's CS149 (76,800 for a
-    vector of 25,600 that is added element by element), whatever packets it is cut into."""
+    """Return the DMA figures. A transfer is one DMA instruction, however many packets it has, as in
+    the handout of Stanford's CS149 (76,800 for element-wise addition of 25,600 elements)."""
     own = timeline.moves
     count, total = counters.transfers, counters.transfer_bytes
     moving = _length_of_union((timeline.done - timeline.transfer_ns)[own], timeline.done[own])
@@ -148,8 +148,8 @@ def _dma(timeline: Timeline, counters: Counters) -> dict[str, Any]:
 
 
 def _collectives(timeline: Timeline) -> dict[str, Any]:
-    """What the core does together with other ranks, from when it is there to the end: waiting for
-    the others is part of it."""
+    """Return the figures of collectives, from the arrival of the core to the end, including waits
+    for other ranks."""
     own = [i for i, _ in collectives(timeline.compiled)]
     begin, end = timeline.done[own], timeline.end[own]
     active = _length_of_union(begin, end)
@@ -162,8 +162,8 @@ def _collectives(timeline: Timeline) -> dict[str, Any]:
 
 
 def _moved(timeline: Timeline, counters: Counters) -> dict[str, int]:
-    """Bytes that were moved. Today's API spills nothing: tiles that don't fit are the kernel's to
-    do something about, and what its compiler would make of them is not known."""
+    """Return spilled bytes. Today's API never spills: the kernel has to handle tiles that do not
+    fit, and the behavior of the compiler is unknown."""
     unknown = timeline.order != "compiled" and is_overcommitted(timeline)
     return {
         name: count for name, count in counters.bytes.items() if not (unknown and name in SPILLS)
@@ -171,11 +171,11 @@ def _moved(timeline: Timeline, counters: Counters) -> dict[str, int]:
 
 
 def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
-    """The roofline: of the array's peak and of the bandwidth of the core's HBM stack. Transposes
-    are no work of the model's.
+    """Return utilization of the array's peak and of the bandwidth of the core's HBM stack.
+    Transposes do not count as model flops.
 
-    Published hfu figures of trn2, which count both instructions of a float32 product, are of the
-    peak of the two cores of a logical core, and so the field may be less than mfu's.
+    Published hfu figures of trn2, which count both instructions of a float32 product, use the peak
+    of the two cores of a logical core, so the field may be less than mfu's.
     """
     machine, moved = timeline.machine, counters.bytes
     bandwidth = machine.hbm.stack_gigabytes_per_s
@@ -198,16 +198,16 @@ def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
 
 
 def share_of_peak(timeline: Timeline, counters: Counters, flops: str) -> float:
-    """Flops of one name, of those that the array of one core could have done in the time."""
+    """Return a kind of flops relative to the peak of one core's array in the time."""
     return counters.flops[flops] / (_peak(timeline.machine) * timeline.total_ns or 1.0)
 
 
 def _peak(machine: Machine) -> float:
-    """Flops per nanosecond: one multiplication and addition per cell and cycle."""
+    """Return flops per nanosecond: a multiplication and an addition per cell and cycle."""
     return 2 * machine.pe_cells * machine.engines["tensor"].clock_ghz
 
 
 def _left_out(timeline: Timeline) -> dict[str, int]:
-    """Instructions that no figure counts, for the record had ended."""
+    """Return the number of instructions after the end of the record."""
     left_out = timeline.program.left_out
     return {"instructions_left_out": left_out} if left_out else {}

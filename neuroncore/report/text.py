@@ -23,8 +23,8 @@ def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:
 
 
 def estimated(timeline: Timeline, answers: bool = True) -> Iterator[str]:
-    """The estimate and, with `answers`, what bounds it; the order it is of, bytes moved and space
-    used."""
+    """Yield the estimate and, with `answers`, the bottleneck; the order of instructions, bytes
+    moved and memory used."""
     machine, found = timeline.machine, estimate(timeline)
     yield f"estimate   {found if answers else found.time}"
     if timeline.program.coverage:
@@ -53,7 +53,7 @@ def _counters(timeline: Timeline, counters: Counters) -> Iterator[str]:
         parts.append(f"spilled {size(saved)}, reloaded {size(reloaded)}")
     yield f"moved      {'   '.join(parts)}"
     bandwidth = utilization(timeline, counters)["mbu_estimated_percent"]
-    # of one peak, as readers expect; the profiler's field hfu_estimated_percent is of another
+    # relative to one peak, as readers expect; hfu_estimated_percent uses a different peak
     model, all_of_it = (
         share_of_peak(timeline, counters, flops) for flops in ("model_flops", "hardware_flops")
     )

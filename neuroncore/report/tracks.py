@@ -1,4 +1,4 @@
-"""Figures over time: of each, when it changes, in whole nanoseconds, and what it is then."""
+"""Counters over time: the times of changes, in whole nanoseconds, and the new values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Track = tuple[npt.NDArray[np.int64], Array]
 
 
 def whole(ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Whole nanoseconds. What differs by less than a picosecond is the same: sums of the same times
-    in another order."""
+    """Return whole nanoseconds. Differences below a picosecond are rounding errors of sums in a
+    different order, and are ignored."""
     return np.rint(np.round(ns, 3)).astype(np.int64)
 
 
 def usage(timeline: Timeline, region: MemoryRegion) -> Track:
-    """Bytes per partition of the tiles that the system places."""
+    """Return bytes per partition of the tiles that the system places."""
     program, columns = timeline.program, timeline.columns
     areas = program.boxes().areas
     bytes_of = [
@@ -36,15 +36,15 @@ def usage(timeline: Timeline, region: MemoryRegion) -> Track:
 
 
 def pending(timeline: Timeline) -> Track:
-    """Transfers that are under way: from their issue until their data are there."""
+    """Return the number of transfers in flight: from their issue until their data are visible."""
     moves = timeline.moves
     begin, end = timeline.begin[moves], timeline.end[moves]
     return _sum(begin, end, np.ones(len(begin), np.int64))
 
 
 def throughput(timeline: Timeline) -> Track:
-    """Bytes that transfers write, in GB/s: each has its engines at work at the end of its move
-    (`Timeline.transfer_ns`)."""
+    """Return the throughput of transfers in GB/s. The DMA engines of a transfer work at the end of
+    its interval (`Timeline.transfer_ns`)."""
     program, columns = timeline.program, timeline.columns
     moved = [call.written_bytes for call in program.calls]
     size, done = np.array(moved, np.float64)[columns.call], timeline.done
@@ -55,8 +55,8 @@ def throughput(timeline: Timeline) -> Track:
 
 
 def _sum(first: Array, last: Array, size: Array) -> Track:
-    """Of what is there from one time to another, the sum of its sizes, to a thousandth: the last
-    bits of sums are left over where they end."""
+    """Return the sum of the sizes that are present at each time, rounded to a thousandth to remove
+    rounding errors at the ends."""
     time = whole(np.concatenate([first, last]).astype(np.float64))
     order = np.argsort(time, kind="stable")
     time, total = time[order], np.cumsum(np.concatenate([size, -size])[order])

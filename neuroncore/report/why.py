@@ -1,4 +1,4 @@
-"""Why a run takes as long as it does, and what would help: for people and for programs."""
+"""The bottleneck of a run, and what would help: for people and for programs."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from neuroncore.time.verdict import (
 )
 
 SCHEMA = "neuroncore.why/1"
-NOTHING = 0.01  # a part of the time: what changes it by less changes nothing
-ROOM = 24_000_000  # instructions to schedule again, each as often as it is: some 15 s
-SOME = "the run is long: only changes of what its critical path consists of most were scheduled"
-ALL = 120  # times that a run is scheduled for all what-ifs, at most
+NOTHING = 0.01  # relative changes of the time below this count as none
+ROOM = 24_000_000  # instructions to schedule again in total: about 15 s
+SOME = "long run: only the changes for the largest parts of the critical path were scheduled"
+ALL = 120  # maximum number of schedules for all what-ifs
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A change, how long the run takes with it, in nanoseconds, the part of the time that is saved
-    (less than 0 if it takes longer), and what bounds it then; None where nobody asked."""
+    """A change, the time with it in nanoseconds, the fraction of the time that it saves
+    (negative if it takes longer), and the new bottleneck, or None if that was not computed."""
 
     what: str
     how: str
@@ -68,12 +68,12 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Answers:
-    """What bounds a core, also in a sentence, and what if: there were more of each resource,
-    nothing waited for anything, something were different about the costliest lines. What saves most
-    is first in its list. Where no one resource saves enough, `pair` are the two that do.
+    """The bottleneck of a core, also as a sentence, and what-ifs: more of each resource, perfect
+    overlap, and changes of the most expensive lines. Each list begins with the change that saves
+    most. If no single resource saves enough, `pair` has the two that save most together.
 
-    Of a run too long for `all` of that, the lists have the changes of what the critical path
-    consists of most, `overlap` may be None, and nobody asks what bounds the run then.
+    If a run is too long for `all` changes, the lists have those for the largest parts of the
+    critical path, `overlap` may be None, and the new bottlenecks are not computed.
     """
 
     bound: Bound
@@ -86,7 +86,7 @@ class Answers:
 
     @property
     def together(self) -> list[WhatIf]:
-        """The pair and the overlap, as far as they are there."""
+        """Return the pair and the overlap, if they exist."""
         return [one for one in (self.pair, self.overlap) if one is not None]
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,9 +103,9 @@ class Answers:
 
 @dataclass(frozen=True, repr=False)
 class Why:
-    """How long the slowest core of a launch takes, the source lines on its critical path, those
-    that keep it longest first, and what there is to say of that. `number` is the core's in its
-    world. `top` is how many lines are changed, and how many rows of each kind are printed."""
+    """The time of the slowest core of a launch, the source lines on its critical path (the longest
+    first), and the answers. `number` is the number of the core in its world. `top` is the number of
+    lines that are changed, and of rows of each kind that are printed."""
 
     kernel: str
     target: str
@@ -117,7 +117,7 @@ class Why:
     top: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Times in seconds, shares and gains as parts of one."""
+        """Return fields for JSON: times in seconds, shares and gains as fractions."""
         total = self.estimate.seconds * 1e9 or 1.0
         found: dict[str, Any] = {
             "schema": SCHEMA,
@@ -146,17 +146,17 @@ class Why:
         return found
 
     def without_answers(self) -> Why:
-        """The critical path alone: for classes in which the rest is what is asked."""
+        """Return only the critical path, for coursework in which students find the rest."""
         return replace(self, answers=None)
 
     def __repr__(self) -> str:
-        """What a notebook shows, and `print`."""
+        """Return the text for notebooks and `print`."""
         return "\n".join(_text(self))
 
 
 def why(kernel: str, timeline: Timeline, top: int = 5, room: int = ROOM) -> Why:
-    """Of a core, by its timeline; that of the slowest core is what counts of a launch. So many
-    instructions, in all, are scheduled again for what-ifs."""
+    """Return the answers for a core, normally the slowest of a launch. `budget` limits the
+    number of instructions that are scheduled again for what-ifs."""
     said, found = estimate(timeline), lines.on_the_path(timeline)
     answers, times = None, room // (sum(map(len, timeline.launch)) or 1)
     if found and times >= ALL:
@@ -178,7 +178,7 @@ def why(kernel: str, timeline: Timeline, top: int = 5, room: int = ROOM) -> Why:
 def _some_answers(
     timeline: Timeline, limit: Bound, found: Sequence[Line], top: int, times: int
 ) -> Answers:
-    """As many as scheduling so many times gives, besides what the bound was found by."""
+    """Return the answers of a limited number of schedules, beyond those for the bottleneck."""
     overlap = _overlap(as_it_is(timeline))
     each = chain([overlap], promising(timeline, found[:top]))
     made = [outcome(change, timeline).effect for change in islice(each, times)]
@@ -222,26 +222,26 @@ def _sentence(timeline: Timeline, limit: Bound, found: Sequence[Line], both: Wha
     if both is None or both.gain < ALONE:
         return sentence(timeline, limit, found)
     return (
-        f"bound by {both.what} at the same time: more of both saves {both.gain:.0%}, "
-        f"of one at most {limit.gain:.0%}"
+        f"bound by {both.what} together: more of both saves {both.gain:.0%}, more of one at most "
+        f"{limit.gain:.0%}"
     )
 
 
 def _contrast(limit: Bound, resources: Sequence[WhatIf]) -> str:
-    """What readers would try where transfers are the matter, if it is in vain."""
+    """Return a remark if transfers are the bottleneck but more bandwidth would not help."""
     bandwidth = (one for one in resources if one.what == "DMA bandwidth")
     in_vain = limit.what.startswith("DMA") and limit.gain >= ALONE
     in_vain &= any(not one.matters for one in bandwidth)
-    return ", bandwidth does not" if in_vain else ""
+    return "; more bandwidth would not help" if in_vain else ""
 
 
 def _overlap(base: Change) -> Change:
     free = [Variation(loose=np.ones(len(program), np.bool_)) for program in base.programs]
-    return replace(base, what="perfect overlap", how="where nothing waits", variations=free)
+    return replace(base, what="perfect overlap", how="without waits", variations=free)
 
 
 def _first(outcomes: Iterable[Outcome], top: int) -> list[WhatIf]:
-    """What saves most first; of so many of them also what bounds the run then."""
+    """Return outcomes sorted by savings, the first `top` with their new bottlenecks."""
     made = sorted(outcomes, key=lambda one: -one.gain)
     return [_what_if(one, number < top) for number, one in enumerate(made)]
 
@@ -268,7 +268,7 @@ def _text(told: Why) -> Iterator[str]:
 
 
 def _whose(told: Why) -> str:
-    """Whose core it is, of several ranks."""
+    """Return the name of the core if there are several ranks."""
     if told.world.ranks == 1:
         return ""
     return f", {told.world.named(told.number)}, the slowest of {told.world.ranks} ranks"

@@ -72,7 +72,7 @@ def changes(base: Change, line: Line) -> Iterator[Change]:
     own = [_rows(program, line.place) for program in base.programs]
     free = [Variation(times=np.where(rows, 0.0, 1.0)) for rows in own]
     loose = [Variation(loose=rows) for rows in own]
-    yield replace(base, what=line.name, how="free", variations=free)
+    yield replace(base, what=line.name, how="at no cost", variations=free)
     yield replace(base, what=line.name, how="without dependencies", variations=loose)
     for how, other in (("in a narrower format", alternatives.narrower), *_elsewhere(line)):
         made = [_instead(program, line.place, other) for program in base.programs]

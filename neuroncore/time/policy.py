@@ -51,7 +51,7 @@ class Policy:
 
 
 SAID: dict[Order, str] = {
-    "in-order": "every engine in the order of the program",
+    "in-order": "program order on every engine",
     "scheduled": "reordered as today's compiler does",
     "compiled": "reordered as the older API's compiler does",
 }

@@ -49,7 +49,7 @@ class Bound:
         if self.what == "nothing":
             return "nothing: no instruction was issued"
         if self.gain < ALONE:
-            return f"no one resource ({self.what} {self.how}: {self.gain:.0%} less)"
+            return f"no single resource ({self.what} {self.how}: {self.gain:.0%} less)"
         return f"{self.what} ({self.how}: {self.gain:.0%} less)"
 
 

@@ -109,9 +109,7 @@ def test_the_first_compilation_is_told_in_a_line(capsys, monkeypatch, tmp_path):
     assert capsys.readouterr().err == ""
     for _ in range(2):
         compile_one_of("neuroncore.native.loops")
-    assert capsys.readouterr().err == (
-        "neuroncore: compiling loops, which is done once after an install\n"
-    )
+    assert capsys.readouterr().err == ("neuroncore: compiling loops (once per install)\n")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def rounded(x, w):
     return out
 """
 LISTED = [
-    ("kernel.py:9", "dma_copy", "1 on DMA ring 1, 3 left out: there already"),
+    ("kernel.py:9", "dma_copy", "1 on DMA ring 1, 3 omitted: already available"),
     ("kernel.py:10", "dma_copy", "4 on DMA ring 1"),
     ("kernel.py:11", "tensor_tensor", "4 on Vector"),
     ("kernel.py:12", "tensor_copy", "4 on Scalar"),

@@ -75,7 +75,7 @@ def test_a_part_is_told_of_in_place_of_the_whole(told, capsys):
 def test_compiling_is_told_of(told, capsys, monkeypatch):
     monkeypatch.setattr(jit, "compiling", lambda: True)
     told(2)
-    assert "1 instructions; compiling loops, which is done once" in capsys.readouterr().err
+    assert "1 instructions; compiling loops (once per install)" in capsys.readouterr().err
 
 
 def test_time_that_loops_take_to_compile_does_not_count(told, capsys, monkeypatch):

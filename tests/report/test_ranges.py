@@ -71,10 +71,10 @@ def test_a_range_is_expected_to_hold_for_sources_that_it_was_not_made_of():
 def test_classes_are_from_all_to_one_machine():
     known = Kind("Vector", "compiled", "trn1")
     assert classes(known) == (
-        "all", "compiled", "compiled as known", "compiled as known, Vector",
-        "compiled as known, Vector, trn1",
+        "all", "compiled", "compiled certain", "compiled certain, Vector",
+        "compiled certain, Vector, trn1",
     )  # fmt: skip
-    assert "compiled in doubt" in classes(known._replace(doubt="tiles are spilled"))
+    assert "compiled uncertain" in classes(known._replace(doubt="tiles are spilled"))
 
 
 def test_a_class_of_few_has_nearly_the_range_of_the_wider_one():
@@ -98,8 +98,8 @@ def test_a_kind_without_measurements_has_the_range_of_the_next_wider_class():
     found = fitted(
         [*residuals([1.0] * 20), *residuals([2.0] * 20, Kind("Vector", "compiled", "trn1"))]
     )
-    assert chosen(found, Kind("GpSimd", "compiled", "trn1")) is found["compiled as known"]
-    assert chosen(found, Kind("Vector", "compiled", "trn2")) is found["compiled as known, Vector"]
+    assert chosen(found, Kind("GpSimd", "compiled", "trn1")) is found["compiled certain"]
+    assert chosen(found, Kind("Vector", "compiled", "trn2")) is found["compiled certain, Vector"]
     assert chosen(found, Kind("Vector", "compiled", "trn2", "why")) is found["compiled"]
     assert chosen(found, Kind("latency", "in-order", "trn2")) is found["all"]
 
@@ -180,6 +180,6 @@ def test_what_the_compiler_leaves_out_is_why_its_form_is_in_doubt():
     older = schedule(made.compiled.program, made.machine, "compiled")
     left_out = (older.compiled.fate == REPEATED).mean()
     assert left_out >= LEFT_OUT
-    said = f"the compiler is taken to leave out {left_out:.0%} of the instructions"
+    said = f"the compiler is assumed to omit {left_out:.0%} of the instructions"
     assert doubt_of(older) == said
-    assert f"; in doubt: {said})" in next(text.estimated(older))
+    assert f"; low confidence: {said})" in next(text.estimated(older))

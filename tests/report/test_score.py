@@ -221,7 +221,7 @@ def test_flags_are_those_of_the_row_and_of_its_harness():
 def test_other_files_are_no_harnesses(tmp_path, text):
     file = tmp_path / "offsets.toml"
     file.write_text(text)
-    with pytest.raises(UsageError, match="no list of harnesses"):
+    with pytest.raises(UsageError, match="is not a list of harnesses"):
         measurements.harnesses(file)
 
 
@@ -363,7 +363,7 @@ def test_asserted_constants_stand_apart(capsys, folder):
     assert [r["id"] for r in found["rows"]] == ["R1", "R4"]
     assert [r["id"] for r in found["asserted"]] == ["R2"]
     assert found["errors"]["all"]["count"] == 2
-    assert found["errors"]["nki-library, not among all"]["count"] == 1
+    assert found["errors"]["nki-library, not included in all"]["count"] == 1
     assert found["chains"][0]["count"] == 2
 
 
@@ -412,14 +412,14 @@ def test_wrong_usage_is_refused(capsys, folder):
     nothing = folder / "nothing"
     for words, said in (
         ([nothing], "can't be read as a table"),
-        ([folder / "t.csv", "--records", nothing], "no folder of records"),
+        ([folder / "t.csv", "--records", nothing], "is not a folder of records"),
         (
             [folder / "t.csv", "--sources", "x", "--recorder", nothing, "--records", folder],
             "--recorder",
         ),
         (
             [folder / "t.csv", "--records", folder, "--offsets", nothing],
-            "no list of harnesses",
+            "is not a list of harnesses",
         ),
     ):
         assert score(*words) == 2

@@ -186,7 +186,7 @@ def test_two_engines_that_are_as_busy_bound_a_run_together():
     base = replace(as_it_is(unequal), variations=[Variation(times=times)])
     equal = base.scheduled(0)
     alone = bound_of(base, equal)
-    assert alone.gain < 0.1 and "no one resource" in str(alone)
+    assert alone.gain < 0.1 and "no single resource" in str(alone)
     found = pair(equal, [outcome(r.change(base), equal) for r in RESOURCES])
     assert set(found.change.what.split(" and ")) == {"Vector", "Scalar"} and found.gain > 0.4
 
@@ -218,7 +218,7 @@ def test_a_line_is_free_or_elsewhere_by_itself():
     found = {line.place.text.rpartition("# ")[2]: line for line in lines.on_the_path(base)}
     changed = {c.how: c.scheduled(0) for c in lines.changes(as_it_is(base), found["other"])}
     own = np.array([False, False, True, False])
-    assert np.array_equal(changed["free"].busy, np.where(own, 0, base.busy))
+    assert np.array_equal(changed["at no cost"].busy, np.where(own, 0, base.busy))
     assert changed["without dependencies"].begin[2] == 0
     elsewhere = np.where(own, QUEUES.index("Scalar"), base.queue)
     assert np.array_equal(changed["on Scalar"].queue, elsewhere)
