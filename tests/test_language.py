@@ -22,7 +22,6 @@ DONE = [
     "neuroncore/report",
     "neuroncore/view/web",
     "docs/check.md",
-    "docs/calibration.md",
     "docs/generate/calibration.py",
     "docs/conformance.md",
     "docs/conformance",
