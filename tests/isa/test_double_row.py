@@ -47,15 +47,6 @@ def product(device, s, x, mode=DOUBLE, **options):
     return dst
 
 
-@for_all("k, m, n", SHAPES)
-def test_it_is_the_product_with_twice_the_rows(k, m, n):
-    """The halves of K = 2 k lie one after the other in the first free axis."""
-    left, right = whole((k, 2, m), "float8_e4m3"), whole((k, 2, n), "float8_e4m3", 1)
-    matrices = [a.astype(np.int64).swapaxes(0, 1).reshape(2 * k, -1) for a in (left, right)]
-    got = product(Device(), left, right).numpy()
-    assert np.array_equal(got, (matrices[0].T @ matrices[1]).astype(np.float32))
-
-
 @for_all("target", ["trn2", "trn3"])
 def test_every_pair_of_formats_and_shape(target):
     device = Device(target)

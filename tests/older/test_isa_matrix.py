@@ -97,15 +97,6 @@ def test_transposed_bfloat16_is_float32_where_it_is_a_product(target, form):
     assert np.array_equal(got.numpy().astype(np.float32), x.T.astype(np.float32))
 
 
-@pytest.mark.parametrize("flags", [(False, False), (True, False), (False, True), (True, True)])
-def test_language_matmul_transposes_where_it_has_to(flags):
-    a, b = numbers((6, 8)), numbers((8, 5), seed=1)
-    device = Older()
-    x = device.tile(a.T.copy() if flags[0] else a)
-    got = device.call(nl.matmul, x, device.tile(b), transpose_x=flags[0])
-    close(got.numpy(), a.astype(np.float64) @ b, 8)
-
-
 @pytest.mark.parametrize(
     ("k", "m", "n"), [(8, 129, 4), (8, 4, 513), (8, 4, 4)], ids=["wide", "long", "fits"]
 )
@@ -118,12 +109,6 @@ def test_products_that_are_too_large_are_refused(k, m, n):
     with pytest.raises(KernelError):
         device.call(nisa.nc_matmul, x, y)
     assert not device.opcodes
-
-
-def test_contraction_axes_that_differ_are_refused():
-    device = Older()
-    with pytest.raises(KernelError):
-        device.call(nisa.nc_matmul, device.zeros((8, 4)), device.zeros((9, 4)))
 
 
 # --- transposes -----------------------------------------------------------------------------------

@@ -1,0 +1,22 @@
+"""Functions of one element and operators: numpy's, and of what numpy lacks the plain reading's."""
+
+import numpy as np
+
+from neuroncore.plain.arithmetic import activation_of
+
+ARITHMETIC = ("add", "subtract", "multiply", "maximum", "minimum")
+COMPARISONS = (
+    *("equal", "not_equal", "greater", "greater_equal", "less", "less_equal"),
+    *("logical_and", "logical_or", "logical_xor"),
+)
+BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift")
+FUNCTIONS = (  # that both releases of the API have, of any number
+    *("exp", "tanh", "sigmoid", "relu", "square", "sign", "arctan", "erf_dx", "gelu_apprx_tanh"),
+    *("gelu_apprx_sigmoid", "silu", "silu_dx", "softplus", "mish"),
+)
+POSITIVE = ("log", "sqrt", "rsqrt")
+
+
+def reference(name):
+    """The function of that name, of arrays."""
+    return getattr(np, name, None) or (lambda x: activation_of(name, np.asarray(x, np.float32)))
