@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from neuroncore.time.loops.spills import RELOADED, REREAD, SAVED
 from neuroncore.time.residency import loads_and_spills
 
-SHAPE = (128, 128)
+SHAPE = (64, 64)
 WIDTH = 4 * SHAPE[1]  # bytes of a tile in each partition
 
 
@@ -108,9 +108,9 @@ INPUTS, OUTPUTS = ("h", "i"), ("o",)
 HBM, SBUF, PSUM, PLACED = (*INPUTS, *OUTPUTS), ("a", "b"), ("p",), ("x",)
 MEMORIES = {"hbm": HBM, "sbuf": SBUF, "psum": PSUM, "placed": PLACED}
 ALL = slice(None)
-ROWS = [ALL, ALL, slice(0, 64), slice(64, 128)]
-COLUMNS = [slice(0, 64), slice(0, 64), slice(64, 128), slice(64, 128), slice(32, 96),
-           slice(0, 128, 2), slice(1, 128, 2)]  # fmt: skip
+ROWS = [ALL, ALL, slice(0, 32), slice(32, 64)]
+COLUMNS = [slice(0, 32), slice(0, 32), slice(32, 64), slice(32, 64), slice(16, 48),
+           slice(0, 64, 2), slice(1, 64, 2)]  # fmt: skip
 INSTRUCTIONS = [
     ("move", SBUF, INPUTS), ("move", SBUF, HBM), ("move_from_another_line", SBUF, HBM),
     ("move", PLACED, INPUTS), ("move", OUTPUTS, SBUF), ("move", HBM, HBM + PLACED),
@@ -294,7 +294,7 @@ class Model:
         return saved, reloaded, dropped
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(
     program=programs,
     capacity=st.sampled_from([0, WIDTH // 2, WIDTH, 3 * WIDTH // 2, 2 * WIDTH, 100 * WIDTH]),

@@ -1,15 +1,16 @@
 """What the tests of the page share: a browser, and a run to look at."""
 
 import pytest
+import tabs
 import viewed
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium():
-    with viewed.browser() as opened:
+    with tabs.browser() as opened:
         yield opened
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def run():
     return viewed.run()

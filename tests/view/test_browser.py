@@ -9,6 +9,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+import tabs
 import viewed
 
 import neuroncore
@@ -29,7 +30,7 @@ def file(run, tmp_path_factory):
 @pytest.fixture
 def tab(chromium, file):
     """The page, open; it asks for nothing and has nothing to complain about."""
-    with viewed.tab(chromium) as opened:
+    with tabs.tab(chromium) as opened:
         opened.open(file)
         yield opened
         assert opened.errors == []
@@ -67,7 +68,7 @@ def test_without_answers_nothing_says_what_bounds_it(chromium, run, tmp_path):
     assert not core.keys() & {"bound", "what_if", "sentence", "path_share"}
     assert "bound_by" not in core["figures"]
     page.save(tmp_path / "page.html")
-    with viewed.tab(chromium) as opened:
+    with tabs.tab(chromium) as opened:
         opened.open(tmp_path / "page.html", "pane=figures")
         assert "bound" not in opened.text("body") and not opened.page.is_visible("#sentence")
         assert opened.page.locator("#tabs [data-pane=whatif]").count() == 0
@@ -231,7 +232,7 @@ def test_a_search_finds_by_name_line_and_time(tab):
 
 
 def test_an_address_leads_to_a_step_a_pane_and_a_window(chromium, file):
-    with viewed.tab(chromium) as opened:
+    with tabs.tab(chromium) as opened:
         opened.open(file, "step=3&pane=memory&from=100&to=900")
         assert opened.does("[view.state.from, view.state.to]") == [100, 900]
         assert opened.page.is_visible("[data-pane=memory].pane")
@@ -242,7 +243,7 @@ def test_an_address_leads_to_a_step_a_pane_and_a_window(chromium, file):
 def test_a_step_tells_its_calls_and_the_variables_of_loops(chromium, tmp_path):
     found = neuroncore.run(viewed.product, *viewed.operands(), options=Options(stacks=True))
     found.view(values=None).save(tmp_path / "page.html")
-    with viewed.tab(chromium) as opened:
+    with tabs.tab(chromium) as opened:
         opened.open(tmp_path / "page.html", "step=7")
         (row,) = (line for line in opened.text("#panes").split("\n") if line.startswith("at\t"))
         assert "in product" in row and "n = 64" in row and "depth = 128" in row
@@ -253,7 +254,7 @@ def test_a_step_tells_its_calls_and_the_variables_of_loops(chromium, tmp_path):
 def test_both_cores_of_a_launch_can_be_chosen(chromium, tmp_path):
     both = neuroncore.run(viewed.product[2], *viewed.operands(64))
     both.view().save(tmp_path / "cores.html")
-    with viewed.tab(chromium) as opened:
+    with tabs.tab(chromium) as opened:
         opened.open(tmp_path / "cores.html")
         assert opened.text("#which").split() == [
             "core",
@@ -279,7 +280,7 @@ def test_the_ranks_of_a_world_can_be_chosen(chromium, tmp_path):
     page.save(tmp_path / "ranks.html")
     first, second = (core["values"]["tiles"][0]["high"] for core in viewed.document(page)["cores"])
     assert second == 2 * first
-    with viewed.tab(chromium) as opened:
+    with tabs.tab(chromium) as opened:
         opened.open(tmp_path / "ranks.html")
         assert opened.text("#core").split("\n") == ["product, rank 0", "product, rank 1"]
         opened.page.select_option("#core", "1")
@@ -302,7 +303,7 @@ def summed(x):
 def test_what_ranks_do_together_has_a_row(chromium, tmp_path):
     page = neuroncore.run(summed, per_rank=[(np.ones((8, 8), np.float32),)] * 2).view()
     page.save(tmp_path / "ranks.html")
-    with viewed.tab(chromium) as opened:
+    with tabs.tab(chromium) as opened:
         opened.open(tmp_path / "ranks.html", "step=1")
         rows = dict(opened.does("view.timeline.rows.map((row) => [row.name, [...row.items]])"))
         assert rows["CC-core"] == [1]
@@ -317,7 +318,7 @@ def test_precision_by_line_leads_to_the_line(chromium, tmp_path):
     found = neuroncore.run(viewed.product, *viewed.operands(64), options=options)
     found.view().save(tmp_path / "page.html")
     (first, *_) = viewed.document(found.view())["cores"][0]["precision"]["lines"]
-    with viewed.tab(chromium) as opened:
+    with tabs.tab(chromium) as opened:
         opened.open(tmp_path / "page.html", "pane=precision")
         shown = opened.text("[data-pane=precision].pane")
         assert first["text"] in shown and f"{100 * first['share']:.1f} %" in shown
@@ -333,19 +334,18 @@ def test_moments_are_told_from_each_other(tab):
     assert tab.does(apart) == ["36.700 ms", "36.701 ms"]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_pane_draws_in_light_and_dark_wide_and_narrow(chromium, file, scheme):
-    for width in (500, 1800):
-        size = {"width": width, "height": 800}
-        with viewed.tab(chromium, color_scheme=scheme, viewport=size) as opened:
-            opened.open(file, "step=2")
-            assert opened.does("document.documentElement.dataset.theme") == scheme
-            for tab in opened.page.locator("#tabs button").all():
-                tab.click()
-                pane = tab.get_attribute("data-pane")
-                assert opened.page.is_visible(f"[data-pane={pane}].pane")
-            assert opened.does("document.documentElement.scrollWidth") <= width
-            assert opened.errors == []
+@pytest.mark.parametrize("scheme, width", [("light", 1800), ("dark", 500)])
+def test_every_pane_draws_in_light_and_dark_wide_and_narrow(chromium, file, scheme, width):
+    size = {"width": width, "height": 800}
+    with tabs.tab(chromium, color_scheme=scheme, viewport=size) as opened:
+        opened.open(file, "step=2")
+        assert opened.does("document.documentElement.dataset.theme") == scheme
+        for tab in opened.page.locator("#tabs button").all():
+            tab.click()
+            pane = tab.get_attribute("data-pane")
+            assert opened.page.is_visible(f"[data-pane={pane}].pane")
+        assert opened.does("document.documentElement.scrollWidth") <= width
+        assert opened.errors == []
 
 
 def test_a_print_has_all_panes(tab):
@@ -365,7 +365,7 @@ def test_a_picture_has_no_more_rectangles_than_pixels(chromium, tmp_path):
     long = neuroncore.run(viewed.product, *viewed.operands(64 * 800))
     path = tmp_path / "long.html"
     long.view(values=None).save(path)
-    with viewed.tab(chromium) as opened:
+    with tabs.tab(chromium) as opened:
         count = opened.open(path, "pane=memory")
         rows, width = opened.does("[view.timeline.rows.length, view.timeline.board.width]")
         drawn = opened.does("view.timeline.board.drawn")
@@ -376,7 +376,7 @@ def test_a_picture_has_no_more_rectangles_than_pixels(chromium, tmp_path):
 def test_a_frame_in_a_notebooks_export_shows_the_page(chromium, run, tmp_path):
     path = tmp_path / "notebook.html"
     path.write_text(f"<!doctype html><body>{run.view()._repr_html_()}</body>", "utf-8")
-    with viewed.tab(chromium) as opened:
+    with tabs.tab(chromium) as opened:
         opened.page.goto(Path(path).as_uri())
         frame = opened.page.frames[1]
         frame.wait_for_selector("#where:not(:empty)")
@@ -388,7 +388,7 @@ def test_a_frame_in_a_notebooks_export_shows_the_page(chromium, run, tmp_path):
 
 def test_a_served_page_asks_for_the_values_of_the_step(chromium, run):
     server = run.serve()
-    with viewed.tab(chromium, offline=False) as opened:
+    with tabs.tab(chromium, offline=False) as opened:
         opened.page.goto(f"{server.url}#step=2&pane=values")
         opened.page.wait_for_selector("#heat")
         assert "format\tbfloat16" in opened.text("[data-pane=values].pane")
@@ -415,7 +415,7 @@ def test_a_served_page_asks_for_the_values_of_the_step(chromium, run):
 def test_a_page_of_a_window_shows_its_part_of_the_run(chromium, run, tmp_path):
     run.view(values=None, window=range(10, 15)).save(tmp_path / "page.html")
     rows = run.instructions[10:15]
-    with viewed.tab(chromium) as opened:
+    with tabs.tab(chromium) as opened:
         assert opened.open(tmp_path / "page.html", "step=1") == 5
         for shown, wanted in (
             ("begin", rows["begin_ns"]),
@@ -436,7 +436,7 @@ def test_what_the_policy_forbids_is_forbidden(chromium, file, tmp_path):
     other = tmp_path / "other.html"
     more = "<script>window.ran = true</script><img src='http://127.0.0.1:9/x.png'>"
     other.write_text(file.read_text("utf-8").replace("</body>", f"{more}</body>"), "utf-8")
-    with viewed.tab(chromium, offline=False) as opened:
+    with tabs.tab(chromium, offline=False) as opened:
         opened.open(other)
         assert opened.does("window.ran === undefined")
         assert all("violates" in error for error in opened.errors) and len(opened.errors) == 2

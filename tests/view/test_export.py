@@ -4,7 +4,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-import viewed
+import tabs
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what it is made of
@@ -39,7 +39,7 @@ def test_an_exported_notebook_shows_runs_answers_tiles_and_pages(chromium, run, 
     path = tmp_path / "notebook.html"
     values = run, run.why(), run.tile(2, "stationary"), run.view(values=None)
     path.write_text(exported(*values), "utf-8")
-    with viewed.tab(chromium) as opened:
+    with tabs.tab(chromium) as opened:
         opened.page.goto(path.as_uri(), wait_until="commit")
         opened.page.wait_for_selector("iframe")
         frame = opened.page.frames[1]

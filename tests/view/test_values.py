@@ -8,6 +8,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+import tabs
 import viewed
 
 import neuroncore
@@ -85,7 +86,7 @@ FORMATS = ["float8_e4m3", "float8_e5m2", "float8_e4m3fn", "bfloat16", "float16",
 
 def test_codes_of_every_format_are_the_numbers_that_they_are(chromium, run, tmp_path):
     run.view().save(tmp_path / "page.html")
-    with viewed.tab(chromium) as tab:
+    with tabs.tab(chromium) as tab:
         tab.open(tmp_path / "page.html")
         for name in FORMATS:
             form = lookup(name)
@@ -104,7 +105,7 @@ def test_codes_of_every_format_are_the_numbers_that_they_are(chromium, run, tmp_
 def test_an_element_is_shown_in_bits(chromium, run, tmp_path):
     run.view().save(tmp_path / "page.html")
     code = int(viewed.operands()[0].view(np.uint16)[3, 4])
-    with viewed.tab(chromium) as tab:
+    with tabs.tab(chromium) as tab:
         tab.open(tmp_path / "page.html", "step=2&pane=values&element=3,4")
         tab.does("view.drawn()")
         shown = tab.text("#element")
@@ -165,7 +166,7 @@ def test_what_leaves_the_array_is_what_the_run_has_in_psum(chromium, tmp_path, n
     run = neuroncore.run(kernel, *given, **more)
     run.view().save(tmp_path / "page.html")
     step = run.instructions["opcode"].tolist().index("MATMUL")
-    with viewed.tab(chromium) as tab:
+    with tabs.tab(chromium) as tab:
         tab.open(tmp_path / "page.html", f"step={step}&pane=array")
         sums = """async () => {
             const { systolic } = await view.product(view.core()), { columns, count } = systolic;
@@ -190,7 +191,7 @@ def test_what_leaves_the_array_is_what_the_run_has_in_psum(chromium, tmp_path, n
 def test_a_cell_works_on_a_column_a_cycle_after_those_above_and_to_the_left(chromium, tmp_path):
     run = neuroncore.run(one_product, *(random(4, n, dtype="bfloat16") for n in (3, 5)))
     run.view().save(tmp_path / "page.html")
-    with viewed.tab(chromium) as tab:
+    with tabs.tab(chromium) as tab:
         tab.open(tmp_path / "page.html", "step=2&pane=array")
         at = """async (cycle) => {
             const { systolic } = await view.product(view.core());
