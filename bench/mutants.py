@@ -26,6 +26,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,7 @@ def killed_by(mutant: Mutant, tests: Sequence[str], programs: int, tree: Path = 
                 return kind
     finally:
         (tree / mutant.file).write_bytes(original)
+        Path(cache_from_source(tree / mutant.file)).unlink(missing_ok=True)  # may be of the same second
         shutil.rmtree(tree / "compiled", ignore_errors=True)
     return ""
 

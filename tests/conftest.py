@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from neuroncore.core import core, legality
 from neuroncore.memory.geometry import View
 
 neuroncore.activate()
+# Byte code is kept whatever the environment says, as numba's machine code is: without it, compiling
+# the tests takes longer than most of them do, and so does each process that they start.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # lines that only a slow machine has; some tests ask for them
 os.environ["NEURONCORE_PROGRESS"] = "0"
 os.environ["NEURONCORE_ASSERTS"] = "1"

@@ -68,12 +68,9 @@ def test_the_same_seed_draws_the_same_faults(tree):
 
 
 def test_a_fault_is_killed_by_a_test_that_sees_it_and_only_by_one(tree):
-    dropped, extreme = (
-        next(one for one in mutants.drawn("neuroncore/core/memo.py", 9, 1, tree) if one.new == new)
-        for new in ("key = (a,)", "max(a, b)")
-    )
+    drawn = mutants.drawn("neuroncore/core/memo.py", 9, 1, tree)
+    dropped = next(one for one in drawn if one.new == "key = (a,)")
     assert mutants.killed_by(dropped, ["test_memo.py"], 0, tree) == "tests"
-    assert mutants.killed_by(extreme, ["test_memo.py"], 0, tree) == "tests"
     (tree / "test_memo.py").write_text("def test_nothing():\n    pass\n")
     assert mutants.killed_by(dropped, ["test_memo.py"], 0, tree) == ""
     assert (tree / "neuroncore/core/memo.py").read_text() == KEYED

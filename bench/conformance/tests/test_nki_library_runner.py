@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-RUNNER = Path(__file__).parents[2] / "bench/conformance/nki_library.py"
+RUNNER = Path(__file__).parents[1] / "nki_library.py"
 
 CONFTEST = """
 import pytest

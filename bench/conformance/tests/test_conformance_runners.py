@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench/conformance"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import guide_blocks
 import outcome

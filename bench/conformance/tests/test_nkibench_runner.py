@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-BENCH = Path(__file__).parents[2] / "bench"
+BENCH = Path(__file__).parents[2]
 sys.path[:0] = [str(BENCH), str(BENCH / "conformance")]
 
 import nkibench

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-CONFORMANCE = Path(__file__).parents[2] / "bench/conformance"
+CONFORMANCE = Path(__file__).parents[1]
 sys.path.insert(0, str(CONFORMANCE))
 
 import everyone

@@ -1,0 +1,5 @@
+"""`import nki` is ours in the tests of the runners."""
+
+import neuroncore
+
+neuroncore.activate()
