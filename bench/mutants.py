@@ -196,7 +196,8 @@ def killed_by(mutant: Mutant, tests: Sequence[str], programs: int, tree: Path = 
                 return kind
     finally:
         (tree / mutant.file).write_bytes(original)
-        Path(cache_from_source(tree / mutant.file)).unlink(missing_ok=True)  # may be of the same second
+        # The next fault in this file may be of the same second and size.
+        Path(cache_from_source(tree / mutant.file)).unlink(missing_ok=True)
         shutil.rmtree(tree / "compiled", ignore_errors=True)
     return ""
 
