@@ -7,15 +7,20 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from accepted import module
 from calls import SIZES, Case
 from device import TARGETS, Device
 
 from neuroncore.clause import usual
 from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.core import execute
+from neuroncore.frontend import instructions, issue
 from neuroncore.numerics import formats
 from neuroncore.plain import reduction
 
 pytestmark = pytest.mark.source
+
+functions = module("functions")
 
 PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 BLOCKS = [
@@ -37,8 +42,12 @@ def run(block, module):
 def added():
     there = INSTRUCTIONS.pop("running_maximum", None)
     clauses = importlib.import_module("neuroncore.isa.reduction")
-    yield run("from __future__ import annotations\n" + BLOCKS[0], clauses)
+    space = run("from __future__ import annotations\n" + BLOCKS[0], clauses)
+    exec(functions.issue_text(INSTRUCTIONS["running_maximum"]), vars(instructions))
+    exec(functions.execute_text(INSTRUCTIONS["running_maximum"]), vars(execute))
+    yield space
     made = INSTRUCTIONS.pop("running_maximum")
+    issue.function.cache_clear()
     if there is not None:
         INSTRUCTIONS[made.name] = there
 

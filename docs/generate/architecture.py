@@ -63,16 +63,17 @@ Everything else asks these. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to ad
   the same of all tiles that lie alike, wherever they begin, is one `Geometry`
   (`memory/geometry.py`): what a call knows of them, the numpy strides, what an index means. What
   depends on it is found by identity, so that a kernel's new tiles cost little.
-* **The instruction happens** in one generated function for each clause (`core/binding.py`): it
-  binds the arguments, checks (`core/legality.py`) what kinds of arguments it has not seen before,
-  computes into the destination at once, in the program's order, and notes a row in the record.
-  What to compute is on the Call as well (`core/staging.py`): a clause that returns a `Run` has
-  decided everything that shapes, formats and operators decide, once.
+* **The instruction happens** in two generated functions of its clause. The one that the kernel
+  calls (`frontend/instructions.py`) binds the arguments, recognizes the call or checks it
+  (`core/legality.py`), and appends a row to the record. The other (`core/execute.py`) computes into
+  the destination at once, in the program's order; a replay calls it too. The Call keeps the
+  function to run (`core/staging.py`): a clause that returns a `Run` has decided everything that
+  shapes, formats and operators decide, once. `docs/generate/functions.py` writes both files.
 * **The record** (`Program`) is numbers: which distinct call, from which line, on which windows of
   which tensors, with which values. What readers need beside, such as boxes of bytes, is made when
   they ask; a file of it (`record/saved.py`) is JSON and columns, checked when it is read.
 * **The replay** executes a record again (`replay/cursor.py`), without the kernel, through the same
-  functions of its Calls: on other inputs, or to look at tiles before and after any instruction.
+  functions: on other inputs, or to look at tiles before and after any instruction.
 * **The compiled program** (`time/compiled.py`) is what is left of the record on the device: what is
   loaded once, which copies are written in place, which engine takes what the kernel leaves open,
   what SBUF can't hold. The schedule, the counters and the reports read it, so that they can't

@@ -211,6 +211,11 @@ class Instruction:
         raise DefinitionError(f"{self.name}: {name} is not declared")
 
     @cached_property
+    def declared(self) -> dict[str, Any]:
+        """The declaration of each parameter, by its name."""
+        return {p.name: p.declared for p in self.parameters}
+
+    @cached_property
     def operands(self) -> tuple[Parameter, ...]:
         return tuple(p for p in self.parameters if p.operand)
 

@@ -14,8 +14,9 @@ from neuroncore.base.structs import dataclass
 from neuroncore.clause.immediate import Register
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import Operand
-from neuroncore.core.binding import again
+from neuroncore.core import execute
 from neuroncore.core.core import Core
+from neuroncore.core.offsets import Offsets
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Storage
@@ -34,7 +35,7 @@ class Plan:
     time, the pairs say at which place to put which of the row's tiles, and which of its values."""
 
     call: Call
-    run: Callable[..., None]
+    run: Callable[..., Offsets | None]
     given: list[Any]
     tiles: list[tuple[int, int]]
     lists: list[tuple[int, list[int]]]
@@ -65,7 +66,7 @@ def plan(call: Call) -> Plan:
             values.append((slot, instruction.values.index(p.name)))
         else:
             given[slot] = call.arguments[p.name]
-    run = again(instruction)
+    run = getattr(execute, instruction.name)
     return Plan(call, run, given, tiles, lists, values, operands, loads)
 
 
@@ -145,7 +146,9 @@ class Execution:
         plan = self.plans[row[0]]
         try:
             given = self._given(plan, row)
-            plan.run(self.core, plan.call, *given)
+            offsets = plan.run(self.core, plan.call, *given)
+            if offsets is not None:
+                offsets.write_out()
         except KernelError as error:
             error.place, error.stack = self.program.place(row[1]), []
             raise

@@ -7,7 +7,8 @@ from functools import wraps
 from typing import Any
 
 from neuroncore.base.errors import SignatureError
-from neuroncore.frontend.issue import Issues, NkiInstruction
+from neuroncore.frontend.issue import Issues
+from neuroncore.frontend.nki_instruction import NkiInstruction
 from neuroncore.memory.tile import Tile
 
 

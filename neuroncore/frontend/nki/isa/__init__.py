@@ -1,8 +1,10 @@
-"""nki.isa: one function per entry of the instruction table.
+"""nki.isa: one function for each clause of the instruction set.
 
 The functions have the clause's parameters, in its order and with its defaults, and `name` at the
 end. Parameters of older releases that published kernels still pass are accepted and ignored.
 """
+
+import typing as _typing
 
 from neuroncore.base.errors import KernelError as NkiValidationError  # noqa: F401 the API's name
 from neuroncore.clause.instruction import INSTRUCTIONS as _INSTRUCTIONS
@@ -15,6 +17,9 @@ from neuroncore.frontend.nki import registers as _registers
 from neuroncore.frontend.nki.isa import constants as constants
 from neuroncore.frontend.nki.isa.constants import *
 from neuroncore.frontend.nki.isa.constants import engine
+
+if _typing.TYPE_CHECKING:  # for editors: the functions that __getattr__ finds
+    from neuroncore.frontend.instructions import *
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector

@@ -4,14 +4,12 @@ Each function says what its result looks like and leaves the rest to the one ins
 Every `mask` is a bool or comparisons of index expressions over the axes of the tile it is about.
 """
 
-from collections.abc import Callable as _Callable
 from typing import Any as _Any
 
 from neuroncore.base.errors import NotEmulated as _NotEmulated
 from neuroncore.frontend import exports as _exports
 from neuroncore.frontend.limits import get_nc_version as get_nc_version
 from neuroncore.frontend.neuronxcc.nki.isa import constants as constants
-from neuroncore.frontend.neuronxcc.nki.isa import rows as _rows
 from neuroncore.frontend.neuronxcc.nki.isa.constants import dge_mode as dge_mode
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine as engine
 from neuroncore.frontend.neuronxcc.nki.isa.constants import fp32 as fp32
@@ -20,13 +18,13 @@ from neuroncore.frontend.neuronxcc.nki.isa.constants import oob_mode as oob_mode
 from neuroncore.frontend.neuronxcc.nki.isa.constants import reduce_cmd as reduce_cmd
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import *
 from neuroncore.frontend.neuronxcc.nki.isa.folds import *
+from neuroncore.frontend.neuronxcc.nki.isa.forwarded import *
 from neuroncore.frontend.neuronxcc.nki.isa.matrix import *
 from neuroncore.frontend.neuronxcc.nki.isa.movement import *
 from neuroncore.frontend.neuronxcc.nki.isa.movement import (
     _tiled_offloaded_memcpy as _tiled_offloaded_memcpy,
 )
 from neuroncore.frontend.neuronxcc.nki.isa.selection import *
-from neuroncore.frontend.neuronxcc.nki.tensor import Tensor as _Tensor
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector
@@ -49,14 +47,11 @@ def builtin_custom_op(
     raise _NotEmulated("builtin_custom_op: it runs a compiled library of the GpSimd engine's cores")
 
 
-__all__ = [*_exports.api(globals()), "constants", *_rows.ROWS]
+__all__ = [*_exports.api(globals()), "constants"]
 
 
-def __getattr__(name: str) -> _Callable[..., _Tensor]:
-    if name not in _rows.ROWS:
-        raise _exports.unknown("neuronxcc.nki.isa", name, __all__)
-    function = globals()[name] = _rows.function(name)
-    return function
+def __getattr__(name: str) -> _Any:
+    raise _exports.unknown("neuronxcc.nki.isa", name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -9,9 +9,9 @@ import numpy as np
 
 from neuroncore.base.errors import NotEmulated, SignatureError
 from neuroncore.frontend.neuronxcc.nki.expressions import Index, Mask
-from neuroncore.frontend.neuronxcc.nki.isa import rows
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import format_or, in_sbuf, write
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import memset
+from neuroncore.frontend.neuronxcc.nki.isa.forwarded import tensor_copy
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.results import chosen, flush, produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
@@ -105,7 +105,7 @@ def affine_select(
     form = format_or(dtype, x.dtype)
     if isinstance(pred, bool | np.bool_):
         return (
-            rows.function("tensor_copy")(x, dtype=form, mask=mask)
+            tensor_copy(x, dtype=form, mask=mask)
             if pred
             else memset(x.shape, on_false_value, form, mask=mask)
         )

@@ -1,0 +1,481 @@
+"""Write the functions that issue and execute instructions, from the clauses of isa/.
+
+python docs/generate/functions.py
+
+`neuroncore/frontend/instructions.py` binds the arguments of a call, recognizes or checks it, and
+records it. `neuroncore/core/execute.py` executes it, for a launch and for a replay. Nobody edits
+them; a test fails if they are stale.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from pathlib import Path
+from textwrap import indent
+
+from neuroncore.base.enums import engine
+from neuroncore.base.errors import DefinitionError
+from neuroncore.clause.alu import Operator
+from neuroncore.clause.immediate import Immediate, Register
+from neuroncore.clause.instruction import INSTRUCTIONS, Instruction, Parameter
+from neuroncore.clause.operand import Act, Op, Operand, Static
+
+ROOT = Path(__file__).parents[2]
+ISSUE = ROOT / "neuroncore/frontend/instructions.py"
+EXECUTE = ROOT / "neuroncore/core/execute.py"
+LOCALS = {
+    *("call", "core", "error", "extra", "fault", "frame", "issued", "key", "line", "name"),
+    *("number", "numbers", "offsets", "program", "row", "run", "special", "tile", "unknown"),
+}
+
+ISSUE_HEAD = '''\
+"""The functions that issue instructions, one for each clause. Both dialects call them.
+
+Each binds its arguments, finds the Call by its key or checks a new one, executes it and records it.
+`docs/generate/functions.py` writes this file from the clauses of isa/. Do not edit it.
+"""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from neuroncore.base.enums import {enums}
+from neuroncore.base.errors import KernelError, NeuronError
+from neuroncore.clause.alu import OPERATORS
+from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.clause.operand import are_tiles
+from neuroncore.core import execute
+from neuroncore.core.binding import MISSING, arguments, kinds, member, numbered
+from neuroncore.core.core import current, running
+from neuroncore.core.faults import NOT_OURS, our_fault
+from neuroncore.core.legality import misused
+from neuroncore.frontend.nki_instruction import (
+    MaybeTile,
+    NkiInstruction,
+    Real,
+    TileOrNumber,
+    Tiles,
+    settle,
+)
+from neuroncore.memory.register import VirtualRegister
+from neuroncore.memory.tile import Tile
+from neuroncore.record.inputs import zero
+
+__all__ = [
+    {names}
+]  # the API's module nki.isa
+
+frame_at = sys._getframe
+new = object.__new__  # takes half as long as a call of the class
+'''
+
+EXECUTE_HEAD = '''\
+"""The functions that execute a legal Call on a core, one for each clause.
+
+Each reads its operands, then writes its results. Offsets that are only known at run time are
+resolved first; they are returned, and None stands for an instruction without them, or for one that
+is skipped. `docs/generate/functions.py` writes this file from the clauses of isa/. Do not edit it.
+"""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from typing import Any
+
+from neuroncore.base.enums import oob_mode as modes
+from neuroncore.clause.operand import PSUM, spread
+from neuroncore.core.binding import arguments
+from neuroncore.core.core import Core
+from neuroncore.core.offsets import Offsets, resolve
+from neuroncore.core.staging import staged
+from neuroncore.memory.tile import Tile
+
+SKIP = modes.skip
+'''
+FREE = {  # module names that the functions use, which no parameter may hide
+    *("MISSING", "NkiInstruction", "PSUM", "SKIP", "Tile", "VirtualRegister", "are_tiles"),
+    *("arguments", "current", "execute", "frame_at", "kinds", "member", "misused", "new"),
+    *("numbered", "our_fault", "resolve", "running", "settle", "spread", "staged", "zero"),
+}
+
+
+def check_names(instruction: Instruction) -> None:
+    """Raise DefinitionError for a parameter whose name the function's own text uses."""
+    if taken := {p.name for p in instruction.parameters} & (LOCALS | FREE):
+        raise DefinitionError(f"{instruction.name} can't have a parameter {min(taken)!r}")
+
+
+def issue_text(instruction: Instruction) -> str:
+    """Return the function that issues an instruction, with the constants that it uses.
+
+    It has the clause's parameters, in its order and with its defaults, and a `name` at the end.
+    """
+    check_names(instruction)
+    parameters = [f"{p.name}: {_annotation(p)} = {_default(p)}" for p in instruction.parameters]
+    parameters += ["name: Any = None"] if instruction.named else []
+    parameters += ["*extra: Any", "**unknown: Any"]
+    head = f"def {instruction.name}({', '.join(parameters)}) -> NkiInstruction:"
+    body = "\n".join([_docstring(instruction), *_issue_body(instruction)])
+    return "\n".join([*_constants(instruction), "", "", head, indent(body, "    "), ""])
+
+
+def execute_text(instruction: Instruction) -> str:
+    """Return the function of a core, a legal Call and its arguments, in the clause's order, that
+    executes the call and records nothing."""
+    parameters = ", ".join(f"{p.name}: Any" for p in instruction.parameters)
+    head = f"def {instruction.name}(core: Core, call: Any, {parameters}) -> Offsets | None:"
+    body = [*_find_tiles(instruction), *_resolve(instruction), *_execute(instruction)]
+    text = "\n".join([_docstring(instruction), *body, "return offsets"])
+    return "\n".join(["", "", head, indent(text, "    "), ""])
+
+
+# --- names and constants --------------------------------------------------------------------------
+
+
+def _docstring(instruction: Instruction) -> str:
+    lines = instruction.equation.replace("\\", "\\\\").splitlines()
+    return '"""' + "\n".join(lines) + ("\n" if len(lines) > 1 else "") + '"""'
+
+
+def _clause(instruction: Instruction) -> str:
+    return instruction.name.upper()
+
+
+def _constant(p: Parameter, instruction: Instruction) -> str:
+    """The name or literal that a default is compared with by identity."""
+    if p.default is None or isinstance(p.default, bool):
+        return repr(p.default)
+    if isinstance(p.default, Enum):
+        return f"{type(p.default).__name__}_{p.default.name}".upper()
+    return f"{instruction.name}_{p.name}".upper()
+
+
+def _constants(instruction: Instruction) -> Iterator[str]:
+    yield f'{_clause(instruction)} = INSTRUCTIONS["{instruction.name}"]'
+    for p in instruction.parameters:
+        if _is_usual(p) and not isinstance(p.default, Enum | bool | None):
+            yield f"{_constant(p, instruction)} = {p.default!r}"
+
+
+def _default(p: Parameter) -> str:
+    if p.required:
+        return "MISSING"
+    if isinstance(p.default, Enum):
+        return f"{type(p.default).__name__}.{p.default.name}"
+    if isinstance(p.default, Operator):
+        return f'OPERATORS["{p.default.name}"]'
+    return repr(p.default)
+
+
+def _annotation(p: Parameter) -> str:
+    declared = p.declared
+    if isinstance(declared, Operand):
+        if declared.many:
+            return "Tiles"
+        return "Tile" if p.always_tile else "TileOrNumber" if declared.scalar else "MaybeTile"
+    if isinstance(p.default, Enum):
+        return f"{type(p.default).__name__} | int"
+    if isinstance(declared, Immediate) and not declared.depth:
+        kind = "int" if declared.kind is int else "Real"
+    elif isinstance(declared, Static) and declared.flag:
+        kind = "bool"
+    else:
+        return "Any"
+    return f"{kind} | None" if p.default is None else kind
+
+
+# --- binding and checking -------------------------------------------------------------------------
+
+
+def _issue_body(instruction: Instruction) -> Iterator[str]:
+    clause = _clause(instruction)
+    absent = [f"{p.name} is MISSING" for p in instruction.parameters if p.required]
+    yield f"if {' or '.join(['extra', 'unknown', *absent])}:"
+    yield f"    settle({clause}, locals(), extra, unknown)"
+    yield "core: Any = running() or current()"
+    yield "try:"
+    yield from _indented(_issue(instruction))
+    yield "except NOT_OURS:"
+    yield "    raise"
+    yield "except Exception as error:"
+    yield f"    raise our_fault({clause}, core, error) from error"
+    yield "issued = new(NkiInstruction)"
+    yield "issued.program, issued.row = program, row"
+    yield "return issued"
+
+
+def _issue(instruction: Instruction) -> Iterator[str]:
+    yield from _recognize(instruction)
+    listed = ", ".join(["core", "call", *(p.name for p in instruction.parameters)])
+    yield "try:"
+    yield f"    offsets = execute.{instruction.name}({listed})"
+    yield "except NeuronError:"
+    yield "    if core.leftovers is not None:"
+    yield "        core.leftovers.refused()"
+    yield "    raise"
+    yield from _record(instruction)
+
+
+def _recognize(instruction: Instruction) -> Iterator[str]:
+    """Find the Call by its key; one that the core has not seen is checked."""
+    clause = _clause(instruction)
+    usual = [p for p in instruction.parameters if _is_usual(p)]
+    others = [p for p in instruction.parameters if p not in usual]
+    yield from _find_tiles(instruction)
+    yield "try:"
+    yield from _indented(line for p in others for line in _take(instruction, p))
+    parts = [part for p in others if (part := _key_part(p))]
+    if usual:
+        given = " or ".join(f"{p.name} is not {_constant(p, instruction)}" for p in usual)
+        yield "    special: Any = None"
+        yield f"    if {given}:"
+        yield from _indented(_indented(line for p in usual for line in _take(instruction, p)))
+        yield f"        special = ({', '.join(str(_key_part(p)) for p in usual)},)"
+        parts.append("special")
+    yield f"    key = ({', '.join([clause, *parts])},)"
+    yield "    call = core.calls.get(key)"
+    yield "except KernelError as fault:"
+    yield f"    core.leave_out({clause}, arguments({clause}, locals()), fault)"
+    yield "    return NkiInstruction(core.program, core.last_row)"
+    yield "except (AttributeError, TypeError):"
+    yield f"    wrong = misused({clause}, locals(), core.machine)"
+    yield "    if wrong is None:"
+    yield "        raise"
+    yield "    raise wrong from None"
+    yield "if call is None:"
+    yield f"    call = core.prepare({clause}, key, arguments({clause}, locals()))"
+
+
+def _find_tiles(instruction: Instruction) -> Iterator[str]:
+    """Find which of the arguments that may be numbers are tiles."""
+    for p in instruction.operands:
+        if not (p.always_tile or p.name in instruction.lists):
+            yield f"{_is_tile(p)} = isinstance({p.name}, Tile)"
+
+
+def _is_usual(parameter: Parameter) -> bool:
+    """True for a parameter that kernels mostly leave at its default. If all of them are, they are
+    one part of the key together: None."""
+    declared = parameter.declared
+    keyed = isinstance(declared, Static) or (isinstance(declared, Immediate) and declared.keyed)
+    return keyed and not parameter.required
+
+
+def _take(instruction: Instruction, p: Parameter) -> Iterator[str]:
+    """Convert an argument to what the key and the meaning take."""
+    if isinstance(p.default, Enum):
+        yield f"if type({p.name}) is int:"
+        yield f"    {p.name} = member({_constant(p, instruction)}, {p.name})"
+    if isinstance(p.declared, Op | Act):
+        row = "operator" if isinstance(p.declared, Op) else "function"
+        guard = f" if {p.name} is not None else None" if _is_optional(p.declared) else ""
+        yield f"{p.name} = {p.name}.{row}{guard}"
+    if isinstance(p.declared, Immediate | Register):
+        yield f"if not ({p.declared.quick(p.name)}):"
+        take = f"declared[{p.name!r}].take({instruction.name!r}, {p.name!r}, {p.name})"
+        yield f"    {p.name} = {_clause(instruction)}.{take}"
+    if isinstance(p.declared, Static) and p.declared.sequence:
+        yield f"if type({p.name}) is list:"
+        yield f"    {p.name} = tuple({p.name})"
+    if p.name in instruction.lists:
+        yield f"if not are_tiles({p.name}):"
+        yield "    raise TypeError"
+
+
+def _is_optional(declared: Op | Act) -> bool:
+    return isinstance(declared, Op) and declared.optional
+
+
+def _key_part(parameter: Parameter) -> str | None:
+    name, declared = parameter.name, parameter.declared
+    if not isinstance(declared, Operand | Op | Act | Static):
+        return name if declared.keyed else None
+    # 1, 1.0 and True are one key, but different arguments
+    if isinstance(declared, Static) and declared.flag:
+        return f"type({name}), {name}"
+    if isinstance(declared, Static) and not isinstance(parameter.default, Enum):
+        return f"{name} if type({name}) is int else (kinds({name}), {name})"
+    if not isinstance(declared, Operand):
+        return name
+    if declared.many:
+        return f"tuple([tile.signature() for tile in {name}])"
+    signature = f"({name}._signature or {name}.signature())"
+    if parameter.always_tile:
+        return signature
+    return f"{signature} if {_is_tile(parameter)} else type({name})"
+
+
+# --- executing ------------------------------------------------------------------------------------
+
+
+def _resolve(instruction: Instruction) -> Iterator[str]:
+    """Put tiles where operands are whose offsets are only known now."""
+    skip = "oob_mode is SKIP" if _has(instruction, "oob_mode") else "False"
+    yield "offsets = None"
+    yield "if call.dynamic:"
+    yield f"    offsets = resolve(core, call, arguments(call.instruction, locals()), {skip})"
+    yield "    if offsets is None:"
+    yield "        return None"
+    for p in instruction.operands:
+        if p.name in instruction.lists:
+            yield f"    {p.name} = [offsets.tiles[n] for n in spread({p.name!r}, {p.name})]"
+        else:
+            yield f"    {p.name} = offsets.tiles[{p.name!r}]"
+
+
+def _execute(instruction: Instruction) -> Iterator[str]:
+    """Read, then write. The meaning handles offsets per partition itself."""
+    for p in instruction.operands:
+        yield from _check_written(p)
+    yield "if core.rounding is not None:"
+    yield "    core.rounding.begin(core.program_id, call.engine.value)"
+    passed = ["core"] * instruction.wants_core + [p.name for p in instruction.varying]
+    yield "run = call.run"
+    yield "if run is None:"
+    yield "    run = call.run = staged(call, arguments(call.instruction, locals()), core)"
+    yield "if core.beside is None:"
+    yield f"    run({', '.join(passed)})"
+    yield "else:"
+    yield "    core.beside.perform(call, arguments(call.instruction, locals()))"
+    yield "if core.leftovers is not None:"
+    yield "    core.leftovers.follow(call, arguments(call.instruction, locals()))"
+    for p in instruction.operands:
+        if p.operand and p.operand.writes:
+            yield from _mark_written(p, foreign=engine.tensor not in instruction.engines)
+
+
+def _check_written(p: Parameter) -> Iterator[str]:
+    operand = p.operand
+    if operand is None or not operand.reads or operand.partial:
+        return
+    if operand.many:
+        yield f"for number, tile in enumerate({p.name}):"
+        yield "    if tile.storage.gaps is not None and not tile.dynamic:"
+        yield f'        core.check_written(f"{p.name}[{{number}}]", tile, followed=True)'
+        return
+    yield f"if {_present(p)}{p.name}.storage.gaps is not None and not {p.name}.dynamic:"
+    yield f"    core.check_written({p.name!r}, {p.name}, followed=True)"
+
+
+def _mark_written(p: Parameter, foreign: bool) -> Iterator[str]:
+    assert p.operand is not None
+    if p.operand.many:
+        yield f"for tile in {p.name}:"
+        yield "    tile.storage.version += 1"
+        if not p.operand.partial:
+            yield "    if tile.storage.gaps is not None and not tile.dynamic:"
+            yield "        tile.mark_written()"
+        return
+    lines = [f"{p.name}.storage.version += 1"]
+    if not p.operand.partial:
+        lines += [f"if {p.name}.storage.gaps is not None and not {p.name}.dynamic:"]
+        lines += [f"    {p.name}.mark_written()"]
+    if foreign and not p.operand.partial:
+        lines += [f"if {p.name}.storage.region is PSUM:", f"    {p.name}.mark_foreign(True)"]
+    if p.always_tile:
+        yield from lines
+        return
+    yield f"if {_is_tile(p)}:"
+    yield from _indented(lines)
+
+
+# --- recording ------------------------------------------------------------------------------------
+
+
+def _record(instruction: Instruction) -> Iterator[str]:
+    """Append its row to the record, as `Program.append` does. A skipped instruction has no row."""
+    values = _values(instruction)
+    read = [_window(p) for p in instruction.operands if p.operand and p.operand.reads]
+    written = [_window(p) for p in instruction.operands if p.operand and p.operand.writes]
+    number = [f"program.data.value(({values}))"] if values else []
+    row = ", ".join(["line", "~call.index", *read, *written, *number])
+    yield "program = core.program"
+    yield "if call.dynamic:"
+    yield "    if offsets is None:"
+    yield "        return NkiInstruction(program, core.last_row)"
+    yield f"    row = offsets.note(frame_at(1), ({values}))"
+    yield "elif program is None:"
+    yield "    row = -1"
+    yield "elif program.count >= program.limit:"
+    yield "    row = core.leave_row_out()"
+    yield "else:"
+    yield "    frame, numbers = frame_at(1), program.numbers"
+    yield "    line = core.lines.get(id(frame.f_code) + frame.f_lasti)"
+    yield "    if line is None:"
+    yield "        line = core.line(frame)"
+    yield f"    program.rows.extend(call.pack({row}))"
+    yield "    row = program.count"
+    yield "    program.count = row + 1"
+
+
+def _window(parameter: Parameter) -> str:
+    """The window of an operand in a row, if it is a tile; those of each tile of a list."""
+    name = parameter.name
+    if parameter.operand and parameter.operand.many:
+        return f"*[number for tile in {name} for number in program.window(tile)]"
+    window = f"{name}.storage.id, numbers[{name}.geometry], {name}.offset"
+    return window if parameter.always_tile else f"*(({window}) if {_is_tile(parameter)} else ())"
+
+
+def _values(instruction: Instruction) -> str:
+    """The key of its values in a record: each with its type, and None for a tile."""
+    parts = []
+    for p in (p for p in instruction.parameters if p.is_value):
+        part = f"{p.name} or zero({p.name})"
+        if isinstance(p.declared, Register):
+            register = f"numbered(core.program, {p.name})"
+            part = f"{register} if type({p.name}) is VirtualRegister else {part}"
+        elif p.operand:
+            part = f"None if {_is_tile(p)} else {part}"
+        parts.append(f"{part}, type({p.name}), ")
+    return "".join(parts)
+
+
+def _has(instruction: Instruction, name: str) -> bool:
+    return any(p.name == name for p in instruction.parameters)
+
+
+def _present(parameter: Parameter) -> str:
+    return "" if parameter.always_tile else f"{_is_tile(parameter)} and "
+
+
+def _is_tile(parameter: Parameter) -> str:
+    """The variable that is true if an operand that may be a number or None is a tile."""
+    return f"{parameter.name}_is_tile"
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    return (f"    {line}" for line in lines)
+
+
+# --- the files ------------------------------------------------------------------------------------
+
+
+def pages() -> dict[Path, str]:
+    """Return the text of each generated file, not yet formatted."""
+    clauses = [INSTRUCTIONS[name] for name in sorted(INSTRUCTIONS)]
+    members = {p.default for i in clauses for p in i.parameters if isinstance(p.default, Enum)}
+    enums = ", ".join(sorted({type(m).__name__ for m in members}))
+    constants = sorted(f"{type(m).__name__}_{m.name}".upper() + f" = {m}" for m in members)
+    names = ", ".join(f'"{one.name}"' for one in clauses if one.module == "nki.isa")
+    head = ISSUE_HEAD.replace("{enums}", enums).replace("{names}", names)
+    issue = [head, *constants, *map(issue_text, clauses)]
+    execute = [EXECUTE_HEAD, *map(execute_text, clauses)]
+    return {ISSUE: "\n".join(issue), EXECUTE: "\n".join(execute)}
+
+
+def main() -> None:
+    for path, text in pages().items():
+        path.write_text(text)
+        subprocess.run([sys.executable, "-m", "ruff", "format", "-q", path], check=True)
+
+
+if __name__ == "__main__":
+    main()

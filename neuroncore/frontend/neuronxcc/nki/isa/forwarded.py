@@ -1,0 +1,562 @@
+"""Instructions of which the older API says only how they are called: the result has the shape that
+the clause gives it, and the arguments are converted and passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from neuroncore.base import enums
+from neuroncore.frontend.formats import common
+from neuroncore.frontend.neuronxcc.nki.expressions import Box
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
+    accumulator,
+    apart,
+    column,
+    float32_column,
+    format_or,
+    write,
+)
+from neuroncore.frontend.neuronxcc.nki.isa.arguments import bias as as_bias
+from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, fp32, member, reduce_cmd
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
+from neuroncore.frontend.neuronxcc.nki.results import flush, produce, tile
+from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.neuronxcc.nki.tokens import token
+from neuroncore.numerics.formats import uint32
+
+__all__ = [
+    "activation",
+    "activation_reduce",
+    "bn_aggr",
+    "bn_stats",
+    "dropout",
+    "max8",
+    "nc_find_index8",
+    "nc_match_replace8",
+    "nc_stream_shuffle",
+    "range_select",
+    "reciprocal",
+    "scalar_tensor_tensor",
+    "select_reduce",
+    "sequence_bounds",
+    "tensor_copy",
+    "tensor_copy_dynamic_dst",
+    "tensor_copy_dynamic_src",
+    "tensor_partition_reduce",
+    "tensor_scalar",
+    "tensor_scalar_cumulative",
+    "tensor_scalar_reduce",
+    "tensor_tensor_scan",
+]
+
+
+def columns(count: int) -> Callable[[Tensor, Box], Tensor]:
+    """Return the function that finds the part of a result with `count` columns that belongs to a
+    part of the operand: the same partitions, all columns."""
+    return lambda dst, box: dst.within((box[0], (0, count)))
+
+
+def activation(
+    op: Any,
+    data: Any,
+    *,
+    bias: Any = None,
+    scale: Any = 1.0,
+    reduce_op: Any = None,
+    reduce_res: Any = None,
+    reduce_cmd: Any = reduce_cmd.idle,
+    mask: Any = None,
+    dtype: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """op(data * scale + bias), and what it is folded to along the free axes in reduce_res."""
+    check_keywords(kwargs)
+    flush()
+    data = tile(data, "data")
+    return produce(
+        "activation",
+        (data.shape, format_or(dtype, data.dtype)),
+        mask,
+        op=token(op),
+        data=data,
+        bias=as_bias(bias, "bias"),
+        scale=column(scale, "scale"),
+        reduce_op=token(reduce_op),
+        reduce_res=accumulator(reduce_res, "reduce_res"),
+        reduce_cmd=member(enums.reduce_cmd, reduce_cmd),
+    )
+
+
+def activation_reduce(
+    op: Any,
+    data: Any,
+    *,
+    reduce_op: Any,
+    reduce_res: Any,
+    bias: Any = None,
+    scale: Any = 1.0,
+    mask: Any = None,
+    dtype: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """op(data * scale + bias), and its fold along the free axes in reduce_res."""
+    check_keywords(kwargs)
+    flush()
+    data = tile(data, "data")
+    return produce(
+        "activation_reduce",
+        (data.shape, format_or(dtype, data.dtype)),
+        mask,
+        op=token(op),
+        data=data,
+        reduce_op=token(reduce_op),
+        reduce_res=accumulator(reduce_res, "reduce_res"),
+        bias=as_bias(bias, "bias"),
+        scale=column(scale, "scale"),
+    )
+
+
+def bn_aggr(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """Mean and variance from what bn_stats left: (P, 2)."""
+    check_keywords(kwargs)
+    flush()
+    data = tile(data, "data")
+    return produce(
+        "bn_aggr",
+        ((data.shape[0], 2), format_or(dtype, data.dtype)),
+        mask,
+        space=data.shape,
+        part=columns(2),
+        data=data,
+    )
+
+
+def bn_stats(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """Count, mean and sum of squares of the even and of the odd elements: (P, 6)."""
+    check_keywords(kwargs)
+    flush()
+    data = tile(data, "data")
+    return produce(
+        "bn_stats",
+        ((data.shape[0], 6), format_or(dtype, data.dtype)),
+        mask,
+        space=data.shape,
+        part=columns(6),
+        data=data,
+    )
+
+
+def dropout(data: Any, prob: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """data with elements zeroed at random, each with probability `prob`."""
+    check_keywords(kwargs)
+    flush()
+    data = tile(data, "data")
+    return produce(
+        "dropout",
+        (data.shape, format_or(dtype, data.dtype)),
+        mask,
+        data=data,
+        prob=column(prob, "prob"),
+    )
+
+
+def max8(*, src: Any, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """The 8 greatest of each partition, the greatest first."""
+    check_keywords(kwargs)
+    flush()
+    src = tile(src, "src")
+    return produce(
+        "max8",
+        ((src.shape[0], 8), format_or(dtype, src.dtype)),
+        mask,
+        space=src.shape,
+        part=columns(8),
+        src=src,
+    )
+
+
+def nc_find_index8(
+    *, data: Any, vals: Any, mask: Any = None, dtype: Any = None, **kwargs: Any
+) -> Tensor:
+    """Where in data each of 8 values is, of each partition."""
+    check_keywords(kwargs)
+    flush()
+    data = tile(data, "data")
+    vals = tile(vals, "vals")
+    return produce(
+        "nc_find_index8",
+        ((data.shape[0], 8), format_or(dtype, uint32)),
+        mask,
+        space=data.shape,
+        part=columns(8),
+        data=data,
+        vals=vals,
+    )
+
+
+def nc_match_replace8(
+    *,
+    data: Any,
+    vals: Any,
+    imm: Any,
+    dst_idx: Any = None,
+    mask: Any = None,
+    dtype: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """data with the first match of each of 8 values replaced by a number; where they were, in
+    dst_idx."""
+    check_keywords(kwargs)
+    flush()
+    data = tile(data, "data")
+    vals = tile(vals, "vals")
+    return produce(
+        "nc_match_replace8",
+        (data.shape, format_or(dtype, data.dtype)),
+        mask,
+        data=data,
+        vals=vals,
+        imm=imm,
+        dst_idx=dst_idx,
+    )
+
+
+def nc_stream_shuffle(
+    src: Any, dst: Any, shuffle_mask: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
+) -> Tensor:
+    """dst[p] = src[shuffle_mask[p]] within each group of 32 partitions."""
+    check_keywords(kwargs)
+    flush()
+    src = tile(src, "src")
+    return write("nc_stream_shuffle", dst, mask, src=src, shuffle_mask=shuffle_mask)
+
+
+def range_select(
+    *,
+    on_true_tile: Any,
+    comp_op0: Any,
+    comp_op1: Any,
+    bound0: Any,
+    bound1: Any,
+    reduce_cmd: Any = reduce_cmd.idle,
+    reduce_res: Any = None,
+    reduce_op: Any = np.amax,
+    range_start: Any = 0,
+    on_false_value: Any = fp32.min,
+    mask: Any = None,
+    dtype: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """on_true_tile[:, i] where range_start + i is within two bounds, else a number."""
+    check_keywords(kwargs)
+    flush()
+    on_true_tile = tile(on_true_tile, "on_true_tile")
+    return produce(
+        "range_select",
+        (on_true_tile.shape, format_or(dtype, on_true_tile.dtype)),
+        mask,
+        on_true_tile=on_true_tile,
+        comp_op0=token(comp_op0),
+        comp_op1=token(comp_op1),
+        bound0=column(bound0, "bound0"),
+        bound1=column(bound1, "bound1"),
+        reduce_cmd=member(enums.reduce_cmd, reduce_cmd),
+        reduce_res=accumulator(reduce_res, "reduce_res"),
+        reduce_op=token(reduce_op),
+        range_start=int(range_start),
+        on_false_value=on_false_value,
+    )
+
+
+def reciprocal(data: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
+    """1 / data."""
+    check_keywords(kwargs)
+    flush()
+    data = tile(data, "data")
+    return produce("reciprocal", (data.shape, format_or(dtype, data.dtype)), mask, data=data)
+
+
+def scalar_tensor_tensor(
+    *,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    op1: Any,
+    operand1: Any,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    dtype: Any = None,
+    mask: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """(data <op0> operand0) <op1> operand1; operand0 is a number or (P, 1), operand1 a tile."""
+    check_keywords(kwargs)
+    flush()
+    data = tile(data, "data")
+    operand1 = tile(operand1, "operand1")
+    data, operand1 = apart(data, operand1)
+    return produce(
+        "scalar_tensor_tensor",
+        (data.shape, format_or(dtype, data.dtype)),
+        mask,
+        data=data,
+        op0=token(op0),
+        operand0=float32_column(operand0, "operand0"),
+        op1=token(op1),
+        operand1=operand1,
+        reverse0=reverse0,
+        reverse1=reverse1,
+    )
+
+
+def select_reduce(
+    *,
+    dst: Any,
+    predicate: Any,
+    on_true: Any,
+    on_false: Any,
+    reduce_res: Any = None,
+    reduce_cmd: Any = reduce_cmd.idle,
+    reduce_op: Any = np.amax,
+    reverse_pred: bool = False,
+    mask: Any = None,
+    dtype: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """dst = on_true where the predicate isn't 0, else on_false, and its maximum in reduce_res."""
+    check_keywords(kwargs)
+    flush()
+    predicate = tile(predicate, "predicate")
+    on_true = tile(on_true, "on_true")
+    return write(
+        "select_reduce",
+        dst,
+        mask,
+        predicate=predicate,
+        on_true=on_true,
+        on_false=column(on_false, "on_false"),
+        reduce_res=accumulator(reduce_res, "reduce_res"),
+        reduce_cmd=member(enums.reduce_cmd, reduce_cmd),
+        reduce_op=token(reduce_op),
+        reverse_pred=reverse_pred,
+    )
+
+
+def sequence_bounds(*, segment_ids: Any, dtype: Any = None) -> Tensor:
+    """First and last index of the segment that each element belongs to: (1, 2, F)."""
+    flush()
+    segment_ids = tile(segment_ids, "segment_ids")
+    return produce(
+        "sequence_bounds",
+        ((segment_ids.shape[0], 2, segment_ids.free_size), format_or(dtype, segment_ids.dtype)),
+        None,
+        space=segment_ids.shape,
+        part=lambda dst, box: dst.within((box[0], (0, 2), *box[1:])),
+        segment_ids=segment_ids,
+    )
+
+
+def tensor_copy(
+    src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
+) -> Tensor:
+    """A copy in SBUF."""
+    check_keywords(kwargs)
+    flush()
+    src = tile(src, "src")
+    return produce(
+        "tensor_copy",
+        (src.shape, format_or(dtype, src.dtype)),
+        mask,
+        src=src,
+        engine=member(enums.engine, engine),
+    )
+
+
+def tensor_copy_dynamic_dst(
+    *,
+    dst: Any,
+    src: Any,
+    mask: Any = None,
+    dtype: Any = None,
+    engine: Any = engine.unknown,
+    **kwargs: Any,
+) -> Tensor:
+    """Copy src to a part whose free offset a tile holds: dst is indexed with that tile."""
+    check_keywords(kwargs)
+    flush()
+    src = tile(src, "src")
+    return write("tensor_copy", dst, mask, src=src, engine=member(enums.engine, engine))
+
+
+def tensor_copy_dynamic_src(
+    src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
+) -> Tensor:
+    """A copy of a part whose free offset a tile holds: src is indexed with that tile."""
+    check_keywords(kwargs)
+    flush()
+    src = tile(src, "src")
+    return produce(
+        "tensor_copy",
+        (src.shape, format_or(dtype, src.dtype)),
+        mask,
+        src=src,
+        engine=member(enums.engine, engine),
+    )
+
+
+def tensor_partition_reduce(
+    op: Any, data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any
+) -> Tensor:
+    """The fold of a tile across partitions, in one partition."""
+    check_keywords(kwargs)
+    flush()
+    data = tile(data, "data")
+    return produce(
+        "tensor_partition_reduce",
+        ((1, *data.shape[1:]), format_or(dtype, data.dtype)),
+        mask,
+        space=data.shape,
+        part=lambda dst, box: dst.within(((0, 1), *box[1:])),
+        op=token(op),
+        data=data,
+    )
+
+
+def tensor_scalar(
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    reverse0: bool = False,
+    op1: Any = None,
+    operand1: Any = None,
+    reverse1: bool = False,
+    *,
+    dtype: Any = None,
+    mask: Any = None,
+    engine: Any = engine.unknown,
+    **kwargs: Any,
+) -> Tensor:
+    """(data <op0> operand0) <op1> operand1; operands are numbers or (P, 1) tiles."""
+    check_keywords(kwargs)
+    flush()
+    data = tile(data, "data")
+    return produce(
+        "tensor_scalar",
+        (data.shape, format_or(dtype, data.dtype)),
+        mask,
+        data=data,
+        op0=token(op0),
+        operand0=float32_column(operand0, "operand0"),
+        reverse0=reverse0,
+        op1=token(op1),
+        operand1=float32_column(operand1, "operand1"),
+        reverse1=reverse1,
+        engine=member(enums.engine, engine),
+    )
+
+
+def tensor_scalar_cumulative(
+    *,
+    src: Any,
+    op0: Any,
+    op1: Any,
+    imm0: Any,
+    imm1: Any = None,
+    reduce_cmd: Any = reduce_cmd.reset_reduce,
+    mask: Any = None,
+    dtype: Any = None,
+    dst: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """The running fold by op1 of src <op0> imm0."""
+    check_keywords(kwargs)
+    flush()
+    src = tile(src, "src")
+    if dst is not None:
+        return write(
+            "tensor_scalar_cumulative",
+            dst,
+            mask,
+            src=src,
+            op0=token(op0),
+            op1=token(op1),
+            imm0=column(imm0, "imm0"),
+            imm1=column(imm1, "imm1"),
+            reduce_cmd=member(enums.reduce_cmd, reduce_cmd),
+        )
+    return produce(
+        "tensor_scalar_cumulative",
+        (src.shape, format_or(dtype, src.dtype)),
+        mask,
+        src=src,
+        op0=token(op0),
+        op1=token(op1),
+        imm0=column(imm0, "imm0"),
+        imm1=column(imm1, "imm1"),
+        reduce_cmd=member(enums.reduce_cmd, reduce_cmd),
+    )
+
+
+def tensor_scalar_reduce(
+    *,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    reduce_op: Any,
+    reduce_res: Any,
+    reverse0: bool = False,
+    dtype: Any = None,
+    mask: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """data <op0> operand0, and its fold along the free axes in reduce_res."""
+    check_keywords(kwargs)
+    flush()
+    data = tile(data, "data")
+    return produce(
+        "tensor_scalar_reduce",
+        (data.shape, format_or(dtype, data.dtype)),
+        mask,
+        data=data,
+        op0=token(op0),
+        operand0=column(operand0, "operand0"),
+        reduce_op=token(reduce_op),
+        reduce_res=accumulator(reduce_res, "reduce_res"),
+        reverse0=reverse0,
+    )
+
+
+def tensor_tensor_scan(
+    data0: Any,
+    data1: Any,
+    initial: Any,
+    op0: Any,
+    op1: Any,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    *,
+    dtype: Any = None,
+    mask: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """r[:, i] = (data0[:, i] <op0> r[:, i - 1]) <op1> data1[:, i], from `initial`."""
+    check_keywords(kwargs)
+    flush()
+    data0 = tile(data0, "data0")
+    data1 = tile(data1, "data1")
+    data0, data1 = apart(data0, data1)
+    return produce(
+        "tensor_tensor_scan",
+        (data0.shape, format_or(dtype, common(data0, data1))),
+        mask,
+        data0=data0,
+        data1=data1,
+        initial=column(initial, "initial"),
+        op0=token(op0),
+        op1=token(op1),
+        reverse0=reverse0,
+        reverse1=reverse1,
+    )

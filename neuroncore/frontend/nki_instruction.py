@@ -1,0 +1,86 @@
+"""The result of every instruction, and how a call that does not fit its signature ends: both for
+the generated functions of `frontend/instructions.py`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from neuroncore.base.errors import NotEmulated, SignatureError, did_you_mean
+from neuroncore.clause.instruction import Instruction
+from neuroncore.core.binding import MISSING, signature_of
+from neuroncore.record.program import Program
+
+# Arguments that are looked at when an instruction is issued: readers of signatures see the names.
+TileOrNumber: TypeAlias = Any
+MaybeTile: TypeAlias = Any
+Tiles: TypeAlias = Any
+Real: TypeAlias = float | np.number[Any]
+
+# NKI 0.1 ignored keywords it did not know, and published kernels still pass these.
+IGNORED = frozenset({"dtype", "mask"})
+# Parameters of releases before 0.3 on which no result depends.
+REMOVED = {"sendrecv": {"use_gpsimd_dma"}, "dma_copy": {"unique_indices"}}
+
+
+class NkiInstruction:
+    """The instruction that was just issued: the result of every function that issues one."""
+
+    __slots__ = ("program", "row")
+
+    def __init__(self, program: Program | None, row: int) -> None:
+        self.program, self.row = program, row
+
+    def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
+        """Let this instruction begin only after `producers`, issued before it, are done.
+
+        Results don't change; the estimate does. Returns the instruction itself.
+        """
+        for producer in producers:
+            if not isinstance(producer, NkiInstruction):
+                raise SignatureError(
+                    f"depends_on takes instructions, not {type(producer).__name__}",
+                    argument="producers",
+                    position=0,
+                )
+            if producer.row > self.row:
+                raise NotEmulated("depends_on an instruction that is issued later")
+            if self.program is not None:
+                self.program.wait(self.row, producer.row)
+        return self
+
+
+def _free(given: dict[str, Any]) -> list[str]:
+    """Return the parameters that have no argument yet."""
+    return [name for name, value in given.items() if value is MISSING]
+
+
+def settle(
+    instruction: Instruction,
+    scope: Mapping[str, Any],
+    extra: tuple[Any, ...],
+    unknown: dict[str, Any],
+) -> None:
+    """Refuse a call that does not fit the signature, or drop a keyword that is known to be
+    harmless. The arguments are among the names of `scope`. Raises SignatureError."""
+    given = {p.name: scope[p.name] for p in instruction.parameters}
+    form = f"nisa.{instruction.name}{signature_of(instruction)}"
+    for name in unknown:
+        if name not in IGNORED and name not in REMOVED.get(instruction.name, ()):
+            raise SignatureError(
+                f"{instruction.name} has no parameter {name!r}",
+                argument=name,
+                expected=form,
+                hint=did_you_mean(name, _free(given)) or did_you_mean(name, given),
+            )
+        warnings.warn(f"nisa.{instruction.name} ignores {name}=", stacklevel=3)
+    if extra:
+        raise SignatureError(
+            f"{instruction.name} takes {len(given) + instruction.named} positional arguments",
+            expected=form,
+        )
+    if absent := _free(given):
+        raise SignatureError(f"{instruction.name} needs {', '.join(absent)}", expected=form)

@@ -1,0 +1,19 @@
+"""Functions of the older API that only convert and pass on: their parameters fit the clauses."""
+
+import inspect
+
+import pytest
+
+from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.frontend.neuronxcc.nki.isa import forwarded
+
+ADDED = {"dtype", "mask", "kwargs"}  # parameters that this API adds to every instruction
+NAMED_OTHERWISE = {f"tensor_copy_dynamic_{end}": "tensor_copy" for end in ("dst", "src")}
+
+
+@pytest.mark.parametrize("name", forwarded.__all__)
+def test_every_parameter_is_one_of_the_instruction(name):
+    given = inspect.signature(getattr(forwarded, name)).parameters.keys() - ADDED
+    clause = INSTRUCTIONS[NAMED_OTHERWISE.get(name, name)]
+    assert given <= {p.name for p in clause.parameters}
+    assert {p.name for p in clause.parameters if p.required} <= {*given, "dst"}

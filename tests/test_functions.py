@@ -1,0 +1,29 @@
+"""The functions that issue and execute instructions are those that the clauses make."""
+
+import ast
+from dataclasses import replace
+
+import pytest
+from accepted import module
+
+from neuroncore.base.errors import DefinitionError
+from neuroncore.clause.instruction import INSTRUCTIONS
+
+pytestmark = pytest.mark.source
+
+functions = module("functions")
+
+
+def test_the_files_are_fresh():
+    for path, text in functions.pages().items():
+        assert ast.dump(ast.parse(path.read_text())) == ast.dump(ast.parse(text)), (
+            f"run docs/generate/functions.py: {path.name} is not what the clauses make"
+        )
+
+
+@pytest.mark.parametrize("name", ["core", "key", "settle", "tile"])
+def test_a_clause_has_no_parameter_by_a_name_of_the_function_that_issues_it(name):
+    clause = replace(INSTRUCTIONS["reciprocal"])
+    vars(clause)["parameters"] = tuple(replace(p, name=name) for p in clause.parameters[:1])
+    with pytest.raises(DefinitionError, match=f"reciprocal can't have a parameter '{name}'"):
+        functions.issue_text(clause)
