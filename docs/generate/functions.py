@@ -38,8 +38,6 @@ Each binds its arguments, finds the Call by its key or checks a new one, execute
 `docs/generate/functions.py` writes this file from the clauses of isa/. Do not edit it.
 """
 
-# ruff: noqa: E501
-
 from __future__ import annotations
 
 import sys
@@ -82,8 +80,6 @@ Each reads its operands, then writes its results. Offsets that are only known at
 resolved first; they are returned, and None stands for an instruction without them, or for one that
 is skipped. `docs/generate/functions.py` writes this file from the clauses of isa/. Do not edit it.
 """
-
-# ruff: noqa: E501
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@ resolved first; they are returned, and None stands for an instruction without th
 is skipped. `docs/generate/functions.py` writes this file from the clauses of isa/. Do not edit it.
 """
 
-# ruff: noqa: E501
-
 from __future__ import annotations
 
 from typing import Any

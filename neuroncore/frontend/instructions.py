@@ -4,8 +4,6 @@ Each binds its arguments, finds the Call by its key or checks a new one, execute
 `docs/generate/functions.py` writes this file from the clauses of isa/. Do not edit it.
 """
 
-# ruff: noqa: E501
-
 from __future__ import annotations
 
 import sys
