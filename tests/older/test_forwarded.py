@@ -5,15 +5,18 @@ import inspect
 import pytest
 
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.frontend.neuronxcc.nki.isa import forwarded
+from neuroncore.frontend.neuronxcc.nki.isa import forwarded, searches
 
 ADDED = {"dtype", "mask", "kwargs"}  # parameters that this API adds to every instruction
 NAMED_OTHERWISE = {f"tensor_copy_dynamic_{end}": "tensor_copy" for end in ("dst", "src")}
 
 
-@pytest.mark.parametrize("name", forwarded.__all__)
+FUNCTIONS = {n: getattr(m, n) for m in (forwarded, searches) for n in m.__all__}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_parameter_is_one_of_the_instruction(name):
-    given = inspect.signature(getattr(forwarded, name)).parameters.keys() - ADDED
+    given = inspect.signature(FUNCTIONS[name]).parameters.keys() - ADDED
     clause = INSTRUCTIONS[NAMED_OTHERWISE.get(name, name)]
     assert given <= {p.name for p in clause.parameters}
     assert {p.name for p in clause.parameters if p.required} <= {*given, "dst"}

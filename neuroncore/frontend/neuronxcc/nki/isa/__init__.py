@@ -24,6 +24,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.movement import *
 from neuroncore.frontend.neuronxcc.nki.isa.movement import (
     _tiled_offloaded_memcpy as _tiled_offloaded_memcpy,
 )
+from neuroncore.frontend.neuronxcc.nki.isa.searches import *
 from neuroncore.frontend.neuronxcc.nki.isa.selection import *
 
 tensor_engine = engine.tensor
