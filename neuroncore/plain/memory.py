@@ -16,13 +16,13 @@ ALL_SET = {n: np.ones(n, np.uint8).view(f"u{n}")[0] for n in (1, 2, 4)}  # flags
 class Tensor:
     """Rows of `pitch` bytes of the chip, each the first of `spread` here (Options.storage), and for
     each whether it was written: 1, else 0. The bytes of a tensor that the kernel has placed are
-    those of a whole memory, which notes for itself what was ever written there."""
+    those of a whole memory, which has `ever` been written to elsewhere too."""
 
     def __init__(self, layout: Any, rows: int, pitch: int, memory: Tensor | None = None) -> None:
-        self.layout, self.pitch, self.memory = layout, pitch, memory or self
+        self.layout, self.pitch = layout, memory.pitch if memory else pitch
         self.written = np.zeros(rows * pitch, np.uint8)
-        if memory is None:
-            self.data = np.zeros(rows * pitch * layout.spread, np.uint8)
+        self.ever = memory.written if memory else self.written
+        self.data = memory.data if memory else np.zeros(rows * pitch * layout.spread, np.uint8)
 
     def places(self, positions: Array) -> Array:
         """Where bytes of the tensor are in its memory."""
@@ -30,19 +30,19 @@ class Tensor:
         if not layout.placed:
             return positions
         row, column = np.divmod(positions, layout.row_bytes)
-        return (layout.partition0 + row) * self.memory.pitch + layout.byte0 + column
+        return (layout.partition0 + row) * self.pitch + layout.byte0 + column
 
     def codes(self, positions: Array, kind: Any) -> Array:
         """The numbers of a numpy type that begin at these bytes."""
-        words, at = viewed(self.memory.data, self.places(positions) * self.layout.spread, kind)
+        words, at = viewed(self.data, self.places(positions) * self.layout.spread, kind)
         return words[at]
 
     def write(self, positions: Array, codes: Array, size: int) -> None:
         """Write codes that begin at these bytes, of `size` on the chip. The last one stays."""
         places, whole = self.places(positions), ALL_SET[size]
-        words, at = viewed(self.memory.data, places * self.layout.spread, codes.dtype)
+        words, at = viewed(self.data, places * self.layout.spread, codes.dtype)
         words[at] = codes
-        for flags, where in ((self.memory.written, places), (self.written, positions)):
+        for flags, where in ((self.ever, places), (self.written, positions)):
             words, at = viewed(flags, where, whole.dtype)
             words[at] = whole
 
@@ -109,7 +109,7 @@ class Operand:
         one since it was allocated."""
         flags, at = self.tensor.written, self.positions
         if ever:
-            flags, at = self.tensor.memory.written, self.tensor.places(at)
+            flags, at = self.tensor.ever, self.tensor.places(at)
         words, at = viewed(flags, at, ALL_SET[self.form.size].dtype)
         return words[at] != ALL_SET[self.form.size]
 

@@ -1,5 +1,6 @@
 """The emulator against the plain reading: records agree, and a planted fault is named."""
 
+import gc
 import json
 import sys
 
@@ -21,6 +22,8 @@ from neuroncore.cli import main
 from neuroncore.core.packs import Packs
 from neuroncore.frontend.settings import settings
 from neuroncore.frontend.warning import NeuronWarning
+from neuroncore.plain.memory import Tensor
+from neuroncore.plain.reading import Reading
 
 RNG = np.random.default_rng(3)
 X, Y = RNG.standard_normal((2, 64, 32)).astype(np.float32)
@@ -221,3 +224,31 @@ def test_passes_of_float32_join_a_sum_one_by_one_where_a_part_of_it_begins():
 
     run = neuroncore.run(sums, X, Y, options=Options(fp32_matmul="four_pass"))
     assert run.verify().difference is None
+
+
+@nki.jit
+def many_tiles(x):
+    """Each a new one, some of them at an address."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    for number in range(20):
+        address = (0, 128 * number) if number % 2 else None
+        one = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf, address=address)
+        nisa.dma_copy(dst=one, src=x)
+        nisa.dma_copy(dst=out, src=one)
+    return out
+
+
+def test_the_reading_lets_tiles_go_after_their_last_use():
+    """Without waiting for the collector of cycles: whole memories of the chip were kept so."""
+    record = neuroncore.run(many_tiles, X).record
+    (number,) = (one.storage for one in record.setting.inputs)
+    gc.collect()
+    gc.disable()
+    try:
+        reading = Reading(record, {number: X.tobytes()})
+        for _ in range(40):
+            reading.step(0)
+        alive = [one for one in gc.get_objects() if type(one) is Tensor]
+    finally:
+        gc.enable()
+    assert len(alive) == 3  # the input, the result, and SBUF, which tiles have addresses in
