@@ -10,7 +10,8 @@ import numpy as np
 
 from neuroncore.plain.formats import Array, Format, decode, poison
 
-ALL_SET = {n: np.ones(n, np.uint8).view(f"u{n}")[0] for n in (1, 2, 4)}  # flags of n bytes
+BYTE = np.uint8
+ALL_SET = {n: np.ones(n, BYTE).view(f"u{n}")[0] for n in (1, 2, 4)}  # flags of n bytes
 
 
 class Tensor:
@@ -19,10 +20,10 @@ class Tensor:
     those of a whole memory, which has `ever` been written to elsewhere too."""
 
     def __init__(self, layout: Any, rows: int, pitch: int, memory: Tensor | None = None) -> None:
-        self.layout, self.pitch = layout, memory.pitch if memory else pitch
-        self.written = np.zeros(rows * pitch, np.uint8)
-        self.ever = memory.written if memory else self.written
-        self.data = memory.data if memory else np.zeros(rows * pitch * layout.spread, np.uint8)
+        self.layout, self.written = layout, np.zeros(rows * pitch, BYTE)
+        self.pitch: int = memory.pitch if memory else pitch
+        self.ever: Array = memory.ever if memory else self.written
+        self.data: Array = memory.data if memory else np.zeros(rows * pitch * layout.spread, BYTE)
 
     def places(self, positions: Array) -> Array:
         """Where bytes of the tensor are in its memory."""
@@ -107,9 +108,8 @@ class Operand:
     def missing(self, ever: bool = True) -> Array:
         """Which elements lack a byte that was written: by whatever tensor in its place, or by this
         one since it was allocated."""
-        flags, at = self.tensor.written, self.positions
-        if ever:
-            flags, at = self.tensor.ever, self.tensor.places(at)
+        tensor, at = self.tensor, self.positions
+        flags, at = (tensor.ever, tensor.places(at)) if ever else (tensor.written, at)
         words, at = viewed(flags, at, ALL_SET[self.form.size].dtype)
         return words[at] != ALL_SET[self.form.size]
 
