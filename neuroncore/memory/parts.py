@@ -60,7 +60,7 @@ class Parted(Tile):
         """The part that an index means: as `by_keys` makes it, once for all indices and tiles that
         are alike. An index that isn't inside, or has others than integers, slices without a step
         and Affines, is always made."""
-        keys, shape = key if type(key) is tuple else (key,), self.shape
+        keys, shape = key if isinstance(key, tuple) else (key,), self.shape
         if self.dynamic or self.fault is not None or len(keys) > len(shape):
             return self.by_keys(keys)
         common: list[Any] = []  # to all indices that mean the same, but for where that begins

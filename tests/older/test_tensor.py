@@ -86,6 +86,12 @@ def test_expressions_choose_what_numpy_s_index_arrays_do(data, rows, columns, do
     assert np.array_equal(diagonal.numpy(), values[:1, :columns])
 
 
+def test_a_grid_is_an_index():
+    """SDK 2.26, test_nki_isa_reciprocal.py: in_tensor[nl.mgrid[0:128, 0:512]]."""
+    tile, values = filled((6, 8))
+    assert np.array_equal(tile[nl.mgrid[1:5, 2:8:3]].numpy(), values[1:5, 2:8:3])
+
+
 def test_axes_of_an_expression_may_share_an_axis_of_the_tensor():
     tensor, values = filled((3, 30), buffer="sbuf")
     p, x, y = nl.mgrid[0:3, 0:4, 0:5]
