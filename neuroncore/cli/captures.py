@@ -1,4 +1,4 @@
-"""Captures of devices in commands: what they take instead of a kernel or a saved run."""
+"""Captures of devices, which commands accept instead of a kernel or a saved run."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ SCHEMA = "neuroncore.capture/1"
 
 
 def named(text: str) -> bool:
-    """Whether an argument names a capture and not a kernel."""
+    """Return whether an argument names a capture and not a kernel."""
     return is_capture(Path(text))
 
 
 def add_import(actions: Any) -> None:
-    """The action of `neuroncore profile` that reads what the vendor's tools wrote."""
+    """Add the action of `neuroncore profile` that reads files of the vendor's tools."""
     parser = actions.add_parser(
         "import",
         help="read a trace of a device (.ntff), or the JSON of neuron-profile view",
-        description="Print the figures of a measured run by the profiler's names. `neuroncore why` "
-        "and `neuroncore diff` take the same files. docs/capture.md explains it.",
+        description="Print the figures of a measured run with the profiler's names. `neuroncore "
+        "why` and `neuroncore diff` take the same files. docs/capture.md explains it.",
     )
     parser.add_argument("file", metavar="FILE.ntff", help="the trace, or the profiler's JSON")
     add_program(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
-    parser.add_argument("--trace", type=Path, metavar="OUT.json", help="a timeline for Perfetto")
+    parser.add_argument(
+        "--trace", type=Path, metavar="OUT.json", help="write a timeline for Perfetto"
+    )
     parser.set_defaults(command=import_)
 
 
@@ -52,7 +54,7 @@ def add_program(parser: argparse.ArgumentParser) -> None:
 
 
 def load(arguments: argparse.Namespace, file: str) -> Measured:
-    """The capture of a file, with the program that the command names."""
+    """Return the capture of a file, with the program that the command names."""
     found: Measured = capturing.load(Path(file), getattr(arguments, "neff", None))
     return found
 
@@ -73,19 +75,19 @@ def import_(arguments: argparse.Namespace) -> int:
 
 
 def why(arguments: argparse.Namespace) -> int:
-    """Of `neuroncore why`, for a capture."""
+    """Execute `neuroncore why` for a capture."""
     told = load(arguments, arguments.file).why(arguments.top)
     failures.write(json.dumps(told.to_dict(), indent=2) if arguments.json else str(told))
     return 0
 
 
 def side(arguments: argparse.Namespace, file: str) -> Any:
-    """One side of a difference that is measured."""
+    """A measured side of a comparison."""
     return load(arguments, file).side
 
 
 def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
-    """Of `neuroncore diff`, where at least one side is measured. A Run is an estimate."""
+    """Execute `neuroncore diff` if at least one side is measured. A Run is an estimate."""
     sides = [each if hasattr(each, "busy") else _estimated(each) for each in (old, new)]
     found = differing.compared(*sides)
     failures.write(json.dumps(found.to_dict(), indent=2) if arguments.json else str(found))
@@ -106,7 +108,7 @@ def _write_trace(found: Measured, path: Path) -> None:
 
 
 def _figures(found: Measured) -> list[str]:
-    """A field and its value per line, in alphabetical order, as `profile view` has them."""
+    """Yield a line for each field and value in alphabetical order, like `profile view`."""
     told = found.summary
     width = max(map(len, told))
     return [found.kernel, *(f"    {name:{width}}  {told[name]}" for name in sorted(told))]

@@ -1,6 +1,6 @@
-"""Compiles a library: its sources, against headers of our own, become one program.
+"""Compile the sources of a library, with neuroncore's headers, into one program.
 
-The program is kept in a cache by what the preprocessor makes of all that it is made of.
+The program is cached by the output of the preprocessor.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from neuroncore.customop.limits import limits
 
 COMPILERS = ("g++", "clang++", "c++")
 HEADERS = Path(__file__).with_name("headers")
-# The device compiles C++14. Its size_t has 32 bits, so that sizes in braces don't narrow there.
+# The device compiles C++14. Its size_t has 32 bits, so sizes in braces do not narrow there.
 FLAGS = ("-std=c++14", "-O1", "-w", "-Wno-narrowing")
 DEFINITION = re.compile(r"\.\s*def\s*\(\s*\"([^\"]+)\"\s*,\s*&?\s*[\w:]+\s*,\s*\"([^\"]+)\"\s*\)")
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What a library is made of. Paths are absolute."""
+    """The parts of a library. Paths are absolute."""
 
     compute: tuple[Path, ...]
     shape: tuple[Path, ...]
@@ -39,7 +39,7 @@ class Sources:
 
 
 def compiler(chosen: str | None) -> list[str]:
-    """The command of a C++ compiler: the chosen one, $CXX, what is installed, or zig's wheel.
+    """Return the command of a C++ compiler: the chosen one, $CXX, an installed one, or zig's wheel.
 
     Raises UsageError if there is none.
     """
@@ -55,16 +55,16 @@ def compiler(chosen: str | None) -> list[str]:
     if find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "c++"]
     raise UsageError(
-        "custom operators are compiled, and no C++ compiler is here: install g++ or clang "
-        "(apt install g++), or pip install 'neuroncore[customop]', which brings zig's"
+        "custom operators need a C++ compiler: install g++ or clang (apt install g++), or "
+        "zig's with pip install 'neuroncore[customop]'"
     )
 
 
 def build(sources: Sources, chosen: str | None, verbose: bool) -> Path:
-    """The program of a library, compiled unless it has been before.
+    """Return the program of a library, compiled on first use.
 
-    Raises UsageError if a source is missing or doesn't compile, or if a kernel that is registered
-    is defined nowhere.
+    Raises UsageError if a source is missing or does not compile, or if a registered kernel is not
+    defined.
     """
     for path in (*sources.compute, *sources.shape):
         if not path.is_file():
@@ -96,7 +96,7 @@ def _command(sources: Sources, command: list[str]) -> list[str]:
 
 
 def _table(sources: Sources, preprocessed: str) -> str:
-    """The generated function that gives the program its kernels by their names."""
+    """Return the generated function that maps names to kernels in the program."""
     registered = DEFINITION.findall(preprocessed)
     if not registered:
         named = ", ".join(path.name for path in sources.shape)
@@ -120,12 +120,12 @@ def _compiled(command: list[str], text: str, verbose: bool) -> str:
         print(shlex.join(command))
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     if done.returncode:
-        raise UsageError(f"the sources don't compile ({command[0]}):\n{done.stderr.strip()}")
+        raise UsageError(f"the sources do not compile ({command[0]}):\n{done.stderr.strip()}")
     return done.stdout
 
 
 def _cache() -> Path:
-    """Where programs are kept."""
+    """Return the folder of the cache."""
     folder = cache_folder() / "customop"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -1,4 +1,4 @@
-"""What an operator did that the device would refuse, or that has no meaning there."""
+"""Actions of an operator that the device would refuse, or that are undefined there."""
 
 from __future__ import annotations
 
@@ -8,65 +8,66 @@ from neuroncore.base.errors import NeuronError
 
 
 class Reason(NamedTuple):
-    """Why the device says so, and how to put it right."""
+    """The reason of a fault, and a hint."""
 
     because: str
     hint: str
 
 
-# By the codes of headers/neuroncore/*.h; the rules are those of the SDK's custom-ops-ref-guide.rst.
+# By the codes of headers/neuroncore/*.h; the rules are from the SDK's custom-ops-ref-guide.rst.
 REASONS = {
     "COHERENCE": Reason(
         "streams keep data in TCM and are not coherent with other accessors of the tensor",
         "close the write stream first, or set_accessor_coherence_policy() of the tensor",
     ),
-    "CRASH": Reason("the process of the operator ended by itself", "look at what it printed"),
+    "CRASH": Reason("the process of the operator ended", "read its output"),
     "DTYPE_RULE": Reason(
-        "data of one format read as another have no meaning",
-        "name the tensor's own format",
+        "data of one format are meaningless in another format",
+        "use the format of the tensor",
     ),
     "MULTICORE": Reason(
-        "element accessors, streams and returned tensors are those of one core",
-        "use tcm_accessor() and write get_dst_tensor(), or build with multicore=False",
+        "element accessors, streams and returned tensors belong to one core",
+        "use tcm_accessor() and write to get_dst_tensor(), or build with multicore=False",
     ),
     "OUTPUT_NOT_WRITTEN": Reason(
-        "what no core writes of the result is whatever memory held",
+        "elements that no core writes keep the previous contents of memory",
         "write all of it, or begin with torch::zeros",
     ),
     "OUT_OF_BOUNDS": Reason(
-        "the device doesn't look: it reads or overwrites what lies beside",
-        "stay within the tensor and the buffer: the last share of a core may be another size",
+        "the device does not check: it reads or overwrites adjacent memory",
+        "stay within the tensor and the buffer: the last part may have a different size",
     ),
     "RACE": Reason(
-        "cores are not synchronised: which one is last is not known",
-        "give each core a part of the result of its own",
+        "cores are not synchronized, so the order of their writes is undefined",
+        "give each core a separate part of the result",
     ),
     "SHAPE_FUNCTION": Reason(
-        "a shape function runs on the host before there are data",
-        "ask tensors for sizes(), dim() and numel() only",
+        "a shape function runs on the host before the data exist",
+        "use only sizes(), dim() and numel() of tensors",
     ),
     "SHAPE_MISMATCH": Reason(
-        "the compiler has laid the result out as the shape function says, and nothing is broadcast",
+        "the compiler allocates the result according to the shape function, and nothing is "
+        "broadcast",
         "give both the same sizes and format",
     ),
     "STREAM": Reason(
         "a stream has as many elements as its tensor, until it is closed",
-        "count what is read and written",
+        "count the elements that are read and written",
     ),
     "TCM_FREE": Reason(
-        "the device's allocator is left in disorder", "free once what tcm_malloc gave"
+        "the state of the device's allocator becomes invalid",
+        "free each pointer from tcm_malloc once",
     ),
     "TCM_LEAK": Reason(
         "there are 16 KiB of TCM for buffers, and 4 KiB of them for each stream",
         "tcm_free each buffer",
     ),
-    "TIME_LIMIT": Reason("the operator did not end", "look for a loop that doesn't"),
+    "TIME_LIMIT": Reason("the operator did not end", "look for an endless loop"),
 }
 
 
 class Told(NamedTuple):
-    """One finding: what happened on which core, and the line of C++ that it comes from if it has
-    one."""
+    """A finding: the event, the core, and the line of C++, if known."""
 
     code: str
     core: int
@@ -87,7 +88,7 @@ class Told(NamedTuple):
 
 
 class CustomOpFault(NeuronError, ValueError):
-    """An operator was ended at what it did; `told` says what and where."""
+    """An operator was stopped; `told` has the event and its place."""
 
     def __init__(self, told: Told, printed: str = "") -> None:
         super().__init__(told, printed)
@@ -99,4 +100,4 @@ class CustomOpFault(NeuronError, ValueError):
 
 
 class CustomOpWarning(UserWarning):
-    """What an operator did that may be meant."""
+    """An action of an operator that may be intended."""

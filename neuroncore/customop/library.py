@@ -1,6 +1,6 @@
-"""Libraries of operators: loaded, and called with numpy arrays.
+"""Load libraries of operators, and call them with numpy arrays.
 
-Each call is a process of its own, which may crash, hang or take memory without harm to this one.
+Each call runs in a separate process, so a crash, a hang or a lack of memory does no harm.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MEMORY_BYTES = 8 << 30
 
 
 class Counts(NamedTuple):
-    """What one core did: touches of HBM, elements copied to or from TCM, elements of streams."""
+    """The work of a core: accesses to HBM, elements copied to or from TCM, elements of streams."""
 
     touches: int
     tcm_elements: int
@@ -49,7 +49,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of a library: its parameters' kinds, letters of KINDS."""
+    """An operator of a library: the kinds of its parameters, as letters of KINDS."""
 
     library: str
     name: str
@@ -58,7 +58,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Call:
-    """One call: its result, what it printed, what each core did, and what is worth telling."""
+    """A call: its result, its output, the work of each core, and findings."""
 
     result: Array
     printed: str
@@ -67,8 +67,8 @@ class Call:
 
     @property
     def microseconds(self) -> float:
-        """The time of HBM and TCM on the slowest core: all that measurements tell of. A launch,
-        arithmetic and streams are not in it."""
+        """Return the time of HBM and TCM on the slowest core, which is all that measurements
+        cover. It excludes the launch, arithmetic and streams."""
         known = time()
         return max(
             (each.touches * known.touch_ns + each.tcm_elements / 2 * known.tcm_element_ns) / 1e3
@@ -77,7 +77,7 @@ class Call:
 
 
 class Library:
-    """Operators as attributes: `library.relu(x)` gives the result of `library.run("relu", x)`."""
+    """Operators as attributes: `library.relu(x)` is the result of `library.run("relu", x)`."""
 
     def __init__(self, program: Path, cores: int, operators: dict[str, Operator]) -> None:
         self.program, self.cores, self.operators = program, cores, operators
@@ -92,7 +92,7 @@ class Library:
         return [*super().__dir__(), *self.operators]
 
     def _told(self, name: str, *arguments: Any) -> Array:
-        """A call whose output goes to stdout and whose findings become warnings."""
+        """Call an operator; print its output to stdout, and turn findings into warnings."""
         call = self.run(name, *arguments)
         sys.stdout.write(call.printed)
         for finding in call.findings:
@@ -102,14 +102,14 @@ class Library:
     def run(self, name: str, *arguments: Any, order: str = "forward", seconds: float = 60) -> Call:
         """Call an operator on arrays and numbers.
 
-        The cores of a library of several run one after the other, in that order; the device has
-        none, and what depends on it is refused. Raises UsageError for arguments that the operator
-        doesn't take, and CustomOpFault for what the device would refuse, a crash, or more than
-        `seconds`.
+        The cores of a multicore library run one after another in the given order; the order on a
+        device is undefined, and dependence on it is an error. Raises UsageError for wrong
+        arguments, and CustomOpFault for actions that the device would refuse, a crash, or a run
+        longer than `seconds`.
         """
         operator = self.operators.get(name)
         if operator is None:
-            raise UsageError(f"no operator {name!r}; there are {', '.join(self.operators)}")
+            raise UsageError(f"no operator {name!r}; operators are {', '.join(self.operators)}")
         request = _request(operator, arguments)
         with tempfile.TemporaryDirectory() as folder:
             paths = [Path(folder, part) for part in ("request", "response")]
@@ -119,7 +119,7 @@ class Library:
             done = _run(words, seconds)
             printed = _kept(done.stdout)
             if not paths[1].is_file():
-                why = done.stderr.decode(errors="replace").strip() or "without a word"
+                why = done.stderr.decode(errors="replace").strip() or "without output"
                 raise CustomOpFault(
                     Told("CRASH", 0, "", 0, f"{name} ended by {_ending(done.returncode)}: {why}"),
                     printed,
@@ -141,10 +141,10 @@ def load(
     """Compile kernel functions and the shape functions that register them, and load the library.
 
     With `build_directory` the library is also written there, as lib<name>.so. Raises UsageError if
-    there is no compiler, if sources don't compile, or if the device refuses such a library.
+    there is no compiler, if sources do not compile, or if the device would refuse the library.
     """
     if name == "builtin":
-        raise UsageError("a library may not be called 'builtin': the runtime has that name")
+        raise UsageError("a library cannot be named 'builtin': the runtime uses this name")
     _check_stack(extra_cflags)
     cores = limits().cores if multicore else 1
     parts = Sources(absolute(sources), absolute(shape_sources), cores, tuple(extra_cflags))
@@ -156,9 +156,9 @@ def load(
 
 
 def load_library(path: str | os.PathLike[str]) -> Library:
-    """The library that `load` has written there.
+    """Open a library that `load` wrote.
 
-    Raises UsageError if it isn't one, or one that the device refuses.
+    Raises UsageError if it is not a library, or if the device would refuse it.
     """
     program = Path(path).resolve()
     if not program.is_file():
@@ -166,10 +166,10 @@ def load_library(path: str | os.PathLike[str]) -> Library:
     try:
         listed = subprocess.run([str(program), "list"], capture_output=True, text=True, timeout=60)
     except (OSError, UnicodeDecodeError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"{program} is no library of custom operators: {error}") from None
+        raise UsageError(f"{program} is not a library of custom operators: {error}") from None
     head, *rows = listed.stdout.splitlines() or [""]
     if listed.returncode or not head.startswith("neuroncore "):
-        raise UsageError(f"{program} is no library of custom operators that load() has built")
+        raise UsageError(f"{program} is not a library of custom operators built by load()")
     operators = dict(_operator(row) for row in rows)
     if len(operators) > limits().functions:
         raise UsageError(
@@ -184,7 +184,7 @@ def _operator(row: str) -> tuple[str, Operator]:
     if taken != shape:
         raise UsageError(
             f"{name}: the kernel {kernel} takes ({_words(taken)}), its shape function "
-            f"({_words(shape)}): both take the same"
+            f"({_words(shape)}): they must be the same"
         )
     return name, Operator(library, name, taken.rstrip("."))
 
@@ -215,7 +215,7 @@ def _request(operator: Operator, arguments: tuple[Any, ...]) -> bytes:
     taken = operator.parameters
     if len(arguments) != len(taken):
         raise UsageError(
-            f"{operator.name} takes ({_words(taken)}), and is given {len(arguments)} arguments"
+            f"{operator.name} takes ({_words(taken)}), but got {len(arguments)} arguments"
         )
     head, data = [f"memory {MEMORY_BYTES}"], []
     for place, (kind, argument) in enumerate(zip(taken, arguments, strict=True)):
@@ -266,7 +266,7 @@ def _run(words: list[str], seconds: float) -> subprocess.CompletedProcess[bytes]
 
 
 def _kept(printed: bytes) -> str:
-    """What the device's buffer keeps of what core 0 prints: the last of it."""
+    """Return the last part of the output of core 0, which the device's buffer keeps."""
     return printed[-limits().printed_bytes :].decode(errors="replace")
 
 
@@ -291,7 +291,7 @@ def _response(data: bytes, printed: str) -> Call:
             form, _, *sizes = map(int, rest.split())
             result = np.frombuffer(body, FORMATS[form]).reshape(sizes).copy()
     if unwritten:
-        told = f"{unwritten} of {result.size} elements of the result are written by nobody"
+        told = f"{unwritten} of {result.size} elements of the result were never written"
         findings.append(Told("OUTPUT_NOT_WRITTEN", 0, "", 0, told))
     return Call(result, printed, tuple(counts), tuple(findings))
 

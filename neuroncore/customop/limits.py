@@ -1,4 +1,4 @@
-"""What a library of operators may have, and what its time is known by: `isa/customop.toml`."""
+"""Limits of libraries of operators, and the costs of their time: `isa/customop.toml`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Limits:
     long_axis_elements: int
 
     def allow(self, shape: tuple[int, ...]) -> bool:
-        """Whether a tensor of that shape may be passed or returned."""
+        """Return whether a tensor of a shape may be passed or returned."""
         largest = max(shape, default=0)
         return (len(shape) <= self.axes and largest <= self.axis_elements) or (
             len(shape) <= self.long_axes and largest <= self.long_axis_elements
@@ -33,7 +33,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Time:
-    """Of one touch of HBM, and of one element copied to TCM, computed with and copied back."""
+    """The time of one access to HBM, and of one element copied to TCM, used and copied back."""
 
     touch_ns: float
     tcm_element_ns: float

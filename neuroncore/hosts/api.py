@@ -1,4 +1,4 @@
-"""What Python programs call: run a kernel on arrays, and ask how that went."""
+"""The interface for Python programs: run a kernel on arrays, and inspect the run."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Finished:
-    """What is left of a launch, or was kept of it in a file; `findings` are those that were met."""
+    """The data of a launch, from memory or a file; `findings` are those during the launch."""
 
     kernel: str
     machine: Machine
@@ -85,14 +85,14 @@ class Finished:
 
 
 class Run:
-    """A finished launch of a kernel: what it gave, and what there is to say of it.
+    """A finished launch of a kernel: its results, and reports about it.
 
-    Figures, lines, tiles and instructions are those of the recorded program, and their times are
-    estimates; all are made when they are first asked for. Without a record (`Options.record`) they
-    raise UsageError. One that was loaded from a file has all of it but what float64 told.
+    Figures, lines, tiles and instructions describe the recorded program, and their times are
+    estimates; all are computed on first use. Without a record (`Options.record`) they raise
+    UsageError. A Run loaded from a file lacks only the float64 results.
 
-    That of several ranks has the results, the cores and the times of all, rank by rank, and a Run
-    for each in `ranks`, of which only the whole can be replayed and saved.
+    The Run of several ranks has the results, the cores and the times of all, rank by rank, and a
+    Run for each in `ranks`. Only the whole can be replayed and saved.
     """
 
     def __init__(
@@ -102,35 +102,35 @@ class Run:
         given: Arguments | None,
         whole: Run | None = None,
     ) -> None:
-        """`used` are the arguments as the kernel left them, `given` copies of them as they were,
-        if there are any; of several ranks the arguments are those of each. `whole` is the Run of
-        all ranks, of that of one."""
+        """`used` are the arguments after the launch, `given` copies from before it, if any; for
+        several ranks, the arguments of each. `whole` is the Run of all ranks, for the Run of
+        one."""
         self._finished, self._used, self._given = finished, used, given
         self._whole = whole
 
     @property
     def kernel(self) -> str:
-        """The kernel's name."""
+        """Return the name of the kernel."""
         return self._finished.kernel
 
     @property
     def machine(self) -> Machine:
-        """What it ran on."""
+        """Return the machine."""
         return self._finished.machine
 
     @property
     def programs(self) -> Sequence[Sequence[int]]:
-        """The programs of the launch grid that each core ran, one after the other."""
+        """Return the programs of the launch grid that each core ran."""
         return self._finished.programs
 
     @property
     def world(self) -> World:
-        """How many ranks it ran on, each of how many cores."""
+        """Return the number of ranks, and of cores per rank."""
         return self._finished.world
 
     @cached_property
     def ranks(self) -> Sequence[Run]:
-        """A Run for each rank; their findings are those of all."""
+        """Return a Run for each rank; each has the findings of all."""
         if self.world.ranks == 1:
             return (self,)
         return tuple(map(self._rank, range(self.world.ranks)))
@@ -153,32 +153,33 @@ class Run:
 
     @property
     def results(self) -> Any:
-        """What the kernel returned, its tensors as arrays of the library that it got some of; of
-        numpy if they were loaded. Of several ranks it is a list."""
+        """Return the kernel's results, as arrays of the library of its arguments, or of numpy if
+        they were loaded; for several ranks, a list."""
         return self._finished.results
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """Warnings and remarks: in the order in which they were met, and then of the record."""
+        """Return the findings: first those during the launch, in order, then those of the "
+        "record."""
         record = self._finished.record
         told = [] if record is None else recorded(record, self.timelines)
         return [*self._finished.findings, *told]
 
     @property
     def precision(self) -> Precision | None:
-        """Where the error comes from, with `Options.precision`."""
+        """Return the sources of the error, with `Options.precision`."""
         return self._finished.precision
 
     @property
     def record(self) -> Record:
-        """The instructions that were issued, one program for each core."""
+        """Return the issued instructions, one program for each core."""
         if self._finished.record is None:
             raise UsageError(f"{self.kernel} ran without a record: Options(record=False)")
         return self._finished.record
 
     def save(self, path: str | Path) -> None:
-        """Write the record, the inputs, the results and the findings to a file, for `load`. Raises
-        UsageError if it can't be written."""
+        """Write the record, the inputs, the results and the findings to a file for `load`. Raise
+        UsageError if it cannot be written."""
         done = self._finished
         found = [(one.code, one.message, one.place) for one in done.findings]
         results = mapped(done.results, as_numpy, lambda v: hasattr(v, "dtype") and not is_number(v))
@@ -186,37 +187,37 @@ class Run:
         saved.save(replace(self.record, outcome=outcome), Path(path))
 
     def _changed(self) -> dict[int, Array]:
-        """The arrays among the arguments that the kernel has changed, as it left them, by their
-        places."""
+        """Return the array arguments that the kernel changed, with their new contents, by
+        position."""
         if self._given is None:
             return {}
         both = enumerate(zip(arrays_in(self._used), arrays_in(self._given), strict=True))
         return {n: used for n, (used, given) in both if used.tobytes() != given.tobytes()}
 
     def replay(self, *inputs: Any) -> Any:
-        """What the kernel returns when its record is executed again, without the kernel's Python,
-        on other inputs or on its own: arrays of numpy, of a kernel that returns none those that it
+        """Execute the record again without the kernel's Python, on its own inputs or on others,
+        and return the results as numpy arrays; for a kernel without results, the arrays that it
         changes.
 
-        Inputs are all arrays that the kernel was launched with, in their order, or one dict of them
-        by name; of several ranks one for each. Raises what `neuroncore.replay.cursor.Replay` does.
+        Inputs are all array arguments of the launch in their order, or a dict of them by name; for
+        several ranks one for each. Raises the errors of `neuroncore.replay.cursor.Replay`.
         """
         return self.steps(*inputs, snapshots=0).results()
 
     def verify(self) -> Verdict:
         """Compare the emulator with the plain reading of the record, instruction by instruction,
-        and with the results of the run. Raises what `replay` does."""
+        and with the results of the run. Raises the errors of `replay`."""
         return verifying.verdict_of(self.record, self.results)  # type: ignore[no-any-return]
 
     def steps(self, *inputs: Any, **options: Any) -> Replay:
-        """The same to go through instruction by instruction, which stands before the first."""
+        """Return a replay that steps through instructions; it is before the first one."""
         given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
         made: Replay = replaying.Replay(self.record, given or None, **options)
         return made
 
     def tile(self, step: int, name: str, core: int = 0, *, after: bool = False) -> Tile:
-        """What an operand of an instruction held before it, or `after` it, as `Replay.tile` finds
-        it: an array, which a notebook shows as a heat map."""
+        """Return the contents of an operand before an instruction, or `after` it (`Replay.tile`):
+        an array, which a notebook shows as a heat map."""
         held = self._stepping.tile(step, name, core, after=after)
         when = "after" if after else "before"
         title = f"{name} of instruction {step} of core {core}, {when} it"
@@ -224,12 +225,12 @@ class Run:
 
     @cached_property
     def _stepping(self) -> Replay:
-        """Kept, so that the next tile is near."""
+        """Return the replay, which is kept so that the next tile is near."""
         return self.steps()
 
     @cached_property
     def timelines(self) -> list[Timeline]:
-        """When everything happened, core by core."""
+        """Return the schedule of each core."""
         if self._whole is not None:
             own = self._whole.world.cores_of(self.record.about["rank"])
             return self._whole.timelines[own.start : own.stop]
@@ -239,37 +240,37 @@ class Run:
 
     @cached_property
     def collectives(self) -> list[CollectiveOperation]:
-        """What its ranks did together, and who waited for whom; of a rank's Run, with its part."""
+        """Return the collectives, and who waited for whom; for one rank, those of the rank."""
         if self._whole is None:
             return operations(self.timelines)
         return [one for one in self._whole.collectives if self.record.about["rank"] in one.ranks]
 
     @property
     def estimate(self) -> Estimate:
-        """How long it takes on the device: its slowest core."""
+        """Return the estimated time on the device, of the slowest core."""
         return estimate(self.timelines[self._slowest])
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The figures of its slowest core by the names of the vendor's profiler."""
+        """Return the figures of the slowest core, with the names of the vendor's profiler."""
         return self.summaries[self._slowest]
 
     @cached_property
     def summaries(self) -> list[dict[str, Any]]:
-        """The same of each core."""
+        """Return the figures of each core."""
         return [{**summary(timeline), **bound_by(timeline)} for timeline in self.timelines]
 
     def why(self, top: int = 5) -> Why:
-        """What bounds it, which lines are on its critical path, and what would help: changes of
-        each resource and of so many lines, scheduled again."""
+        """Return the bottleneck, the lines on the critical path, and what would help: changes of
+        each resource and of `top` lines, scheduled again."""
         timeline = self.timelines[self._slowest]
         with progress(lambda: "scheduling what-ifs"):
             return why(self.kernel, timeline, top)
 
     def diff(self, other: Run, answers: bool = True) -> Difference:
-        """This run beside a newer one: which is faster, how sure that is, what bounds them, and
-        figures, lines and results that differ. Without `answers` it doesn't say what bounds
-        them."""
+        """Compare this run with a newer one: the faster one, how certain that is, the bottlenecks,
+        and figures, lines and results that differ. Without `answers` the bottlenecks are
+        hidden."""
         return differing.difference(self._side, other._side, answers)  # type: ignore[no-any-return]
 
     @property
@@ -284,17 +285,17 @@ class Run:
 
     @cached_property
     def instructions(self) -> Array:
-        """A structured array, as `report.arrays.instructions` describes it."""
+        """Return a structured array; see `report.arrays.instructions`."""
         return tables.instructions(self.timelines)  # type: ignore[no-any-return]
 
     @cached_property
     def lines(self) -> Array:
-        """A structured array, as `report.arrays.lines` describes it."""
+        """Return a structured array; see `report.arrays.lines`."""
         return tables.lines(self.timelines)  # type: ignore[no-any-return]
 
     @cached_property
     def tiles(self) -> Array:
-        """A structured array, as `report.arrays.tiles` describes it."""
+        """Return a structured array; see `report.arrays.tiles`."""
         return tables.tiles(self.timelines)  # type: ignore[no-any-return]
 
     def shown(
@@ -303,7 +304,7 @@ class Run:
         answers: bool = True,
         window: Window | range | None = None,
     ) -> Shown:
-        """What a page has of it, as `view` says."""
+        """Return the launch for a page; see `view`."""
         if isinstance(window, range):
             window = windows.Window(window.start, window.stop)
         shown: Shown = viewing.Shown(
@@ -325,35 +326,34 @@ class Run:
         answers: bool = True,
         window: Window | range | None = None,
     ) -> Page:
-        """A page that shows what happened, for a browser: in a notebook it shows itself, and
-        `view().save("k.html")` writes it, one file that needs no network.
+        """Return a page of the run for a browser. A notebook displays it, and
+        `view().save("k.html")` writes it as one file that needs no network.
 
         The record is executed again for the values of tiles. The instructions in a range have all
-        of their elements, others small pictures; of "some" there are as many as there is room for,
-        and with None no values at all. Without `answers` it doesn't say what bounds the kernel and
-        what would help. The page has the instructions of a `window`, by default all, or the first
-        million.
+        elements and others thumbnails; "some" stores as many as fit, and None stores no values.
+        Without `answers` the page hides the bottleneck and the advice. The page has the
+        instructions of a `window`, by default the first million.
         """
         shown = self.shown(values, answers, window)
         with progress(lambda: "writing the page"):
             return viewing.page([shown])  # type: ignore[no-any-return]
 
     def serve(self, answers: bool = True, port: int = 0) -> Server:
-        """The same page on a port of this machine, 0 for one that is free, until it is closed. All
-        steps have all of their values: each is replayed when it is asked for."""
+        """Serve the page on a port of this machine (0 for a free one) until it is closed. All
+        steps have all values, which are replayed on request."""
         return serving.Server([self.shown(answers=answers)], port)  # type: ignore[no-any-return]
 
     def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:
-        """The results beside a reference: arrays in their order, or a function, which is called
-        with the kernel's arguments as they were given.
+        """Compare the results with a reference: arrays in order, or a function, which is called
+        with the kernel's original arguments.
 
         The results of a kernel that returns none are the arguments that it changed. `tolerance` is
-        the relative L2 error that is allowed, by default that of each result's format. Raises
-        Incomparable for another number of arrays, other shapes, and what is not of numbers.
+        the allowed relative L2 error; the default depends on each result's format. Raises
+        Incomparable for a different number of arrays, different shapes, or non-numeric data.
         """
         given = self._given
         if given is None:
-            raise UsageError("the arguments of this launch, as they were given, were not kept")
+            raise UsageError("the original arguments of this launch were not kept")
         left = copy.deepcopy(given)  # a reference may work in place
         made = self._referred(reference, left) if callable(reference) else reference
         got, wanted, verb = arrays_in(self.results), arrays_in(made), "returns"
@@ -370,20 +370,20 @@ class Run:
         return agreement(got, wanted, tolerance)
 
     def _referred(self, reference: Callable[..., Any], given: Arguments) -> Any:
-        """What a reference makes of the arguments; of each rank's, if there are several."""
+        """Return the results of a reference for the arguments, of each rank if there are "
+        "several."""
         if self.world.ranks == 1:
             return reference(*given[0], **given[1])
         each = [with_rank(reference, own, rank) for rank, own in enumerate(given[0])]
         return [reference(*args, **named) for args, named in each]
 
     def orders(self, count: int = 10) -> Orders:
-        """Whether other orders that the device may take give the same bits: the record is executed
-        again in up to `count` of them, on the arguments as they were given. Raises what
-        `checks.orders.compare_orders` does."""
+        """Execute the record again in up to `count` other legal orders on the original arguments,
+        and compare the bits. Raises the errors of `checks.orders.compare_orders`."""
         return reordering.compare_orders(self.record, count)  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows of it; None, for what `repr` says, if there is no record."""
+        """Return the HTML for a notebook, or None to show `repr` if there is no record."""
         if self._finished.record is None:
             return None
         return cards.card(self.kernel, self.timelines, self.findings)  # type: ignore[no-any-return]
@@ -404,21 +404,21 @@ def run(
     options: Options | None = None,
     **kwargs: Any,
 ) -> Run:
-    """Run a kernel on arrays of numpy, torch or jax, and whatever else it takes.
+    """Run a kernel on numpy, torch or jax arrays, and other arguments.
 
-    `kernel` is what `nki.jit` of either API made, with a launch grid or without, or a function of
-    today's API that lacks the decorator. `target` is the name of a machine; it and `options` are
-    by default what is set, else the environment's. `seed`, 32 bits, is what random numbers start
-    from: those of the engines' generators, and of stochastic rounding where that is on
-    (`rng_seed` and `stochastic_seed` of the options). Arguments that the kernel writes are changed;
-    the Run keeps copies of them as they were given.
+    `kernel` is a kernel of `nki.jit` of either API, with or without a launch grid, or a function of
+    today's API without the decorator. `target` is the name of a machine; the default of `target`
+    and `options` comes from the settings, or else from the environment. `seed` has 32 bits and is
+    the seed of random numbers: of the engines' generators, and of stochastic rounding if it is on
+    (`rng_seed` and `stochastic_seed` of the options). The kernel changes arguments that it writes;
+    the Run keeps copies of the originals.
 
-    With `per_rank`, a tuple or dict of arguments for each rank, it runs on so many ranks of `lnc`
-    cores together, by default as many cores as the kernel's grid asks for, else one. An array that
-    several ranks are given is each rank's own, and the caller's stays as it is. `instance` is what
-    the ranks are in, such as trn2.48xlarge; by default the largest with chips of the target.
+    With `per_rank`, a tuple or dict of arguments for each rank, it runs on this many ranks with
+    `lnc` cores each, by default as many as the kernel's grid needs. If several ranks get the same
+    array, each has its own copy, and the caller's array does not change. `instance` is the instance
+    of the ranks, such as trn2.48xlarge; the default is the largest with chips of the target.
 
-    Raises KernelError for what the device would refuse, UsageError if nothing was launched.
+    Raises KernelError for errors that the device would report, UsageError without a launch.
     """
     if seed is not None:
         base = options or current_settings().options or environment_options()
@@ -429,7 +429,7 @@ def run(
         last = last_launch(launched, args, kwargs, target, options)
         return of(last, arguments=((args, kwargs), given))
     if args or kwargs:
-        raise UsageError("arguments are given rank by rank, in per_rank, or all together")
+        raise UsageError("pass arguments either rank by rank, in per_rank, or for all ranks")
     ranks = [of_a_rank(one) for one in per_rank]
     kept = [copied(one) for one in ranks]
     launches = launched.on_ranks(ranks, lnc, target=target, options=options, instance=instance)
@@ -438,8 +438,8 @@ def run(
 
 
 def of(*ranks: Launch, arguments: tuple[Arguments, Arguments] | None = None) -> Run:
-    """The Run of a launch, or of those of all ranks of a world. `arguments` are a kernel's on
-    one rank, as it left them and as they were; without them, the arrays that launches kept."""
+    """Return the Run of a launch, or of all ranks of a world. `arguments` are those of a kernel on
+    one rank, after and before the launch; without them, the arrays that launches kept."""
     pairs = [outcomes.kept(one) for one in ranks] if arguments is None else [arguments]
     return of_ranks(ranks, [used for used, _ in pairs], [given for _, given in pairs])
 
@@ -447,7 +447,7 @@ def of(*ranks: Launch, arguments: tuple[Arguments, Arguments] | None = None) -> 
 def of_ranks(
     launches: Sequence[Launch], used: Sequence[Arguments], given: Sequence[Arguments | None]
 ) -> Run:
-    """The Run of the launches of all ranks of a world, with the arguments of each."""
+    """Return the Run of all ranks of a world, with the arguments of each."""
     first, several = launches[0], len(launches) > 1
     cores = [core for launch in launches for core in launch.cores]
     programs = [core.program for core in cores if core.program is not None]
@@ -474,16 +474,15 @@ def of_ranks(
 
 
 def load(path: str | Path) -> Run:
-    """The Run that was saved in a file. It tells all that it told but what float64 did, and its
-    arrays are numpy's.
+    """Load a saved Run. Only its float64 results are missing, and its arrays are numpy arrays.
 
-    Nothing in the file is run. Raises UsageError for a file that can't be read or is no saved run,
-    and for what its machine refuses.
+    Nothing in the file is executed. Raises UsageError for a file that cannot be read or is not a
+    saved run, and for calls that its machine refuses.
     """
     record = saved.load(Path(path))
     setting, outcome = record.setting, record.outcome
     if setting is None or outcome is None:
-        raise UsageError(f"{path} is the record of programs alone: Run.save writes all of a run")
+        raise UsageError(f"{path} is only a record of programs: Run.save writes all of a run")
     arrays = [*setting.arrays.values()]
     left = [outcome.changed.get(n, array) for n, array in enumerate(arrays)]
     given, used = (by_rank(setting, those) for those in (arrays, left))

@@ -1,5 +1,5 @@
-"""The device of torch's tensors: they are in the CPU's memory, and say that they are on "xla:0"
-once they have been moved there, as what is made of them is."""
+"""The device of torch's tensors: tensors that were moved to "xla:0", and tensors computed from
+them, report this device, but are in the CPU's memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from neuroncore.frontend.vendor import placeholders
 NAME = "xla:0"
 OURS = re.compile(r"(xla|neuron)(:\d+)?")
 MARK = "_is_on_neuron_device"  # an attribute of tensors
-LACKED = "not implemented for 'UInt"  # what torch says where a format lacks an operation
-# Operations that move elements, and so are the same for signed integers.
+LACKED = "not implemented for 'UInt"  # torch's message if a format lacks an operation
+# Operations that move elements, and therefore work on signed integers as well.
 MOVES = {
     *("gather", "take_along_dim", "index_select", "take", "scatter", "scatter_", "masked_select"),
     *("__getitem__", "__setitem__", "flip", "roll", "cat", "stack", "where", "repeat_interleave"),
@@ -25,14 +25,14 @@ MOVES = {
 
 
 def stand_in(torch: Any) -> None:
-    """Let torch take the devices "xla" and "neuron", wherever it is told a device."""
+    """Make torch accept the devices "xla" and "neuron" everywhere."""
     tensor = torch.Tensor
     answers = {
         tensor.device.__get__: torch.device(NAME),
         tensor.is_xla.__get__: True,
         tensor.is_cpu.__get__: False,
     }
-    named_by = torch.device, torch._C._nn._parse_to  # which make devices of names
+    named_by = torch.device, torch._C._nn._parse_to  # which convert names to devices
     mode = import_module("torch.overrides").TorchFunctionMode
 
     class OnCPU(mode):  # type: ignore[misc, valid-type]
@@ -40,7 +40,7 @@ def stand_in(torch: Any) -> None:
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             named = kwargs or {}
-            if torch.compiler.is_compiling():  # graphs have no device of ours
+            if torch.compiler.is_compiling():  # graphs do not have this device
                 here = [_here(torch, one) for one in args]
                 return function(*here, **{n: _here(torch, one) for n, one in named.items()})
             if function in named_by:
@@ -50,16 +50,16 @@ def stand_in(torch: Any) -> None:
             return _called(torch, function, args, named)
 
     OnCPU().__enter__()
-    torch.classes.neuron = placeholders.Module("torch.classes.neuron")  # annotations name it
+    torch.classes.neuron = placeholders.Module("torch.classes.neuron")  # used in annotations
 
 
 def is_marked(value: Any) -> bool:
-    """Whether a value is a tensor on the device."""
+    """Return whether a value is a tensor on the device."""
     return bool(getattr(value, MARK, False))
 
 
 def on_device(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A call of a kernel, whose results are on the device if an argument is."""
+    """Call a kernel; its results are on the device if an argument is."""
 
     @functools.wraps(call)
     def called(*args: Any, **named: Any) -> Any:
@@ -72,8 +72,8 @@ def on_device(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _called(torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    """What a function of torch gives. Tensors that move between the CPU and the device are copied,
-    so that each is on one of them."""
+    """Return the result of a torch function. Tensors that move between the CPU and the device are
+    copied, so that each is on one of them."""
     given = [*args, *named.values()]
     there = any(_is_ours(torch, one) for one in given)
     back = function is torch.Tensor.cpu or any(_is_cpu(torch, one) for one in given)
@@ -92,7 +92,7 @@ def _called(torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str
 
 
 def _moved(torch: Any, function: Any, args: Iterable[Any], named: Mapping[str, Any]) -> Any:
-    """What a function gives; where torch lacks it for unsigned integers, by way of signed ones."""
+    """Return the result of a function, through signed integers if torch lacks unsigned ones."""
     args = list(args)
     try:
         return function(*args, **named)
@@ -113,7 +113,7 @@ def _moved(torch: Any, function: Any, args: Iterable[Any], named: Mapping[str, A
 
 
 def _mark(values: Iterable[Any], marked: bool = True) -> None:
-    """Let the tensors among values be on the device, or no more."""
+    """Mark the tensors among values as on the device, or not."""
     for one in values:
         if isinstance(one, sys.modules["torch"].Tensor):
             setattr(one, MARK, marked)
@@ -133,7 +133,7 @@ def _is_cpu(torch: Any, value: Any) -> bool:
 
 
 def _as_xla(value: Any) -> Any:
-    """A name of a device that torch knows, for torch.device and Module.to."""
+    """Return the name of a device that torch knows, for torch.device and Module.to."""
     return value.replace("neuron", "xla") if isinstance(value, str) else value
 
 

@@ -12,8 +12,8 @@ from neuroncore.frontend.nki.kernel import Kernel, jit
 
 
 def writing(function: Callable[..., Any], **options: Any) -> Any:
-    """A kernel of the API that the function is written in, today's if it is of none; in both it may
-    write to its arguments. A kernel that is decorated already keeps its API and its grid."""
+    """Return a kernel of the API that the function uses, by default today's; it may write to its
+    arguments. A kernel that is already decorated keeps its API and its grid."""
     if isinstance(function, Kernel):
         return function
     if isinstance(function, OlderKernel) or dialect(function) == "neuronxcc.nki":

@@ -1,6 +1,6 @@
-"""For notebooks: `%load_ext neuroncore` serves `import nki` and brings `%%neuroncore`.
+"""The notebook extension: `%load_ext neuroncore` provides `import nki` and `%%neuroncore`.
 
-Errors of kernels are told alone and by their cells; the magic shows the runs of a cell.
+Errors of kernels are short and refer to cells; the magic shows the runs of a cell.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ LAST = "_run"  # the user's variable with the last Run of a cell
 
 
 class Words(argparse.ArgumentParser):
-    """What stands behind the magic's name."""
+    """The arguments of the magic."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"%%{MAGIC}: {message}")
 
 
 class Launches:
-    """Keeps the launches of a cell."""
+    """The launches of a cell."""
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
@@ -51,7 +51,7 @@ class Launches:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext neuroncore` calls. Kernels can be imported and written in cells from then."""
+    """Load the extension (`%load_ext neuroncore`); kernels can then be written in cells."""
     activate()
 
     def name(file: str) -> str | None:
@@ -63,7 +63,7 @@ def load_ipython_extension(shell: Any) -> None:
         shell.showtraceback((kind, error, trace) if said is None else (type(said), said, trace))
 
     def run_cell(line: str, cell: str) -> None:
-        """%%neuroncore [--target MACHINE]: run the cell, and show what it launched. The last Run is
+        """%%neuroncore [--target MACHINE]: run the cell, and show its launches. The last Run is
         `_run`."""
         _run_cell(shell, line, cell)
 
@@ -73,7 +73,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """What `%unload_ext neuroncore` calls; nki stays."""
+    """Unload the extension (`%unload_ext neuroncore`); nki remains."""
     source.cell_name = None
     shell.set_custom_exc((), None)
     del shell.magics_manager.magics["cell"][MAGIC]
@@ -84,7 +84,7 @@ def _run_cell(shell: Any, line: str, cell: str) -> None:
     words.add_argument("--target")
     asked, seen = words.parse_args(shlex.split(line)), Launches()
     file = _file_of_cell()
-    # a comment in the place of the magic's own line, so that lines are those of the notebook
+    # a comment in place of the magic's line, to keep the line numbers of the notebook
     tree = shell.compile.ast_parse(shell.transform_cell(f"#\n{cell}"), filename=file)
     parts = ast.Module(tree.body[:-1], []), ast.Interactive(tree.body[-1:])  # which is displayed
     options = current_settings().options
@@ -102,7 +102,7 @@ def _run_cell(shell: Any, line: str, cell: str) -> None:
 
 
 def _file_of_cell() -> str:
-    """What Python takes for the file of the cell that is being run."""
+    """Return the file name that Python uses for the running cell."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         file = frame.f_code.co_filename

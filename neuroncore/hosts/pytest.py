@@ -1,8 +1,8 @@
-"""A plugin of pytest for tests of kernels, which does nothing until it is asked to.
+"""A pytest plugin for tests of kernels, which is off by default.
 
-`--neuroncore`, `neuroncore = true` in the configuration or `-p neuroncore.pytest` asks, also for
-workers of pytest-xdist. Then `import nki` works, what a kernel does wrong is told as `neuroncore
-run` tells it, and a test fails that meets a finding, such as a kernel that issues no instruction.
+`--neuroncore`, `neuroncore = true` in the configuration or `-p neuroncore.pytest` turns it on, also
+in workers of pytest-xdist. Then `import nki` works, errors of kernels are reported as by
+`neuroncore run`, and a test with a finding fails, such as a kernel that issues no instruction.
 """
 
 from __future__ import annotations
@@ -25,22 +25,26 @@ setting: Any = Lazy("neuroncore.frontend.settings")
 warning: Any = Lazy("neuroncore.frontend.warning")
 
 NAME = "neuroncore.pytest"
-MARKER = "neuroncore(allow=[]): codes of findings that this test may meet"
+MARKER = "neuroncore(allow=[]): codes of findings that do not fail this test"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("neuroncore", "kernels on an emulated NeuronCore")
-    group.addoption("--neuroncore", action="store_true", help="serve `import nki`, and be strict")
+    group.addoption(
+        "--neuroncore",
+        action="store_true",
+        help="provide `import nki`, and fail tests with findings",
+    )
     group.addoption(
         "--neuroncore-target",
         action="append",
         metavar="MACHINE",
-        help="run tests that take neuroncore_target on it; may be given several times",
+        help="run tests with a parameter neuroncore_target on this machine; repeatable",
     )
     group.addoption(
         "--neuroncore-pages",
         metavar="FOLDER",
-        help="write there a page for each test that fails, of the kernels that it launched",
+        help="write a page of the launched kernels for each failing test",
     )
     group.addoption(
         "--neuroncore-verify",
@@ -53,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Before any file is imported that imports nki."""
+    """Activate the alias before test files import nki."""
     if _asked(early_config, early_config.known_args_namespace):
         alias.activate()
 
@@ -62,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     if _asked(config, config.option):
         alias.activate()
-        # of launches with settings of the test's own, of which nobody else is told
+        # launches with the test's own settings, which have no other observer
         warned = "neuroncore.frontend.warning.NeuronWarning"
         config.addinivalue_line("filterwarnings", f"error::{warned}")
         config.pluginmanager.register(Kernels(config), f"{NAME}.kernels")
@@ -75,7 +79,7 @@ def _asked(config: pytest.Config, options: Any) -> bool:
 
 
 class Watch:
-    """Is told of the launches of a test."""
+    """Observes the launches of a test."""
 
     def __init__(self) -> None:
         self.launches: list[Any] = []
@@ -87,7 +91,7 @@ class Watch:
         self.launches += ranks
 
     def met(self) -> dict[Any, Any]:
-        """What was found in all of them, by the line of a kernel."""
+        """Return the findings of all launches, by the line of a kernel."""
         found: dict[Any, Any] = warning.by_line(
             warning.likely_wrong(one for run in self.launches for one in run.findings)
         )
@@ -98,7 +102,7 @@ WATCH = pytest.StashKey[Watch]()
 
 
 class Kernels:
-    """The hooks and the fixture of sessions that asked."""
+    """The hooks and the fixture of sessions with the plugin."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.targets = config.option.neuroncore_target or config.getini("neuroncore_targets")
@@ -111,15 +115,15 @@ class Kernels:
 
     @pytest.fixture
     def neuroncore_target(self, request: pytest.FixtureRequest) -> Iterator[str]:
-        """The name of the machine that kernels of the test run on: each of those that were asked
-        for, or the usual one."""
+        """Return the machine of the test's kernels: each requested machine in turn, or the
+        default."""
         name: str = setting.target_machine(getattr(request, "param", None)).name
         current = setting.current_settings()
         with self._settings(name, current.observer):
             yield name
 
     def _settings(self, target: str | None, observer: Any) -> AbstractContextManager[None]:
-        """Of all that a test launches; pages of it show values."""
+        """Observe all launches of a test; its pages show values."""
         options, keeps = setting.current_settings().options, bool(self.pages)
         made: AbstractContextManager[None] = setting.settings(
             target, options, observer, keeps=keeps, verify=self.verify, in_every_thread=True
@@ -128,7 +132,7 @@ class Kernels:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """The test passes if it does, and nothing is found that it may not meet."""
+        """Fail the test if there is a finding that it does not allow."""
         watch = item.stash[WATCH] = Watch()
         with self._settings(setting.current_settings().target, watch):
             result = yield
@@ -143,7 +147,7 @@ class Kernels:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """What a kernel does wrong is told alone, unless --full-trace wants all of it."""
+        """Report a kernel error without the traceback, unless --full-trace is given."""
         report = yield
         if not report.failed or call.excinfo is None:
             return report
@@ -156,7 +160,7 @@ class Kernels:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        """Its launches may hold gigabytes, and items stay."""
+        """Drop the launches, which may hold gigabytes, because items stay alive."""
         if WATCH in item.stash:
             del item.stash[WATCH]
 
@@ -171,6 +175,6 @@ class Kernels:
 
 
 def _said(error: BaseException) -> str | None:
-    """The message of an error that is the kernel's; None of others."""
+    """Return the message of a kernel error, or None for other errors."""
     told = error if isinstance(error, KernelError | NotEmulated) else misuse.told(error)
     return None if told is None else str(told)

@@ -1,4 +1,4 @@
-"""torch and jax, of which tensors are: both are optional, and asked for when they are needed."""
+"""torch and jax, which are optional and imported on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from neuroncore.hosts import devices
 
 
 def framework(name: str, asked: str) -> Any:
-    """torch or jax. Raises UsageError if it isn't installed, with what was `asked` of it."""
+    """Import torch or jax. Raise UsageError, which names `asked`, if it is not installed."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -26,14 +26,14 @@ def framework(name: str, asked: str) -> Any:
 
 
 def device(asked: str) -> Any:
-    """The device that torch's tensors are on once they are moved there."""
+    """The device of torch tensors that were moved to it."""
     return framework("torch", asked).device(devices.NAME)
 
 
 @functools.cache
 def prepare_torch() -> None:
-    """From now on, if torch is installed, it takes our devices, and torch.compile calls kernels as
-    they are instead of looking into them."""
+    """If torch is installed, make it accept the devices, and make torch.compile call kernels
+    without tracing into them."""
     if find_spec("torch") is None:
         return
     torch = import_module("torch")

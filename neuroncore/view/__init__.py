@@ -1,1 +1,1 @@
-"""One HTML file that shows a run: when everything happened, from which line, on which bytes."""
+"""One HTML file that shows a run: the time, source line and bytes of every instruction."""

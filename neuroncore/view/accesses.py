@@ -1,4 +1,4 @@
-"""What instructions read and wrote, as columns: boxes of bytes, and the tensors they are of."""
+"""The accesses of instructions as columns: boxes of bytes, and their tensors."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Array = npt.NDArray[Any]
 
 
 class Accesses:
-    """The boxes and tensors that operands of a timeline are, numbered as they come: of the
-    instructions `shown`."""
+    """The boxes and tensors of the operands of the instructions `shown`, numbered in order of
+    appearance."""
 
     def __init__(self, timeline: Timeline, shown: range) -> None:
         program, columns = timeline.program, timeline.columns
@@ -33,11 +33,11 @@ class Accesses:
         self.user = np.repeat(np.array(shown, np.int64), np.diff(start))
 
     def columns(self, program: Program) -> dict[str, Packed]:
-        """The box of each operand, as many as its call has; the fields of a Box, where `pattern`
-        is one more than its pattern's number, 0 of what is dense; and the kinds of the areas.
+        """Return the boxes of each instruction's operands; the fields of a Box, where `pattern` is
+        the number of its pattern plus one, or 0 if dense; and the kinds of the areas.
 
-        A box is how far it is behind the next new one, and an area twice that, or one more than
-        twice its number if that is less.
+        A box is stored as its distance from the next new one. An area is stored as twice this
+        distance, or as one more than twice its number if that is less.
         """
         table = dict(zip(Box._fields, self.table.T, strict=True))
         back = _back(self.area)
@@ -54,10 +54,10 @@ class Accesses:
 
 
 def _in_order(values: Array, count: int) -> tuple[Array, Array]:
-    """Which numbers below `count` there are, in the order in which they come, and the place of each
-    value among those."""
+    """Return the distinct numbers below `count` in order of appearance, and the position of each
+    value among them."""
     first = np.full(count, len(values), np.int64)
-    first[values[::-1]] = np.arange(len(values))[::-1]  # of several the last assignment stays
+    first[values[::-1]] = np.arange(len(values))[::-1]  # the last assignment to an index remains
     order = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(values))]
     place = np.empty(count, np.int64)
     place[order] = np.arange(len(order))
@@ -65,14 +65,14 @@ def _in_order(values: Array, count: int) -> tuple[Array, Array]:
 
 
 def _back(numbers: Array) -> Array:
-    """Of numbers that count up where they are new, how far behind the next new one each is."""
+    """Return the distance of each number from the next new one; new numbers count up."""
     known = np.maximum.accumulate(np.concatenate([[-1], numbers]))[:-1]
     back: Array = known + 1 - numbers
     return back
 
 
 def places(timeline: Timeline, accesses: Accesses, times: Times) -> Array:
-    """Where on chip each tensor could lie that the system places, in bytes of a partition."""
+    """Return a possible on-chip address, in bytes of a partition, of each unplaced tensor."""
     area, kinds = accesses.area[accesses.operand], timeline.program.kinds
     count = len(accesses.areas)
     first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)

@@ -1,4 +1,4 @@
-"""What bounds a core and what would help, as far as a page has it."""
+"""The bottleneck of a core and what-ifs for a page."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from neuroncore.report.why import SOME, Answers, WhatIf, why
 from neuroncore.time.path import parts, steps
 from neuroncore.time.schedule import Timeline
 
-ROOM = 2_400_000  # instructions to schedule again for what-ifs, each as often as it is: a second
+ROOM = 2_400_000  # instructions to schedule again for what-ifs in total: about a second
 
 _known: WeakKeyDictionary[Timeline, Answers | None] = WeakKeyDictionary()
 
 
 def verdict(timeline: Timeline) -> dict[str, Any]:
-    """How long a core takes, in seconds and in words."""
+    """Return the time of a core, in seconds and in words."""
     found = estimate(timeline)
     return {"text": found.time, "seconds": found.seconds, "low": found.low, "high": found.high}
 
 
 def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
-    """The bound in a sentence, what the critical path consists of, and what if something were
-    different: nanoseconds, the part of the time that is saved, and what bounds it then. Of long
-    runs `covers` says which of that is there."""
+    """Return the bottleneck as a sentence, the parts of the critical path, and what-ifs with
+    their time in nanoseconds, savings and new bottleneck. For long runs `covers` says what is
+    included."""
     found, total = estimate(timeline), timeline.total_ns or 1.0
     on_path = parts(timeline, steps(timeline)).named
     said: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""A run in a few lines of HTML: what a notebook shows of it, and keeps when it is exported."""
+"""A run in a few lines of HTML, for notebooks, also exported ones."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from neuroncore.report.estimate import estimate
 from neuroncore.time.schedule import Timeline
 from neuroncore.view.answers import answers
 
-BLOCKS = 24  # of a bar that means all of the time
+BLOCKS = 24  # pixels of a bar for 100 %
 LINES = 5
 
 
 def card(kernel: str, timelines: Sequence[Timeline], findings: Sequence[Finding]) -> str:
-    """Of a launch: the estimate of its slowest core, what bounds that, how busy its engines are,
-    the source lines on its critical path, and how much was found. Text and tables alone, so that
-    they are left of it wherever notebooks are shown."""
+    """Return the HTML of a launch: the estimate of its slowest core, the bottleneck, the busy
+    times of engines, the lines on the critical path, and the number of findings. It has only text
+    and tables, which every notebook viewer keeps."""
     slowest = max(timelines, key=lambda timeline: timeline.total_ns)
     head = f"{kernel} on {slowest.machine.name}: {estimate(slowest).time}"
     bound = answers(kernel, slowest)["sentence"]

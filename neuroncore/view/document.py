@@ -1,8 +1,8 @@
-"""What the page shows, as JSON: `neuroncore.view/1`.
+"""The document of a page as JSON: `neuroncore.view/1`.
 
-Every number on the screen is one of the document, or follows from some by adding, subtracting and
-counting. Times of instructions are integers, of `tick_ns` nanoseconds each; columns have a row for
-each instruction, box or tensor, as `columns.packed` writes them.
+Every number on the screen is in the document, or follows from it by adding, subtracting and
+counting. Times of instructions are integers in units of `tick_ns` nanoseconds; columns have a row
+for each instruction, box or tensor, written by `columns.packed`.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from neuroncore.view.window import Window, shown
 Array = npt.NDArray[Any]
 SCHEMA = "neuroncore.view/1"
 TICK_NS = 0.1
-TICKS = 1 << 31  # which a run has at most
+TICKS = 1 << 31  # the maximum for a run
 ASSIGNED = re.compile(r"\s*(\w+) = ")
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A launch to be shown: the kernel's name, the timelines of its cores, what was found.
+    """A launch to show: the name of the kernel, the timelines of its cores, the findings.
 
-    Values are those of `steps`, if it can be executed again; all of those of the instructions
-    `wanted`, if they are named. Without `answers` nothing says what bounds it or would help. The
-    page has the instructions of a `window`, or all, or as many as it may.
+    Values come from `steps`, if the record can be executed again; the instructions `wanted` have
+    all values. Without `answers` the page has no bottleneck and no advice. The page has the
+    instructions of a `window`, by default as many as fit.
     """
 
     kernel: str
@@ -66,22 +66,22 @@ class Shown:
 
     @property
     def told(self) -> Sequence[Finding]:
-        """The findings that the page has."""
+        """Return the findings on the page."""
         return self.findings if self.answers else without_advice(self.findings)
 
     @property
     def parts(self) -> list[range]:
-        """The instructions of each core that the page has."""
+        """Return the instructions of each core that are on the page."""
         return [shown(timeline, self.window) for timeline in self.timelines]
 
 
 def document(launches: Iterable[Shown], served: bool = False) -> dict[str, Any]:
-    """The document of some launches, one core of one launch after the other. A page that is
-    `served` asks for values, step by step. Raises UsageError if a window has no instruction."""
+    """Return the document of launches, core by core. A `served` page requests values step by
+    step. Raise UsageError if a window has no instruction."""
     launches, texts = list(launches), sources.Texts()
     for window in {launch.window for launch in launches if launch.window is not None}:
         if not any(map(len, (part for launch in launches for part in launch.parts))):
-            raise UsageError(f"nothing is in the window {window}")
+            raise UsageError(f"the window {window} has no instructions")
     cores = [
         {
             "kernel": launch.kernel,
@@ -107,7 +107,7 @@ def document(launches: Iterable[Shown], served: bool = False) -> dict[str, Any]:
 
 
 def _number(launch: Shown, core: int) -> dict[str, int]:
-    """Which core it is, of how many that its rank has; and of worlds which rank."""
+    """Return the number of a core within its rank, and of the rank in its world."""
     if launch.world.ranks == 1:
         return {"core": core, "cores": len(launch.timelines)}
     rank, own = divmod(core, launch.world.cores)
@@ -115,7 +115,7 @@ def _number(launch: Shown, core: int) -> dict[str, int]:
 
 
 def _values(launch: Shown, served: bool) -> list[dict[str, Any]]:
-    """What tiles held, of each core, or why that is not known."""
+    """Return the values of each core, or the reason why there are none."""
     if launch.steps is None:
         return [{"reason": "the page was written without values"} for _ in launch.timelines]
     if served:
@@ -147,7 +147,7 @@ def _finding(found: Finding, texts: sources.Texts) -> dict[str, Any]:
 
 
 def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, Any]:
-    """One timeline, and the record that it is of; columns are of the instructions in `part`."""
+    """Return the document of a timeline and its record, for the instructions in `part`."""
     program, machine = timeline.program, timeline.machine
     tick = max(TICK_NS, timeline.total_ns / TICKS)
     times, accesses = Times(timeline, tick), Accesses(timeline, part)
@@ -186,7 +186,7 @@ def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, An
 
 
 def _together(timeline: Timeline) -> list[int]:
-    """The calls that ranks carry out together."""
+    """Return the calls that are collectives."""
     rows = [row for row, _ in collectives(timeline.compiled)]
     return sorted({*timeline.columns.call[rows].tolist()})
 
@@ -214,8 +214,8 @@ def _call(call: Call, machine: Machine) -> dict[str, Any]:
 
 
 def _kind(kind: Area, program: Program) -> dict[str, Any]:
-    """What tensors have in common. One without a name is called what the line that made it assigns
-    it to."""
+    """Return the properties that tensors share. A tensor without a name has the name of the
+    variable that it is assigned to."""
     born = program.place(kind.line).text if kind.line >= 0 else ""
     variable = ASSIGNED.match(born)
     return {

@@ -1,4 +1,4 @@
-"""What tiles held, from the record executed again: all elements, or small pictures of them."""
+"""The contents of tiles from executing the record again: all elements, or thumbnails."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from neuroncore.report.counters import product
 from neuroncore.view.columns import packed, text
 
 Array = npt.NDArray[Any]
-ROOM = 3 << 20  # bytes of elements that a page has in full, unless steps are named
-MOST = 6000  # operands that a page has pictures of
-SIDE = 16  # of a small picture, in pixels
-BINS = 24  # of a histogram
+ROOM = 3 << 20  # bytes of full contents on a page, unless steps are named
+MOST = 6000  # operands with thumbnails on a page
+SIDE = 16  # pixels of a thumbnail
+BINS = 24  # bins of a histogram
 
 
 class Held(Protocol):
-    """Elements, and flags of those that nothing has written; None if all were."""
+    """Elements, and flags of uninitialized ones, or None if all were written."""
 
     @property
     def elements(self) -> Array: ...
@@ -35,7 +35,7 @@ class Held(Protocol):
 
 
 class Steps(Protocol):
-    """A record that is executed again, as far as it is asked to (`neuroncore.replay`)."""
+    """A record that is executed again step by step (`neuroncore.replay`)."""
 
     @property
     def setting(self) -> Setting: ...
@@ -46,12 +46,11 @@ class Steps(Protocol):
 def values(
     program: Program, steps: Steps, core: int, shown: range, wanted: range | None
 ) -> dict[str, Any]:
-    """What each operand of the instructions `shown` held, those that are read before their
-    instruction and those that are written after it: `of_operand` numbers `tiles` from 1, 0 for what
-    is left out.
+    """Return the contents of each operand of the instructions `shown`: inputs before the
+    instruction, outputs after it. `of_operand` numbers `tiles` from 1, or 0 if there is none.
 
-    The instructions that are `wanted` have all elements. If none are named, that are the first of
-    each line and as many others as there is room for.
+    The instructions that are `wanted` have all elements. If none are named, these are the first of
+    each line and as many others as fit.
     """
     start, held = program.columns().start[shown.start : shown.stop + 1], Tiles()
     full = in_full(program, shown) if wanted is None else set(wanted) & set(shown)
@@ -64,14 +63,14 @@ def values(
 
 
 def step(program: Program, steps: Steps, core: int, instruction: int) -> dict[str, Any]:
-    """The same of one instruction, in full; `of_operand` are plain numbers."""
+    """Return the full contents of one instruction; `of_operand` are plain numbers."""
     held = Tiles()
     found = held.of(program, steps, core, instruction, full=True)
     return {"of_operand": found, **held.document(steps.setting.options)}
 
 
 def in_full(program: Program, shown: range) -> set[int]:
-    """The first instruction of each line, and the others in their order while there is room."""
+    """Return the first instruction of each line, and others in order while they fit."""
     columns, part = program.columns(), slice(shown.start, shown.stop)
     size = np.array([_size(call) for call in program.calls], np.int64)[columns.call[part]]
     _, first = np.unique(columns.line[part], return_index=True)
@@ -85,7 +84,7 @@ def _size(call: Call) -> int:
 
 
 class Tiles:
-    """Tiles by what they hold: one that is read holds what was written."""
+    """Tiles by their contents: a tile that is read has the contents of the last write."""
 
     def __init__(self) -> None:
         self.tiles: list[dict[str, Any]] = []
@@ -95,7 +94,7 @@ class Tiles:
     def of(
         self, program: Program, steps: Steps, core: int, instruction: int, full: bool
     ) -> list[int]:
-        """The numbers of what an instruction's operands held, 0 for one that it lacks."""
+        """Return the numbers of the tiles of an instruction's operands, 0 for a missing one."""
         call = program.calls[program.columns().call[instruction]]
         names = [*call.reads, *call.indices, *call.writes]
         first_write = len(names) - len(call.writes)
@@ -115,7 +114,7 @@ class Tiles:
         }
 
     def add(self, held: Held, form: Format, full: bool) -> int:
-        """The number of a tile, from 1 on; in full if any operand that holds it is."""
+        """Return the number of a tile, from 1; it is stored in full if any operand needs that."""
         elements = np.ascontiguousarray(held.elements)
         elements = elements.reshape(len(elements), -1) if elements.ndim else elements.reshape(1, 1)
         lost = None if held.unwritten is None else held.unwritten.reshape(elements.shape)
@@ -143,17 +142,17 @@ def _digest(bits: bytes, lost: Array | None) -> bytes:
 
 
 def layout(form: Format, itemsize: int) -> dict[str, Any]:
-    """How the page reads an element: what its bits are."""
+    """Return the layout of an element's bits, for the page."""
     fields = {"bytes": itemsize, "kind": form.kind, "exponent": form.exponent}
     more = {"mantissa": form.mantissa, "bias": form.bias, "infinite": form.infinite}
     return {**fields, **more, "nan": form.nan}
 
 
 def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
-    """Figures of a tile [P, F], and a small picture: means of what is finite, from the least (1) to
-    the greatest (254); 0 where something was never written, 255 where some is not finite.
+    """Return statistics of a tile [P, F] and a thumbnail: means of finite elements from the minimum
+    (1) to the maximum (254); 0 for uninitialized elements, 255 for elements that are not finite.
 
-    `low` and `high` are None where nothing is finite; `bins` counts from the one to the other.
+    `low` and `high` are None if no element is finite; `bins` is a histogram between them.
     """
     numbers, unwritten, finite = _sorted_out(elements, lost)
     counts = {
@@ -178,14 +177,14 @@ def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
 
 
 def _sorted_out(elements: Array, lost: Array | None) -> tuple[Array, Array, Array]:
-    """The numbers, and flags of those never written and of those that are finite."""
+    """Return the numbers, and flags of uninitialized and of finite ones."""
     numbers = elements.astype(np.float64)
     unwritten = np.zeros(elements.shape, np.bool_) if lost is None else lost.astype(np.bool_)
     return numbers, unwritten, np.isfinite(numbers) & ~unwritten
 
 
 def levels(elements: Array, lost: Array | None, side: int) -> Array:
-    """The picture of a tile [P, F] as `picture` describes it, at most `side` pixels each way."""
+    """Return the thumbnail of a tile [P, F] (see `picture`), at most `side` pixels each way."""
     numbers, unwritten, finite = _sorted_out(elements, lost)
     edges = [np.arange(0, n, -(-n // side)) for n in numbers.shape]
     inside = numbers[finite]
@@ -198,14 +197,14 @@ def levels(elements: Array, lost: Array | None, side: int) -> Array:
 
 
 def _blocks(values: Array, edges: Sequence[Array]) -> Array:
-    """Sums of blocks."""
+    """Return sums of blocks."""
     rows: Array = np.add.reduceat(values.astype(np.float64), edges[0], axis=0)
     return np.asarray(np.add.reduceat(rows, edges[1], axis=1))
 
 
 def array(call: Call, machine: Machine) -> dict[str, Any] | None:
-    """What the Tensor engine's array does of a call: which operand stays in it and which streams
-    past, and for how many cycles; None of what doesn't use it, and of packed formats."""
+    """Return the use of the Tensor engine's array by a call: the stationary operand, the moving one
+    and the cycles; None for calls that do not use it, and for packed formats."""
     if product(call, machine) is None:
         return None
     said = call.instruction.traits

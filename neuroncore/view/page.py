@@ -1,6 +1,6 @@
-"""The page: the document of a run, and what shows it, in one file that needs no other.
+"""The page: the document of a run and its script in a single file.
 
-Its content security policy forbids all requests, and all scripts and styles but its own.
+Its content security policy forbids all requests, and all scripts and styles but those in the file.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FRAME_HEIGHT = 720  # pixels of a page in a notebook
 
 @dataclass(frozen=True)
 class Page:
-    """A page as text; in a notebook it shows itself."""
+    """A page as text; a notebook displays it."""
 
     html: str
 
     def save(self, path: Path | str) -> None:
-        """Write it to a file. Raises OSError."""
+        """Write the page to a file. Raise OSError on failure."""
         Path(path).write_text(self.html, "utf-8")
 
     def _repr_html_(self) -> str:
@@ -43,7 +43,7 @@ class Page:
 
 
 def page(launches: Iterable[Shown], served: bool = False) -> Page:
-    """The page of some launches. One that is `served` may ask its server for more."""
+    """Return the page of launches. A `served` page may request data from its server."""
     shown = list(launches)
     style, script = (WEB / "page.css").read_text("utf-8"), _script()
     policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}"
@@ -57,20 +57,20 @@ def page(launches: Iterable[Shown], served: bool = False) -> Page:
         ),
         "script": script,
     }
-    # one pass, so that nothing in a kernel's text is taken for a place of the template's
+    # in one pass, so that text of a kernel cannot match a placeholder of the template
     template = (WEB / "page.html").read_text("utf-8")
     return Page(re.sub(r"@(\w+)@", lambda match: parts[match[1]], template))
 
 
 def _hash(text: str) -> str:
-    """What a policy calls the only text that it lets run."""
+    """Return the hash that a policy uses to allow a text."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
 @cache
 def _script() -> str:
-    """The modules in one script, each a scope of its own behind those that it imports."""
+    """Return the modules as one script, each in a separate scope after its imports."""
     order: dict[str, str] = {}
     _add("main", order)
     return "\n".join(order.values())

@@ -1,7 +1,7 @@
-"""Where tiles that the system places could lie: the lowest addresses free while each is in use.
+"""Possible addresses of unplaced tiles: the lowest free addresses while each is in use.
 
-The device's compiler chooses addresses of its own, which nobody has published. What counts is how
-much is in use at a time, and that is the same wherever tiles lie.
+The device's compiler chooses different addresses, which are not published. The amount in use at a
+time does not depend on the addresses.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ END = 1 << 62
 
 
 def addresses(begin: Array, end: Array, size: Array, bank: int = 0) -> Array:
-    """The first byte, within each partition, of tiles that are in use from `begin` to `end`.
+    """Return the first byte, within each partition, of tiles in use from `begin` to `end`.
 
-    A tile no larger than `bank` bytes lies within one, unless `bank` is 0.
+    A tile of at most `bank` bytes is inside one bank, unless `bank` is 0.
     """
     found = [0] * len(begin)
-    gaps: list[tuple[int, int]] = [(0, END)]  # free from and until, in order
-    taken: list[tuple[float, int, int]] = []  # until when, from and until which byte
+    gaps: list[tuple[int, int]] = [(0, END)]  # begin and end of free bytes, sorted
+    taken: list[tuple[float, int, int]] = []  # end of use, first and last byte
     order = np.lexsort((-size, begin))
     rows = zip(
         order.tolist(),
@@ -43,7 +43,7 @@ def addresses(begin: Array, end: Array, size: Array, bank: int = 0) -> Array:
 
 
 def _take(gaps: list[tuple[int, int]], width: int, bank: int) -> int:
-    """The lowest address where so many bytes are free, taken out of the gaps."""
+    """Take bytes out of the gaps, and return their lowest possible address."""
     for i, (first, last) in enumerate(gaps):
         at = first
         if bank and first % bank + width > bank >= width:
@@ -55,7 +55,7 @@ def _take(gaps: list[tuple[int, int]], width: int, bank: int) -> int:
 
 
 def _free(gaps: list[tuple[int, int]], first: int, last: int) -> None:
-    """Give bytes back, and make one gap of those that touch."""
+    """Return bytes, and merge adjacent gaps."""
     i = bisect_left(gaps, (first, last))
     if i < len(gaps) and gaps[i][0] == last:
         last = gaps.pop(i)[1]

@@ -1,7 +1,7 @@
-"""A page with a server behind it: values are made by replaying the record when they are asked for.
+"""A page with a server, which replays the record to answer requests for values.
 
-It listens to this machine alone. Pages of other sites can reach a local port too: what is asked has
-to name the server as it is (`Host`), and to know its token, which is a part of every address.
+The server listens only to this machine. Because pages of other sites can reach a local port too, a
+request must name the server correctly (`Host`) and know its token, which is in every address.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEADERS = {
 
 
 class Answer(NamedTuple):
-    """What a request is answered with."""
+    """The answer to a request."""
 
     status: HTTPStatus
     kind: str
@@ -40,13 +40,13 @@ class Answer(NamedTuple):
 
 
 class Server:
-    """Serves the page of some launches on a port of 127.0.0.1, 0 for one that is free, until it is
-    closed. In a notebook it shows the page. Raises UsageError if the port is taken."""
+    """A server for the page of launches on a port of 127.0.0.1 (0 for a free one), until it is
+    closed. A notebook displays the page. Raises UsageError if the port is taken."""
 
     def __init__(self, launches: Sequence[Shown], port: int = 0) -> None:
         self.launches = launches
         self._token = secrets.token_urlsafe(16)
-        self._one_by_one = threading.Lock()  # a replay is at one step at a time
+        self._one_by_one = threading.Lock()  # a replay is at a single step
         self._steps: dict[int, values.Steps] = {}
         self._cores = [
             (n, core) for n, one in enumerate(launches) for core in range(len(one.timelines))
@@ -64,11 +64,11 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """Return the address of the page."""
         return f"http://{self.host}/{self._token}/"
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop the server."""
         self._http.shutdown()
         self._http.server_close()
 
@@ -80,7 +80,7 @@ class Server:
         return f"<Server of a page at {self.url}>"
 
     def answer(self, target: str, host: str | None) -> Answer:
-        """What a request for a target gets, that names this host."""
+        """Return the answer to a request for a target with this host."""
         path, _, query = target.partition("?")
         own, given = f"/{self._token}/".encode(), path.encode()
         if host != self.host or not secrets.compare_digest(given[: len(own)], own):
@@ -93,7 +93,7 @@ class Server:
         except NeuronError as error:
             return _refused(str(error))
         except (KeyError, ValueError):
-            return _refused(f"{target} is no question")
+            return _refused(f"unknown request {target}")
 
     def _page(self, asked: dict[str, str]) -> Answer:
         launches = self.launches
@@ -103,13 +103,13 @@ class Server:
         return Answer(HTTPStatus.OK, "text/html", page(launches, served=True).html)
 
     def _values(self, asked: dict[str, str]) -> Answer:
-        """What the operands of an instruction held; cores are numbered as on the page."""
+        """Return the contents of an instruction's operands; cores are numbered as on the page."""
         number, core = self._cores[_natural(asked["core"], len(self._cores))]
         launch = self.launches[number]
         program = launch.timelines[core].program
         instruction = _natural(asked["step"], len(program))
         if launch.steps is None:
-            raise UsageError("the page was asked for without values")
+            raise UsageError("the page was requested without values")
         with self._one_by_one:
             if number not in self._steps:
                 self._steps[number] = launch.steps()
@@ -128,18 +128,18 @@ class Server:
                     self.send_header(name, value)
                 self.send_header("Content-Type", f"{found.kind}; charset=utf-8")
                 self.send_header("Content-Length", str(len(content)))
-                with suppress(ConnectionError):  # who asked may be gone: a page was reloaded
+                with suppress(ConnectionError):  # the client may have gone, such as after a reload
                     self.end_headers()
                     self.wfile.write(content)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing: the terminal is the user's."""
+                """Log nothing: the terminal belongs to the user."""
 
         return Handler
 
 
 def _natural(text: str, below: int) -> int:
-    """Raises ValueError for what is no number from 0 to below another."""
+    """Return a number from 0 to less than `below`. Raise ValueError for anything else."""
     number = int(text)
     if not 0 <= number < below:
         raise ValueError(text)

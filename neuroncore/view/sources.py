@@ -1,4 +1,4 @@
-"""What a run did by lines of the source: time, bytes and flops of each, and the text itself."""
+"""The run by source line: time, bytes and flops of each line, and the text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 
 
 class Texts:
-    """The files that a document refers to, by number."""
+    """The numbered source files of a document."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -32,7 +32,7 @@ class Texts:
         return self._numbers.setdefault(file, len(self._numbers))
 
     def site(self, place: Place) -> list[Any]:
-        """File, line, column, last line, column behind it, function."""
+        """Return file, line, column, last line, end column, function."""
         span = place.line, place.column, place.end_line, place.end_column
         return [self.number(place.file), *span, place.function]
 
@@ -41,12 +41,12 @@ class Texts:
 
 
 def lines(timeline: Timeline, texts: Texts) -> Iterator[dict[str, Any]]:
-    """A row for each source line that issued something, in order of the text.
+    """Return a row for each source line with instructions, in the order of the text.
 
-    `critical_ns` is its part of the critical path, `busy_ns` by queue how long it kept that,
-    `flying_ns` how long at least one of its transfers was under way, and `efficiency` what part of
-    the bytes that all DMA engines could have moved in that time it moved. Flops are those of the
-    model, and `operand_bytes` the bytes of the operands of what made them, for `product_ns`.
+    `critical_ns` is its part of the critical path, `busy_ns` the time that it occupies each queue,
+    `flying_ns` the time in which at least one of its transfers is in flight, and `efficiency` its
+    bytes relative to what all DMA engines could have moved in that time. Flops are model flops;
+    their instructions have operands of `operand_bytes` and take `product_ns`.
     """
     program = timeline.program
     spots = [(texts.number(p.file), p.line) for p in map(program.place, range(len(program.lines)))]
@@ -72,7 +72,7 @@ def _times(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
 
 
 def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
-    """Bytes that transfers moved, and flops of products."""
+    """Return the bytes of transfers, and the flops of products."""
     program, machine, call = timeline.program, timeline.machine, timeline.columns.call
     moved, flops, operands = np.zeros((3, len(program.calls)))
     for index, used in enumerate(program.calls):
@@ -99,11 +99,11 @@ def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
 
 
 def _flying(timeline: Timeline, line: Array, count: int) -> Array:
-    """How long at least one transfer of each line is under way."""
+    """Return the time in which at least one transfer of each line is in flight."""
     own = np.flatnonzero(timeline.moves)
     own = own[np.lexsort((timeline.begin[own], line[own]))]
     of, begin, end = line[own], timeline.begin[own], timeline.end[own]
-    # lines apart from each other on one axis, so that one running maximum serves them all
+    # separate lines on one axis, so that a single running maximum works for all
     apart = of * (timeline.total_ns + 1.0)
     reached = np.maximum.accumulate(end + apart) - apart
     before = np.where(np.diff(of, prepend=-1) == 0, np.append(0.0, reached[:-1]), 0.0)
@@ -111,7 +111,7 @@ def _flying(timeline: Timeline, line: Array, count: int) -> Array:
 
 
 def stacks(program: Program, texts: Texts, shown: range) -> dict[str, Any] | None:
-    """The call stack of each instruction that is shown, innermost frame first, where the record has
+    """Return the call stacks of the shown instructions, innermost frame first, if the record has
     them: a site and the integers of each frame, as JSON in a text of `columns.text`."""
     if not isinstance(program, Witness):
         return None
@@ -121,7 +121,7 @@ def stacks(program: Program, texts: Texts, shown: range) -> dict[str, Any] | Non
 
 
 def roofline(timeline: Timeline) -> dict[str, Any]:
-    """Roofs in TFLOPS by format, HBM's slope in gigabytes per second, and where the kernel is."""
+    """Return roofs in TFLOPS by format, the HBM slope in GB/s, and the kernel's position."""
     machine, figures = timeline.machine, summary(timeline)
     moved = figures["hbm_read_bytes"] + figures["hbm_write_bytes"]
     return {

@@ -1,4 +1,4 @@
-"""What a tile held: as text, and as a heat map for notebooks."""
+"""The contents of a tile: as text, and as a heat map for notebooks."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from neuroncore.view.elements import levels, picture
 Array = npt.NDArray[Any]
 SIDE = 128  # pixels of a heat map
 WIDTH = 384  # on the screen, at most
-# matplotlib's viridis at equal distances, red and green and blue
+# matplotlib's viridis at equal distances: red, green, blue
 VIRIDIS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
-UNWRITTEN, LOST = (160, 160, 160), (255, 0, 0)  # levels 0 and 255 of a picture
+UNWRITTEN, LOST = (160, 160, 160), (255, 0, 0)  # colors of levels 0 and 255 of a thumbnail
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tile:
-    """What an operand held: its elements, and flags of those that nothing has written; None if all
-    were. `title` says where."""
+    """The contents of an operand: its elements, and flags of uninitialized ones, or None if all
+    were written. `title` names the operand."""
 
     title: str
     elements: Array
@@ -35,9 +35,9 @@ class Tile:
         return np.array(self.elements, dtype, copy=copy)
 
     def __repr__(self) -> str:
-        """With the values at its corners; -- is what nothing has written."""
+        """Return the values at the corners; -- is an uninitialized element."""
         shown: Any = self.elements
-        if shown.dtype.kind == "V":  # formats that numpy doesn't know print as float32
+        if shown.dtype.kind == "V":  # formats that numpy does not know print as float32
             shown = shown.astype(np.float32)
         if self.unwritten is not None:
             shown = np.ma.array(shown, mask=self.unwritten)
@@ -67,13 +67,13 @@ class Tile:
 
     @property
     def _rows(self) -> Array:
-        """Partitions, and all else of each."""
+        """Return the elements as [partitions, elements of each]."""
         found = self.elements
         return found.reshape(len(found), -1) if found.ndim else found.reshape(1, 1)
 
 
 def _coloured(picture: Array) -> Array:
-    """Red, green and blue of each pixel."""
+    """Return red, green and blue of each pixel."""
     at = np.linspace(1, 254, len(VIRIDIS))
     ramp = [np.interp(np.arange(256), at, colour) for colour in zip(*VIRIDIS, strict=True)]
     table = np.column_stack(ramp).astype(np.uint8)
@@ -82,7 +82,7 @@ def _coloured(picture: Array) -> Array:
 
 
 def _png(pixels: Array) -> bytes:
-    """Pixels [height, width, 3] as PNG (ISO/IEC 15948): eight bits a channel, no filter."""
+    """Return pixels [height, width, 3] as PNG (ISO/IEC 15948): eight bits per channel."""
     height, width, _ = pixels.shape
     lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)
     parts = {

@@ -1,4 +1,4 @@
-"""When the instructions of a timeline happened, as columns."""
+"""The times of instructions as columns."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CRITICAL, IN_TURN, TRANSFER, ELSEWHERE = 1, 2, 4, 8  # flags of an instruction
 
 
 class Times:
-    """When the instructions of a timeline happened, in ticks."""
+    """The times of the instructions of a timeline, in ticks."""
 
     def __init__(self, timeline: Timeline, tick_ns: float) -> None:
         self.timeline = timeline
-        first = timeline.done - timeline.transfer_ns  # of what its DMA engines take
+        first = timeline.done - timeline.transfer_ns  # its DMA engines
         self.begin, self.until, self.end, self.move, self.moved = (
             np.rint(when / tick_ns).astype(np.int64)
             for when in (
@@ -30,9 +30,9 @@ class Times:
         )  # fmt: skip
 
     def columns(self, shown: range) -> dict[str, Packed]:
-        """Of some instructions. `begin` is counted from that of the one before it in its queue, in
-        order of the program; `busy`, `taken` and `move` from `begin`, `moving` from `move`; `cause`
-        back from the instruction, 0 if there is none or it is not shown."""
+        """Return columns of instructions. `begin` is relative to the begin of the previous
+        instruction in its queue, in program order; `busy`, `taken` and `move` to `begin`, `moving`
+        to `move`; `cause` counts back from the instruction, 0 if there is none on the page."""
         timeline, part = self.timeline, slice(shown.start, shown.stop)
         begin, queue = self.begin[part], timeline.queue[part]
         since = np.empty_like(begin)

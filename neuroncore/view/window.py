@@ -1,4 +1,4 @@
-"""Which instructions of a run a page has, where it can't have all."""
+"""The part of a run on a page."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.structs import dataclass
 from neuroncore.time.schedule import Timeline
 
-MOST = 1_000_000  # instructions that a page has
+MOST = 1_000_000  # instructions on a page
 
 
 @dataclass(frozen=True)
 class Window:
-    """From one instruction to before another or, if it counts `ns`, from one time to another: all
-    from the first that is under way then to the last, in order of the program."""
+    """An interval of instructions, or if it counts `ns`, of times: all instructions from the first
+    to the last that are executing in it, in program order."""
 
     first: float
     last: float
@@ -22,12 +22,10 @@ class Window:
 
     def __post_init__(self) -> None:
         if not 0 <= self.first < self.last:
-            raise UsageError(
-                f"a window is from A to B, which is more: {self.first:g}:{self.last:g}"
-            )
+            raise UsageError(f"a window A:B needs B greater than A: {self.first:g}:{self.last:g}")
 
     def of(self, timeline: Timeline) -> range:
-        """The instructions, at most `MOST`."""
+        """Return the instructions, at most `MOST`."""
         count, first, last = len(timeline.begin), int(self.first), int(self.last)
         if self.ns:
             under_way = (timeline.begin < self.last) & (timeline.end > self.first)
@@ -42,7 +40,7 @@ class Window:
 
 
 def shown(timeline: Timeline, window: Window | None) -> range:
-    """The instructions that a page has: those of the window, else all, or the first `MOST`."""
+    """Return the instructions on a page: those of the window, or else the first `MOST`."""
     if window is None:
         return range(min(len(timeline.begin), MOST))
     return window.of(timeline)

@@ -284,7 +284,7 @@ def test_the_published_model_of_three_forms():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), r"scaled takes \(Tensor, double\), and is given 0 arguments"),
+        ((), r"scaled takes \(Tensor, double\), but got 0 arguments"),
         ((np.zeros((2, 2)), 1.0), "argument 0 is an array of uint8, .* not float64"),
         (([[1.0]], 1.0), "argument 0 is an array of .* not list"),
         ((np.zeros((2, 2), np.float32), "x"), "argument 1 is a double, not str"),
@@ -323,7 +323,7 @@ def test_what_is_no_library(tmp_path):
     with pytest.raises(UsageError, match="there is no library"):
         customop.load_library(tmp_path / "libnone.so")
     (tmp_path / "libtext.so").write_text("#!/bin/sh\necho no\n")
-    with pytest.raises(UsageError, match="no library of custom operators"):
+    with pytest.raises(UsageError, match="not a library of custom operators"):
         customop.load_library(tmp_path / "libtext.so")
     os.chmod(tmp_path / "libtext.so", 0o755)
     with pytest.raises(UsageError, match="no library of custom operators that load"):
@@ -350,7 +350,7 @@ def test_libraries_that_are_refused(written):
         written("", registered)
     with pytest.raises(UsageError, match=r"s\.cpp registers no operator"):
         written(KERNEL, "")
-    with pytest.raises(UsageError, match=r"(?s)don't compile.*no_such_name"):
+    with pytest.raises(UsageError, match=r"(?s)do not compile.*no_such_name"):
         written("torch::Tensor k(const torch::Tensor& x) { return no_such_name; }", registered)
     with pytest.raises(UsageError, match=r"takes \(double\), its shape function \(Tensor\)"):
         written("torch::Tensor k(double x) { return torch::ones({1}, torch::kInt); }", registered)
@@ -361,7 +361,7 @@ def test_libraries_that_are_refused(written):
 
 def test_names_stacks_and_sources_that_are_refused(tmp_path):
     none = [tmp_path / "none.cpp"]
-    with pytest.raises(UsageError, match="may not be called 'builtin'"):
+    with pytest.raises(UsageError, match="cannot be named 'builtin'"):
         customop.load(none, none, name="builtin")
     with pytest.raises(UsageError, match="a stack has at most 400000 bytes"):
         customop.load(none, none, extra_cflags=["-DSTACK_SIZE=400001"])

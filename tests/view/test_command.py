@@ -83,7 +83,7 @@ def test_a_page_has_the_window_that_was_asked_for(folder, capsys):
         (core,) = document(Page((folder / "page.html").read_text("utf-8")))["cores"]
         assert (core["first"], core["count"], core["instructions"]) == (first, count, 3)
     assert main(["view", "mine.py::double", "-o", "page.html", "--window", "5:9"]) == 2
-    assert "nothing is in the window 5:9" in capsys.readouterr().err
+    assert "the window 5:9 has no instructions" in capsys.readouterr().err
     for wrong in ("1us", "5:2", "2us:1us", "1.2.3ns:2us"):
         with pytest.raises(SystemExit):
             main(["view", "mine.py::double", "-o", "page.html", "--window", wrong])

@@ -1,4 +1,4 @@
-"""jax_neuronx: what launches kernels from jax."""
+"""jax_neuronx: launches kernels from jax."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from neuroncore.hosts.kernels import writing
 
 
 def nki_call(func: Callable[..., Any], *args: Any, out_shape: Any, grid: Any = (), **_: Any) -> Any:
-    """Launch a kernel whose results are its last parameters, behind `args`.
+    """Launch a kernel whose last parameters, after `args`, are its results.
 
-    `out_shape` is a jax.ShapeDtypeStruct, or a tuple of them: there are as many results. Numbers
-    that a kernel is to know are bound with functools.partial(kernel, scale=2.0). Until SDK 2.22
-    (tutorials of SDK 2.20).
+    `out_shape` is a jax.ShapeDtypeStruct for each result, or a tuple of them. Bind other parameters
+    with functools.partial(kernel, scale=2.0). Until SDK 2.22 (tutorials of SDK 2.20).
     """
     jax = tensors.framework("jax", "nki_call")
     several = isinstance(out_shape, tuple | list)
     shapes = tuple(out_shape) if several else (out_shape,)
-    bound = partial(func)  # which takes apart what was bound before
+    bound = partial(func)  # which unwraps earlier partials
     kernel = writing(bound.func)[grid] if grid else writing(bound.func)
 
     def launched(*arrays: Any) -> Any:

@@ -1,4 +1,4 @@
-"""torch_neuronx: what launches kernels from torch; what compiles models is left out."""
+"""torch_neuronx: launches kernels from torch; it does not compile models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __version__ = "0.0.0+neuroncore"
 
 
 def trace(func: Callable[..., Any], example_inputs: Any, **_: Any) -> Callable[..., Any]:
-    """The function or module as it is: nothing is compiled, and kernels in it run when called."""
+    """Return the function or module unchanged: nothing is compiled, and kernels run when called."""
     return func
 
 

@@ -12,14 +12,14 @@ from neuroncore.hosts.kernels import writing
 
 
 def wrap_nki(nki_kernel: Callable[..., Any], **_: Any) -> Any:
-    """A kernel that torch.compile would see as one operation: `wrap_nki(kernel)[grid](...)`."""
+    """Return a kernel that torch.compile treats as one operation: `wrap_nki(kernel)[grid](...)`."""
     return writing(nki_kernel)
 
 
 def nki_op(
     name: str, fn: Callable[..., Any] | None = None, mutates_args: str | Iterable[str] = ()
 ) -> Any:
-    """An operator of torch, "library::name", that launches kernels; `mutates_args` are those of its
+    """Return an operator of torch, "library::name", that launches kernels; `mutates_args` are the
     parameters that it writes. Raises UsageError if torch is not installed.
     """
     if fn is None:
@@ -33,7 +33,7 @@ def nki_op(
         return each(lambda result: _own(result, args), results)
 
     def shapes(*args: Any, **named: Any) -> Any:
-        """What torch.compile asks for: empty results, as of a launch on zeros."""
+        """Return empty results with the shapes of a launch on zeros, for torch.compile."""
         with torch._subclasses.fake_tensor.unset_fake_temporarily(), unobserved():
             results = run(*(_zeros(torch, arg) for arg in args), **named)
         return each(lambda result: torch.empty(result.shape, dtype=result.dtype), results)
@@ -48,5 +48,5 @@ def _zeros(torch: Any, arg: Any) -> Any:
 
 
 def _own(result: Any, args: tuple[Any, ...]) -> Any:
-    """A result that is none of the arguments, as torch wants them."""
+    """Return a result that is not one of the arguments, as torch requires."""
     return result.clone() if any(result is arg for arg in args) else result

@@ -1,4 +1,4 @@
-"""torch_xla: its device is the CPU; nothing is pending, for kernels run when they are called."""
+"""torch_xla: its device is the CPU, and kernels run when they are called."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def device_count() -> int:
 
 
 def sync(wait: bool = False, reset_scope: bool = True) -> None:
-    """Nothing is pending."""
+    """Do nothing: no work is pending."""
 
 
 @contextmanager
 def step() -> Iterator[None]:
-    """What is inside runs as it is called."""
+    """Run the body eagerly."""
     yield
 
 
 def compile(f: Callable[..., Any] | None = None, **_: Any) -> Any:
-    """The function as it is, or without one a decorator or `with` block that changes nothing."""
+    """Return the function unchanged, or a decorator or context that does nothing."""
     return step() if f is None else f
 
 

@@ -1,5 +1,5 @@
-"""Found only with this folder's parent on the path (`neuroncore alias-path`): activates the alias
-for a program that was started by another, and steps aside."""
+"""Imported only with this folder's parent on the path (`neuroncore alias-path`): activates the
+alias in programs that other programs start, and then removes itself."""
 
 from neuroncore.frontend.alias import step_aside
 

@@ -1,4 +1,4 @@
-"""torch_neuronx.xla_impl.base: decorators of functions that build graphs of the device's."""
+"""torch_neuronx.xla_impl.base: decorators of functions that build device graphs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from neuroncore.frontend.vendor import placeholders
 
 
 def xla_call(func: Callable[..., Any]) -> Any:
-    """In place of the function, what is refused when it is called."""
+    """Return a stand-in for the function that raises an error when it is called."""
     return placeholders.missing("torch_neuronx.xla_impl.base", "xla_call")
 
 
 def xla_hlo_call(func: Callable[..., Any]) -> Any:
-    """In place of the function, what is refused when it is called."""
+    """Return a stand-in for the function that raises an error when it is called."""
     return placeholders.missing("torch_neuronx.xla_impl.base", "xla_hlo_call")

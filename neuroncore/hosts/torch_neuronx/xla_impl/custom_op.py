@@ -15,7 +15,7 @@ from neuroncore.hosts.tensors import framework
 
 TYPES = {"T": "Tensor", "S": "Scalar", "D": "float", "I": "int"}
 
-# torch forgets the operators of a library that nobody keeps; one that is loaded again is replaced.
+# torch drops the operators of a library without references; loading it again replaces it.
 _kept: dict[str, Any] = {}
 
 
@@ -28,10 +28,10 @@ def load(
     verbose: bool = False,
     extra_cflags: Sequence[str] | None = None,
 ) -> str:
-    """Build lib<name>.so in the build directory, or here, and make its operators torch's.
+    """Build lib<name>.so in the build directory, or here, and register its operators in torch.
 
-    The path of the library. Raises UsageError as `neuroncore.customop.load` does, and if torch is
-    not installed.
+    Returns the path of the library. Raises UsageError like `neuroncore.customop.load`, and if torch
+    is not installed.
     """
     folder = os.path.abspath(build_directory or os.curdir)
     customop.load(
@@ -49,9 +49,9 @@ def load(
 
 
 def load_library(path: str) -> None:
-    """Make the operators of a library that `load` has built torch.ops.<library>.<operator>.
+    """Register the operators of a library that `load` built as torch.ops.<library>.<operator>.
 
-    Raises UsageError if it is no such library, or if torch is not installed.
+    Raises UsageError if it is not such a library, or if torch is not installed.
     """
     torch = framework("torch", "torch_neuronx.xla_impl.custom_op")
     library = customop.load_library(path)
@@ -85,7 +85,7 @@ def _called(torch: Any, library: Library, name: str) -> Callable[..., Any]:
 
 
 def _numpy(torch: Any, tensor: Any) -> Any:
-    """numpy has no bfloat16 of torch's: its bits are read as ml_dtypes'."""
+    """Convert a tensor to numpy; the bits of torch's bfloat16 become ml_dtypes' bfloat16."""
     dense = tensor.detach().contiguous()
     if dense.dtype == torch.bfloat16:
         return dense.view(torch.int16).numpy().view(ml_dtypes.bfloat16)

@@ -11,11 +11,11 @@ from neuroncore.hosts.torch_neuronx.xla_impl.base import xla_hlo_call as xla_hlo
 
 
 def nki_jit(func: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """A kernel of either API that may write to its arguments: `nki_jit(kernel)`, `@nki_jit` or
-    `nki_jit(**options)(kernel)`, then `call(...)` or `call[grid](...)`.
+    """Return a kernel of either API that may write to its arguments: `nki_jit(kernel)`, `@nki_jit`
+    or `nki_jit(**options)(kernel)`, then `call(...)` or `call[grid](...)`.
 
     Kernels of SDK 2.20 to 2.23 have their results among their arguments (the SDK's
-    getting_started_torch.py of then); what one returns is returned.
+    getting_started_torch.py of that time); values that a kernel returns are returned.
     """
     if func is None:
         return lambda function: nki_jit(function, **options)

@@ -13,12 +13,12 @@ REDUCE_SUM, REDUCE_MUL, REDUCE_AND, REDUCE_OR, REDUCE_MIN, REDUCE_MAX = (
 
 
 def xla_device(n: int | None = None, devkind: str | None = None) -> Any:
-    """torch.device("cpu"). Raises UsageError if torch is not installed."""
+    """Return the device. Raise UsageError if torch is not installed."""
     return tensors.device("torch_xla's device")
 
 
 def xla_device_hw(device: Any) -> str:
-    """What kind of device it is."""
+    """Return the kind of the device."""
     return "CPU"
 
 
@@ -29,17 +29,17 @@ def get_xla_supported_devices(
 
 
 def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
-    """Nothing is pending."""
+    """Do nothing: no work is pending."""
 
 
 def wait_device_ops(devices: Sequence[str] = ()) -> None:
-    """Nothing is pending."""
+    """Do nothing: no work is pending."""
 
 
 def add_step_closure(
     closure: Callable[..., Any], args: Sequence[Any] = (), run_async: bool = False
 ) -> None:
-    """The step has ended already: the closure runs."""
+    """Run the closure, because the step has already ended."""
     closure(*args)
 
 
@@ -65,7 +65,7 @@ def master_print(*args: Any, **kwargs: Any) -> None:
 
 
 def set_rng_state(seed: int, device: str | None = None) -> None:
-    """The seed of torch's own generator, which makes random tensors here."""
+    """Set the seed of torch's generator, which makes random tensors here."""
     tensors.framework("torch", "set_rng_state").manual_seed(seed)
 
 

@@ -1,8 +1,8 @@
-"""torch_xla.experimental: of it, eager mode."""
+"""torch_xla.experimental: only eager mode."""
 
 
 def eager_mode(enable: bool) -> None:
-    """Everything is eager here."""
+    """Return True: everything is eager here."""
 
 
 def is_eager_mode() -> bool:
