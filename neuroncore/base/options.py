@@ -1,5 +1,5 @@
-"""How to run: one frozen value, each field with its default and its reason, and the named profiles
-of what is not published about the numbers. Where what can be made again is kept.
+"""Options of a run: a frozen value whose fields have a default and its reason, and named profiles
+for unpublished numerics. Also the folder of the cache.
 """
 
 from __future__ import annotations
@@ -13,152 +13,156 @@ from neuroncore.base.errors import UsageError, did_you_mean
 from neuroncore.base.structs import dataclass
 
 Order = Literal["in-order", "scheduled", "compiled"]
-DISABLE_DGE = "--disable-dge"  # of the older API: its compiler writes descriptors ahead
+DISABLE_DGE = (
+    "--disable-dge"  # a flag of the older API: descriptors are written before the kernel runs
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     matmul: Literal["chain", "blas"] = "chain"
     """`chain` adds products from PE row 0 to the last with fused multiply-adds: the same bits on
-    every machine. `blas` asks numpy's BLAS instead, whose last bits depend on processor, thread
-    count and tile shape."""
+    every machine. `blas` uses numpy's BLAS, whose last bits depend on processor, thread count and
+    tile shape."""
 
     fp32_matmul: Literal["chain", "four_pass"] = "chain"
-    """How float32 operands are multiplied. `chain` is that of every format, each product within
-    one fused multiply-add. `four_pass` takes the published rate, a quarter of bfloat16's, for
-    passes through the array: numbers are split into their upper 12 significant bits and the 12
-    below, whose products are exact, and low x low, low x high, high x low, high x high (stationary
-    x moving) are chains that are added one after the other, the small ones first. Split and order
-    are not published, so the default is what holds for the other formats."""
+    """How float32 operands are multiplied. `chain` is the method of every other format: each
+    product is in one fused multiply-add. `four_pass` interprets the published rate, a quarter of
+    bfloat16's, as four passes through the array. Numbers are split into their upper 12 significant
+    bits and the 12 below, whose products are exact; low x low, low x high, high x low and high x
+    high (stationary x moving) are chains that are added in this order. Split and order are not
+    published, so the default is the method of the other formats."""
 
     tf32_read: Literal["round", "truncate"] = "round"
-    """What the Tensor engine takes of a TF32 number, of whose 32 bits it multiplies the upper 19:
-    the nearest, ties to even, or without the rest. Not published; to nearest even as all other
-    conversions are."""
+    """How the Tensor engine reads a TF32 number, which has 32 bits, of which it multiplies the
+    upper 19: rounded to nearest even, or truncated. Not published; the default is to nearest even
+    like all other conversions."""
 
     subnormals: Literal["keep", "flush"] = "keep"
-    """What nc_matmul multiplies where an operand is subnormal in its format: the number, or zero of
-    its sign. No flush is documented. Transposes that move bits keep them either way, and so do
-    packed formats, whose small numbers are subnormal by design."""
+    """How nc_matmul treats operands that are subnormal in their format: it keeps them, or replaces them by a
+    zero with the same sign. No flush is documented. Transposes that move bits keep them in any
+    case, and so do packed formats, whose small numbers are subnormal by design."""
 
     mx_order: Literal["group", "chain"] = "group"
-    """How the four products of a packed element join the sum over rows: `group` adds them to each
-    other first, from the left, since one element of the array makes all four at a time; `chain`
+    """How the four products of a packed element join the sum over rows. `group` first adds them to
+    each other, from the left, because one element of the array computes all four at a time; `chain`
     adds them to the sum one by one. Not published."""
 
     mx_scale: Literal["ocp_x2", "ocp"] = "ocp_x2"
     """How `quantize_mx` chooses the scale of a group. `ocp_x2` is 2^(floor(log2 amax) - emax + 1),
     as documented since NKI 0.5.0: twice the example of the OCP specification, so that the largest
-    numbers are rounded and not cut off. `ocp` is that example, 2^(floor(log2 amax) - emax): older
-    releases had it, and the vendor's published reference results still have."""
+    numbers are rounded and not saturated. `ocp` is that example, 2^(floor(log2 amax) - emax), which
+    older releases used, and which the vendor's published reference results still use."""
 
     storage: Literal["own", "float32"] = "own"
-    """What floats narrower than float32 are held as, in every memory. `own` is the format itself.
-    `float32` rounds nothing, as the vendor's simulator with NKI_PRECISE_FP=0 ("Precise
-    Floating-Point Mode" in its guide): it tells an error of the program from one of precision.
-    Results then are float32 arrays, and tensors can't be viewed as another format. Packed formats
-    keep their own."""
+    """How floats narrower than float32 are stored in every memory. `own` is their own format.
+    `float32` rounds nothing, like the vendor's simulator with NKI_PRECISE_FP=0 ("Precise
+    Floating-Point Mode" in its guide), and distinguishes errors of the program from errors of
+    precision. Results are then float32 arrays, and tensors cannot be viewed as another format.
+    Packed formats keep their own format."""
 
     stochastic: bool = False
-    """Round casts from float32 to narrower floats stochastically, on every engine and in DMA, as
-    NEURON_RT_STOCHASTIC_ROUNDING_EN=1 asks for; off by default, as there. Casts to float32 and to
-    integers, constants, and what the Tensor engine and quantize_mx read stay to nearest even."""
+    """Round casts from float32 to narrower floats stochastically, on every engine and in DMA, like
+    NEURON_RT_STOCHASTIC_ROUNDING_EN=1; off by default, as on the device. Casts to float32 and to
+    integers, constants, and the reads of the Tensor engine and quantize_mx round to nearest even in
+    any case."""
 
     stochastic_seed: int = 0
     """The seed of stochastic rounding, 32 bits (NEURON_RT_STOCHASTIC_ROUNDING_SEED, whose default
-    is 0). A launch that is repeated with the same seed repeats its bits."""
+    is 0). A launch with the same seed repeats its bits."""
 
     stochastic_bits: int = 32
-    """How many random bits decide, 1 to 32. The device's number is not published; few bits round
-    up less often than they should, by at most 2^-bits of a step."""
+    """The number of random bits for each rounding, 1 to 32. The device's number is not published;
+    with few bits numbers round up too rarely, by a probability of at most 2^-bits."""
 
     rng: Literal["philox", "hardware"] = "philox"
     """The random numbers of rng, rand2 and dropout. `philox`: Philox4x32-10, numbers that do not
-    depend on how many are drawn at a time. `hardware`: generators of the kind that is documented,
-    XORWOW on v4 and in the GpSimd engine, shift registers in the Vector engine of v2 and v3; but
-    their constants, seeding and the order of a state's words are not published, so these are
-    placeholders and not the device's bits (see neuroncore.numerics.generator)."""
+    depend on how many are drawn at a time. `hardware`: generators of the documented kind, XORWOW on
+    v4 and in the GpSimd engine, and shift registers in the Vector engine of v2 and v3. Their
+    constants, seeding and word order are not published, so these are placeholders and not the
+    device's bits (see neuroncore.numerics.generator)."""
 
     rng_seed: int = 0
-    """The seed, of 32 bits, that the generators of all lanes start from, as nisa.set_rng_seed sets
-    it for one engine. What a device starts from is not published."""
+    """The initial seed, of 32 bits, of the generators of all lanes, which nisa.set_rng_seed sets
+    for one engine. The initial seed of a device is not published."""
 
     precision: bool = False
-    """Compute in float64 beside the kernel, and tell which lines its errors come from
-    (`neuroncore.precision`). What the kernel computes is the same."""
+    """Also compute in float64, and report the lines that introduce errors (`neuroncore.precision`).
+    The results of the kernel do not change."""
 
     precision_bound: float | None = None
-    """The relative error of a result against float64 that is worth being told of; None for 1e-5 of
-    float32, and of narrower floats the gap between 1 and the next number."""
+    """The relative error against float64 above which a result is reported; None for 1e-5 with
+    float32, and for the gap between 1 and the next number with narrower floats."""
 
     fn_overflow: Literal["nan", "saturate"] = "nan"
-    """What becomes of what is too large for float8_e4m3fn, infinities included, where results are
-    rounded to it: NaN, as ml_dtypes casts, which the vendor's simulator takes its narrow formats
-    from; or the largest number, as the OCP specification of 8-bit floats allows too. Not published
-    for the device. quantize_mx saturates either way, as the vendor's reference results do."""
+    """The result of rounding too large numbers, including infinities, to float8_e4m3fn: NaN, as in
+    ml_dtypes, which the vendor's simulator uses for its narrow formats; or the largest number,
+    which the OCP specification of 8-bit floats allows too. Not published for the device.
+    quantize_mx saturates in any case, like the vendor's reference results."""
 
     nan_minmax: Literal["propagate", "number"] = "propagate"
-    """What nl.maximum and nl.minimum make of NaN and a number, as operators of an instruction and
-    in its folds: NaN, as numpy, or the number; then nl.max8 puts NaN below all numbers, else above.
-    Not published; by default a NaN is not lost."""
+    """The result of nl.maximum and nl.minimum for NaN and a number, as operators of an instruction
+    and in reductions: NaN, as in numpy, or the number. With `number`, nl.max8 sorts NaN below all
+    numbers, otherwise above. Not published; by default NaN is not lost."""
 
     simulator_operators: bool = False
-    """Take nl.divide, nl.mod and nl.fmod as operators of instructions, as the vendor's simulator
-    does. No engine has them and the compiler refuses them (NKI 0.3.0 and 0.4.0 release notes), so
-    that they are refused here too."""
+    """Accept nl.divide, nl.mod and nl.fmod as operators of instructions, like the vendor's
+    simulator. No engine has them and the compiler refuses them (NKI 0.3.0 and 0.4.0 release notes),
+    so by default they are refused here too."""
 
     experimental: bool = False
-    """Take what is in no released API: products with structured sparsity, `nc_matmul_sparse`, whose
-    semantics here are our reading of what is published."""
+    """Accept features of no released API: products with structured sparsity, `nc_matmul_sparse`,
+    whose semantics are an interpretation of published documents."""
 
     order: Order | None = None
-    """What a compiler makes of the order that a kernel issues instructions in, for the estimate of
-    its time: nothing (`in-order`), another order (`scheduled`, for kernels of today's API) or more
-    (`compiled`, for those of the older one, whose compiler shares copies out among engines, does
-    once what a loop repeats and writes descriptors of transfers before the kernel runs, too). None
-    is what the kernel's API has."""
+    """The order of instructions for the estimate: the order of the kernel (`in-order`), the order
+    of today's compiler (`scheduled`), or the order and the changes of the older API's compiler
+    (`compiled`), which also distributes copies among engines, computes repeated work in loops once,
+    and writes descriptors of transfers before the kernel runs. None selects the order of the
+    kernel's API."""
 
     collective_rounding: Literal["chain", "ring", "mesh"] = "chain"
-    """In which order ranks are added, and where the sum is rounded to the tensor's format. `chain`:
-    in the order of the group, in float32, rounded once. `ring`: each rank's piece goes round the
-    group to it, and is rounded at every hop, which writes it to memory. `mesh`: the ranks of each
-    chip, rounded once, and then the chips. Not published; it depends on the algorithm that the
-    runtime picks, and so on the size."""
+    """The order in which ranks are added, and where the sum is rounded to the tensor's format.
+    `chain`: in the order of the group, in float32, rounded once. `ring`: the piece of each rank
+    travels around the group to it, and is rounded at every hop, which writes it to memory. `mesh`:
+    first the ranks of each chip, rounded once, and then the chips. Not published; it depends on the
+    algorithm that the runtime selects, and therefore on the size."""
 
     rings: int = 0
-    """The seed of the order of ranks in the rings of nki.collectives.collective_permute_implicit,
-    0 for that of the group. The API leaves it open, and a kernel has to ask whose data it has."""
+    """The seed of the order of ranks in the rings of nki.collectives.collective_permute_implicit, 0
+    for the order of the group. The API does not define it, and a kernel has to query whose data it
+    has."""
 
     turns: int = 0
-    """The seed of the order in which cores that run together take turns, 0 for that of their
-    numbers. No result of a kernel without a race depends on it."""
+    """The seed of the order in which cores that run together take turns, 0 for the order of their
+    numbers. The results of a kernel without a race do not depend on it."""
 
     record: bool = True
     """Keep the Program that the schedule, the checks and the reports read."""
 
     record_limit: int = 4_000_000
-    """Instructions after which the record ends, at about 200 bytes each less than 1 GB. The kernel
-    runs on. A finding (RECORD_LIMIT) says so, and every estimate, report and saved profile says
-    that it covers only the beginning."""
+    """The number of instructions after which the record ends: at about 200 bytes each, less than 1
+    GB. The kernel continues. A finding (RECORD_LIMIT) reports it, and every estimate, report and
+    saved profile states that it covers only the beginning."""
 
     stacks: bool = False
-    """Let the record keep the call stack of each instruction, with the variables of loops, which a
-    page shows (docs/view.md). It takes some microseconds an instruction; what a saved record keeps
-    is the line alone."""
+    """Record the call stack of each instruction, with the variables of loops, for the page
+    (docs/view.md). It takes some microseconds per instruction; a saved record keeps only the
+    line."""
 
     uninitialised: Literal["report", "zeros", "raise"] = "report"
-    """What a read of memory nothing has written yields, beside a finding: poison (NaN; 4 for
+    """The value of uninitialized memory, which is reported in a finding: poison (NaN; 4 for
     integers), or 0. On a device it is whatever was there, nearly always finite, and published
-    kernels multiply it by weights of 0. Products with an identity matrix move it alone either way,
-    and so do the transposes of v2. `raise` stops there instead."""
+    kernels multiply it by weights of 0. Products with an identity matrix and transposes on v2 keep
+    it in its own elements in any case. `raise` makes a read an error."""
 
     @property
     def zeros_as_leftovers(self) -> bool:
-        """Whether what nothing has written reads as 0."""
+        """Return whether uninitialized memory reads as 0."""
         return self.uninitialised == "zeros"
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a value that a field doesn't have."""
+        """Raise UsageError for an illegal value of a field."""
         for name, choices in _choices().items():
             if (given := getattr(self, name)) not in choices:
                 known = " or ".join(map(repr, choices))
@@ -172,7 +176,7 @@ class Options:
 
 @cache
 def _choices() -> dict[str, tuple[Any, ...]]:
-    """The values of the fields that have only some."""
+    """Return the legal values of fields with a fixed set of values."""
     found: dict[str, tuple[Any, ...]] = {}
     for name, kind in get_type_hints(Options).items():
         parts = (kind,) if get_origin(kind) is Literal else get_args(kind)
@@ -184,28 +188,28 @@ def _choices() -> dict[str, tuple[Any, ...]]:
 
 
 documented = Options()
-"""What the documentation says, and where it says nothing what the fields give their reasons for."""
+"""The documented behavior, and the defaults of the fields where nothing is documented."""
 
 ideal = Options(storage="float32")
 """No format rounds more than float32 does."""
 
 vendor_sim = Options(matmul="blas", simulator_operators=True)
-"""What the vendor's simulator says of itself: narrow formats in their own precision, sums in no
-particular order ("Numerical Precision" in its guide), and operators that no engine has."""
+"""The vendor's simulator according to its guide: narrow formats in their own precision, sums in an
+unspecified order ("Numerical Precision"), and operators that no engine has."""
 
 PROFILES = {"documented": documented, "ideal": ideal, "vendor-sim": vendor_sim}
 
 
 def profile(name: str) -> Options:
-    """The profile of a name. Raises UsageError, with the nearest name."""
+    """Return a profile by name. Raise UsageError with the nearest name."""
     try:
         return PROFILES[name]
     except KeyError:
-        meant = did_you_mean(name, PROFILES) or f"there are {', '.join(PROFILES)}"
+        meant = did_you_mean(name, PROFILES) or f"profiles are {', '.join(PROFILES)}"
         raise UsageError(f"there is no numerics profile {name!r}; {meant}") from None
 
 
 def cache_folder() -> Path:
-    """In the user's cache, below $XDG_CACHE_HOME or ~/.cache. It may not exist."""
+    """Return the cache folder, below $XDG_CACHE_HOME or ~/.cache. It may not exist."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "neuroncore"

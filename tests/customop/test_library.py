@@ -326,7 +326,7 @@ def test_what_is_no_library(tmp_path):
     with pytest.raises(UsageError, match="not a library of custom operators"):
         customop.load_library(tmp_path / "libtext.so")
     os.chmod(tmp_path / "libtext.so", 0o755)
-    with pytest.raises(UsageError, match="no library of custom operators that load"):
+    with pytest.raises(UsageError, match="not a library of custom operators built by load"):
         customop.load_library(tmp_path / "libtext.so")
 
 
