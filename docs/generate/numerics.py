@@ -18,6 +18,7 @@ from neuroncore.base.options import PROFILES
 DOCS = Path(__file__).parents[1]
 PAGE = DOCS / "numerics.md"
 TESTS = DOCS.parent / "tests"
+RUNNERS = DOCS.parent / "bench/conformance/tests"
 
 HEAD = """\
 # Numerics
@@ -234,7 +235,7 @@ OUTSIDE = {
     "Z1": (
         "nki-library's kernels, compared with its references and tolerances: "
         "`bench/conformance/nki_library.py`, results in [conformance](conformance.md)",
-        "bench.test_nki_library_runner.*",
+        "bench.conformance.tests.test_nki_library_runner.*",
     ),
 }
 SERIES = {
@@ -253,9 +254,11 @@ Names = dict[str, list[str]]  # tests of each module, as `isa.test_copy` for tes
 @cache
 def all_tests() -> Names:
     found: Names = {}
-    for path in sorted(TESTS.rglob("test_*.py")):
+    paths = [(path, path.relative_to(TESTS)) for path in sorted(TESTS.rglob("test_*.py"))]
+    paths += [(path, path.relative_to(DOCS.parent)) for path in sorted(RUNNERS.glob("test_*.py"))]
+    for path, name in paths:
         tree = ast.parse(path.read_text())
-        module = ".".join(path.relative_to(TESTS).with_suffix("").parts)
+        module = ".".join(name.with_suffix("").parts)
         found[module] = [
             node.name
             for node in tree.body

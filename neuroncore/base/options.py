@@ -39,9 +39,9 @@ class Options:
     like all other conversions."""
 
     subnormals: Literal["keep", "flush"] = "keep"
-    """How nc_matmul treats operands that are subnormal in their format: it keeps them, or replaces them by a
-    zero with the same sign. No flush is documented. Transposes that move bits keep them in any
-    case, and so do packed formats, whose small numbers are subnormal by design."""
+    """How nc_matmul treats operands that are subnormal in their format: it keeps them, or replaces
+    them by a zero with the same sign. No flush is documented. Transposes that move bits keep them
+    in any case, and so do packed formats, whose small numbers are subnormal by design."""
 
     mx_order: Literal["group", "chain"] = "group"
     """How the four products of a packed element join the sum over rows. `group` first adds them to
