@@ -90,7 +90,7 @@ class Core:
         data: state <op> out;  reduce_res[p] = that of lane p. The registers are reset first to what
         changes no element, loaded, or left as they were; an idle command leaves them unknown (NaN).
         If `running`, dst is what they hold after each element: out <op> state."""
-        registers = self.accumulators[i.engine][data.first : data.first + data.lanes]
+        registers = (every := self.accumulators[i.engine][data.first :])[: data.lanes]
         if op is not None and command in (reduce_cmd.reset_reduce, reduce_cmd.reset):
             registers[:] = IDENTITY[op]
         elif op is not None and command is reduce_cmd.load_reduce:
@@ -104,7 +104,7 @@ class Core:
             out[:, j] = registers if running else out[:, j]
         i.dst.set(out)
         if getattr(i, "reduce_res", None) is not None:
-            i.reduce_res.set(-registers if negate else registers)
+            i.reduce_res.set(every[: i.reduce_res.lanes] * (-1 if negate else 1))
 
 
 class Reading:
