@@ -88,6 +88,3 @@ def test_addresses_that_overlap_are_one_memory(rows, op):
     device.issue("activation", dst, getattr(nl, op), src)
     same(dst.numpy(), activated(Device(), op, numbers))
     same(src.numpy()[:, 1:], dst.numpy()[:, :-1])
-
-
-# --- what is refused ------------------------------------------------------------------------------

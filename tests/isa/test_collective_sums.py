@@ -8,14 +8,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
-from collective_worlds import (
-    ALL,
-    in_hbm,
-    ran,
-    same,
-    through_hbm,
-    through_sbuf,
-)
+from collective_worlds import ALL, in_hbm, ran, same, through_hbm, through_sbuf
 from nki.collectives import ReplicaGroup
 
 import neuroncore

@@ -5,10 +5,7 @@ import numpy as np
 import pytest
 from collective_worlds import ALL, given, lengths, same
 
-from neuroncore.base.errors import (
-    OutOfBoundsError,
-    SignatureError,
-)
+from neuroncore.base.errors import OutOfBoundsError, SignatureError
 
 
 @pytest.mark.parametrize("known", [False, True])

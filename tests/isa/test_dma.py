@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import dge_mode, oob_mode
 
-from neuroncore.base.errors import (
-    OutOfBoundsError,
-)
+from neuroncore.base.errors import OutOfBoundsError
 from neuroncore.numerics.formats import FORMATS, lookup
 
 PLACES = [("hbm", "sbuf"), ("sbuf", "hbm"), ("hbm", "hbm"), ("sbuf", "sbuf")]

@@ -15,12 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import oob_mode
 
-from neuroncore.base.errors import (
-    BufferKindError,
-    OutOfBoundsError,
-    ShapeError,
-    SignatureError,
-)
+from neuroncore.base.errors import BufferKindError, OutOfBoundsError, ShapeError, SignatureError
 from neuroncore.numerics.formats import FORMATS
 
 SKIP = {"oob_mode": oob_mode.skip}

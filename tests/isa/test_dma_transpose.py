@@ -11,10 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki.isa import dge_mode, oob_mode, register_alloc
 
-from neuroncore.base.errors import (
-    OutOfBoundsError,
-    ShapeError,
-)
+from neuroncore.base.errors import OutOfBoundsError, ShapeError
 
 TWO_BYTES = ("bfloat16", "float16", "int16", "uint16")
 FOUR_BYTES = ("float32", "int32", "uint32")

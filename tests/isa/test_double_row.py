@@ -147,6 +147,3 @@ def test_the_report_counts_both_rows():
     device = Device()
     device.issue("nc_matmul", *operands(device, 100, 6, 5), perf_mode=DOUBLE)
     assert summary(device.timeline())["hardware_flops"] == 2 * 200 * 6 * 5
-
-
-# --- what is refused ------------------------------------------------------------------------------

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from device import TARGETS, Device, noise
 
-from neuroncore.base.errors import (
-    OutOfBoundsError,
-)
+from neuroncore.base.errors import OutOfBoundsError
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 FLOATS = ("float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2")

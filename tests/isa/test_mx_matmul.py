@@ -193,6 +193,3 @@ def test_the_report_counts_all_four():
     device = Device("trn3")
     device.issue("nc_matmul_mx", *matmul_tiles(device, 96, 6, 5))
     assert summary(device.timeline())["hardware_flops"] == 2 * 4 * 96 * 6 * 5
-
-
-# --- what is refused ------------------------------------------------------------------------------

@@ -9,10 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore import machine
-from neuroncore.base.errors import (
-    OutOfBoundsError,
-    UnknownNameError,
-)
+from neuroncore.base.errors import OutOfBoundsError, UnknownNameError
 from neuroncore.numerics import sparsity
 from neuroncore.time.schedule import schedule
 
